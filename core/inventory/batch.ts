@@ -1,0 +1,158 @@
+import { checkClaim, claim, readClaim } from "../database/claim.ts";
+import {
+  asBigInt,
+  asNumber,
+  asText,
+  type Database,
+  DuplicateKeyError,
+  list,
+  type Row,
+  type Sql,
+  sql,
+} from "../database/sql.ts";
+import { quote } from "../lock/errors.ts";
+import { insist, sameBytes } from "./apply.ts";
+import { expireReservations } from "./expiry.ts";
+import { type OrderAnswer, type Outcome, UnknownSkuError } from "./inventory.ts";
+import { type Done, hashOf, type Operation, recordAll } from "./operation.ts";
+
+/** Decrements of one sku under one fence, in order. */
+export interface Batch {
+  readonly sku: string;
+  readonly fence: Operation["fence"];
+  readonly operations: readonly Operation[];
+}
+
+/** All of the batch in one transaction of two round trips. */
+export function applyMany(
+  database: Database,
+  batch: Batch,
+  signal: AbortSignal | undefined,
+): Promise<readonly OrderAnswer[]> {
+  const what = `a batch of ${batch.operations.length} for ${quote(batch.sku)} was done`;
+  return insist(database.address, what, signal, (limit) => attempt(database, batch, limit));
+}
+
+async function attempt(
+  database: Database,
+  batch: Batch,
+  limit: AbortSignal,
+): Promise<readonly OrderAnswer[] | undefined> {
+  const { sku } = batch;
+  try {
+    const answers = await database.transaction(async (tx) => {
+      const state = toState(batch, await tx.packet(readState(database, batch)));
+      const plan = planOf(batch, state);
+      if (plan.isShort && state.hasExpired) return undefined;
+      await tx.commit(plan.done.length > 0 ? write(batch, state, plan) : []);
+      return plan.answers;
+    }, limit);
+    if (answers === undefined) await expireReservations(database, sku, limit);
+    return answers;
+  } catch (error) {
+    // An operation id was used for another sku in the meantime: the next look finds it.
+    if (error instanceof DuplicateKeyError) return undefined;
+    throw error;
+  }
+}
+
+interface State {
+  /** Microseconds since 1970 by the database's clock. */
+  readonly at: bigint;
+
+  /** The number of the last entry in the ledger. */
+  readonly seq: bigint;
+  readonly onHand: number;
+  readonly hasExpired: boolean;
+  readonly ledger: ReadonlyMap<string, Noted>;
+}
+
+interface Noted {
+  readonly hash: Uint8Array;
+  readonly outcome: Outcome;
+  readonly remaining: number;
+}
+
+function readState({ dialect }: Database, { sku, fence, operations }: Batch): readonly Sql[] {
+  const ids = list(operations.map(({ operationId }) => operationId));
+  return [
+    ...(fence ? [claim(dialect, fence), readClaim(fence)] : []),
+    sql`
+      SELECT on_hand, seq, ${dialect.now} AS at FROM lockstep_stock
+      WHERE sku = ${sku} ${dialect.exclusive}`,
+    sql`
+      SELECT COUNT(*) AS expired FROM lockstep_reservation
+      WHERE sku = ${sku} AND expires_at <= ${dialect.now}`,
+    sql`
+      SELECT operation_id, payload_hash, outcome, on_hand FROM lockstep_ledger
+      WHERE operation_id IN (${ids})`,
+  ];
+}
+
+function toState({ sku, fence }: Batch, results: readonly { rows: readonly Row[] }[]): State {
+  const rows = results.map((result) => result.rows);
+  if (fence) checkClaim(fence, rows[1] ?? []);
+  const [stock, expired, ledger] = rows.slice(fence ? 2 : 0);
+  const [row] = stock ?? [];
+  if (row === undefined) throw new UnknownSkuError(sku);
+  return {
+    at: asBigInt(row.at),
+    seq: asBigInt(row.seq),
+    onHand: asNumber(row.on_hand),
+    hasExpired: asNumber(expired?.[0]?.expired) > 0,
+    ledger: new Map(ledger?.map((entry) => [asText(entry.operation_id), toNoted(entry)])),
+  };
+}
+
+function toNoted({ payload_hash, outcome, on_hand }: Row): Noted {
+  return {
+    hash: payload_hash as Uint8Array,
+    outcome: asText(outcome) as Outcome,
+    remaining: asNumber(on_hand),
+  };
+}
+
+interface Plan {
+  readonly answers: readonly OrderAnswer[];
+
+  /** What is new, to be written. */
+  readonly done: readonly Done[];
+  readonly total: number;
+  readonly isShort: boolean;
+}
+
+/** What each order gets, one after the other. An id that comes twice in the batch is a replay too. */
+function planOf({ operations }: Batch, { onHand, ledger }: State): Plan {
+  const noted = new Map(ledger);
+  const done: Done[] = [];
+  let remaining = onHand;
+  const answers = operations.map((operation): OrderAnswer => {
+    const { operationId, quantity } = operation;
+    const hash = hashOf(operation);
+    const before = noted.get(operationId);
+    if (before && !sameBytes(before.hash, hash)) {
+      return { operationId, outcome: "conflict", remaining, replayed: false };
+    }
+    if (before) {
+      return { operationId, outcome: before.outcome, remaining: before.remaining, replayed: true };
+    }
+    const outcome = quantity <= remaining ? "applied" : "sold-out";
+    if (outcome === "applied") remaining -= quantity;
+    noted.set(operationId, { hash, outcome, remaining });
+    done.push({ operation, hash, outcome, remaining });
+    return { operationId, outcome, remaining, replayed: false };
+  });
+  const isShort = done.some(({ outcome }) => outcome === "sold-out");
+  return { answers, done, total: onHand - remaining, isShort };
+}
+
+/** The stock's row is locked since it was read, and yet the condition stays: no sale without it. */
+function write({ sku }: Batch, { at, seq }: State, { done, total }: Plan): readonly Sql[] {
+  return [
+    sql`
+      UPDATE lockstep_stock
+      SET on_hand = on_hand - ${total}, sold = sold + ${total}, seq = seq + ${done.length}
+      WHERE sku = ${sku} AND on_hand >= ${total}`,
+    recordAll(done, seq, at),
+  ];
+}

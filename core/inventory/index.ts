@@ -1,0 +1,26 @@
+/** Stock that never oversells. */
+export type {
+  Answer,
+  Batch,
+  Change,
+  Closing,
+  Entry,
+  Inventory,
+  InventoryErrorCode,
+  Kind,
+  Order,
+  OrderAnswer,
+  Outcome,
+  QuantityChange,
+  Reserving,
+  Stock,
+} from "./inventory.ts";
+export {
+  InventoryError,
+  MOST_UNITS,
+  OperationConflictError,
+  stockLock,
+  UnknownReservationError,
+  UnknownSkuError,
+} from "./inventory.ts";
+export { sqlInventory } from "./sql.ts";

@@ -1,0 +1,62 @@
+import { quote } from "./errors.ts";
+import type { Millis } from "./time.ts";
+
+/** The longest lock name, in bytes of UTF-8. */
+const LONGEST_NAME = 512;
+
+/** The longest ttl, wait or hold: a day. */
+export const LONGEST_SPAN: Millis = 86_400_000;
+
+/** The highest generation: with 40 bits of token it fits into 63 bits, the integers of SQLite. */
+export const HIGHEST_GENERATION = 2 ** 23 - 1;
+
+const utf8 = new TextEncoder();
+
+/**
+ * Throws unless `text` is a string of 1 to `most` bytes of UTF-8 without NUL.
+ *
+ * Accepted text is used byte for byte: nothing is trimmed, folded or normalised.
+ */
+export function checkText(what: string, text: unknown, most: number): asserts text is string {
+  if (typeof text !== "string") throw new TypeError(`${what} must be a string, not ${kind(text)}`);
+  if (text === "") throw new RangeError(`${what} must not be empty`);
+  if (text.includes("\0")) throw new RangeError(`${what} ${quote(text)} contains NUL`);
+  if (!text.isWellFormed()) throw new RangeError(`${what} ${quote(text)} is not valid Unicode`);
+  const bytes = utf8.encode(text).length;
+  if (bytes > most) {
+    throw new RangeError(`${what} ${quote(text)} has ${bytes} bytes, the limit is ${most}`);
+  }
+}
+
+export function checkName(name: unknown): asserts name is string {
+  checkText("lock name", name, LONGEST_NAME);
+}
+
+/** Throws unless `span` is a number of milliseconds from `least` to `most`. */
+export function checkSpan(
+  what: string,
+  span: unknown,
+  least: Millis,
+  most: Millis = LONGEST_SPAN,
+): asserts span is Millis {
+  if (typeof span !== "number" || Number.isNaN(span)) {
+    throw new TypeError(`${what} must be a number of milliseconds, not ${kind(span)}`);
+  }
+  if (span < least || span > most) {
+    throw new RangeError(`${what} must be ${least} to ${most} ms, not ${span}`);
+  }
+}
+
+export function checkWhole(what: string, value: unknown, least: number, most: number): void {
+  if (typeof value !== "number")
+    throw new TypeError(`${what} must be a number, not ${kind(value)}`);
+  if (!Number.isInteger(value) || value < least || value > most) {
+    throw new RangeError(`${what} must be a whole number from ${least} to ${most}, not ${value}`);
+  }
+}
+
+function kind(value: unknown): string {
+  if (typeof value === "string") return `the string ${quote(value)}`;
+  if (typeof value === "number" || value === undefined || value === null) return String(value);
+  return Array.isArray(value) ? "an array" : `a ${typeof value}`;
+}

@@ -1,0 +1,152 @@
+import type { Fence } from "./fence.ts";
+import type { Millis } from "./time.ts";
+
+export type LockErrorCode =
+  | "LOCK_TIMEOUT"
+  | "LOCK_LOST"
+  | "SESSION_EXPIRED"
+  | "TOO_MANY_WAITERS"
+  | "STORE_UNAVAILABLE"
+  | "STORE_REFUSED"
+  | "STORE_CLOSED"
+  | "UNKNOWN_OUTCOME"
+  | "FENCED_OUT"
+  | "FENCE_INVALID";
+
+interface Details {
+  readonly code: LockErrorCode;
+  /** Whether the same call may succeed later without anybody changing anything. */
+  readonly retryable: boolean;
+  readonly cause?: unknown;
+}
+
+/** What every failure of a lock or a store is. Recognise it by `code`: it survives bundling, a message does not. */
+export class LockError extends Error {
+  readonly code: LockErrorCode;
+  readonly retryable: boolean;
+
+  constructor(message: string, { code, retryable, cause }: Details) {
+    super(message, cause === undefined ? undefined : { cause });
+    this.name = new.target.name;
+    this.code = code;
+    this.retryable = retryable;
+  }
+}
+
+/** Others held the lock for all of `wait`. Nothing is held. */
+export class LockTimeoutError extends LockError {
+  constructor(names: readonly string[], wait: Millis) {
+    super(`lock ${quote(...names)} was still busy after ${wait} ms`, {
+      code: "LOCK_TIMEOUT",
+      retryable: true,
+    });
+  }
+}
+
+/** Why a lock is no longer held. */
+export type LossReason = "expired" | "taken" | "max-hold" | "released" | "closed";
+
+const LOSSES: Readonly<Record<LossReason, string>> = {
+  expired: "can no longer be proven held: it was not renewed in time",
+  taken: "is no longer ours: the store says so",
+  "max-hold": "was held for as long as maxHold allows",
+  released: "was released",
+  closed: "was given up: its store was closed",
+};
+
+/** The lock can no longer be proven held. It is the `reason` of the lock's signal. */
+export class LockLostError extends LockError {
+  readonly why: LossReason;
+
+  constructor(names: readonly string[], why: LossReason) {
+    super(`lock ${quote(...names)} ${LOSSES[why]}`, { code: "LOCK_LOST", retryable: false });
+    this.why = why;
+  }
+}
+
+/** The session that a lock or a place in line hangs on is gone. */
+export class SessionExpiredError extends LockError {
+  constructor(session: string) {
+    super(`session ${session} has expired`, { code: "SESSION_EXPIRED", retryable: true });
+  }
+}
+
+/** This client already has as many waiters as it allows. */
+export class TooManyWaitersError extends LockError {
+  constructor(limit: number) {
+    super(`${limit} callers already wait for locks of this client`, {
+      code: "TOO_MANY_WAITERS",
+      retryable: true,
+    });
+  }
+}
+
+/** The store did not answer, and what was asked of it has certainly not happened. */
+export class StoreUnavailableError extends LockError {
+  constructor(store: string, problem: string, cause?: unknown) {
+    super(`${store} is unavailable: ${problem}`, {
+      code: "STORE_UNAVAILABLE",
+      retryable: true,
+      cause,
+    });
+  }
+}
+
+/** The store answered no: credentials, privileges, certificate, missing tables. Trying again does not help. */
+export class StoreRefusedError extends LockError {
+  constructor(store: string, problem: string, cause?: unknown) {
+    super(`${store} refuses: ${problem}`, { code: "STORE_REFUSED", retryable: false, cause });
+  }
+}
+
+/** The store was closed by its user. */
+export class StoreClosedError extends LockError {
+  constructor() {
+    super("the store is closed", { code: "STORE_CLOSED", retryable: false });
+  }
+}
+
+/** What was asked of the store may or may not have happened, and it could not be found out in time. */
+export class UnknownOutcomeError extends LockError {
+  constructor(store: string, what: string, cause?: unknown) {
+    super(`${store}: it is not known whether ${what}`, {
+      code: "UNKNOWN_OUTCOME",
+      retryable: true,
+      cause,
+    });
+  }
+}
+
+/** The resource has seen a later holder: this one is late and has changed nothing. */
+export class FencedOutError extends LockError {
+  readonly presented: Fence;
+  /** The fence that the resource holds, in the form of `Fence.toString()`. */
+  readonly current: string;
+
+  constructor(presented: Fence, current: string) {
+    super(`${quote(presented.resource)} has moved on to fence ${current}: ${presented} is late`, {
+      code: "FENCED_OUT",
+      retryable: false,
+    });
+    this.presented = presented;
+    this.current = current;
+  }
+}
+
+/** The fence was not issued by a lock, belongs to another resource, or its seal is broken. */
+export class FenceInvalidError extends LockError {
+  constructor(problem: string) {
+    super(`not a valid fence: ${problem}`, { code: "FENCE_INVALID", retryable: false });
+  }
+}
+
+/** Whether `error` is a failure of ours with one of these codes, even one from another copy of this package. */
+export function hasCode(error: unknown, ...codes: readonly LockErrorCode[]): boolean {
+  return error instanceof Error && codes.includes((error as Partial<LockError>).code as never);
+}
+
+/** User input as it may stand in a message: escaped, and no longer than 64 characters. */
+export function quote(...inputs: readonly string[]): string {
+  const shorten = (text: string) => (text.length > 64 ? `${text.slice(0, 63)}…` : text);
+  return inputs.map((input) => JSON.stringify(shorten(input))).join(", ");
+}

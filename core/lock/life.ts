@@ -1,0 +1,161 @@
+import { deadline, noAnswer } from "./abort.ts";
+import { LockLostError, type LossReason } from "./errors.ts";
+import type { LockListener } from "./events.ts";
+import { after, elapsedSince, type Instant, instant, type Millis } from "./time.ts";
+
+/** What a lock's life hangs on. */
+export interface Terms {
+  readonly names: readonly string[];
+
+  /** As granted by the store. */
+  readonly ttl: Millis;
+
+  /** When the request that was granted was sent: the store cannot have started counting before that. */
+  readonly sentAt: Instant;
+
+  /** Whether to renew in the background. */
+  readonly auto: boolean;
+
+  readonly maxHold: Millis;
+
+  /**
+   * One compare-and-set on the owner, given up when `signal` aborts. It never brings the expiry forward.
+   *
+   * Resolves to the granted ttl, or to undefined when the store says that the lock is not ours.
+   */
+  renew(ttl: Millis, signal: AbortSignal): Promise<Millis | undefined>;
+
+  readonly notify: LockListener;
+}
+
+/** Clock rates are taken to differ by less than 1 %; 2 ms cover the clocks' resolution. */
+function margin(ttl: Millis): Millis {
+  return ttl / 100 + 2;
+}
+
+/** A lock counts as held from the moment it was asked for until its life ends; an ended life stays ended. */
+export class Life {
+  readonly #terms: Terms;
+  readonly #controller = new AbortController();
+  #ttl: Millis;
+  #sentAt: Instant;
+  #renewing: Promise<void> | undefined;
+  #stopExpiry = () => {};
+  #stopRenewal = () => {};
+
+  constructor(terms: Terms) {
+    this.#terms = terms;
+    this.#ttl = terms.ttl;
+    this.#sentAt = terms.sentAt;
+    this.#watchExpiry();
+    // A third of the ttl: one renewal may fail and the next still comes in time.
+    if (terms.auto) this.#renewIn(terms.ttl / 3);
+  }
+
+  /** Aborts with a LockLostError as soon as the lock can no longer be proven held. */
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  /** Milliseconds for which the lock is still provably held, by both clocks; 0 or less once it is not. */
+  remaining(): Millis {
+    if (this.signal.aborted) return 0;
+    return Math.min(this.#untilExpiry(), this.#untilMaxHold());
+  }
+
+  /**
+   * Throws a LockLostError unless the lock is provably held for `spare` milliseconds more.
+   *
+   * It reads the clocks and nothing else, so it is right even when timers are late: after a freeze or a
+   * blocked event loop, the work's own timers may run before the signal's.
+   */
+  assertHeld(spare: Millis = 0): void {
+    const remaining = this.remaining();
+    if (remaining <= 0) this.#endInTime();
+    this.signal.throwIfAborted();
+    if (remaining < spare) throw new LockLostError(this.#terms.names, "expired");
+  }
+
+  /** Renews now unless the lock is provably held for `span` milliseconds more. */
+  async ensure(span: Millis): Promise<void> {
+    this.assertHeld();
+    while (this.#renewing && this.remaining() < span) await this.#renewing;
+    const ttl = Math.max(this.#terms.ttl, span + margin(span) * 2);
+    if (this.remaining() < span) await this.#renew(ttl);
+    this.assertHeld(span);
+  }
+
+  /** Ends the life; only the first reason counts. */
+  end(why: LossReason): void {
+    if (this.signal.aborted) return;
+    this.#stopExpiry();
+    this.#stopRenewal();
+    this.#controller.abort(new LockLostError(this.#terms.names, why));
+    if (why !== "released") this.#terms.notify({ type: "lost", names: this.#terms.names, why });
+  }
+
+  #untilExpiry(): Millis {
+    return this.#ttl - margin(this.#ttl) - elapsedSince(this.#sentAt);
+  }
+
+  #untilMaxHold(): Millis {
+    return this.#terms.maxHold - elapsedSince(this.#terms.sentAt);
+  }
+
+  #endInTime(): void {
+    this.end(this.#untilMaxHold() <= 0 ? "max-hold" : "expired");
+  }
+
+  /** A timer of its own: it fires even while a renewal hangs. */
+  #watchExpiry(): void {
+    this.#stopExpiry();
+    const check = () => (this.remaining() <= 0 ? this.#endInTime() : this.#watchExpiry());
+    this.#stopExpiry = after(Math.ceil(this.remaining()), check, { idle: true });
+  }
+
+  #renewIn(span: Millis): void {
+    this.#stopRenewal();
+    this.#stopRenewal = after(span, () => void this.#renewInBackground(), { idle: true });
+  }
+
+  async #renewInBackground(): Promise<void> {
+    try {
+      await this.#renew(this.#terms.ttl);
+      if (!this.signal.aborted) this.#renewIn(this.#ttl / 3);
+    } catch (error) {
+      if (this.signal.aborted) return;
+      this.#terms.notify({ type: "renewal-failed", names: this.#terms.names, error });
+      // Sooner after an error, so that several attempts fit into what is left.
+      this.#renewIn(Math.min(this.#terms.ttl / 10, this.remaining() / 3));
+    }
+  }
+
+  #renew(ttl: Millis): Promise<void> {
+    this.#renewing ??= this.#renewOnce(ttl).finally(() => {
+      this.#renewing = undefined;
+    });
+    return this.#renewing;
+  }
+
+  async #renewOnce(ttl: Millis): Promise<void> {
+    const sentAt = instant();
+    const limit = deadline(this.#untilExpiry(), noAnswer);
+    try {
+      const granted = await this.#terms.renew(ttl, limit.signal);
+      if (this.signal.aborted) return;
+      if (granted === undefined) return this.end("taken");
+      this.#extend(granted, sentAt);
+      this.#terms.notify({ type: "renewed", names: this.#terms.names, ttl: granted });
+    } finally {
+      limit[Symbol.dispose]();
+    }
+  }
+
+  /** A renewal never shortens what was granted before. */
+  #extend(ttl: Millis, sentAt: Instant): void {
+    if (ttl - margin(ttl) - elapsedSince(sentAt) <= this.#untilExpiry()) return;
+    this.#ttl = ttl;
+    this.#sentAt = sentAt;
+    this.#watchExpiry();
+  }
+}

@@ -1,0 +1,246 @@
+import { noAnswer, sleep } from "./abort.ts";
+import type { Backend, Hold, LockRequest } from "./backend.ts";
+import {
+  hasCode,
+  type LossReason,
+  quote,
+  StoreUnavailableError,
+  UnknownOutcomeError,
+} from "./errors.ts";
+import { issueFence } from "./fence.ts";
+import { Life } from "./life.ts";
+import type { LockInfo, StoreTraits, Unlocked } from "./lock.ts";
+import { after, elapsedSince, type Instant, instant, LONGEST_CALL, type Millis } from "./time.ts";
+
+/** The place of a claim in the order of all claims on its name. */
+export interface Token {
+  readonly generation: number;
+  readonly token: bigint;
+}
+
+/**
+ * A store that keeps one record per lock: three compare-and-set writes, and `pollingBackend` does the rest.
+ *
+ * Each write concerns all of `names` or none. It rejects with a StoreUnavailableError or StoreRefusedError
+ * only when it has certainly not happened, and gives up when `signal` aborts: then it may still happen later.
+ */
+export interface Claims {
+  readonly traits: StoreTraits;
+
+  /** Takes what is free or expired. Resolves to tokens in the order of `names`, or to undefined: busy. */
+  claim(claim: Claim, signal: AbortSignal): Promise<readonly Token[] | undefined>;
+
+  /** Moves the owner's expiry to `ttl` from now, never back. False: not ours, or expired. */
+  renew(
+    names: readonly string[],
+    owner: string,
+    ttl: Millis,
+    signal: AbortSignal,
+  ): Promise<boolean>;
+
+  /** Removes the owner's claim. False: it was not ours, or expired. */
+  drop(names: readonly string[], owner: string, signal: AbortSignal): Promise<boolean>;
+
+  /**
+   * Milliseconds until all of `names` are free unless renewed; 0 when they are.
+   *
+   * A read, which blocks nobody: it rejects with a StoreUnavailableError however its answer was lost.
+   */
+  freeIn(names: readonly string[], signal: AbortSignal): Promise<Millis>;
+
+  inspect(name: string): Promise<LockInfo>;
+  list(prefix: string): Promise<readonly LockInfo[]>;
+  raiseGeneration(least: number): Promise<number>;
+  close(): Promise<void>;
+}
+
+export interface Claim {
+  readonly names: readonly string[];
+  readonly owner: string;
+  readonly ttl: Millis;
+  readonly lockDelay: Millis;
+}
+
+/** Turns claims into a backend: asks until it may have the lock, with growing pauses. */
+export function pollingBackend(claims: Claims, label: string): Backend {
+  return {
+    traits: claims.traits,
+    acquire: (request) => new Attempt(claims, request, newOwner(label)).acquire(),
+    inspect: (name) => claims.inspect(name),
+    list: (prefix) => claims.list(prefix),
+    raiseGeneration: (least) => claims.raiseGeneration(least),
+    close: () => claims.close(),
+  };
+}
+
+/** Never the same twice, so that nobody releases what is not theirs; the label is for humans. */
+function newOwner(label: string): string {
+  return `${label}/${crypto.randomUUID()}`;
+}
+
+/** The pause before the n-th look: from 10 ms, half as much again each time, up to 200 ms, jittered. */
+function pause(look: number): Millis {
+  return Math.min(10 * 1.5 ** look, 200) * (0.5 + Math.random() / 2);
+}
+
+interface Granted {
+  readonly tokens: readonly Token[];
+  readonly sentAt: Instant;
+}
+
+/** One owner's way through claim, renewal and release. */
+class Attempt {
+  readonly #claims: Claims;
+  readonly #request: LockRequest;
+  readonly #owner: string;
+
+  constructor(claims: Claims, request: LockRequest, owner: string) {
+    this.#claims = claims;
+    this.#request = request;
+    this.#owner = owner;
+  }
+
+  async acquire(): Promise<Hold | undefined> {
+    const { wait, signal } = this.#request;
+    const startedAt = instant();
+    let answered = false;
+    for (let look = 0; ; look += 1) {
+      try {
+        if (look === 0 || (await this.#isFree())) {
+          const hold = await this.#claim();
+          if (hold) return hold;
+        }
+        answered = true;
+      } catch (error) {
+        // Who already stood in line outlasts a restart of the store; who has yet to reach it is told at once.
+        if (!answered || !hasCode(error, "STORE_UNAVAILABLE")) throw error;
+      }
+      const left = wait - elapsedSince(startedAt);
+      if (left <= 0) return undefined;
+      await sleep(Math.min(pause(look), left), signal);
+    }
+  }
+
+  async #isFree(): Promise<boolean> {
+    const { names, signal } = this.#request;
+    return (await this.#bounded((limit) => this.#claims.freeIn(names, limit), signal)) <= 0;
+  }
+
+  async #claim(): Promise<Hold | undefined> {
+    const { signal } = this.#request;
+    const granted = await this.#ask();
+    if (granted === undefined) return undefined;
+    const hold = this.#hold(granted);
+    if (hold.life.remaining() > 0 && !signal.aborted) return hold;
+    hold.life.end("released");
+    await this.#drop(0);
+    signal.throwIfAborted();
+    throw this.#noHelp("its answer took longer than the ttl");
+  }
+
+  /** A claim whose answer was lost may have been granted: it is withdrawn, and asked for once more. */
+  async #ask(): Promise<Granted | undefined> {
+    const { names, ttl, lockDelay, signal } = this.#request;
+    const claim = { names, owner: this.#owner, ttl, lockDelay };
+    for (let lost = 0; ; lost += 1) {
+      const sentAt = instant();
+      try {
+        const tokens = await this.#bounded((limit) => this.#claims.claim(claim, limit), signal);
+        return tokens && { tokens, sentAt };
+      } catch (error) {
+        if (isCertain(error)) throw error;
+        await this.#drop(0);
+        signal.throwIfAborted();
+        if (lost > 0) throw this.#noHelp("the answers to two claims did not arrive", error);
+      }
+    }
+  }
+
+  #hold({ tokens, sentAt }: Granted): Hold {
+    const { names, ttl, renew, maxHold, notify } = this.#request;
+    const owner = this.#owner;
+    const life = new Life({
+      names,
+      ttl,
+      sentAt,
+      auto: renew,
+      maxHold,
+      notify,
+      renew: async (span, signal) =>
+        (await this.#claims.renew(names, owner, span, signal)) ? span : undefined,
+    });
+    const fences = names.map((name, i) => {
+      const { generation, token } = tokens[i] as Token;
+      return issueFence(name, generation, token, owner);
+    });
+    return { fences, life, release: (why) => this.#release(life, why) };
+  }
+
+  async #release(life: Life, why: LossReason): Promise<Unlocked> {
+    const left = life.remaining();
+    life.end(why);
+    return (await this.#drop(left)) && left > 0 ? "released" : "was-lost";
+  }
+
+  #noHelp(problem: string, cause?: unknown): StoreUnavailableError {
+    return new StoreUnavailableError(this.#claims.traits.name, problem, cause);
+  }
+
+  /**
+   * Drops the claim, again and again until the store has answered, with a fresh deadline of its own.
+   *
+   * When an answer was lost, a later "not yours" means that the lost one was a yes, provided that the claim
+   * was ours all the time: for `ours` milliseconds from now.
+   */
+  async #drop(ours: Millis): Promise<boolean> {
+    const { names, ttl } = this.#request;
+    const startedAt = instant();
+    let lostAnswer = false;
+    for (let look = 0; ; look += 1) {
+      try {
+        const dropped = await this.#bounded((limit) =>
+          this.#claims.drop(names, this.#owner, limit),
+        );
+        return dropped || (lostAnswer && elapsedSince(startedAt) < ours);
+      } catch (error) {
+        if (!isCertain(error)) lostAnswer = true;
+        const again = pause(look);
+        const spent = elapsedSince(startedAt) + again >= Math.min(ttl, LONGEST_CALL);
+        if (spent || hasCode(error, "STORE_REFUSED", "STORE_CLOSED")) {
+          const what = `lock ${quote(...names)} was given back; it expires by itself`;
+          throw new UnknownOutcomeError(this.#claims.traits.name, what, error);
+        }
+        await sleep(again);
+      }
+    }
+  }
+
+  /**
+   * Each call gets a deadline of one ttl at the most: an answer later than that is worth nothing.
+   *
+   * When `hurry` aborts, the answer is waited for only a little longer: knowing it beats having to withdraw.
+   */
+  async #bounded<T>(call: (limit: AbortSignal) => Promise<T>, hurry?: AbortSignal): Promise<T> {
+    const limit = new AbortController();
+    const giveUp = () => limit.abort(noAnswer());
+    let cancel = after(Math.min(this.#request.ttl, LONGEST_CALL), giveUp);
+    const onHurry = () => {
+      cancel();
+      cancel = after(Math.min(this.#request.ttl, GRACE), giveUp);
+    };
+    hurry?.addEventListener("abort", onHurry, { once: true });
+    try {
+      return await call(limit.signal);
+    } finally {
+      cancel();
+      hurry?.removeEventListener("abort", onHurry);
+    }
+  }
+}
+
+/** How much longer an aborted caller waits for an answer that is already on its way. */
+const GRACE: Millis = 1_000;
+
+function isCertain(error: unknown): boolean {
+  return hasCode(error, "STORE_UNAVAILABLE", "STORE_REFUSED", "STORE_CLOSED");
+}

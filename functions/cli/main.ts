@@ -1,0 +1,40 @@
+#!/usr/bin/env node
+import { createRequire } from "node:module";
+import yargs from "yargs";
+import { hideBin } from "yargs/helpers";
+import { describe, EXIT, statusOf } from "./exit.ts";
+import { inspectCommand, listCommand } from "./inspect.ts";
+import { inventoryCommand } from "./inventory.ts";
+import { lockCommand } from "./lock.ts";
+import { generationCommand, migrateCommand } from "./migrate.ts";
+import { warn } from "./options.ts";
+import { oversellCommand } from "./oversell.ts";
+import { serversCommand } from "./servers.ts";
+
+const { version } = createRequire(import.meta.url)("lockstep/package.json");
+
+try {
+  await yargs(hideBin(process.argv))
+    .scriptName("lockstep")
+    .version(version)
+    .usage("$0 <command>\n\nLocks with fences, and stock that never oversells.")
+    .parserConfiguration({ "populate--": true })
+    .command(lockCommand)
+    .command(inspectCommand)
+    .command(listCommand)
+    .command(migrateCommand)
+    .command(generationCommand)
+    .command(inventoryCommand)
+    .command(oversellCommand)
+    .command(serversCommand)
+    .demandCommand(1, "which command?")
+    .strict()
+    .example("$0 lock nightly-report -- node report.js", "run one at a time, wherever started")
+    .fail((message, error) => {
+      throw error ?? new TypeError(`${message} (lockstep --help shows how)`);
+    })
+    .parseAsync();
+} catch (error) {
+  warn(describe(error));
+  process.exitCode = statusOf(error) || EXIT.software;
+}

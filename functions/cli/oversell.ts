@@ -1,0 +1,187 @@
+import { writeFile } from "node:fs/promises";
+import { SingleBar } from "cli-progress";
+import type { CommandModule } from "yargs";
+import { type OversellReport, oversell } from "../oversell/oversell.ts";
+import { draw } from "../oversell/picture.ts";
+import { isBroken, type Observations, type StrategyReport } from "../oversell/report.ts";
+import { STRATEGIES, type Strategy } from "../oversell/strategy.ts";
+import { EXIT } from "./exit.ts";
+import { print, type StoreArgs, toMillis, withStore } from "./options.ts";
+import { table } from "./table.ts";
+
+interface OversellArgs extends StoreArgs {
+  readonly strategy: readonly string[] | undefined;
+  readonly stock: number;
+  readonly buyers: number;
+  readonly workers: number;
+  readonly seed: number;
+  readonly ttl: string;
+  readonly pause: string;
+  readonly slow: number;
+  readonly freezes: number;
+  readonly kills: number;
+  readonly duplicates: number;
+  readonly json: boolean;
+  readonly picture: string | undefined;
+  readonly lock: Strategy["lock"] | undefined;
+  readonly release: Strategy["release"] | undefined;
+  readonly renewal: boolean | undefined;
+  readonly fence: Strategy["fence"] | undefined;
+  readonly decide: Strategy["stock"] | undefined;
+  readonly "operation-ids": boolean | undefined;
+}
+
+const SWITCHES = "Switches (any of them makes a strategy of your own):";
+
+export const oversellCommand: CommandModule<unknown, OversellArgs> = {
+  command: "oversell",
+  describe: "Replay the oversell incident on your store, flaw by flaw",
+  builder: (yargs) =>
+    withStore(yargs)
+      .option("strategy", {
+        type: "string",
+        array: true,
+        choices: STRATEGIES.map(({ name }) => name),
+        describe: "only these; default all",
+      })
+      .option("stock", { type: "number", default: 30, describe: "units there are" })
+      .option("buyers", { type: "number", default: 80, describe: "buyers of one unit each" })
+      .option("workers", { type: "number", default: 6, describe: "processes that sell" })
+      .option("seed", { type: "number", default: 1, describe: "decides where things go wrong" })
+      .option("ttl", { type: "string", default: "150ms", describe: "the lock's ttl" })
+      .option("pause", {
+        type: "string",
+        default: "450ms",
+        describe: "how long a slow service blocks, and a frozen process stays frozen",
+      })
+      .option("slow", { type: "number", default: 3, describe: "calls of a slow service" })
+      .option("freezes", { type: "number", default: 2, describe: "processes frozen (SIGSTOP)" })
+      .option("kills", { type: "number", default: 2, describe: "processes killed (SIGKILL)" })
+      .option("duplicates", { type: "number", default: 8, describe: "orders delivered twice" })
+      .option("json", { type: "boolean", default: false, describe: "print one JSON document" })
+      .option("picture", {
+        type: "string",
+        requiresArg: true,
+        describe: "write an SVG file that shows who held the lock when",
+      })
+      .option("lock", { choices: ["none", "set-if-absent", "lockstep"] as const })
+      .option("release", { choices: ["unconditional", "owner-checked"] as const })
+      .option("renewal", { type: "boolean" })
+      .option("fence", { choices: ["none", "on-write", "claimed"] as const })
+      .option("decide", {
+        choices: ["get-and-compare", "compare-then-decrement", "conditional-decrement"] as const,
+      })
+      .option("operation-ids", { type: "boolean" })
+      .group(["lock", "release", "renewal", "fence", "decide", "operation-ids"], SWITCHES)
+      .example("$0 oversell", "what the incident does, and each repair")
+      .example("$0 oversell --store mysql://root@127.0.0.1/shop", "on your own store")
+      .example(
+        "$0 oversell --strategy renewed --strategy fence-claimed",
+        "a lock alone is not enough",
+      )
+      .epilog(
+        "Exit status 1 when a strategy that claims to be safe oversold, lost or duplicated anything.",
+      ),
+  async handler(args) {
+    const seen: Observations[] = [];
+    const report = await replay(args, (strategy) => seen.push(strategy));
+    if (args.picture) await writeFile(args.picture, await draw(seen));
+    if (args.json) print(JSON.stringify(report));
+    else show(report);
+    if (report.strategies.some(isBroken)) process.exitCode = EXIT.no;
+  },
+};
+
+async function replay(
+  args: OversellArgs,
+  onSeen: (seen: Observations) => void,
+): Promise<OversellReport> {
+  const { store, stock, buyers, workers, seed, duplicates } = args;
+  const strategies = strategiesOf(args);
+  const bar = new SingleBar({
+    format: "{bar} {percentage}% | {strategy}",
+    noTTYOutput: false,
+    clearOnComplete: true,
+    hideCursor: true,
+  });
+  bar.start(buyers * strategies.length, 0, { strategy: "" });
+  try {
+    return await oversell({
+      store,
+      strategies,
+      stock,
+      buyers,
+      workers,
+      seed,
+      duplicates,
+      ttlMillis: toMillis("ttl", args.ttl),
+      pauseMillis: toMillis("pause", args.pause),
+      faults: {
+        slow: args.slow,
+        freeze: args.freezes,
+        "kill-before": Math.ceil(args.kills / 2),
+        "kill-after": Math.floor(args.kills / 2),
+      },
+      onSeen,
+      onProgress: (strategy) => bar.increment({ strategy: strategy.name }),
+    });
+  } finally {
+    bar.stop();
+  }
+}
+
+/** The named strategies asked for, all of them, or one made of switches. */
+function strategiesOf(args: OversellArgs): readonly Strategy[] {
+  const named = STRATEGIES.filter(({ name }) => args.strategy?.includes(name));
+  const switches: Partial<Strategy> = Object.fromEntries(
+    Object.entries({
+      lock: args.lock,
+      release: args.release,
+      renewal: args.renewal,
+      fence: args.fence,
+      stock: args.decide,
+      operationIds: args["operation-ids"],
+    }).filter(([, value]) => value !== undefined),
+  );
+  if (Object.keys(switches).length === 0) return named.length > 0 ? named : STRATEGIES;
+  const [base = STRATEGIES[0] as Strategy] = named;
+  return [{ ...base, ...switches, name: "custom" }];
+}
+
+function show({ store, stock, buyers, workers, strategies }: OversellReport): void {
+  print(`${stock} units, ${buyers} buyers, ${workers} processes, on ${store}\n`);
+  const head = [
+    "strategy",
+    "sold",
+    "oversold",
+    "lost",
+    "duplicates",
+    "lowest stock",
+    "overlaps",
+    "refused",
+    "p50 ms",
+    "p99 ms",
+    "orders/s",
+    "safe?",
+  ];
+  const rows = strategies.map((report) => [
+    report.name,
+    report.sold,
+    report.oversold,
+    report.lost,
+    report.duplicates,
+    report.lowestStock,
+    report.overlaps,
+    report.refused,
+    report.p50Millis,
+    report.p99Millis,
+    report.ordersPerSec,
+    verdict(report),
+  ]);
+  print(table(head, rows));
+}
+
+function verdict(report: StrategyReport): string {
+  if (isBroken(report)) return "BROKEN: claims to be safe";
+  return report.claimsSafe ? "safe" : "no";
+}

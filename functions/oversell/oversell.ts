@@ -1,0 +1,74 @@
+import { checkSpan, checkWhole } from "../../core/lock/checks.ts";
+import { migrate } from "../../infra/migrate.ts";
+import { open } from "../../infra/open.ts";
+import { redact } from "../../infra/store-url.ts";
+import { Worker } from "./crew.ts";
+import type { Fault } from "./messages.ts";
+import { judge, type Observations, type StrategyReport } from "./report.ts";
+import { runSale } from "./sale.ts";
+import { scheduleOf } from "./schedule.ts";
+import { checkStrategy, type Strategy } from "./strategy.ts";
+
+export interface OversellOptions {
+  readonly store: string;
+  readonly strategies: readonly Strategy[];
+  readonly stock: number;
+  readonly buyers: number;
+  readonly workers: number;
+  readonly seed: number;
+
+  /** The lock's ttl: the incident's 10 s, made shorter. */
+  readonly ttlMillis: number;
+
+  /** How long a slow identity service blocks and a frozen process stays frozen: the incident's 30 s. */
+  readonly pauseMillis: number;
+  readonly faults: Readonly<Record<Fault, number>>;
+  readonly duplicates: number;
+  readonly onProgress?: (strategy: Strategy, answered: number) => void;
+  readonly onSeen?: (seen: Observations) => void;
+}
+
+export interface OversellReport {
+  readonly store: string;
+  readonly stock: number;
+  readonly buyers: number;
+  readonly workers: number;
+  readonly seed: number;
+  readonly strategies: readonly StrategyReport[];
+}
+
+/** Replays the incident on a store by each of the strategies, one after the other, with real processes. */
+export async function oversell(options: OversellOptions): Promise<OversellReport> {
+  check(options);
+  const { store, strategies, stock, buyers, workers: count, seed } = options;
+  const opened = await open(store);
+  const workers = Array.from({ length: count }, () => new Worker());
+  try {
+    if (opened.database) await migrate(opened.database);
+    const reports: StrategyReport[] = [];
+    for (const strategy of strategies) {
+      let answered = 0;
+      const onAnswer = () => options.onProgress?.(strategy, ++answered);
+      const deliveries = scheduleOf(options);
+      const seen = await runSale({ ...options, opened, workers, deliveries, onAnswer }, strategy);
+      options.onSeen?.(seen);
+      reports.push(judge(seen));
+    }
+    return { store: redact(store), stock, buyers, workers: count, seed, strategies: reports };
+  } finally {
+    for (const worker of workers) worker.stop();
+    await opened.close();
+  }
+}
+
+function check({ strategies, faults, ...options }: OversellOptions): void {
+  strategies.forEach(checkStrategy);
+  checkWhole("stock", options.stock, 1, 100_000);
+  checkWhole("buyers", options.buyers, 1, 100_000);
+  checkWhole("workers", options.workers, 1, 64);
+  checkWhole("seed", options.seed, 0, 2 ** 31 - 1);
+  checkWhole("duplicates", options.duplicates, 0, options.buyers);
+  for (const [fault, times] of Object.entries(faults)) checkWhole(fault, times, 0, options.stock);
+  checkSpan("ttl", options.ttlMillis, 1);
+  checkSpan("pause", options.pauseMillis, 0);
+}

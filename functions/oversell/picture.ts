@@ -1,0 +1,141 @@
+import type { CustomSeriesOption, EChartsOption } from "echarts";
+import { judge, type Observations, overlapping, type Stay } from "./report.ts";
+
+const WIDTH = 1_200;
+const HEAD = 50;
+const LANE = 16;
+
+/** The holders of the lock over time, a panel per strategy and a lane per process, as an SVG document. */
+export async function draw(seen: readonly Observations[]): Promise<string> {
+  const echarts = await import("echarts").catch((error) => {
+    throw new TypeError("a picture needs the package echarts: npm install echarts", {
+      cause: error,
+    });
+  });
+  const panels = seen.map(toPanel);
+  const height = panels.reduce((sum, panel) => sum + panel.height, HEAD);
+  const chart = echarts.init(null, null, { renderer: "svg", ssr: true, width: WIDTH, height });
+  try {
+    chart.setOption(toOption(panels));
+    return chart.renderToSVGString();
+  } finally {
+    chart.dispose();
+  }
+}
+
+interface Panel {
+  readonly title: string;
+  readonly lanes: readonly string[];
+  readonly height: number;
+  readonly bars: readonly Bar[];
+}
+
+interface Bar {
+  readonly lane: number;
+  readonly from: number;
+  readonly to: number;
+  readonly kind: keyof typeof COLOURS;
+}
+
+/** Distinguishable for the colour-blind: Okabe and Ito. */
+const COLOURS = {
+  "holds the lock": "#56b4e9",
+  "while another one holds it": "#d55e00",
+  "slow service": "#f0e442",
+  frozen: "#0072b2",
+  killed: "#000000",
+  "refused by its fence": "#009e73",
+} as const;
+
+const KINDS = Object.keys(COLOURS) as (keyof typeof COLOURS)[];
+
+function toPanel(seen: Observations): Panel {
+  const { name, sold, oversold, lost, duplicates, refused } = judge(seen);
+  const start = Math.min(...seen.stays.map((stay) => stay.from));
+  const late = new Set(overlapping(seen.stays));
+  const workers = Math.max(0, ...seen.stays.map((stay) => stay.worker + 1));
+  const title =
+    `${name}: ${sold} of ${seen.stock} sold, ${oversold} oversold, ${lost} lost, ` +
+    `${duplicates} twice, ${refused} refused${workers === 0 ? " (no lock)" : ""}`;
+  return {
+    title,
+    lanes: Array.from({ length: workers }, (_, i) => `process ${i + 1}`),
+    height: workers === 0 ? 30 : 70 + workers * LANE,
+    bars: seen.stays.map((stay) => ({
+      lane: stay.worker,
+      from: stay.from - start,
+      to: stay.to - start,
+      kind: kindOf(stay, late.has(stay)),
+    })),
+  };
+}
+
+function kindOf({ fate }: Stay, overlaps: boolean): Bar["kind"] {
+  if (fate === "refused") return "refused by its fence";
+  if (fate === "freeze") return "frozen";
+  if (fate === "kill-before" || fate === "kill-after") return "killed";
+  if (overlaps) return "while another one holds it";
+  return fate === "slow" ? "slow service" : "holds the lock";
+}
+
+function toOption(panels: readonly Panel[]): EChartsOption {
+  const placed = panels.map((panel, i) => ({
+    ...panel,
+    top: panels.slice(0, i).reduce((sum, { height }) => sum + height, HEAD),
+  }));
+  const drawn = placed.filter(({ lanes }) => lanes.length > 0);
+  return {
+    animation: false,
+    backgroundColor: "#ffffff",
+    color: KINDS.map((kind) => COLOURS[kind]),
+    legend: { top: 10, itemGap: 40, data: [...KINDS] },
+    title: placed.map(({ title, top }) => ({
+      text: title,
+      left: 20,
+      top: top + 2,
+      textStyle: { fontSize: 13 },
+    })),
+    grid: drawn.map(({ lanes, top }) => ({
+      left: 90,
+      right: 30,
+      top: top + 26,
+      height: lanes.length * LANE,
+    })),
+    xAxis: drawn.map((_, gridIndex) => ({
+      gridIndex,
+      type: "value" as const,
+      min: 0,
+      axisLabel: { formatter: "{value} ms" },
+    })),
+    yAxis: drawn.map(({ lanes }, gridIndex) => ({
+      gridIndex,
+      type: "category" as const,
+      data: [...lanes],
+      inverse: true,
+    })),
+    series: drawn.flatMap((panel, i) => KINDS.map((kind) => toSeries(panel, i, kind))),
+  };
+}
+
+function toSeries({ bars }: Panel, index: number, kind: Bar["kind"]): CustomSeriesOption {
+  return {
+    type: "custom",
+    name: kind,
+    xAxisIndex: index,
+    yAxisIndex: index,
+    itemStyle: { color: COLOURS[kind] },
+    encode: { x: [1, 2], y: 0 },
+    data: bars.filter((bar) => bar.kind === kind).map(({ lane, from, to }) => [lane, from, to]),
+    renderItem(_, api) {
+      const [left = 0, middle = 0] = api.coord([api.value(1), api.value(0)]);
+      const [right = 0] = api.coord([api.value(2), api.value(0)]);
+      // A stay of a millisecond is still to be seen.
+      const width = Math.max(right - left, 1.5);
+      return {
+        type: "rect",
+        shape: { x: left, y: middle - LANE / 2 + 2, width, height: LANE - 4 },
+        style: { fill: COLOURS[kind] },
+      };
+    },
+  };
+}

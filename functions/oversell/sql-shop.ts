@@ -1,0 +1,162 @@
+import { randomUUID } from "node:crypto";
+import { checkClaim, claim, isClaimed, readClaim } from "../../core/database/claim.ts";
+import {
+  asNumber,
+  asText,
+  type Database,
+  DuplicateKeyError,
+  type Sql,
+  sql,
+} from "../../core/database/sql.ts";
+import { type Inventory, stockLock } from "../../core/inventory/inventory.ts";
+import type { Books, Sale, Shop, Written } from "./shop.ts";
+
+/** The shop's tables: made when needed, emptied when a shop closes. They are no part of the library's schema. */
+const TABLES = [
+  sql`
+    CREATE TABLE IF NOT EXISTS lockstep_oversell_lock (
+      shop VARCHAR(255) NOT NULL PRIMARY KEY, owner VARCHAR(255) NOT NULL, expires_at BIGINT NOT NULL)`,
+  sql`
+    CREATE TABLE IF NOT EXISTS lockstep_oversell_stock (
+      shop VARCHAR(255) NOT NULL PRIMARY KEY, stock BIGINT NOT NULL,
+      fence VARCHAR(255) NOT NULL, changed_by VARCHAR(255) NOT NULL)`,
+  sql`
+    CREATE TABLE IF NOT EXISTS lockstep_oversell_sale (
+      sale_id VARCHAR(255) NOT NULL PRIMARY KEY, shop VARCHAR(255) NOT NULL,
+      order_id VARCHAR(255) NOT NULL, stock BIGINT NOT NULL)`,
+];
+
+/** A shop in a database. Its name is also the sku that the library's own inventory sells for it. */
+export function sqlShop(database: Database, inventory: Inventory, shop: string): Shop {
+  const { now } = database.dialect;
+
+  /** Sells if the stock is there under this condition. */
+  const sell = async (
+    sale: Sale,
+    { set, where, before = [] }: { set: Sql; where: Sql; before?: readonly Sql[] },
+  ): Promise<boolean> => {
+    const mark = randomUUID();
+    const change = sql`
+      UPDATE lockstep_oversell_stock SET ${set}, changed_by = ${mark}
+      WHERE shop = ${shop} AND ${where}`;
+    const record = sql`
+      INSERT INTO lockstep_oversell_sale (sale_id, shop, order_id, stock)
+      SELECT ${`${shop}/${sale.saleId}`}, shop, ${sale.orderId}, stock FROM lockstep_oversell_stock
+      WHERE shop = ${shop} AND changed_by = ${mark}`;
+    const results = await database.packet([...before, change, record]);
+    return results.at(-1)?.affected === 1;
+  };
+
+  return {
+    async open(stock, kept) {
+      for (const table of TABLES) await database.packet([table]);
+      if (kept === "by-inventory") {
+        await inventory.set({ sku: shop, quantity: stock, operationId: `open/${shop}` });
+        return;
+      }
+      await database.packet([
+        sql`
+          INSERT INTO lockstep_oversell_stock (shop, stock, fence, changed_by)
+          VALUES (${shop}, ${stock}, ${""}, ${""})`,
+      ]);
+    },
+
+    async setIfAbsent(owner, ttl) {
+      const expiresAt = sql`${now} + ${ttl * 1_000}`;
+      const [, answer] = await database.packet([
+        sql`
+          INSERT INTO lockstep_oversell_lock (shop, owner, expires_at) VALUES (${shop}, ${owner}, ${expiresAt})
+          ${database.dialect.onConflict("shop")}
+            owner = CASE WHEN expires_at <= ${now} THEN ${owner} ELSE owner END,
+            expires_at = CASE WHEN expires_at <= ${now} THEN ${expiresAt} ELSE expires_at END`,
+        sql`SELECT owner FROM lockstep_oversell_lock WHERE shop = ${shop}`,
+      ]);
+      return answer?.rows[0] !== undefined && asText(answer.rows[0].owner) === owner;
+    },
+
+    async remove() {
+      await database.packet([sql`DELETE FROM lockstep_oversell_lock WHERE shop = ${shop}`]);
+    },
+
+    async removeIfOwner(owner) {
+      await database.packet([
+        sql`DELETE FROM lockstep_oversell_lock WHERE shop = ${shop} AND owner = ${owner}`,
+      ]);
+    },
+
+    async readStock() {
+      const [row] = await database.read(
+        sql`SELECT stock FROM lockstep_oversell_stock WHERE shop = ${shop}`,
+      );
+      return asNumber(row?.stock);
+    },
+
+    async claim(fence) {
+      const [, answer] = await database.packet([claim(database.dialect, fence), readClaim(fence)]);
+      checkClaim(fence, answer?.rows ?? []);
+    },
+
+    async write(sale, stock, fence, claimed = false) {
+      const text = fence?.toString() ?? "";
+      const set = sql`stock = ${stock}, fence = ${text}`;
+      const where = claimed ? isClaimed(database.dialect, fence) : sql`fence <= ${text}`;
+      // The claim once more: its row stays locked until the write is committed.
+      const before = fence && claimed ? [claim(database.dialect, fence)] : [];
+      return once(async () => ((await sell(sale, { set, where, before })) ? "sold" : "refused"));
+    },
+
+    decrement(sale, ifEnough) {
+      const set = sql`stock = stock - 1`;
+      const where = ifEnough ? sql`stock >= 1` : sql`1 = 1`;
+      return once(async () => ((await sell(sale, { set, where })) ? "sold" : "sold-out"));
+    },
+
+    books: () => readBooks(database, shop),
+    close: () => empty(database, shop),
+  };
+}
+
+/** A sale that is recorded already changes nothing. */
+async function once<T extends Written | "sold-out">(
+  sell: () => Promise<T>,
+): Promise<T | "replayed"> {
+  try {
+    return await sell();
+  } catch (error) {
+    if (error instanceof DuplicateKeyError) return "replayed";
+    throw error;
+  }
+}
+
+/** Either the hand-written books have sales, or the library's ledger. */
+async function readBooks(database: Database, shop: string): Promise<Books> {
+  const sales = await database.read(sql`
+    SELECT order_id, stock FROM lockstep_oversell_sale WHERE shop = ${shop}
+    UNION ALL
+    SELECT operation_id, on_hand FROM lockstep_ledger
+    WHERE sku = ${shop} AND kind = 'decrement' AND outcome = 'applied'`);
+  const [stock] = await database.read(sql`
+    SELECT on_hand AS stock FROM lockstep_stock WHERE sku = ${shop}
+    UNION ALL
+    SELECT stock FROM lockstep_oversell_stock WHERE shop = ${shop}`);
+  const remaining = asNumber(stock?.stock);
+  return {
+    remaining,
+    lowest: Math.min(remaining, ...sales.map((sale) => asNumber(sale.stock))),
+    sales: sales.map((sale) => asText(sale.order_id)),
+  };
+}
+
+async function empty(database: Database, shop: string): Promise<void> {
+  const lock = stockLock(shop);
+  await database.packet([
+    sql`DELETE FROM lockstep_oversell_lock WHERE shop = ${shop}`,
+    sql`DELETE FROM lockstep_oversell_stock WHERE shop = ${shop}`,
+    sql`DELETE FROM lockstep_oversell_sale WHERE shop = ${shop}`,
+    sql`DELETE FROM lockstep_ledger WHERE sku = ${shop}`,
+    sql`DELETE FROM lockstep_stock WHERE sku = ${shop}`,
+    sql`DELETE FROM lockstep_claim WHERE resource = ${lock}`,
+    sql`DELETE FROM lockstep_lock WHERE name = ${lock}`,
+    sql`DELETE FROM lockstep_fence WHERE name = ${lock}`,
+  ]);
+}

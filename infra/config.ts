@@ -1,0 +1,25 @@
+import { z } from "zod";
+
+const Environment = z.object({
+  LOCKSTEP_STORE: z.string().min(1).default("sqlite:.lockstep/lockstep.db"),
+  LOCKSTEP_SECRET: z.string().min(16, "must have at least 16 characters").optional(),
+});
+
+export interface Config {
+  /** The store's URL. */
+  readonly store: string;
+
+  /** Seals fences that go to other processes. */
+  readonly secret: string | undefined;
+}
+
+/** What the environment says. Throws a TypeError with all that is wrong with it; values are not shown. */
+export function readConfig(environment: NodeJS.ProcessEnv = process.env): Config {
+  const parsed = Environment.safeParse(environment);
+  if (!parsed.success) {
+    const problems = parsed.error.issues.map(({ path, message }) => `${path.join(".")} ${message}`);
+    throw new TypeError(`the environment is not right: ${problems.join("; ")}`);
+  }
+  const { LOCKSTEP_STORE: store, LOCKSTEP_SECRET: secret } = parsed.data;
+  return { store, secret };
+}

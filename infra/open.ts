@@ -1,0 +1,133 @@
+import { hostname } from "node:os";
+import type { Database } from "../core/database/sql.ts";
+import type { Inventory } from "../core/inventory/inventory.ts";
+import type { LockStore } from "../core/lock/lock.ts";
+import type { StoreOptions } from "../core/lock/store.ts";
+import { publish } from "./diagnostics.ts";
+import { migrate } from "./migrate.ts";
+import {
+  checkOptions,
+  type NetworkUrl,
+  parseStoreUrl,
+  readTls,
+  type StoreUrl,
+} from "./store-url.ts";
+
+/** What stands behind a store's URL. Closing it closes everything. */
+export interface Opened extends AsyncDisposable {
+  readonly locks: LockStore;
+
+  /** Where the store keeps stock. */
+  readonly inventory: Inventory | undefined;
+
+  /** Where the store is a database. */
+  readonly database: Database | undefined;
+
+  close(): Promise<void>;
+}
+
+type Open = (
+  url: StoreUrl,
+  options: StoreOptions,
+) => Promise<Omit<Opened, keyof AsyncDisposable | "close">>;
+
+/** Every store, by the scheme of its URL. A store's client is loaded only when it is used. */
+const STORES: Readonly<Record<string, Open>> = {
+  memory: openMemory,
+  sqlite: openSqlite,
+  mysql: openMysql,
+  mysqls: openMysql,
+};
+
+/** The stores' URLs, for messages. */
+const STORE_URLS = [
+  "memory:",
+  "sqlite:PATH",
+  "mysql://USER:PASSWORD@HOST:PORT/DATABASE",
+  "mysqls://… (TLS; options ca, cert, key name PEM files)",
+];
+
+/**
+ * Opens the store that a URL names: "sqlite:shop.db", "mysql://user:password@host/shop", …
+ *
+ * Rejects with a TypeError for a URL that is none. It connects on first use, except that SQLite's tables
+ * are made here; those of a server are made by `lockstep migrate`.
+ */
+export async function open(url: string, options: StoreOptions = {}): Promise<Opened> {
+  const parsed = parseStoreUrl(url);
+  const openIt = Object.hasOwn(STORES, parsed.scheme) ? STORES[parsed.scheme] : undefined;
+  if (openIt === undefined) {
+    throw new TypeError(
+      `there is no store "${parsed.scheme}:"; there are ${STORE_URLS.join(", ")}`,
+    );
+  }
+  const label = `${hostname().slice(0, 100)}:${process.pid}`;
+  const opened = await openIt(parsed, { label, onEvent: publish, ...options });
+  const close = () => opened.locks.close();
+  return { ...opened, close, [Symbol.asyncDispose]: close };
+}
+
+/** The locks of the store that a URL names; closing them closes the store. */
+export async function openStore(url: string, options?: StoreOptions): Promise<LockStore> {
+  return (await open(url, options)).locks;
+}
+
+/** A store's module, unless the client package that it needs is not installed. */
+async function load<T>(client: string, module: () => Promise<T>): Promise<T> {
+  try {
+    return await module();
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ERR_MODULE_NOT_FOUND") throw error;
+    throw new TypeError(`this store needs the package ${client}: npm install ${client}`, {
+      cause: error,
+    });
+  }
+}
+
+async function openMemory(_: StoreUrl, options: StoreOptions) {
+  const { memoryStore } = await import("../core/stores/memory/index.ts");
+  return { locks: memoryStore(options), inventory: undefined, database: undefined };
+}
+
+async function openSqlite({ path }: StoreUrl, options: StoreOptions) {
+  if (path === "")
+    throw new TypeError('the store "sqlite:" needs a path, such as "sqlite:shop.db"');
+  const { openSqlite, sqliteStore } = await import("../core/stores/sqlite/index.ts");
+  const { sqlInventory } = await import("../core/inventory/sql.ts");
+  const database = openSqlite(path);
+  await migrate(database);
+  const locks = sqliteStore(database, { ...options, closeDatabase: true });
+  return { locks, inventory: sqlInventory(database), database };
+}
+
+async function openMysql({ scheme, network }: StoreUrl, options: StoreOptions) {
+  const { mysqlStore, openMysql } = await load(
+    "mysql2",
+    () => import("../core/stores/mysql/index.ts"),
+  );
+  const { sqlInventory } = await import("../core/inventory/sql.ts");
+  const database = openMysql(toMysqlOptions(scheme, network));
+  const locks = mysqlStore(database, { ...options, closeDatabase: true });
+  return { locks, inventory: sqlInventory(database), database };
+}
+
+function toMysqlOptions(scheme: string, url: NetworkUrl | undefined) {
+  if (!url?.name)
+    throw new TypeError(`the store "${scheme}:" needs ${scheme}://HOST:PORT/DATABASE`);
+  const tls = scheme === "mysqls";
+  checkOptions(url, tls ? ["ca", "cert", "key", "connections"] : ["connections"]);
+  const { host, port, user, password, name, options } = url;
+  const connections = Number(options.get("connections") ?? 10);
+  if (!Number.isInteger(connections) || connections < 1 || connections > 1_000) {
+    throw new RangeError("the store's option connections must be a whole number from 1 to 1000");
+  }
+  return {
+    host,
+    ...(port !== undefined && { port }),
+    user: user || "root",
+    password,
+    database: name,
+    connections,
+    ...(tls && { tls: readTls(url) }),
+  };
+}

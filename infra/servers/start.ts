@@ -1,0 +1,118 @@
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { canInstall, findBinary, install } from "./binaries.ts";
+import { hasDocker, startContainer } from "./container.ts";
+import { KINDS, type Place, type ServerKind, type ServerName } from "./kinds.ts";
+import { run, ServerNode } from "./node.ts";
+import { freePort } from "./processes.ts";
+import { forget, reap } from "./reap.ts";
+
+/** A real server on loopback, with data that is thrown away when it stops. */
+export interface Server extends AsyncDisposable {
+  readonly name: ServerName;
+  readonly version: string;
+  readonly url: string;
+
+  /** The processes of the server; none where it runs in containers. */
+  readonly nodes: readonly ServerNode[];
+
+  /** The Docker project, where it runs in containers. */
+  readonly project?: string;
+  stop(): Promise<void>;
+}
+
+export interface StartOptions {
+  /** Whether the server ends with this process, even if that is killed. Default true. */
+  readonly tied?: boolean;
+
+  /** More arguments for the server's command line. */
+  readonly args?: readonly string[];
+
+  /** Told about what takes long, for a progress display. */
+  readonly onProgress?: (step: string) => void;
+}
+
+/** Starts a server: from a binary on the PATH, else from Debian's packages as root, else in Docker. */
+export async function startServer(name: ServerName, options: StartOptions = {}): Promise<Server> {
+  const { tied = true, args = [], onProgress = () => {} } = options;
+  const kind: ServerKind = KINDS[name];
+  const binary = await findOrInstall(kind, onProgress);
+  onProgress(`starting ${name}`);
+  if (binary) return startNodes(name, kind, { binary, args, tied });
+  if (await hasDocker()) return startContainer(name, kind);
+  throw new NoServerError(name, kind);
+}
+
+/** Nothing can be started here; the message says what to install. */
+class NoServerError extends Error {
+  override readonly name = "NoServerError";
+
+  constructor(name: ServerName, { binaries, packages }: ServerKind) {
+    super(
+      `there is no ${name} server here: put ${binaries.join(" or ")} on the PATH ` +
+        `(Debian: apt-get install ${packages.join(" ")}) or start Docker`,
+    );
+  }
+}
+
+async function findOrInstall(
+  { binaries, packages }: ServerKind,
+  onProgress: (step: string) => void,
+): Promise<string | undefined> {
+  const found = await findBinary(binaries);
+  if (found || !(await canInstall())) return found;
+  onProgress(`installing ${packages.join(", ")}`);
+  await install(packages);
+  return findBinary(binaries);
+}
+
+async function startNodes(
+  name: ServerName,
+  kind: ServerKind,
+  { binary, args, tied }: { binary: string; args: readonly string[]; tied: boolean },
+): Promise<Server> {
+  const { stdout } = await run(binary, ["--version"]);
+  const version = stdout.trim();
+  const places = await Promise.all(Array.from({ length: kind.size }, () => makePlace(name)));
+  const nodes = places.map((place) => {
+    const [file, ...rest] = kind.start(binary, version, place, places);
+    return new ServerNode(place, [file, ...rest, ...args], tied ? reap : () => {});
+  });
+  const stop = async () => {
+    await Promise.all(nodes.map((node) => node.kill("SIGKILL")));
+    await Promise.all(places.map(({ folder }) => discard(folder)));
+  };
+  try {
+    await Promise.all(places.map((place) => prepare(kind, binary, version, place)));
+    await Promise.all(nodes.map((node) => node.start()));
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+  const url = kind.url(places.map(({ port }) => port));
+  return { name, version, url, nodes, stop, [Symbol.asyncDispose]: stop };
+}
+
+async function makePlace(name: string): Promise<Place> {
+  return { port: await freePort(), folder: await mkdtemp(join(tmpdir(), `lockstep-${name}-`)) };
+}
+
+async function prepare(
+  kind: ServerKind,
+  binary: string,
+  version: string,
+  place: Place,
+): Promise<void> {
+  await mkdir(join(place.folder, "data"));
+  for (const [file, text] of Object.entries(kind.files?.(place) ?? {})) {
+    await writeFile(join(place.folder, file), text);
+  }
+  const command = kind.prepare?.(binary, version, place);
+  if (command) await run(command[0], command.slice(1));
+}
+
+async function discard(folder: string): Promise<void> {
+  await rm(folder, { recursive: true, force: true });
+  forget(folder);
+}

@@ -1,0 +1,58 @@
+import { SingleBar } from "cli-progress";
+import yargs from "yargs";
+import { hideBin } from "yargs/helpers";
+import { note, print } from "../../functions/cli/options.ts";
+import { table } from "../../functions/cli/table.ts";
+import { measure } from "./measure.ts";
+import { SUITES } from "./suites.ts";
+
+const { suite, rounds, block, json } = await yargs(hideBin(process.argv))
+  .scriptName("npm run bench --")
+  .option("suite", {
+    choices: Object.keys(SUITES),
+    demandOption: true,
+    describe: "what to measure",
+  })
+  .option("rounds", {
+    type: "number",
+    default: 15,
+    describe: "how often the contenders take turns",
+  })
+  .option("block", { type: "number", default: 250, describe: "milliseconds of one turn" })
+  .option("json", { type: "boolean", default: false, describe: "print one JSON document" })
+  .strict()
+  .parseAsync();
+
+const bar = new SingleBar({ format: "{bar} {percentage}%", clearOnComplete: true });
+const setUp = SUITES[suite];
+if (!setUp) throw new RangeError(`there is no suite ${suite}`);
+const { server, contenders, comparisons, close } = await setUp(note);
+try {
+  bar.start(rounds, 0);
+  const { results, ratios } = await measure({
+    contenders,
+    comparisons,
+    rounds,
+    blockMillis: block,
+    onRound: (round) => bar.update(round),
+  });
+  bar.stop();
+  if (json) {
+    print(JSON.stringify({ suite, server, results, ratios }));
+  } else {
+    print(`${suite}, on ${server}\n`);
+    const rows = results.map((result) => Object.values(result) as (string | number)[]);
+    print(table(["", "per second", "p50 ms", "p99 ms"], rows));
+    const verdicts = ratios.map(({ name, value, low, high, aim, met }) => [
+      name,
+      value,
+      `${low} to ${high}`,
+      aim,
+      met ? "met" : "not met",
+    ]);
+    print(table(["ratio", "value", "95 % interval", "aim", ""], verdicts));
+  }
+} finally {
+  bar.stop();
+  await close();
+}

@@ -1,0 +1,13 @@
+import type { Comparison, Contender } from "./measure.ts";
+import { mysqlSuite } from "./mysql.ts";
+
+/** Starts what it needs, and says what to measure. */
+export type Suite = (onProgress: (step: string) => void) => Promise<{
+  /** What was measured on. */
+  readonly server: string;
+  readonly contenders: readonly Contender[];
+  readonly comparisons: readonly Comparison[];
+  close(): Promise<void>;
+}>;
+
+export const SUITES: Readonly<Record<string, Suite>> = { mysql: mysqlSuite };

@@ -1,0 +1,646 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import {
+  type Answer,
+  type Inventory,
+  MOST_UNITS,
+  type QuantityChange,
+  stockLock,
+} from "../../core/inventory/inventory.ts";
+import type { Fence } from "../../core/lock/fence.ts";
+import { openFence, sealFence } from "../../core/lock/fence.ts";
+import type { LockStore } from "../../core/lock/lock.ts";
+import { memoryStore } from "../../core/stores/memory/index.ts";
+import { pause } from "../support/until.ts";
+
+/** An inventory as the conformance suite takes it. */
+export interface InventoryUnderTest {
+  /** Another client of the same inventory. */
+  open(): { readonly inventory: Inventory; readonly locks: LockStore };
+  close(): Promise<void>;
+}
+
+let skus = 0;
+
+/** Every property that stock here must have, on one database. */
+export function describeInventory(name: string, make: () => Promise<InventoryUnderTest>): void {
+  describe(`stock on ${name}`, () => {
+    let underTest: InventoryUnderTest;
+    let inventory: Inventory;
+    let locks: LockStore;
+
+    beforeAll(async () => {
+      underTest = await make();
+      ({ inventory, locks } = underTest.open());
+    });
+
+    afterAll(() => underTest.close());
+
+    /** A sku with so many units. */
+    const stocked = async (quantity: number): Promise<string> => {
+      skus += 1;
+      const sku = `sku-${process.pid}-${skus}`;
+      await inventory.set({ sku, quantity, operationId: `${sku}/set` });
+      return sku;
+    };
+
+    const holding = (sku: string) => locks.lock(stockLock(sku), { ttl: 20_000, wait: 20_000 });
+
+    /** The fences of so many holders of the sku's lock, in order; the last one has given it back too. */
+    const fencesOf = async (sku: string, count: number): Promise<readonly Fence[]> => {
+      const fences: Fence[] = [];
+      for (let i = 0; i < count; i += 1) {
+        const lock = await holding(sku);
+        fences.push(lock.fence);
+        await lock.unlock();
+      }
+      return fences;
+    };
+
+    /** That the books add up, entry by entry, and no operation stands in them twice. */
+    const expectConservation = async (sku: string): Promise<void> => {
+      const stock = await inventory.get(sku);
+      const entries = [...(await inventory.history(sku, { limit: 10_000 }))].reverse();
+      expect(stock).toBeDefined();
+      if (!stock) return;
+      expect(stock.supplied).toBe(stock.onHand + stock.reserved + stock.sold);
+      let onHand = 0;
+      let sold = 0;
+      const reserved = new Map<string, number>();
+      for (const { kind, outcome, quantity, remaining, operationId, reservation = "" } of entries) {
+        if (outcome === "applied") {
+          if (kind === "set") onHand = quantity;
+          if (kind === "restock") onHand += quantity;
+          if (kind === "decrement" || kind === "reserve") onHand -= quantity;
+          if (kind === "decrement" || kind === "confirm") sold += quantity;
+          if (kind === "cancel") onHand += quantity;
+          if (kind === "reserve") reserved.set(operationId ?? "", quantity);
+          if (kind === "expire") onHand += quantity;
+          if (["confirm", "cancel", "expire"].includes(kind)) reserved.delete(reservation);
+        }
+        expect(onHand).toBeGreaterThanOrEqual(0);
+        // Reservations that expire together are put back in one step.
+        if (kind !== "expire") expect(remaining).toBe(onHand);
+      }
+      expect(stock).toMatchObject({ onHand, sold });
+      expect(stock.reserved).toBe([...reserved.values()].reduce((sum, units) => sum + units, 0));
+      const ids = entries.flatMap(({ operationId }) => operationId ?? []);
+      expect(new Set(ids).size).toBe(ids.length);
+    };
+
+    describe("a decrement", () => {
+      test("takes what is there, and says what is left", async () => {
+        const sku = await stocked(5);
+        expect(await inventory.decrement({ sku, quantity: 3, operationId: `${sku}/1` })).toEqual({
+          outcome: "applied",
+          remaining: 2,
+          replayed: false,
+        });
+        expect(await inventory.decrement({ sku, quantity: 2, operationId: `${sku}/2` })).toEqual({
+          outcome: "applied",
+          remaining: 0,
+          replayed: false,
+        });
+        await expectConservation(sku);
+      });
+
+      test("of more than there is changes nothing", async () => {
+        const sku = await stocked(5);
+        const change = { sku, quantity: 6, operationId: `${sku}/1` };
+        const answer = { outcome: "sold-out", remaining: 5, replayed: false };
+        expect(await inventory.decrement(change)).toEqual(answer);
+        await inventory.restock({ sku, quantity: 5, operationId: `${sku}/2` });
+        // The same order has the same answer, although there would be enough now.
+        expect(await inventory.decrement(change)).toEqual({ ...answer, replayed: true });
+        await expectConservation(sku);
+      });
+
+      test("by 32 clients at once never oversells, and every duplicate has the first one's answer", async () => {
+        const sku = await stocked(100);
+        const clients = Array.from({ length: 8 }, () => underTest.open());
+        const answers = new Map<string, Answer[]>();
+        const buyer = async (number: number) => {
+          const { inventory: own } = clients[number % clients.length] ?? underTest.open();
+          for (let order = 0; order < 8; order += 1) {
+            const operationId = `${sku}/${(number * 5 + order) % 160}`;
+            const answer = await own.decrement({ sku, quantity: 1, operationId });
+            answers.set(operationId, [...(answers.get(operationId) ?? []), answer]);
+          }
+        };
+        await Promise.all(Array.from({ length: 32 }, (_, number) => buyer(number)));
+        const sold = [...answers.values()].filter(([first]) => first?.outcome === "applied");
+        expect(sold.length).toBe(100);
+        for (const all of answers.values()) {
+          expect(new Set(all.map(({ outcome, remaining }) => `${outcome} ${remaining}`)).size).toBe(
+            1,
+          );
+          expect(all.filter(({ replayed }) => !replayed).length).toBe(1);
+        }
+        expect(await inventory.get(sku)).toMatchObject({ onHand: 0, sold: 100, supplied: 100 });
+        await expectConservation(sku);
+        for (const client of clients) await client.locks.close();
+      }, 60_000);
+
+      test("of an unknown sku is an error, and leaves no trace", async () => {
+        const change = { sku: "no such sku", quantity: 1, operationId: "unknown/1" };
+        await expect(inventory.decrement(change)).rejects.toMatchObject({ code: "UNKNOWN_SKU" });
+        expect(await inventory.get("no such sku")).toBeUndefined();
+        expect(await inventory.history("no such sku")).toEqual([]);
+        const sku = await stocked(1);
+        expect(await inventory.decrement({ ...change, sku })).toMatchObject({ outcome: "applied" });
+      });
+
+      test("under an operation id that was used for something else is refused", async () => {
+        const [sku, other] = [await stocked(9), await stocked(9)];
+        const change = { sku, quantity: 1, operationId: `${sku}/1` };
+        await inventory.decrement(change);
+        const conflict = { code: "OPERATION_CONFLICT" };
+        await expect(inventory.decrement({ ...change, quantity: 2 })).rejects.toMatchObject(
+          conflict,
+        );
+        await expect(inventory.decrement({ ...change, sku: other })).rejects.toMatchObject(
+          conflict,
+        );
+        await expect(inventory.restock(change)).rejects.toMatchObject(conflict);
+        await expect(inventory.reserve({ ...change, expiresIn: 1_000 })).rejects.toMatchObject(
+          conflict,
+        );
+        await expect(inventory.set(change)).rejects.toMatchObject(conflict);
+        expect(await inventory.get(sku)).toMatchObject({ onHand: 8 });
+        expect(await inventory.get(other)).toMatchObject({ onHand: 9 });
+      });
+
+      test("of anything but a sensible quantity is refused before anything is asked", async () => {
+        const sku = await stocked(9);
+        const bad = [
+          0,
+          -1,
+          1.5,
+          Number.NaN,
+          Number.POSITIVE_INFINITY,
+          2 ** 53,
+          1e308,
+          MOST_UNITS + 1,
+        ];
+        for (const quantity of bad) {
+          const change = { sku, quantity, operationId: `${sku}/bad` };
+          await expect(inventory.decrement(change)).rejects.toThrow(RangeError);
+          await expect(inventory.restock(change)).rejects.toThrow(RangeError);
+          await expect(inventory.reserve({ ...change, expiresIn: 1_000 })).rejects.toThrow(
+            RangeError,
+          );
+        }
+        for (const quantity of ["1", 1n, null, undefined, [1], {}]) {
+          const change = { sku, quantity, operationId: `${sku}/bad` } as unknown as QuantityChange;
+          await expect(inventory.decrement(change)).rejects.toThrow(TypeError);
+        }
+        for (const id of ["", "a\0b", "x".repeat(256), "\ud800"]) {
+          await expect(inventory.decrement({ sku, quantity: 1, operationId: id })).rejects.toThrow(
+            RangeError,
+          );
+          await expect(
+            inventory.decrement({ sku: id, quantity: 1, operationId: "x" }),
+          ).rejects.toThrow(RangeError);
+        }
+        const reservation = { sku, quantity: 1, operationId: "x" };
+        for (const expiresIn of [0, -1, Number.NaN, Number.POSITIVE_INFINITY, "5"] as number[]) {
+          await expect(inventory.reserve({ ...reservation, expiresIn })).rejects.toThrow();
+        }
+        expect(await inventory.get(sku)).toMatchObject({ onHand: 9, supplied: 9 });
+        expect(await inventory.history(sku)).toHaveLength(1);
+      });
+
+      test("knows skus and operation ids byte for byte", async () => {
+        const ids = [
+          "a",
+          "A",
+          "a ",
+          "a%",
+          "a_",
+          "á",
+          "a\u0301",
+          "a'b",
+          'a"',
+          "a\\",
+          "🫖",
+          "\ufeffa",
+        ];
+        for (const [i, id] of ids.entries()) {
+          await inventory.set({ sku: id, quantity: i + 1, operationId: `set ${id}` });
+        }
+        for (const [i, id] of ids.entries()) {
+          const answer = await inventory.decrement({
+            sku: id,
+            quantity: 1,
+            operationId: `take ${id}`,
+          });
+          expect(answer).toEqual({ outcome: "applied", remaining: i, replayed: false });
+        }
+        for (const [i, id] of ids.entries()) {
+          expect(await inventory.get(id)).toMatchObject({ sku: id, onHand: i });
+          expect((await inventory.history(id))[0]?.operationId).toBe(`take ${id}`);
+        }
+      });
+    });
+
+    describe("a fence", () => {
+      test("lets its holder work, again and again", async () => {
+        const sku = await stocked(5);
+        const { fence } = await holding(sku);
+        for (const order of [1, 2, 3]) {
+          const change = { sku, quantity: 1, operationId: `${sku}/${order}`, fence };
+          expect(await inventory.decrement(change)).toMatchObject({ outcome: "applied" });
+        }
+        expect((await inventory.history(sku))[0]?.fence).toBe(String(fence));
+      });
+
+      test("refuses a late holder once its successor has touched the sku, and changes nothing", async () => {
+        const sku = await stocked(5);
+        const [late, current] = (await fencesOf(sku, 2)) as [Fence, Fence];
+        const at = (order: number, fence: Fence) => ({
+          sku,
+          quantity: 1,
+          operationId: `${sku}/${order}`,
+          fence,
+        });
+        expect(await inventory.decrement(at(1, late))).toMatchObject({ outcome: "applied" });
+        await inventory.claim(current);
+        const refused = { code: "FENCED_OUT", presented: late, current: String(current) };
+        await expect(inventory.decrement(at(2, late))).rejects.toMatchObject(refused);
+        await expect(inventory.restock(at(3, late))).rejects.toMatchObject(refused);
+        await expect(inventory.set(at(4, late))).rejects.toMatchObject(refused);
+        await expect(inventory.reserve({ ...at(5, late), expiresIn: 1_000 })).rejects.toMatchObject(
+          refused,
+        );
+        await expect(
+          inventory.decrementMany({
+            sku,
+            fence: late,
+            orders: [{ operationId: `${sku}/6`, quantity: 1 }],
+          }),
+        ).rejects.toMatchObject(refused);
+        await expect(inventory.claim(late)).rejects.toMatchObject(refused);
+        expect(await inventory.get(sku)).toMatchObject({ onHand: 4, supplied: 5 });
+        // What was refused was never done, so its operation id is still free.
+        expect(await inventory.decrement(at(2, current))).toMatchObject({ outcome: "applied" });
+        // What was done before keeps its answer, late or not.
+        expect(await inventory.decrement(at(1, late))).toMatchObject({ replayed: true });
+        await expectConservation(sku);
+      });
+
+      test("refuses a late holder's confirm and cancel too", async () => {
+        const sku = await stocked(5);
+        const [late, current] = (await fencesOf(sku, 2)) as [Fence, Fence];
+        const reservation = `${sku}/r`;
+        await inventory.reserve({
+          sku,
+          quantity: 2,
+          operationId: reservation,
+          expiresIn: 60_000,
+          fence: current,
+        });
+        const closing = { sku, reservation, fence: late };
+        const refused = { code: "FENCED_OUT" };
+        await expect(
+          inventory.confirm({ ...closing, operationId: `${sku}/c` }),
+        ).rejects.toMatchObject(refused);
+        await expect(
+          inventory.cancel({ ...closing, operationId: `${sku}/d` }),
+        ).rejects.toMatchObject(refused);
+        expect(await inventory.get(sku)).toMatchObject({ onHand: 3, reserved: 2 });
+      });
+
+      test("that is forged, of the future, or of another resource counts for nothing", async () => {
+        const [sku, other] = [await stocked(5), await stocked(5)];
+        const [fence] = (await fencesOf(sku, 1)) as [Fence];
+        const [foreign] = (await fencesOf(other, 1)) as [Fence];
+        const forged = [
+          { ...fence, token: 2n ** 63n - 1n },
+          { ...fence, generation: 2 ** 23 - 1 },
+          { resource: stockLock(sku), generation: 0, token: 2n ** 63n - 1n },
+          { ...fence },
+          foreign,
+        ] as Fence[];
+        for (const one of forged) {
+          const change = { sku, quantity: 1, operationId: `${sku}/forged`, fence: one };
+          await expect(inventory.decrement(change)).rejects.toMatchObject({
+            code: "FENCE_INVALID",
+          });
+          await expect(
+            inventory.decrementMany({
+              sku,
+              fence: one,
+              orders: [{ operationId: "x", quantity: 1 }],
+            }),
+          ).rejects.toMatchObject({ code: "FENCE_INVALID" });
+        }
+        await expect(inventory.claim(forged[0] as Fence)).rejects.toMatchObject({
+          code: "FENCE_INVALID",
+        });
+        // Nobody was locked out by it.
+        const change = { sku, quantity: 1, operationId: `${sku}/1`, fence };
+        expect(await inventory.decrement(change)).toMatchObject({ outcome: "applied" });
+        expect(await inventory.get(sku)).toMatchObject({ onHand: 4 });
+      });
+
+      test("of a higher generation is above every token of a lower one", async () => {
+        const sku = await stocked(5);
+        const [old] = (await fencesOf(sku, 1)) as [Fence];
+        // The locks' own store was lost, and started again.
+        const restarted = memoryStore();
+        await restarted.raiseGeneration(old.generation + 1);
+        const { fence } = await restarted.lock(stockLock(sku), { ttl: 1_000, wait: 0 });
+        const change = { sku, quantity: 1, operationId: `${sku}/1`, fence };
+        expect(await inventory.decrement(change)).toMatchObject({ outcome: "applied" });
+        await expect(
+          inventory.decrement({ ...change, operationId: `${sku}/2`, fence: old }),
+        ).rejects.toMatchObject({ code: "FENCED_OUT" });
+        await restarted.close();
+      });
+
+      test("that was sealed is as good as the lock's own", async () => {
+        const sku = await stocked(5);
+        const lock = await holding(sku);
+        const secret = "a secret of more than 16 bytes";
+        const fence = await openFence(await sealFence(lock.fence, secret), secret);
+        const change = { sku, quantity: 1, operationId: `${sku}/1`, fence };
+        expect(await inventory.decrement(change)).toMatchObject({ outcome: "applied" });
+        await lock.unlock();
+      });
+    });
+
+    describe("a batch", () => {
+      test("serves orders in their order, each as if it came alone", async () => {
+        const sku = await stocked(10);
+        const lock = await holding(sku);
+        const order = (id: string, quantity: number) => ({ operationId: `${sku}/${id}`, quantity });
+        await inventory.decrement({ sku, ...order("before", 1) });
+        const orders = [
+          order("1", 4),
+          order("2", 6),
+          order("3", 5),
+          order("1", 4),
+          order("1", 5),
+          order("before", 1),
+          order("4", 1),
+        ];
+        const batch = { sku, orders, fence: lock.fence };
+        const outcomes = async () =>
+          (await inventory.decrementMany(batch)).map(({ outcome, replayed }) => [
+            outcome,
+            replayed,
+          ]);
+        expect(await outcomes()).toEqual([
+          ["applied", false],
+          ["sold-out", false],
+          ["applied", false],
+          ["applied", true],
+          ["conflict", false],
+          ["applied", true],
+          ["sold-out", false],
+        ]);
+        expect(await outcomes()).toEqual([
+          ["applied", true],
+          ["sold-out", true],
+          ["applied", true],
+          ["applied", true],
+          ["conflict", false],
+          ["applied", true],
+          ["sold-out", true],
+        ]);
+        expect(await inventory.get(sku)).toMatchObject({ onHand: 0, sold: 10 });
+        await expectConservation(sku);
+        await lock.unlock();
+      });
+
+      test("is exact among other batches and single orders of many clients", async () => {
+        const sku = await stocked(200);
+        const clients = Array.from({ length: 6 }, () => underTest.open());
+        let sold = 0;
+        await Promise.all(
+          clients.map(async ({ inventory: own }, client) => {
+            for (let round = 0; round < 10; round += 1) {
+              const orders = Array.from({ length: 5 }, (_, i) => ({
+                operationId: `${sku}/${client}/${round}/${i}`,
+                quantity: 1,
+              }));
+              for (const { outcome } of await own.decrementMany({ sku, orders })) {
+                if (outcome === "applied") sold += 1;
+              }
+              const single = { sku, quantity: 1, operationId: `${sku}/${client}/${round}` };
+              if ((await own.decrement(single)).outcome === "applied") sold += 1;
+            }
+          }),
+        );
+        expect(sold).toBe(200);
+        expect(await inventory.get(sku)).toMatchObject({ onHand: 0, sold: 200 });
+        await expectConservation(sku);
+        for (const client of clients) await client.locks.close();
+      }, 60_000);
+
+      test("of none, of too many, or for an unknown sku is refused", async () => {
+        const sku = await stocked(1);
+        await expect(inventory.decrementMany({ sku, orders: [] })).rejects.toThrow(RangeError);
+        const orders = Array.from({ length: 1_001 }, (_, i) => ({
+          operationId: `${i}`,
+          quantity: 1,
+        }));
+        await expect(inventory.decrementMany({ sku, orders })).rejects.toThrow(RangeError);
+        const one = [{ operationId: `${sku}/x`, quantity: 1 }];
+        await expect(
+          inventory.decrementMany({ sku: "no such sku", orders: one }),
+        ).rejects.toMatchObject({ code: "UNKNOWN_SKU" });
+      });
+    });
+
+    describe("a reservation", () => {
+      test("sets units aside until it is confirmed", async () => {
+        const sku = await stocked(5);
+        const reservation = `${sku}/r`;
+        const reserving = { sku, quantity: 3, operationId: reservation, expiresIn: 60_000 };
+        expect(await inventory.reserve(reserving)).toMatchObject({
+          outcome: "applied",
+          remaining: 2,
+        });
+        expect(await inventory.reserve(reserving)).toMatchObject({ replayed: true, remaining: 2 });
+        expect(await inventory.get(sku)).toMatchObject({ onHand: 2, reserved: 3, sold: 0 });
+        const closing = { sku, reservation, operationId: `${sku}/c` };
+        expect(await inventory.confirm(closing)).toMatchObject({
+          outcome: "applied",
+          replayed: false,
+        });
+        expect(await inventory.confirm(closing)).toMatchObject({
+          outcome: "applied",
+          replayed: true,
+        });
+        expect(await inventory.get(sku)).toMatchObject({ onHand: 2, reserved: 0, sold: 3 });
+        const again = { sku, reservation, operationId: `${sku}/c2` };
+        expect(await inventory.confirm(again)).toMatchObject({ outcome: "closed" });
+        expect(await inventory.cancel({ ...again, operationId: `${sku}/c3` })).toMatchObject({
+          outcome: "closed",
+        });
+        // A late duplicate of the reservation itself opens nothing again.
+        await inventory.reserve(reserving);
+        expect(await inventory.cancel({ ...again, operationId: `${sku}/c4` })).toMatchObject({
+          outcome: "closed",
+        });
+        expect(await inventory.get(sku)).toMatchObject({ onHand: 2, reserved: 0, sold: 3 });
+        await expectConservation(sku);
+      });
+
+      test("goes back on hand when it is cancelled, once", async () => {
+        const sku = await stocked(5);
+        const reservation = `${sku}/r`;
+        await inventory.reserve({ sku, quantity: 3, operationId: reservation, expiresIn: 60_000 });
+        const closing = { sku, reservation, operationId: `${sku}/c` };
+        expect(await inventory.cancel(closing)).toMatchObject({ outcome: "applied", remaining: 5 });
+        expect(await inventory.cancel(closing)).toMatchObject({ replayed: true });
+        expect(await inventory.get(sku)).toMatchObject({ onHand: 5, reserved: 0, sold: 0 });
+        await expectConservation(sku);
+      });
+
+      test("expires: it cannot be confirmed, and its units are sold to others", async () => {
+        const sku = await stocked(5);
+        const reservation = `${sku}/r`;
+        await inventory.reserve({ sku, quantity: 3, operationId: reservation, expiresIn: 100 });
+        await inventory.reserve({ sku, quantity: 1, operationId: `${sku}/r2`, expiresIn: 100 });
+        expect(
+          await inventory.decrement({ sku, quantity: 2, operationId: `${sku}/1` }),
+        ).toMatchObject({
+          outcome: "sold-out",
+        });
+        await pause(120);
+        const confirming = { sku, reservation, operationId: `${sku}/c` };
+        expect(await inventory.confirm(confirming)).toMatchObject({ outcome: "closed" });
+        expect(
+          await inventory.decrement({ sku, quantity: 5, operationId: `${sku}/2` }),
+        ).toMatchObject({
+          outcome: "applied",
+          remaining: 0,
+        });
+        expect(await inventory.confirm(confirming)).toMatchObject({
+          outcome: "closed",
+          replayed: true,
+        });
+        expect(await inventory.get(sku)).toMatchObject({ onHand: 0, reserved: 0, sold: 5 });
+        await expectConservation(sku);
+      });
+
+      test("that expired is put back by a batch that runs short, and by expire itself", async () => {
+        const sku = await stocked(4);
+        await inventory.reserve({ sku, quantity: 4, operationId: `${sku}/r`, expiresIn: 50 });
+        await pause(70);
+        const orders = [{ operationId: `${sku}/1`, quantity: 2 }];
+        expect(await inventory.decrementMany({ sku, orders })).toMatchObject([
+          { outcome: "applied" },
+        ]);
+        await inventory.reserve({ sku, quantity: 2, operationId: `${sku}/r2`, expiresIn: 50 });
+        await pause(70);
+        await inventory.restock({ sku, quantity: 1, operationId: `${sku}/2` });
+        await inventory.reserve({ sku, quantity: 1, operationId: `${sku}/r3`, expiresIn: 60_000 });
+        await inventory.expire(sku);
+        await inventory.expire(sku);
+        expect(await inventory.get(sku)).toMatchObject({ onHand: 2, reserved: 1, sold: 2 });
+        await expectConservation(sku);
+      });
+
+      test("that never was is an error", async () => {
+        const sku = await stocked(5);
+        const closing = { sku, reservation: "no such reservation", operationId: `${sku}/c` };
+        const unknown = { code: "UNKNOWN_RESERVATION" };
+        await expect(inventory.confirm(closing)).rejects.toMatchObject(unknown);
+        await expect(inventory.cancel(closing)).rejects.toMatchObject(unknown);
+        // A decrement is no reservation, and a reservation that was sold out never was one.
+        await inventory.decrement({ sku, quantity: 1, operationId: `${sku}/1` });
+        await inventory.reserve({ sku, quantity: 9, operationId: `${sku}/2`, expiresIn: 1_000 });
+        for (const reservation of [`${sku}/1`, `${sku}/2`]) {
+          await expect(inventory.confirm({ ...closing, reservation })).rejects.toMatchObject(
+            unknown,
+          );
+        }
+      });
+
+      test("is closed once, whatever confirms, cancels and expiries race for it", async () => {
+        const sku = await stocked(60);
+        const clients = Array.from({ length: 4 }, () => underTest.open().inventory);
+        for (let i = 0; i < 20; i += 1) {
+          const reservation = `${sku}/r${i}`;
+          await inventory.reserve({ sku, quantity: 3, operationId: reservation, expiresIn: 8 });
+          if (i % 2 === 0) await pause(i % 9);
+          const answers = await Promise.all([
+            clients[0]?.confirm({ sku, reservation, operationId: `${reservation}/a` }),
+            clients[1]?.cancel({ sku, reservation, operationId: `${reservation}/b` }),
+            clients[2]?.confirm({ sku, reservation, operationId: `${reservation}/a` }),
+            clients[3]?.expire(sku),
+          ]);
+          const applied = answers.filter((answer) => answer?.outcome === "applied");
+          const kinds = new Set(applied.map((answer) => answer === answers[1]));
+          expect(kinds.size).toBeLessThanOrEqual(1);
+        }
+        await pause(20);
+        await inventory.expire(sku);
+        expect(await inventory.get(sku)).toMatchObject({ reserved: 0, supplied: 60 });
+        await expectConservation(sku);
+      }, 60_000);
+    });
+
+    describe("the books", () => {
+      test("take a new count, and keep adding up", async () => {
+        const sku = await stocked(5);
+        await inventory.decrement({ sku, quantity: 2, operationId: `${sku}/1` });
+        await inventory.set({ sku, quantity: 0, operationId: `${sku}/2` });
+        expect(await inventory.get(sku)).toMatchObject({ onHand: 0, sold: 2, supplied: 2 });
+        await inventory.set({ sku, quantity: 7, operationId: `${sku}/3` });
+        expect(await inventory.set({ sku, quantity: 7, operationId: `${sku}/3` })).toMatchObject({
+          replayed: true,
+        });
+        expect(await inventory.get(sku)).toMatchObject({ onHand: 7, sold: 2, supplied: 9 });
+        await expectConservation(sku);
+      });
+
+      test("are read newest first, page by page", async () => {
+        const sku = await stocked(9);
+        for (const order of [1, 2, 3]) {
+          await inventory.decrement({ sku, quantity: order, operationId: `${sku}/${order}` });
+        }
+        const page = await inventory.history(sku, { limit: 2 });
+        expect(page.map(({ quantity }) => quantity)).toEqual([3, 2]);
+        const before = page[1]?.seq ?? 0;
+        const rest = await inventory.history(sku, { before });
+        expect(rest.map(({ kind, quantity }) => [kind, quantity])).toEqual([
+          ["decrement", 1],
+          ["set", 9],
+        ]);
+        expect(Math.abs(Date.now() - (page[0]?.at.getTime() ?? 0))).toBeLessThan(60_000);
+        await expect(inventory.history(sku, { limit: 0 })).rejects.toThrow(RangeError);
+      });
+
+      test("survive 32 clients that do everything at once", async () => {
+        const sku = await stocked(40);
+        const clients = Array.from({ length: 8 }, () => underTest.open());
+        const work = async (client: number) => {
+          const own = clients[client % clients.length]?.inventory ?? inventory;
+          for (let i = 0; i < 6; i += 1) {
+            const id = `${sku}/${client % 16}/${i}`;
+            const change = { sku, quantity: 1 + (client % 3) };
+            if (i % 3 === 0) await own.decrement({ ...change, quantity: 1, operationId: id });
+            if (i % 3 === 1) {
+              await own.reserve({ ...change, quantity: 1, operationId: id, expiresIn: 5 + i * 10 });
+              const closing = { sku, reservation: id, operationId: `${id}/close` };
+              const close = client % 2 === 0 ? own.confirm : own.cancel;
+              await close(closing).catch((error) => {
+                expect(["UNKNOWN_RESERVATION", "OPERATION_CONFLICT"]).toContain(error.code);
+              });
+            }
+            if (i % 3 === 2) await own.restock({ ...change, quantity: 1, operationId: id });
+          }
+        };
+        await Promise.all(Array.from({ length: 32 }, (_, client) => work(client)));
+        await pause(70);
+        await inventory.expire(sku);
+        expect(await inventory.get(sku)).toMatchObject({ reserved: 0 });
+        await expectConservation(sku);
+        for (const client of clients) await client.locks.close();
+      }, 60_000);
+    });
+  });
+}

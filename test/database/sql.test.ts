@@ -1,0 +1,153 @@
+import fc from "fast-check";
+import { describe, expect, inject, test } from "vitest";
+import { openMysql } from "../../core/database/mysql.ts";
+import { type Database, list, type Sql, sql } from "../../core/database/sql.ts";
+import { openSqlite } from "../../core/database/sqlite.ts";
+import { temporaryDatabase } from "../support/under-test.ts";
+
+test("what is put into SQL is a value, or SQL, and never text", () => {
+  const where = sql`a = ${1} AND b = ${"x' OR 1"}`;
+  expect(sql`SELECT ${2} FROM t WHERE ${where} LIMIT ${3}`).toEqual({
+    texts: ["SELECT ", " FROM t WHERE a = ", " AND b = ", " LIMIT ", ""],
+    values: [2, 1, "x' OR 1", 3],
+  });
+  expect(sql`${sql`a`}${sql`b`}`).toEqual({ texts: ["ab"], values: [] });
+  expect(sql`IN (${list([1, sql`now`, "c"])})`).toEqual({
+    texts: ["IN (", ", now, ", ")"],
+    values: [1, "c"],
+  });
+  expect(() => list([])).toThrow(RangeError);
+});
+
+/** Pieces and values, nested at will, weave to one more text than values, in order. */
+test("however SQL is nested, its texts and values stay in order", () => {
+  const { piece } = fc.letrec<{ piece: Sql }>((tie) => ({
+    piece: fc.oneof(
+      { maxDepth: 4 },
+      fc.constant(sql`x`),
+      fc.nat().map((value) => sql`[${value}]`),
+      fc.tuple(tie("piece"), tie("piece")).map(([a, b]) => sql`(${a}, ${b})`),
+      fc.array(tie("piece"), { minLength: 1, maxLength: 4 }).map((pieces) => list(pieces)),
+    ),
+  }));
+  const flat = ({ texts, values }: Sql) =>
+    texts.map((text, i) => text + (i < values.length ? values[i] : "")).join("");
+  fc.assert(
+    fc.property(piece, piece, (a, b) => {
+      const joined = sql`${a}-${b}`;
+      expect(joined.texts.length).toBe(joined.values.length + 1);
+      expect(flat(joined)).toBe(`${flat(a)}-${flat(b)}`);
+    }),
+  );
+});
+
+const awkward = [
+  "",
+  "a",
+  "'",
+  "''",
+  '"',
+  "\\",
+  "\\'",
+  "a'; DROP TABLE echo; --",
+  "%_",
+  "?",
+  ";\nCOMMIT",
+  "\u00bf'\u00bf\\",
+  "é",
+  "🫖",
+  "\ufeff",
+  " ",
+];
+
+const opened: [
+  name: string,
+  open: () => Promise<{ database: Database; close(): Promise<void> }>,
+][] = [
+  [
+    "sqlite",
+    async () => {
+      const database = openSqlite(":memory:");
+      return { database, close: () => database.close() };
+    },
+  ],
+  ...inject("sqlServers").map((server): (typeof opened)[number] => [
+    server.name,
+    async () => {
+      const { options, drop } = await temporaryDatabase(server);
+      const database = openMysql(options);
+      return {
+        database,
+        async close() {
+          await database.close();
+          await drop();
+        },
+      };
+    },
+  ]),
+];
+
+describe.each(opened)("a database on %s", (name, open) => {
+  const type = name === "sqlite" ? "TEXT" : "VARBINARY(255)";
+  const table: Sql = {
+    texts: [`CREATE TABLE echo (value ${type} PRIMARY KEY, number BIGINT)`],
+    values: [],
+  };
+
+  test("stores any text and any integer as it is, whatever it looks like", async () => {
+    const { database, close } = await open();
+    await database.packet([table]);
+    const numbers = [0n, -1n, 2n ** 53n + 1n, 2n ** 63n - 1n];
+    for (const [i, text] of awkward.entries()) {
+      await database.packet([sql`INSERT INTO echo VALUES (${text}, ${numbers[i % 4] ?? 0n})`]);
+    }
+    for (const [i, text] of awkward.entries()) {
+      const [row] = await database.read(sql`SELECT value, number FROM echo WHERE value = ${text}`);
+      expect(String(row?.value)).toBe(text);
+      expect(BigInt(row?.number as string)).toBe(numbers[i % 4]);
+    }
+    await close();
+  });
+
+  test("does all of a packet or nothing of it", async () => {
+    const { database, close } = await open();
+    await database.packet([table]);
+    const insert = (value: string) => sql`INSERT INTO echo VALUES (${value}, 1)`;
+    await database.packet([insert("a"), insert("b")]);
+    await expect(database.packet([insert("c"), insert("a"), insert("d")])).rejects.toMatchObject({
+      name: "DuplicateKeyError",
+    });
+    const count = async () =>
+      Number((await database.read(sql`SELECT COUNT(*) AS n FROM echo`))[0]?.n);
+    expect(await count()).toBe(2);
+    await database.transaction(async (tx) => {
+      await tx.packet([insert("e")]);
+    });
+    expect(await count()).toBe(2);
+    const fault = new Error("the body's own");
+    const failing = database.transaction(async (tx) => {
+      await tx.packet([insert("f")]);
+      throw fault;
+    });
+    await expect(failing).rejects.toBe(fault);
+    expect(await count()).toBe(2);
+    await database.transaction(async (tx) => {
+      await tx.packet([insert("g")]);
+      await tx.commit([insert("h")]);
+    });
+    expect(await count()).toBe(4);
+    await expect(database.packet([insert("i"), sql`NONSENSE`])).rejects.toMatchObject({
+      code: "STORE_REFUSED",
+    });
+    expect(await count()).toBe(4);
+    await close();
+  });
+
+  test("is closed for good", async () => {
+    const { database, close } = await open();
+    await database.read(sql`SELECT 1`);
+    await database.close();
+    await expect(database.read(sql`SELECT 1`)).rejects.toMatchObject({ code: "STORE_CLOSED" });
+    await close();
+  });
+});

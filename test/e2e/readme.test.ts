@@ -1,0 +1,90 @@
+import { execFile } from "node:child_process";
+import { chmod, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import mysql, { type Connection } from "mysql2/promise";
+import { afterAll, beforeAll, expect, inject, test } from "vitest";
+import { cli } from "../support/cli.ts";
+import { temporaryDatabase } from "../support/under-test.ts";
+
+const run = promisify(execFile);
+const root = fileURLToPath(new URL("../..", import.meta.url));
+const readme = await readFile(join(root, "README.md"), "utf8");
+
+const blocks = (language: string) =>
+  [...readme.matchAll(new RegExp(`^\`\`\`${language}\\n(.*?)^\`\`\``, "gms"))].map(
+    ([, code]) => code ?? "",
+  );
+
+let project: string;
+let database: Awaited<ReturnType<typeof temporaryDatabase>>;
+let connection: Connection;
+
+/** A project that has the package as a dependency, a server behind it, and the command on its path. */
+beforeAll(async () => {
+  const [server] = inject("sqlServers");
+  if (!server) throw new Error("there is no server");
+  database = await temporaryDatabase(server);
+  connection = await mysql.createConnection(database.url);
+  await connection.query("CREATE TABLE seat (id INT PRIMARY KEY, taken INT NOT NULL)");
+  await connection.query("INSERT INTO seat VALUES (1, 1), (2, 0), (3, 0), (4, 0)");
+  await cli("migrate", "--store", database.url);
+  await run("npm", ["run", "build"], { cwd: root });
+  project = await mkdtemp(join(tmpdir(), "lockstep-readme-"));
+  await mkdir(join(project, "node_modules"));
+  await symlink(root, join(project, "node_modules/lockstep"));
+  await mkdir(join(project, "bin"));
+  const main = join(root, "functions/cli/main.ts");
+  await writeFile(
+    join(project, "bin/lockstep"),
+    `#!/bin/sh\nexec "${process.execPath}" "${main}" "$@"\n`,
+  );
+  await writeFile(join(project, "report.js"), "");
+  await writeFile(join(project, "job.sh"), "#!/bin/sh\n");
+  await chmod(join(project, "bin/lockstep"), 0o755);
+  await chmod(join(project, "job.sh"), 0o755);
+}, 120_000);
+
+afterAll(async () => {
+  await connection.end();
+  await database.drop();
+  await rm(project, { recursive: true, force: true });
+});
+
+/** With the test's own server in place of the one that the README names. */
+const here = (code: string) =>
+  code
+    .replace("mysql://root@127.0.0.1/shop", database.url)
+    .replace("port: 3306", `port: ${database.options.port}`)
+    .replace('database: "shop"', `database: "${database.options.database}"`);
+
+test("the README's programs do what they say", async () => {
+  const programs = blocks("ts");
+  expect(programs).toHaveLength(2);
+  const outputs: string[] = [];
+  for (const [i, program] of programs.entries()) {
+    await writeFile(join(project, `example-${i}.mts`), here(program));
+    outputs.push((await run(process.execPath, [`example-${i}.mts`], { cwd: project })).stdout);
+  }
+  const [said] = /\{ outcome.*?\}/.exec(programs[0] ?? "") ?? [];
+  expect(outputs[0]?.trim()).toBe(said);
+  const [seats] = await connection.query("SELECT id FROM seat WHERE taken = 1 ORDER BY id");
+  expect(seats).toEqual([{ id: 1 }, { id: 2 }, { id: 3 }]);
+});
+
+test("the README's commands run", async () => {
+  const commands = blocks("sh")
+    .join("\n")
+    .replaceAll("\\\n", " ")
+    .split("\n")
+    .map((line) => line.replace(/#.*/, "").trim())
+    .filter(Boolean);
+  expect(commands.length).toBeGreaterThan(7);
+  const env = { ...process.env, PATH: `${join(project, "bin")}:${process.env.PATH}` };
+  for (const command of commands) {
+    await run("sh", ["-c", here(command)], { cwd: project, env });
+  }
+  await run("sh", ["-c", "lockstep servers down"], { cwd: project, env });
+}, 180_000);

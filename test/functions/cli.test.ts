@@ -1,0 +1,323 @@
+import { readFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
+import { cli, startCli } from "../support/cli.ts";
+import { temporaryDatabase, temporaryFile } from "../support/under-test.ts";
+import { pause, until } from "../support/until.ts";
+
+const node = process.execPath;
+
+const stores: { name: string; url: string; remove: () => Promise<void> }[] = [];
+
+beforeAll(async () => {
+  const { file, remove } = await temporaryFile();
+  stores.push({ name: "sqlite", url: `sqlite:${file}`, remove });
+  for (const server of inject("sqlServers")) {
+    const { url, drop } = await temporaryDatabase(server);
+    const migrated = await cli("migrate", "--store", url);
+    expect(migrated).toMatchObject({ status: 0, stdout: expect.stringContaining("applied 0001") });
+    expect((await cli("migrate", "--store", url)).stdout).toBe("nothing to do\n");
+    stores.push({ name: server.name, url, remove: drop });
+  }
+});
+
+afterAll(async () => {
+  for (const { remove } of stores) await remove();
+});
+
+const names = ["sqlite", ...inject("sqlServers").map(({ name }) => name)];
+
+describe.each(names)("lockstep lock on %s", (storeName) => {
+  const store = () => stores.find(({ name }) => name === storeName)?.url ?? "";
+  const lock = (...args: readonly string[]) => startCli(["lock", "--store", store(), ...args]);
+
+  test("runs the command with the lock's name and fence, and returns its exit status", async () => {
+    const script =
+      "console.log(process.env.LOCKSTEP_NAME, process.env.LOCKSTEP_FENCE); process.exit(3)";
+    const first = await lock("job", "--", node, "-e", script).finished;
+    expect(first.status).toBe(3);
+    expect(first.stdout).toMatch(/^job \d{10}\.\d{20}\n$/);
+    expect(first.stderr).toBe("");
+    const second = await lock("job", "--", node, "-e", script).finished;
+    expect(second.stdout > first.stdout).toBe(true);
+  });
+
+  test("lets a second one wait until the first has ended", async () => {
+    const stamp = "console.log(Date.now()); setTimeout(() => console.log(Date.now()), 700)";
+    const runs = [1, 2].map(() => lock("turns", "--", node, "-e", stamp).finished);
+    const spans = (await Promise.all(runs))
+      .map(({ stdout }) => stdout.trim().split("\n").map(Number))
+      .sort(([a = 0], [b = 0]) => a - b);
+    expect(spans[1]?.[0]).toBeGreaterThanOrEqual(spans[0]?.[1] ?? Number.POSITIVE_INFINITY);
+  });
+
+  test("is free within its ttl and a second when it is killed, and the next fence is larger", async () => {
+    const script = "console.log(process.env.LOCKSTEP_FENCE); setTimeout(() => {}, 1500)";
+    const first = lock("killed", "--ttl", "1s", "--", node, "-e", script);
+    let fence = "";
+    first.child.stdout?.on("data", (data) => {
+      fence += data;
+    });
+    await until(() => fence.length > 0);
+    first.child.kill("SIGKILL");
+    const killedAt = performance.now();
+    const second = await lock("killed", "--", node, "-e", "console.log(process.env.LOCKSTEP_FENCE)")
+      .finished;
+    expect(performance.now() - killedAt).toBeLessThan(1_000 + 1_000 + 500);
+    expect(second.stdout > fence).toBe(true);
+  });
+
+  test("exits with 75 when it is busy, at once or after the wait", async () => {
+    const holder = lock("busy");
+    await until(async () =>
+      (await cli("list", "busy", "--json", "--store", store())).stdout.includes("busy"),
+    );
+    const once = await lock("busy", "--wait", "0", "--", node, "-e", "").finished;
+    expect(once).toMatchObject({ status: 75, stdout: "" });
+    const waited = await lock("busy", "--wait", "200ms", "--", node, "-e", "").finished;
+    expect(waited).toMatchObject({ status: 75, stdout: "" });
+    holder.child.kill("SIGINT");
+    expect((await holder.finished).status).toBe(0);
+  });
+
+  test("holds without a command until it is interrupted, and says so in one JSON line", async () => {
+    const holder = lock("held");
+    let said = "";
+    holder.child.stdout?.on("data", (data) => {
+      said += data;
+    });
+    const line = JSON.parse(await until(() => said.includes("\n") && said));
+    expect(line).toEqual({
+      name: "held",
+      fence: expect.stringMatching(/^\d{10}\.\d{20}$/),
+      ttlMillis: 10_000,
+    });
+    const info = JSON.parse((await cli("inspect", "held", "--json", "--store", store())).stdout);
+    expect(info).toMatchObject({ name: "held", fence: line.fence });
+    expect(info.holder).toContain(`:${holder.child.pid}/`);
+    holder.child.kill("SIGTERM");
+    expect((await holder.finished).status).toBe(0);
+    const after = JSON.parse((await cli("inspect", "held", "--json", "--store", store())).stdout);
+    expect(after.holder).toBeUndefined();
+  });
+
+  test("ends the command and exits with 76 when the lock is lost", async () => {
+    const script = "process.on('SIGTERM', () => process.exit(0)); setInterval(() => {}, 1000)";
+    const run = lock("lost", "--max-hold", "800ms", "--", node, "-e", script);
+    const { status, stderr } = await run.finished;
+    expect(status).toBe(76);
+    expect(stderr).toContain("maxHold");
+  });
+
+  test("kills a command that does not end when the lock is lost", async () => {
+    const script = "process.on('SIGTERM', () => {}); setInterval(() => {}, 1000)";
+    const run = lock("stubborn", "--max-hold", "500ms", "--", node, "-e", script);
+    const start = performance.now();
+    expect((await run.finished).status).toBe(76);
+    expect(performance.now() - start).toBeGreaterThan(5_000);
+  });
+
+  test("passes signals on to the command, and leaves with what it leaves with", async () => {
+    const script =
+      "process.on('SIGTERM', () => process.exit(42)); console.log('ready'); setInterval(() => {}, 1000)";
+    const run = lock("signals", "--", node, "-e", script);
+    await new Promise((resolve) => run.child.stdout?.once("data", resolve));
+    run.child.kill("SIGTERM");
+    expect((await run.finished).status).toBe(42);
+    const killed = await lock("signals", "--", node, "-e", "process.kill(process.pid, 'SIGKILL')")
+      .finished;
+    expect(killed.status).toBe(128 + 9);
+  });
+
+  test("leaves the line when it is interrupted while it waits", async () => {
+    const holder = lock("line");
+    await until(async () =>
+      (await cli("list", "line", "--json", "--store", store())).stdout.includes("line"),
+    );
+    const waiter = lock("line", "--", node, "-e", "");
+    await pause(1_000);
+    waiter.child.kill("SIGINT");
+    expect((await waiter.finished).status).toBe(128 + 2);
+    holder.child.kill("SIGINT");
+    await holder.finished;
+    expect((await lock("line", "--wait", "0", "--", node, "-e", "").finished).status).toBe(0);
+  });
+
+  test("takes a sealed fence to the inventory, which refuses it once a later holder was there", async () => {
+    const env = { LOCKSTEP_SECRET: "a secret of more than 16 bytes", LOCKSTEP_STORE: store() };
+    const run = (...args: readonly string[]) => startCli(args, { env }).finished;
+    await run("inventory", "set", "teapot", "5");
+    const print = "process.stdout.write(process.env.LOCKSTEP_SEALED_FENCE)";
+    const [early, late] = [
+      (await run("lock", "sku/teapot", "--", node, "-e", print)).stdout,
+      (await run("lock", "sku/teapot", "--", node, "-e", print)).stdout,
+    ];
+    const decrement = (fence: string, id: string) =>
+      run("inventory", "decrement", "teapot", "1", "--operation-id", id, "--fence", fence);
+    expect(JSON.parse((await decrement(late, "order-1")).stdout)).toMatchObject({ remaining: 4 });
+    const refused = await decrement(early, "order-2");
+    expect(refused).toMatchObject({ status: 1, stdout: "" });
+    expect(refused.stderr).toContain("is late");
+    const forged = await decrement(late.replace(/\d(?=:[^:]*:[^:]*$)/, "9"), "order-3");
+    expect(forged.stderr).toContain("not a valid fence");
+    expect(JSON.parse((await run("inventory", "get", "teapot")).stdout)).toMatchObject({
+      onHand: 4,
+    });
+  });
+});
+
+describe("lockstep", () => {
+  test("keeps stock: set, restock, decrement, get, history", async () => {
+    const { file, remove } = await temporaryFile();
+    const store = ["--store", `sqlite:${file}`];
+    const answer = async (...args: readonly string[]) => {
+      const { status, stdout } = await cli("inventory", ...args, ...store);
+      return { status, ...JSON.parse(stdout) };
+    };
+    expect(await answer("set", "teapot", "3")).toMatchObject({ outcome: "applied", remaining: 3 });
+    expect(await answer("restock", "teapot", "2")).toMatchObject({ remaining: 5 });
+    const order = ["decrement", "teapot", "4", "--operation-id", "order-1"];
+    expect(await answer(...order)).toMatchObject({ status: 0, remaining: 1, replayed: false });
+    expect(await answer(...order)).toMatchObject({ status: 0, remaining: 1, replayed: true });
+    expect(await answer("decrement", "teapot", "4")).toMatchObject({
+      status: 1,
+      outcome: "sold-out",
+    });
+    expect(await answer("get", "teapot")).toMatchObject({ onHand: 1, sold: 4, supplied: 5 });
+    const history = await cli("inventory", "history", "teapot", ...store);
+    expect(history.stdout).toContain("order-1");
+    expect(await cli("inventory", "get", "cup", ...store)).toMatchObject({
+      status: 1,
+      stderr: expect.stringContaining("no sku"),
+    });
+    await remove();
+  });
+
+  test("shows what is locked, and raises the generation", async () => {
+    const { file, remove } = await temporaryFile();
+    const store = ["--store", `sqlite:${file}`];
+    expect((await cli("list", ...store)).stdout).toBe("none\n");
+    const holder = startCli(["lock", "job", ...store]);
+    await until(async () => (await cli("list", ...store)).stdout.includes("job"));
+    expect((await cli("list", "other", ...store)).stdout).toBe("none\n");
+    const inspected = await cli("inspect", "job", ...store);
+    expect(inspected.stdout).toContain("job");
+    expect((await cli("raise-generation", ...store)).stdout).toBe("generation 1\n");
+    expect((await cli("raise-generation", "--at-least", "7", ...store)).stdout).toBe(
+      "generation 7\n",
+    );
+    holder.child.kill("SIGINT");
+    await holder.finished;
+    const print = "console.log(process.env.LOCKSTEP_FENCE)";
+    const { stdout } = await cli("lock", "job", ...store, "--", node, "-e", print);
+    expect(stdout).toMatch(/^0000000007\./);
+    await remove();
+  });
+
+  test("finds the store in LOCKSTEP_STORE, or makes one in the current folder", async () => {
+    const { file, remove } = await temporaryFile();
+    const cwd = dirname(file);
+    const { status } = await startCli(["inventory", "set", "a", "1"], { cwd }).finished;
+    expect(status).toBe(0);
+    await readFile(join(cwd, ".lockstep", "lockstep.db"));
+    const env = { LOCKSTEP_STORE: `sqlite:${file}` };
+    const other = await startCli(["inventory", "get", "a"], { cwd, env }).finished;
+    expect(other.stderr).toContain("no sku");
+    await remove();
+  });
+
+  test("says what is wrong with the input, and exits with 64", async () => {
+    const cases = [
+      [["lock"], "Not enough"],
+      [["lock", ""], "lock name"],
+      [["lock", "x".repeat(513)], "512"],
+      [["lock", "a", "--ttl", "0"], "ttl"],
+      [["lock", "a", "--ttl=-5s"], "ttl"],
+      [["lock", "a", "--ttl", "5x"], "ttl"],
+      [["lock", "a", "--ttl", "NaN"], "ttl"],
+      [["lock", "a", "--ttl", "9000d"], "ttl"],
+      [["lock", "a", "--wait", "soon"], "wait"],
+      [["lock", "a", "--tll", "5s"], "tll"],
+      [["no-such-command"], "no-such-command"],
+      [[], "command"],
+      [["inventory", "set", "a", "-1"], "quantity"],
+      [["inventory", "decrement", "a", "1.5"], "quantity"],
+      [["inventory", "decrement", "a", "many"], "quantity"],
+      [["list", "--store", "nonsense:x"], "nonsense"],
+      [["list", "--store", "x"], "URL"],
+      [["list", "--store", "mysql://host"], "mysql"],
+      [["list", "--store", "sqlite:"], "path"],
+      [["oversell", "--stock", "0"], "stock"],
+      [["oversell", "--workers", "1000"], "workers"],
+      [["oversell", "--strategy", "hope"], "strategy"],
+      [["oversell", "--fence", "claimed"], "fence"],
+      [["servers", "up", "oracle"], "oracle"],
+      [["raise-generation", "--at-least", "-1"], "generation"],
+    ] as const;
+    for (const [args, hint] of cases) {
+      const { status, stdout, stderr } = await cli(...args);
+      expect({ args, status, stdout }).toEqual({ args, status: 64, stdout: "" });
+      expect(stderr).toContain(hint);
+      expect(stderr).not.toContain("    at ");
+    }
+  }, 60_000);
+
+  test("exits with 69 when the store is not there, and never shows a secret", async () => {
+    const secret = "canary-3f81";
+    for (const args of [
+      ["lock", "a", "--store", `mysql://shop:${secret}@127.0.0.1:1/shop`, "--", node, "-e", ""],
+      ["list", "--store", `mysql://shop:${secret}@127.0.0.1:1/shop?connections=3`],
+      ["list", "--store", `mysql://shop:${secret}@127.0.0.1:1/shop?token=${secret}`],
+      ["list", "--store", `mysql://shop:${secret}/x@127.0.0.1:1/shop`],
+      ["list", "--store", `mysql://shop:${secret}@127.0.0.1:1`],
+      ["list", "prefix", `mysql://shop:${secret}@127.0.0.1:1/shop`],
+      ["oversell", "--store", `mysql://shop:${secret}@127.0.0.1:1/shop`],
+    ]) {
+      const { status, stdout, stderr } = await cli(...args);
+      expect([64, 69]).toContain(status);
+      expect(stdout + stderr).not.toContain(secret);
+    }
+    const env = { LOCKSTEP_STORE: `mysql://shop:${secret}@127.0.0.1:1/shop` };
+    const help = await startCli(["lock", "--help"], { env }).finished;
+    expect(help.stdout).not.toContain(secret);
+    const short = await startCli(["list"], { env: { LOCKSTEP_SECRET: "short" } }).finished;
+    expect(short).toMatchObject({ status: 64, stderr: expect.stringContaining("LOCKSTEP_SECRET") });
+    expect(short.stderr).not.toContain('"short"');
+  }, 60_000);
+
+  test("helps with every command, by an example", async () => {
+    const commands = [
+      [],
+      ["lock"],
+      ["inspect"],
+      ["list"],
+      ["migrate"],
+      ["raise-generation"],
+      ["inventory"],
+      ["inventory", "get"],
+      ["inventory", "set"],
+      ["inventory", "restock"],
+      ["inventory", "decrement"],
+      ["inventory", "history"],
+      ["oversell"],
+      ["servers"],
+      ["servers", "up"],
+      ["servers", "down"],
+      ["servers", "status"],
+    ];
+    for (const command of commands) {
+      const { status, stdout } = await cli(...command, "--help");
+      expect({ command, status }).toEqual({ command, status: 0 });
+      expect(stdout).toMatch(/Examples:\s+lockstep/);
+    }
+  }, 60_000);
+
+  test("runs nothing, and exits with 127, when there is no such command", async () => {
+    const { file, remove } = await temporaryFile();
+    const missing = await cli("lock", "a", "--store", `sqlite:${file}`, "--", "no-such-program");
+    expect(missing).toMatchObject({ status: 127, stdout: "" });
+    const notExecutable = await cli("lock", "a", "--store", `sqlite:${file}`, "--", dirname(file));
+    expect(notExecutable.status).toBe(126);
+    await remove();
+  });
+});

@@ -1,0 +1,218 @@
+import { readFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { describe, expect, inject, test } from "vitest";
+import type { OversellReport } from "../../functions/oversell/oversell.ts";
+import {
+  isBroken,
+  judge,
+  overlapping,
+  type StrategyReport,
+} from "../../functions/oversell/report.ts";
+import { scheduleOf } from "../../functions/oversell/schedule.ts";
+import { claimsSafe, STRATEGIES, type Strategy } from "../../functions/oversell/strategy.ts";
+import { cli } from "../support/cli.ts";
+import { temporaryDatabase, temporaryFile } from "../support/under-test.ts";
+
+const INCIDENT = STRATEGIES[0] as Strategy;
+const LOCKSTEP = STRATEGIES.at(-1) as Strategy;
+
+const stores: [name: string, make: () => Promise<{ url: string; remove: () => Promise<void> }>][] =
+  [
+    [
+      "sqlite",
+      async () => {
+        const { file, remove } = await temporaryFile();
+        return { url: `sqlite:${file}`, remove };
+      },
+    ],
+    ...inject("sqlServers").map((server): (typeof stores)[number] => [
+      server.name,
+      async () => {
+        const { url, drop } = await temporaryDatabase(server);
+        return { url, remove: drop };
+      },
+    ]),
+  ];
+
+describe.each(stores)("the incident on %s", (_, make) => {
+  test("oversells as it did, and does not with the repairs", async () => {
+    const { url, remove } = await make();
+    const { status, stdout, stderr } = await cli("oversell", "--json", "--store", url);
+    expect(stderr).toBe("");
+    const report: OversellReport = JSON.parse(stdout);
+    expect(stdout).toBe(`${JSON.stringify(report)}\n`);
+    expect(Object.keys(report)).toEqual([
+      "store",
+      "stock",
+      "buyers",
+      "workers",
+      "seed",
+      "strategies",
+    ]);
+    expect(report.strategies.map(({ name }) => name)).toEqual(STRATEGIES.map(({ name }) => name));
+    const of = (name: string) =>
+      report.strategies.find((strategy) => strategy.name === name) as StrategyReport;
+    expect(Object.keys(of("lockstep"))).toEqual([
+      "name",
+      "claimsSafe",
+      "sold",
+      "oversold",
+      "lost",
+      "duplicates",
+      "lowestStock",
+      "overlaps",
+      "refused",
+      "p50Millis",
+      "p99Millis",
+      "ordersPerSec",
+    ]);
+    expect(of("as-in-the-incident").oversold).toBeGreaterThan(0);
+    expect(of("as-in-the-incident").duplicates).toBeGreaterThan(0);
+    expect(of("as-in-the-incident").overlaps).toBeGreaterThan(0);
+    expect(of("no-lock").lowestStock).toBeLessThan(0);
+    expect(of("decrement").oversold).toBe(0);
+    expect(of("decrement").duplicates).toBeGreaterThan(0);
+    const safe = report.strategies.filter((strategy) => strategy.claimsSafe);
+    expect(safe.map(({ name }) => name)).toEqual(["fence-claimed", "decrement-once", "lockstep"]);
+    for (const strategy of safe) {
+      expect(strategy).toMatchObject({
+        sold: 30,
+        oversold: 0,
+        lost: 0,
+        duplicates: 0,
+        lowestStock: 0,
+      });
+    }
+    // That the freezes were long enough to matter: late holders were there, and were refused.
+    expect(of("lockstep").overlaps).toBeGreaterThan(0);
+    expect(of("lockstep").refused + of("fence-claimed").refused).toBeGreaterThan(0);
+    expect(status).toBe(0);
+    await remove();
+  }, 90_000);
+});
+
+test("a lock alone loses updates of frozen holders; a fence claimed before the read loses none", async () => {
+  const { file, remove } = await temporaryFile();
+  const only = ["--strategy", "renewed", "--strategy", "fence-claimed"];
+  const faults = ["--freezes", "12", "--slow", "0", "--kills", "0", "--duplicates", "0"];
+  const size = ["--stock", "150", "--buyers", "150", "--seed", "3"];
+  const store = ["--json", "--store", `sqlite:${file}`];
+  const { stdout } = await cli("oversell", ...only, ...faults, ...size, ...store);
+  const [renewed, claimed] = JSON.parse(stdout).strategies as StrategyReport[];
+  expect(renewed?.lost).toBeGreaterThan(0);
+  expect(claimed).toMatchObject({ sold: 150, oversold: 0, lost: 0, duplicates: 0 });
+  expect(claimed?.refused).toBeGreaterThan(0);
+  await remove();
+}, 90_000);
+
+test("switches make a strategy of one's own, and a picture shows who held the lock when", async () => {
+  const { file, remove } = await temporaryFile();
+  const picture = join(dirname(file), "incident.svg");
+  const store = ["--store", `sqlite:${file}`, "--picture", picture];
+  const size = [
+    "--stock",
+    "6",
+    "--buyers",
+    "12",
+    "--workers",
+    "3",
+    "--slow",
+    "1",
+    "--freezes",
+    "1",
+  ];
+  const { stdout, status } = await cli("oversell", "--release", "owner-checked", ...size, ...store);
+  expect(status).toBe(0);
+  expect(stdout).toContain("custom");
+  const svg = await readFile(picture, "utf8");
+  expect(svg).toMatch(/^<svg /);
+  expect(svg).toContain("process 3");
+  expect(svg).toContain("custom:");
+  await remove();
+});
+
+test("a replay leaves nothing of itself in the database", async () => {
+  const { DatabaseSync } = await import("node:sqlite");
+  const { file, remove } = await temporaryFile();
+  const size = ["--stock", "4", "--buyers", "8", "--workers", "2", "--slow", "0", "--freezes", "0"];
+  await cli("oversell", ...size, "--store", `sqlite:${file}`);
+  const database = new DatabaseSync(file);
+  const tables = database
+    .prepare("SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'lockstep%'")
+    .all()
+    .map(({ name }) => String(name))
+    .filter((name) => !["lockstep_migration", "lockstep_store"].includes(name));
+  expect(tables.length).toBeGreaterThan(6);
+  for (const table of tables) {
+    expect(database.prepare(`SELECT '${table}' AS t, COUNT(*) AS n FROM ${table}`).get()).toEqual({
+      t: table,
+      n: 0,
+    });
+  }
+  database.close();
+  await remove();
+});
+
+describe("the judge", () => {
+  const orders = ["a", "b", "c"].map((orderId) => ({
+    orderId,
+    answer: "sold" as const,
+    millis: 1,
+  }));
+  const seen = { stock: 3, orders, stays: [], refused: 0, millis: 10 };
+  const books = { remaining: 0, lowest: 0, sales: ["a", "b", "c"] };
+  const judged = (change: object, strategy = LOCKSTEP) =>
+    judge({ ...seen, strategy, books: { ...books, ...change } });
+
+  test("finds nothing wrong where nothing is", () => {
+    expect(judged({})).toMatchObject({ sold: 3, oversold: 0, lost: 0, duplicates: 0 });
+    expect(isBroken(judged({}))).toBe(false);
+  });
+
+  test("counts what was oversold, sold twice, and lost on either side", () => {
+    expect(judged({ sales: ["a", "b", "c", "d"] })).toMatchObject({ oversold: 1, lost: 1 });
+    expect(judged({ sales: ["a", "b", "b"] })).toMatchObject({ duplicates: 1, lost: 1 });
+    expect(judged({ remaining: 1 })).toMatchObject({ lost: 1 });
+    expect(judged({ remaining: 1, sales: ["a", "b"] })).toMatchObject({ lost: 1, oversold: 0 });
+  });
+
+  test("calls broken only what claims to be safe", () => {
+    const oversold = { remaining: 0, sales: ["a", "b", "c", "d"] };
+    expect(isBroken(judged(oversold))).toBe(true);
+    expect(isBroken(judged(oversold, INCIDENT))).toBe(false);
+  });
+
+  test("sees holders that overlap", () => {
+    const stay = (from: number, to: number) => ({ from, to, worker: 0, fate: undefined });
+    const stays = [stay(0, 2), stay(2, 9), stay(3, 4), stay(5, 6), stay(9, 10)];
+    expect(overlapping(stays)).toEqual([stay(3, 4), stay(5, 6)]);
+  });
+
+  test("takes a strategy for safe when late writes are harmless and every order counts once", () => {
+    expect(STRATEGIES.filter(claimsSafe).map(({ name }) => name)).toEqual([
+      "fence-claimed",
+      "decrement-once",
+      "lockstep",
+    ]);
+  });
+});
+
+test("the same seed gives the same deliveries, and each fault happens while there is stock", () => {
+  const demand = {
+    stock: 20,
+    buyers: 50,
+    seed: 7,
+    faults: { slow: 2, freeze: 3, "kill-before": 1, "kill-after": 1 },
+    duplicates: 5,
+  };
+  const deliveries = scheduleOf(demand);
+  expect(scheduleOf(demand)).toEqual(deliveries);
+  expect(scheduleOf({ ...demand, seed: 8 })).not.toEqual(deliveries);
+  const faults = deliveries.filter(({ fault }) => fault !== undefined);
+  expect(faults.map(({ fault }) => fault).sort()).toEqual(
+    ["freeze", "freeze", "freeze", "kill-after", "kill-before", "slow", "slow"].sort(),
+  );
+  expect(deliveries.findLastIndex(({ fault }) => fault !== undefined)).toBeLessThan(25);
+  expect(new Set(deliveries.map(({ orderId }) => orderId)).size).toBe(50);
+  expect(deliveries.length).toBeGreaterThan(50);
+});

@@ -1,0 +1,103 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { FenceInvalidError } from "../../core/lock/errors.ts";
+import {
+  checkFence,
+  compareFence,
+  type Fence,
+  issueFence,
+  openFence,
+  sealFence,
+} from "../../core/lock/fence.ts";
+
+const SECRET = "a secret of more than 16 bytes";
+
+const fences = fc
+  .tuple(fc.nat({ max: 2 ** 23 - 1 }), fc.bigInt({ min: 0n, max: 2n ** 63n - 1n }))
+  .map(([generation, token]) => issueFence("a", generation, token, "me"));
+
+describe("a fence", () => {
+  test("is ordered by generation, then token, and so is its text", () => {
+    fc.assert(
+      fc.property(fences, fences, (a, b) => {
+        const byNumber =
+          Math.sign(a.generation - b.generation) ||
+          (a.token < b.token ? -1 : a.token > b.token ? 1 : 0);
+        expect(compareFence(a, b)).toBe(byNumber);
+        const [x, y] = [String(a), String(b)];
+        expect(x < y ? -1 : x > y ? 1 : 0).toBe(byNumber);
+        expect(x).toHaveLength(31);
+      }),
+    );
+  });
+
+  test("is an order of one resource only", () => {
+    const fence = issueFence("a", 0, 1n, "me");
+    expect(() => compareFence(fence, issueFence("b", 0, 2n, "me"))).toThrow(TypeError);
+  });
+
+  test("is exact above 2^53", () => {
+    const fence = issueFence("a", 0, 2n ** 53n + 1n, "me");
+    expect(compareFence(fence, issueFence("a", 0, 2n ** 53n, "me"))).toBe(1);
+    expect(String(fence)).toBe("0000000000.00009007199254740993");
+  });
+
+  test("counts only where it was issued by a lock", () => {
+    const fence = issueFence("a", 0, 1n, "me");
+    checkFence(fence, "a");
+    expect(() => checkFence(fence, "b")).toThrow(FenceInvalidError);
+    const forged: unknown[] = [
+      { ...fence },
+      { resource: "a", generation: 0, token: 2n ** 63n - 1n, toString: () => "" },
+      Object.create(fence as object),
+      undefined,
+      null,
+      "0000000000.00000000000000000001",
+    ];
+    for (const one of forged) {
+      expect(() => checkFence(one as Fence, "a")).toThrow(FenceInvalidError);
+    }
+  });
+
+  test("cannot be changed", () => {
+    const fence = issueFence("a", 0, 1n, "me") as { token: bigint };
+    expect(() => {
+      fence.token = 2n;
+    }).toThrow(TypeError);
+  });
+});
+
+describe("a sealed fence", () => {
+  test("opens to the same fence in another process with the same secret", async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.string({ minLength: 1, unit: "grapheme" }),
+        fences,
+        async (name, { token }) => {
+          const fence = issueFence(name, 3, token, "host:1/owner");
+          const opened = await openFence(await sealFence(fence, SECRET), SECRET);
+          checkFence(opened, name);
+          expect(compareFence(opened, fence)).toBe(0);
+        },
+      ),
+    );
+  });
+
+  test("does not open with another secret, or when a character of it differs", async () => {
+    const sealed = await sealFence(issueFence("sku/a", 1, 7n, "me"), SECRET);
+    await expect(openFence(sealed, `${SECRET}!`)).rejects.toThrow(FenceInvalidError);
+    for (let i = 0; i < sealed.length; i += 1) {
+      const changed = `${sealed.slice(0, i)}${sealed[i] === "1" ? "2" : "1"}${sealed.slice(i + 1)}`;
+      await expect(openFence(changed, SECRET)).rejects.toThrow(FenceInvalidError);
+    }
+    for (const text of ["", "a:b", `${sealed}0`, sealed.slice(1)]) {
+      await expect(openFence(text, SECRET)).rejects.toThrow(FenceInvalidError);
+    }
+  });
+
+  test("is made of a genuine fence and a secret of some length only", async () => {
+    const fence = issueFence("a", 0, 1n, "me");
+    await expect(sealFence({ ...fence }, SECRET)).rejects.toThrow(FenceInvalidError);
+    await expect(sealFence(fence, "too short")).rejects.toThrow(RangeError);
+  });
+});

@@ -1,0 +1,291 @@
+import fc from "fast-check";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { sleep } from "../../core/lock/abort.ts";
+import { StoreUnavailableError, UnknownOutcomeError } from "../../core/lock/errors.ts";
+import type { Claims } from "../../core/lock/polling.ts";
+import { pollingStore } from "../../core/lock/store.ts";
+import { type Memory, memoryClaims, newMemory } from "../../core/stores/memory/index.ts";
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+
+afterEach(() => {
+  const timers = vi.getTimerCount();
+  vi.useRealTimers();
+  expect(timers).toBe(0);
+});
+
+/** Claims on a memory, each call of which goes through `over` first. */
+function wrap(memory: Memory, over: Over): Claims {
+  const claims = memoryClaims(memory);
+  return {
+    ...claims,
+    claim: (claim, signal) => over("claim", () => claims.claim(claim, signal), signal),
+    renew: (names, owner, ttl, signal) =>
+      over("renew", () => claims.renew(names, owner, ttl, signal), signal),
+    drop: (names, owner, signal) => over("drop", () => claims.drop(names, owner, signal), signal),
+    freeIn: (names, signal) => over("freeIn", () => claims.freeIn(names, signal), signal),
+  };
+}
+
+type Call = "claim" | "renew" | "drop" | "freeIn";
+type Over = <T>(call: Call, work: () => Promise<T>, signal: AbortSignal) => Promise<T>;
+
+const lost = () => new UnknownOutcomeError("the wire", "it was done");
+const down = () => new StoreUnavailableError("the wire", "down");
+
+/** Runs the virtual clock until the promise has settled. */
+async function finish<T>(promise: Promise<T>): Promise<T> {
+  let settled = false;
+  const note = () => {
+    settled = true;
+  };
+  promise.then(note, note);
+  while (!settled) await vi.advanceTimersByTimeAsync(10);
+  return promise;
+}
+
+describe("a store that cannot be reached", () => {
+  test("fails an acquire at once, with one call", async () => {
+    const calls: Call[] = [];
+    const over: Over = async (call) => {
+      calls.push(call);
+      throw down();
+    };
+    const store = pollingStore(wrap(newMemory(), over));
+    const lock = store.lock("a", { ttl: 1_000, wait: 30_000 });
+    await expect(finish(lock)).rejects.toMatchObject({ code: "STORE_UNAVAILABLE" });
+    expect(calls).toEqual(["claim"]);
+  });
+
+  test("is waited for by those who stood in line already", async () => {
+    const memory = newMemory();
+    let isDown = false;
+    const over: Over = async (_, work) => {
+      if (isDown) throw down();
+      return work();
+    };
+    const holder = await pollingStore(memoryClaims(memory)).lock("a", { ttl: 60_000, wait: 0 });
+    const waiting = pollingStore(wrap(memory, over)).lock("a", { ttl: 1_000, wait: 60_000 });
+    await vi.advanceTimersByTimeAsync(1_000);
+    isDown = true;
+    await vi.advanceTimersByTimeAsync(10_000);
+    await holder.unlock();
+    isDown = false;
+    const lock = await finish(waiting);
+    lock.assertHeld();
+    await lock.unlock();
+  });
+});
+
+describe("a claim whose answer is lost", () => {
+  test("is withdrawn and asked for again", async () => {
+    const memory = newMemory();
+    const calls: Call[] = [];
+    const over: Over = async (call, work) => {
+      calls.push(call);
+      const answer = await work();
+      if (calls.length === 1) throw lost();
+      return answer;
+    };
+    const lock = await pollingStore(wrap(memory, over)).tryLock("a", { ttl: 1_000 });
+    expect(calls).toEqual(["claim", "drop", "claim"]);
+    expect(lock?.fence.token).toBe(2n);
+    await lock?.unlock();
+    expect(memory.locks.size).toBe(0);
+  });
+
+  test("leaves nothing behind when that is lost too", async () => {
+    const memory = newMemory();
+    const over: Over = async (call, work) => {
+      const answer = await work();
+      if (call === "claim") throw lost();
+      return answer;
+    };
+    const acquiring = pollingStore(wrap(memory, over)).lock("a", { ttl: 1_000, wait: 0 });
+    await expect(finish(acquiring)).rejects.toMatchObject({ code: "STORE_UNAVAILABLE" });
+    expect(memory.locks.size).toBe(0);
+  });
+
+  test("is told as unknown when it cannot be withdrawn", async () => {
+    const over: Over = async (_, work) => {
+      await work();
+      throw lost();
+    };
+    const acquiring = pollingStore(wrap(newMemory(), over)).lock("a", { ttl: 1_000, wait: 0 });
+    await expect(finish(acquiring)).rejects.toMatchObject({ code: "UNKNOWN_OUTCOME" });
+  });
+
+  test("because it took longer than the ttl proves nothing", async () => {
+    const memory = newMemory();
+    const over: Over = async (call, work) => {
+      const answer = await work();
+      if (call === "claim") await sleep(995);
+      return answer;
+    };
+    const acquiring = pollingStore(wrap(memory, over)).lock("a", { ttl: 1_000, wait: 0 });
+    await expect(finish(acquiring)).rejects.toMatchObject({ code: "STORE_UNAVAILABLE" });
+    expect(memory.locks.size).toBe(0);
+  });
+
+  test("is waited for a little when the caller aborts, and then withdrawn", async () => {
+    const memory = newMemory();
+    const over: Over = async (call, work) => {
+      const answer = await work();
+      if (call === "claim") await sleep(300);
+      return answer;
+    };
+    const caller = new AbortController();
+    const reason = new Error("enough");
+    const acquiring = pollingStore(wrap(memory, over)).lock("a", {
+      ttl: 60_000,
+      wait: 60_000,
+      signal: caller.signal,
+    });
+    const outcome = expect(acquiring).rejects.toBe(reason);
+    await vi.advanceTimersByTimeAsync(100);
+    caller.abort(reason);
+    await vi.advanceTimersByTimeAsync(1_000);
+    await outcome;
+    expect(memory.locks.size).toBe(0);
+  });
+});
+
+describe("a release", () => {
+  test("is repeated until the store answers", async () => {
+    const memory = newMemory();
+    let failures = 5;
+    const over: Over = async (call, work) => {
+      if (call === "drop" && failures-- > 0) throw down();
+      return work();
+    };
+    const lock = await pollingStore(wrap(memory, over)).lock("a", { ttl: 10_000, wait: 0 });
+    expect(await finish(lock.unlock())).toBe("released");
+    expect(memory.locks.size).toBe(0);
+  });
+
+  test("that the store never answers ends with an unknown outcome within one ttl", async () => {
+    const over: Over = async (call, work) => {
+      if (call === "drop") throw down();
+      return work();
+    };
+    const store = pollingStore(wrap(newMemory(), over));
+    const lock = await store.lock("a", { ttl: 2_000, wait: 0 });
+    const start = performance.now();
+    await expect(finish(lock.unlock())).rejects.toMatchObject({ code: "UNKNOWN_OUTCOME" });
+    expect(performance.now() - start).toBeLessThanOrEqual(2_000);
+  });
+
+  test("that fails does not hide what the body of withLock did", async () => {
+    const over: Over = async (call, work) => {
+      if (call === "drop") throw down();
+      return work();
+    };
+    const store = pollingStore(wrap(newMemory(), over));
+    const options = { ttl: 1_000, wait: 0 };
+    expect(await finish(store.withLock("a", options, async () => "done"))).toBe("done");
+    await vi.advanceTimersByTimeAsync(2_000);
+    const fault = new Error("the body's own");
+    const failing = store.withLock("a", options, () => Promise.reject(fault));
+    await expect(finish(failing)).rejects.toBe(fault);
+  });
+});
+
+describe('the ttl "invocation"', () => {
+  test("ends shortly after the invocation, and is never renewed", async () => {
+    const memory = newMemory();
+    const renewals = vi.fn();
+    const over: Over = async (call, work) => {
+      if (call === "renew") renewals();
+      return work();
+    };
+    const store = pollingStore(wrap(memory, over));
+    const deadline = { remaining: () => 3_000 };
+    const lock = await store.lock("a", { ttl: "invocation", wait: 0, deadline });
+    expect((await store.inspect("a")).expiresIn).toBeCloseTo(5_000, -2);
+    await vi.advanceTimersByTimeAsync(4_900);
+    lock.assertHeld();
+    await vi.advanceTimersByTimeAsync(100);
+    expect(lock.signal.aborted).toBe(true);
+    expect(renewals).not.toHaveBeenCalled();
+  });
+
+  test("needs a deadline, and no wait outlasts it", async () => {
+    const store = pollingStore(memoryClaims(newMemory()));
+    await expect(store.lock("a", { ttl: "invocation", wait: 0 })).rejects.toThrow(TypeError);
+    const lock = await store.lock("a", { ttl: 60_000, wait: 0 });
+    const deadline = { remaining: () => 500 };
+    const start = performance.now();
+    const waiting = store.lock("a", { ttl: "invocation", wait: 60_000, deadline });
+    await expect(finish(waiting)).rejects.toMatchObject({ code: "LOCK_TIMEOUT" });
+    expect(performance.now() - start).toBeLessThan(600);
+    const over = { ttl: "invocation", wait: 1, deadline: { remaining: () => 0 } } as const;
+    await expect(finish(store.lock("a", over))).rejects.toMatchObject({ code: "LOCK_TIMEOUT" });
+    await lock.unlock();
+  });
+});
+
+test("whatever the wire delays or loses, two holders never believe at once, and nothing stays behind", async () => {
+  const weather = fc.record({
+    delays: fc.array(fc.nat({ max: 700 }), { minLength: 20, maxLength: 60 }),
+    holds: fc.array(fc.nat({ max: 1_500 }), { minLength: 4, maxLength: 12 }),
+    losses: fc.array(fc.constantFrom("none", "none", "none", "request", "answer"), {
+      minLength: 20,
+      maxLength: 60,
+    }),
+  });
+  let turnsInAll = 0;
+  await fc.assert(
+    fc.asyncProperty(weather, async ({ delays, holds, losses }) => {
+      const memory = newMemory();
+      let step = 0;
+      const over: Over = async (_, work, signal) => {
+        step += 1;
+        const delay = delays[step % delays.length] ?? 0;
+        const loss = losses[step % losses.length];
+        const tooLate = () => {
+          throw lost();
+        };
+        await sleep(delay / 2, signal).catch(tooLate);
+        if (loss === "request") throw lost();
+        const answer = await work();
+        await sleep(delay / 2, signal).catch(tooLate);
+        if (loss === "answer") throw lost();
+        return answer;
+      };
+      let believing = 0;
+      let last = 0n;
+      let turns = 0;
+      const worker = async () => {
+        const store = pollingStore(wrap(memory, over));
+        for (let turn = 0; turn < 4; turn += 1) {
+          const lock = await store.lock("a", { ttl: 400, wait: 10_000 }).catch(() => undefined);
+          if (lock === undefined) continue;
+          turns += 1;
+          expect(lock.fence.token).toBeGreaterThan(last);
+          last = lock.fence.token;
+          believing += 1;
+          expect(believing).toBe(1);
+          const stop = new Promise<void>((resolve) => {
+            lock.signal.addEventListener("abort", () => {
+              believing -= 1;
+              resolve();
+            });
+          });
+          await Promise.race([stop, sleep(holds[turns % holds.length] ?? 0)]);
+          await lock[Symbol.asyncDispose]();
+        }
+      };
+      await finish(Promise.all([worker(), worker(), worker()]));
+      turnsInAll += turns;
+      await vi.advanceTimersByTimeAsync(2_000);
+      const next = await pollingStore(memoryClaims(memory)).tryLock("a", { ttl: 1_000 });
+      expect(next).toBeDefined();
+      await next?.unlock();
+    }),
+    { numRuns: 300 },
+  );
+  // In the worst of weathers nobody gets the lock; most are not like that.
+  expect(turnsInAll).toBeGreaterThan(200);
+}, 60_000);

@@ -1,0 +1,4 @@
+import { describeLockStore } from "../conformance/lock-store.ts";
+import { sqliteUnderTest } from "../support/under-test.ts";
+
+describeLockStore("sqlite", sqliteUnderTest);

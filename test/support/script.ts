@@ -1,0 +1,41 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+
+/** A process of its own that runs one of the scripts of test/scripts. */
+export interface Script extends Disposable {
+  readonly child: ChildProcess;
+
+  /** The next line of its standard output. */
+  line(): Promise<string>;
+
+  /** Its exit status, or the signal that ended it. */
+  readonly ended: Promise<number | NodeJS.Signals>;
+}
+
+export function runScript(name: string, ...args: readonly string[]): Script {
+  const path = fileURLToPath(new URL(`../scripts/${name}.ts`, import.meta.url));
+  return runNode([path, ...args]);
+}
+
+export function runNode(
+  args: readonly string[],
+  options: { readonly cwd?: string; readonly env?: NodeJS.ProcessEnv } = {},
+): Script {
+  const child = spawn(process.execPath, args, { ...options, stdio: ["ignore", "pipe", "inherit"] });
+  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  const ended = new Promise<number | NodeJS.Signals>((resolve, reject) => {
+    child.once("error", reject);
+    child.once("exit", (code, signal) => resolve(signal ?? code ?? 0));
+  });
+  return {
+    child,
+    ended,
+    async line() {
+      const { value, done } = await lines.next();
+      if (done) throw new Error(`${args.join(" ")} ended without another line`);
+      return value;
+    },
+    [Symbol.dispose]: () => void child.kill("SIGKILL"),
+  };
+}

@@ -1,0 +1,127 @@
+import { randomBytes } from "node:crypto";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import mysql from "mysql2/promise";
+import { type Database, sql } from "../../core/database/sql.ts";
+import type { LockStore } from "../../core/lock/lock.ts";
+import { pollingStore, type StoreOptions } from "../../core/lock/store.ts";
+import { memoryClaims, memoryStore, newMemory } from "../../core/stores/memory/index.ts";
+import { mysqlStore, openMysql } from "../../core/stores/mysql/index.ts";
+import { sqlClaims } from "../../core/stores/sql-store.ts";
+import { openSqlite, sqliteStore, sqliteTraits } from "../../core/stores/sqlite/index.ts";
+import { migrate } from "../../infra/migrate.ts";
+import { breakable, type Wire } from "./breakable.ts";
+import type { SqlServer } from "./servers.ts";
+import { TcpProxy } from "./tcp-proxy.ts";
+
+/** A store as the conformance suite takes it. */
+export interface StoreUnderTest {
+  readonly name: string;
+
+  /** For other processes; undefined where there can be none. */
+  readonly url: string | undefined;
+
+  /** Another client of the same store. */
+  open(options?: StoreOptions): LockStore;
+
+  /** Another client, over a wire that can be broken. */
+  openOverWire(): Promise<{ readonly store: LockStore; readonly wire: Wire }>;
+
+  /** Removes a lock's record behind its holder's back; what the fence is counted from stays. */
+  erase(name: string): Promise<void>;
+  close(): Promise<void>;
+}
+
+export async function memoryUnderTest(): Promise<StoreUnderTest> {
+  const memory = newMemory();
+  return {
+    name: "memory",
+    url: undefined,
+    open: (options) => memoryStore({ ...options, memory }),
+    async openOverWire() {
+      const { claims, wire } = breakable(memoryClaims(memory));
+      return { store: pollingStore(claims), wire };
+    },
+    async erase(name) {
+      memory.locks.delete(name);
+    },
+    close: async () => {},
+  };
+}
+
+export async function sqliteUnderTest(): Promise<StoreUnderTest> {
+  const { file, remove } = await temporaryFile();
+  const admin = openSqlite(file);
+  await migrate(admin);
+  return {
+    name: "sqlite",
+    url: `sqlite:${file}`,
+    open: (options) => sqliteStore(openSqlite(file), { ...options, closeDatabase: true }),
+    async openOverWire() {
+      const database = openSqlite(file);
+      const { claims, wire } = breakable(sqlClaims(database, sqliteTraits));
+      return { store: pollingStore({ ...claims, close: () => database.close() }), wire };
+    },
+    erase: (name) => eraseRow(admin, name),
+    async close() {
+      await admin.close();
+      await remove();
+    },
+  };
+}
+
+export async function mysqlUnderTest(server: SqlServer): Promise<StoreUnderTest> {
+  const { url, options, drop } = await temporaryDatabase(server);
+  const admin = openMysql(options);
+  await migrate(admin);
+  const proxies: TcpProxy[] = [];
+  return {
+    name: server.name,
+    url,
+    open: (more) => mysqlStore(openMysql(options), { ...more, closeDatabase: true }),
+    async openOverWire() {
+      const proxy = await TcpProxy.to(options.port);
+      proxies.push(proxy);
+      const database = openMysql({ ...options, port: proxy.port });
+      // So that a lost answer is the answer to what the test asks for, not to a handshake.
+      await database.read(sql`SELECT 1`);
+      return { store: mysqlStore(database, { closeDatabase: true }), wire: proxy };
+    },
+    erase: (name) => eraseRow(admin, name),
+    async close() {
+      for (const proxy of proxies) await proxy.close();
+      await admin.close();
+      await drop();
+    },
+  };
+}
+
+async function eraseRow(database: Database, name: string): Promise<void> {
+  await database.packet([sql`DELETE FROM lockstep_lock WHERE name = ${name}`]);
+}
+
+/** A path for a database file, in a folder of its own. */
+export async function temporaryFile() {
+  const folder = await mkdtemp(join(tmpdir(), "lockstep-test-"));
+  return {
+    file: join(folder, "test.db"),
+    remove: () => rm(folder, { recursive: true, force: true }),
+  };
+}
+
+/** An empty database of its own on a server. */
+export async function temporaryDatabase(server: SqlServer) {
+  const { hostname, port, username } = new URL(server.url);
+  const database = `test_${randomBytes(6).toString("hex")}`;
+  const admin = await mysql.createConnection(server.url);
+  await admin.query(`CREATE DATABASE ${database}`);
+  return {
+    url: `mysql://${username}@${hostname}:${port}/${database}`,
+    options: { host: hostname, port: Number(port), user: username, database },
+    async drop() {
+      await admin.query(`DROP DATABASE ${database}`);
+      await admin.end();
+    },
+  };
+}

@@ -1,0 +1,32 @@
+import { defineConfig } from "vitest/config";
+
+/** What needs no server. */
+const unit = [
+  "test/layout.test.ts",
+  "test/lock/**/*.test.ts",
+  "test/database/sqlite.test.ts",
+  "test/infra/store-url.test.ts",
+  "test/inventory/sqlite.test.ts",
+  "test/stores/{memory,sqlite}.test.ts",
+];
+
+export default defineConfig({
+  test: {
+    projects: [
+      { extends: true, test: { name: "unit", include: unit } },
+      {
+        extends: true,
+        test: {
+          name: "servers",
+          include: ["test/**/*.test.ts"],
+          exclude: unit,
+          globalSetup: "test/support/servers.ts",
+        },
+      },
+    ],
+    testTimeout: 30_000,
+    hookTimeout: 120_000,
+    // Most of them wait for a ttl to pass, or for another process.
+    maxWorkers: 4,
+  },
+});
