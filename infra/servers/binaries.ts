@@ -1,9 +1,6 @@
-import { execFile } from "node:child_process";
 import { access, constants, readFile } from "node:fs/promises";
 import { delimiter, join } from "node:path";
-import { promisify } from "node:util";
-
-const run = promisify(execFile);
+import { run } from "./node.ts";
 
 /** Servers live in sbin, which the PATH of an ordinary user leaves out. */
 const FOLDERS = [...(process.env.PATH ?? "").split(delimiter), "/usr/local/sbin", "/usr/sbin"];

@@ -18,12 +18,12 @@ export async function startContainer(name: ServerName, kind: ServerKind): Promis
   const port = await freePort();
   const project = `lockstep-${name}-${port}`;
   await compose(project, port, "up", "--detach", "--wait", kind.container);
-  const { stdout } = await compose(project, port, "images", kind.container);
+  const images = await compose(project, port, "images", kind.container);
   const stop = () => stopContainer(project);
   const url = kind.url([port]);
   return {
     name,
-    version: stdout.trim(),
+    version: images.trim(),
     url,
     nodes: [],
     project,

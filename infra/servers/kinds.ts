@@ -41,7 +41,8 @@ export const KINDS = {
   mysql: {
     size: 1,
     binaries: ["mysqld", "mariadbd"],
-    packages: ["mariadb-server-core"],
+    // The client package has my_print_defaults, which mariadb-install-db calls.
+    packages: ["mariadb-server-core", "mariadb-client-core"],
     container: "mysql",
     files: () => ({ "init.sql": "CREATE DATABASE IF NOT EXISTS lockstep;\n" }),
     prepare: (binary, version, { folder }) =>

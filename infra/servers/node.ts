@@ -1,4 +1,4 @@
-import { type ChildProcess, execFile, spawn } from "node:child_process";
+import { type ChildProcess, type ExecFileOptions, execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { open, readFile } from "node:fs/promises";
 import { connect } from "node:net";
@@ -85,5 +85,14 @@ function accepts(port: number): Promise<boolean> {
   });
 }
 
-/** Runs a command to its end. Rejects with what it printed when it fails. */
-export const run = promisify(execFile);
+/** Runs a command to its end. Rejects with what it printed last when it fails. */
+export async function run(file: string, args: readonly string[], options: ExecFileOptions = {}) {
+  try {
+    const { stdout } = await promisify(execFile)(file, args, { ...options, encoding: "utf8" });
+    return stdout;
+  } catch (error) {
+    const { stdout = "", stderr = "" } = error as { stdout?: string; stderr?: string };
+    const said = `${stdout}\n${stderr}`.trim().split("\n").slice(-5).join("\n");
+    throw new Error(`${[file, ...args].join(" ")} failed:\n${said}`, { cause: error });
+  }
+}

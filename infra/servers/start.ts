@@ -72,8 +72,7 @@ async function startNodes(
   kind: ServerKind,
   { binary, args, tied }: { binary: string; args: readonly string[]; tied: boolean },
 ): Promise<Server> {
-  const { stdout } = await run(binary, ["--version"]);
-  const version = stdout.trim();
+  const version = (await run(binary, ["--version"])).trim();
   const places = await Promise.all(Array.from({ length: kind.size }, () => makePlace(name)));
   const nodes = places.map((place) => {
     const [file, ...rest] = kind.start(binary, version, place, places);
