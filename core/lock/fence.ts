@@ -69,6 +69,11 @@ export function issueFence(
   return new IssuedFence(resource, generation, token, owner);
 }
 
+/** What the store that issued the fence calls its holder; undefined for anything that only looks like a fence. */
+export function fenceOwner(fence: Fence): string | undefined {
+  return IssuedFence.ownerOf(fence);
+}
+
 /**
  * Throws a FenceInvalidError unless `fence` came from a lock of this process, or from `openFence`, and
  * belongs to `resource`.
@@ -76,7 +81,7 @@ export function issueFence(
  * A forged huge token would lock out every later holder, so nothing that merely looks like a fence counts.
  */
 export function checkFence(fence: Fence, resource: string): void {
-  if (IssuedFence.ownerOf(fence) === undefined) {
+  if (fenceOwner(fence) === undefined) {
     throw new FenceInvalidError("it was not issued by a lock of this process; seal it to carry it");
   }
   if (fence.resource !== resource) {
@@ -92,7 +97,7 @@ const utf8 = new TextEncoder();
  * The seal is an HMAC-SHA-256 over resource, generation, token and owner. The secret has at least 16 bytes.
  */
 export async function sealFence(fence: Fence, secret: string): Promise<string> {
-  const owner = IssuedFence.ownerOf(fence);
+  const owner = fenceOwner(fence);
   if (owner === undefined) throw new FenceInvalidError("only a fence issued by a lock is sealed");
   const text = [encodeURIComponent(fence.resource), fence.toString(), encodeURIComponent(owner)];
   const body = text.join(":");

@@ -1,0 +1,227 @@
+import { deadline, follow, noAnswer, race, sleep } from "../lock/abort.ts";
+import { checkSpan, checkText } from "../lock/checks.ts";
+import { StoreClosedError, UnknownOutcomeError } from "../lock/errors.ts";
+import { after, type Millis } from "../lock/time.ts";
+import {
+  type Etcd,
+  type EtcdOptions,
+  type Get,
+  type Keys,
+  type Lease,
+  NoLeaseError,
+  type RangeAnswer,
+  type Seconds,
+  type Txn,
+  type TxnAnswer,
+  type Watcher,
+} from "./etcd.ts";
+import { CallFailure, isNotDone, isPassing, isStaleToken, toError } from "./failure.ts";
+import type { Transport, Way } from "./transport.ts";
+import { Codec, METHODS, type Message, type MethodName } from "./wire.ts";
+
+/** etcd over a transport: in etcd's terms above, in messages below. */
+export function etcdOver(transport: Transport, options: EtcdOptions): Etcd {
+  const { endpoints, timeout = 5_000 } = options;
+  if (endpoints.length === 0) throw new TypeError("etcd needs at least one endpoint");
+  for (const endpoint of endpoints) checkText("endpoint", endpoint, 1_000);
+  checkSpan("timeout", timeout, 1);
+  return new Client(transport, { ...options, timeout });
+}
+
+/** How long a broken watch waits before it is made anew: from 50 ms, twice as long each time, up to 1 s. */
+function pause(attempt: number): Millis {
+  return Math.min(50 * 2 ** attempt, 1_000) * (0.5 + Math.random() / 2);
+}
+
+class Client implements Etcd {
+  readonly address: string;
+  readonly #transport: Transport;
+  readonly #codec: Codec;
+  readonly #options: EtcdOptions & { readonly timeout: Millis };
+  readonly #closing = new AbortController();
+  readonly #watches = new Set<() => void>();
+  #turn = 0;
+  #token: Promise<string> | undefined;
+
+  constructor(transport: Transport, options: EtcdOptions & { readonly timeout: Millis }) {
+    this.#transport = transport;
+    this.#codec = new Codec(transport.bytes);
+    this.#options = options;
+    this.address = `etcd at ${options.endpoints.join(", ")}`;
+  }
+
+  async txn(txn: Txn, signal?: AbortSignal): Promise<TxnAnswer> {
+    return this.#codec.toTxnAnswer(await this.#call("txn", this.#codec.txn(txn), signal));
+  }
+
+  async range(get: Get, signal?: AbortSignal): Promise<RangeAnswer> {
+    return this.#codec.toRangeAnswer(await this.#call("range", this.#codec.get(get), signal));
+  }
+
+  async grant(lease: Lease, ttl: Seconds, signal?: AbortSignal): Promise<Seconds> {
+    const message = { ID: String(lease), TTL: String(ttl) };
+    return Number((await this.#call("grant", message, signal)).TTL);
+  }
+
+  async revoke(lease: Lease, signal?: AbortSignal): Promise<boolean> {
+    const revoke = this.#call("revoke", { ID: String(lease) }, signal);
+    return (await unlessNoLease(revoke)) !== undefined;
+  }
+
+  async keepAlive(lease: Lease, signal?: AbortSignal): Promise<Seconds | undefined> {
+    const keepAlive = (way: Way) => this.#transport.keepAlive(lease, way);
+    const answer = await unlessNoLease(this.#send(keepAlive, false, signal));
+    // The answer for a lease that is gone leaves the ttl out.
+    return Number(answer?.TTL ?? 0) || undefined;
+  }
+
+  async timeToLive(lease: Lease, signal?: AbortSignal): Promise<Seconds | undefined> {
+    const message = { ID: String(lease) };
+    const answer = await unlessNoLease(this.#call("timeToLive", message, signal));
+    const left = Number(answer?.TTL ?? 0);
+    // For a lease that is gone it says -1; 0 is less than a second.
+    return answer === undefined || left < 0 ? undefined : left;
+  }
+
+  watch(keys: Keys, watcher: Watcher): () => void {
+    this.#closing.signal.throwIfAborted();
+    const create = this.#codec.keys(keys);
+    let stopped = false;
+    let attempt = 0;
+    let undo = () => {};
+    const again = () => {
+      if (stopped) return;
+      undo = after(pause(attempt), () => void start(), { idle: true });
+      attempt += 1;
+    };
+    const start = async () => {
+      try {
+        const way = await this.#way(this.#closing.signal);
+        if (stopped) return;
+        undo = this.#transport.watch(create, way, {
+          created: () => {
+            attempt = 0;
+            watcher.ready();
+          },
+          events: (events) => watcher.changed(this.#codec.toChanges(events)),
+          ended: () => {
+            this.#move(way.endpoint);
+            again();
+          },
+        });
+      } catch {
+        again();
+      }
+    };
+    const stop = () => {
+      stopped = true;
+      undo();
+      this.#watches.delete(stop);
+    };
+    this.#watches.add(stop);
+    void start();
+    return stop;
+  }
+
+  async close(): Promise<void> {
+    if (this.#closing.signal.aborted) return;
+    this.#closing.abort(new StoreClosedError());
+    for (const stop of this.#watches) stop();
+    this.#transport.close();
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  #call(name: MethodName, message: Message, signal: AbortSignal | undefined): Promise<Message> {
+    const call = (way: Way) => this.#transport.call(name, message, way);
+    return this.#send(call, METHODS[name].writes, signal);
+  }
+
+  /**
+   * Sends to one endpoint after another until one answers, but a write only as long as it has certainly not
+   * been carried out.
+   */
+  async #send(
+    send: (way: Way) => Promise<Message>,
+    writes: boolean,
+    signal: AbortSignal | undefined,
+  ): Promise<Message> {
+    signal?.throwIfAborted();
+    const { endpoints, timeout } = this.#options;
+    let renewed = false;
+    for (let sent = 1; ; sent += 1) {
+      const limit = deadline(timeout, noAnswer);
+      const scope = follow(limit.signal, signal);
+      let endpoint = this.#endpoint;
+      try {
+        this.#closing.signal.throwIfAborted();
+        const way = await this.#way(scope.signal);
+        endpoint = way.endpoint;
+        return await send(way);
+      } catch (failure) {
+        if (!(failure instanceof CallFailure)) throw failure;
+        if (isStaleToken(failure) && !renewed) {
+          this.#token = undefined;
+          renewed = true;
+          continue;
+        }
+        if (signal?.aborted) {
+          if (!writes || isNotDone(failure)) throw signal.reason;
+          throw new UnknownOutcomeError(this.address, "a request was carried out", signal.reason);
+        }
+        if (isPassing(failure)) this.#move(endpoint);
+        const again = isPassing(failure) && (!writes || isNotDone(failure));
+        if (!again || sent >= endpoints.length) throw toError(this.address, failure, writes);
+        await sleep(10, signal);
+      } finally {
+        scope[Symbol.dispose]();
+        limit[Symbol.dispose]();
+      }
+    }
+  }
+
+  /** The endpoint that answered last, with a token where there is a user. */
+  async #way(signal: AbortSignal): Promise<Way> {
+    const endpoint = this.#endpoint;
+    const { user, password } = this.#options;
+    if (user === undefined) return { endpoint, token: undefined, signal };
+    this.#token ??= this.#authenticate(endpoint, { name: user, password: password ?? "" });
+    return { endpoint, token: await race(this.#token, signal), signal };
+  }
+
+  async #authenticate(endpoint: string, credentials: Message): Promise<string> {
+    const limit = deadline(this.#options.timeout, noAnswer);
+    try {
+      const way = { endpoint, token: undefined, signal: limit.signal };
+      return String((await this.#transport.authenticate(credentials, way)).token);
+    } catch (error) {
+      this.#token = undefined;
+      if (!(error instanceof CallFailure)) throw error;
+      // Whatever was to be sent has not been sent.
+      throw new CallFailure(error.code, error.message, { unsent: true, cause: error.cause });
+    } finally {
+      limit[Symbol.dispose]();
+    }
+  }
+
+  get #endpoint(): string {
+    const { endpoints } = this.#options;
+    return endpoints[this.#turn % endpoints.length] as string;
+  }
+
+  /** Goes on to the next endpoint, unless another call has done so already. */
+  #move(from: string): void {
+    if (from === this.#endpoint) this.#turn += 1;
+  }
+}
+
+async function unlessNoLease(answer: Promise<Message>): Promise<Message | undefined> {
+  try {
+    return await answer;
+  } catch (error) {
+    if (error instanceof NoLeaseError) return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,96 @@
+import { StoreRefusedError, StoreUnavailableError, UnknownOutcomeError } from "../lock/errors.ts";
+import { LeaseExistsError, NoLeaseError } from "./etcd.ts";
+
+/** gRPC's status codes, which the gateway uses as well. */
+export const STATUS = {
+  cancelled: 1,
+  unknown: 2,
+  invalidArgument: 3,
+  deadlineExceeded: 4,
+  notFound: 5,
+  permissionDenied: 7,
+  resourceExhausted: 8,
+  failedPrecondition: 9,
+  unimplemented: 12,
+  unavailable: 14,
+  unauthenticated: 16,
+} as const;
+
+/** Why a call has no answer, as a transport saw it. */
+export class CallFailure extends Error {
+  readonly code: number;
+
+  /** The request certainly never left: there was no connection. */
+  readonly unsent: boolean;
+
+  constructor(code: number, message: string, { unsent = false, cause }: Details = {}) {
+    super(message, cause === undefined ? undefined : { cause });
+    this.code = code;
+    this.unsent = unsent;
+  }
+}
+
+interface Details {
+  readonly unsent?: boolean;
+  readonly cause?: unknown;
+}
+
+/**
+ * etcd's own texts tell apart what its codes do not: of two "unavailable", one may have been carried out.
+ * What is not listed counts as "may have been".
+ */
+const NOT_DONE = [
+  "etcdserver: no leader",
+  "etcdserver: not capable",
+  "etcdserver: rpc not supported for learner",
+  "etcdserver: too many requests",
+];
+
+/** Codes with which a server says no before it has done anything. */
+const REFUSALS: readonly number[] = [
+  STATUS.invalidArgument,
+  STATUS.notFound,
+  STATUS.permissionDenied,
+  STATUS.resourceExhausted,
+  STATUS.failedPrecondition,
+  STATUS.unimplemented,
+  STATUS.unauthenticated,
+];
+
+/** Whether the request has certainly not been carried out. */
+export function isNotDone({ code, unsent, message }: CallFailure): boolean {
+  return unsent || REFUSALS.includes(code) || NOT_DONE.some((text) => message.startsWith(text));
+}
+
+/** Whether another endpoint, or the same one later, may do better. */
+export function isPassing({ code, message }: CallFailure): boolean {
+  const tooMany = message.startsWith("etcdserver: too many requests");
+  return tooMany || !REFUSALS.includes(code);
+}
+
+/** Whether the token is no longer good: one authenticates and asks again. */
+export function isStaleToken({ message }: CallFailure): boolean {
+  return (
+    message.startsWith("etcdserver: invalid auth token") ||
+    message.startsWith("etcdserver: revision of auth store is old")
+  );
+}
+
+/** The failure as users know it. */
+export function toError(address: string, failure: CallFailure, writes: boolean): Error {
+  const { code, message } = failure;
+  if (code === STATUS.failedPrecondition && message.includes("lease already exists")) {
+    return new LeaseExistsError(message, { cause: failure });
+  }
+  if (code === STATUS.notFound && message.includes("lease not found")) {
+    return new NoLeaseError(message, { cause: failure });
+  }
+  if (message.includes("database space exceeded")) {
+    const problem = "its quota is used up: compact and defragment it, then disarm the alarm";
+    return new StoreRefusedError(address, problem, failure);
+  }
+  if (!isPassing(failure)) return new StoreRefusedError(address, message, failure);
+  return writes && !isNotDone(failure)
+    ? new UnknownOutcomeError(address, "a request was carried out", failure)
+    : new StoreUnavailableError(address, message, failure);
+}

@@ -1,0 +1,204 @@
+import type {
+  Change,
+  Compare,
+  Get,
+  Keys,
+  KeyValue,
+  Op,
+  OpAnswer,
+  RangeAnswer,
+  Revision,
+  Txn,
+  TxnAnswer,
+} from "./etcd.ts";
+
+/** How a transport carries bytes: as they are, or in base64. */
+export interface Bytes<T = unknown> {
+  encode(bytes: Uint8Array): T;
+
+  /** Of a field that is left out when it is empty. */
+  decode(bytes: unknown): Uint8Array;
+}
+
+/**
+ * etcd's messages as plain objects with the field names of its protocol. Numbers of 64 bits are decimal
+ * texts; what has its default value may be left out.
+ */
+export type Message = Readonly<Record<string, unknown>>;
+
+/** The calls with one answer, each a method of a gRPC service and a path of the gateway. */
+export const METHODS = {
+  range: { service: "KV", method: "range", path: "/v3/kv/range", writes: false },
+  txn: { service: "KV", method: "txn", path: "/v3/kv/txn", writes: true },
+  grant: { service: "Lease", method: "leaseGrant", path: "/v3/lease/grant", writes: true },
+  revoke: { service: "Lease", method: "leaseRevoke", path: "/v3/lease/revoke", writes: true },
+  timeToLive: {
+    service: "Lease",
+    method: "leaseTimeToLive",
+    path: "/v3/lease/timetolive",
+    writes: false,
+  },
+} as const;
+
+export type MethodName = keyof typeof METHODS;
+
+const utf8 = new TextEncoder();
+const text = new TextDecoder();
+
+/** Between etcd's messages and the terms used here. */
+export class Codec {
+  readonly #bytes: Bytes;
+
+  constructor(bytes: Bytes) {
+    this.#bytes = bytes;
+  }
+
+  keys(keys: Keys, after?: string): Message {
+    if (typeof keys === "string") return { key: this.#encode(keys) };
+    // The smallest key after this one is this one and a zero byte.
+    const first = after === undefined ? keys.prefix || "\0" : `${after}\0`;
+    return { key: this.#encode(first), range_end: this.#bytes.encode(endOfPrefix(keys.prefix)) };
+  }
+
+  get({ keys, by, order, limit, createdBy, keysOnly, after }: Get): Message {
+    return {
+      ...this.keys(keys, after),
+      ...(by && { sort_target: SORT_TARGETS[by] }),
+      ...((by || order) && { sort_order: SORT_ORDERS[order ?? "ascending"] }),
+      ...(limit !== undefined && { limit: String(limit) }),
+      ...(createdBy !== undefined && { max_create_revision: String(createdBy) }),
+      ...(keysOnly && { keys_only: true }),
+    };
+  }
+
+  txn({ when, then, otherwise = [] }: Txn): Message {
+    return {
+      compare: when.map((compare) => this.#compare(compare)),
+      success: then.map((op) => this.#op(op)),
+      failure: otherwise.map((op) => this.#op(op)),
+    };
+  }
+
+  toTxnAnswer(message: Message): TxnAnswer {
+    return { ...this.#toTxn(message), revision: toRevision(message) };
+  }
+
+  toRangeAnswer(message: Message): RangeAnswer {
+    return { ...this.#toRange(message), revision: toRevision(message) };
+  }
+
+  toChanges(events: unknown): readonly Change[] {
+    return list(events).map((event) => {
+      const { key, value, createRevision, modRevision, lease } = this.#toKeyValue(event.kv);
+      const type = String(event.type).toUpperCase() === "DELETE" ? "remove" : "put";
+      return { type, key, value, createRevision, modRevision, lease };
+    });
+  }
+
+  #encode(text: string): unknown {
+    return this.#bytes.encode(utf8.encode(text));
+  }
+
+  #decode(bytes: unknown): string {
+    return text.decode(this.#bytes.decode(bytes));
+  }
+
+  #compare(compare: Compare): Message {
+    const { keys, is, target, than } = compare;
+    const operand = target === "value" ? this.#encode(than) : String(than);
+    return {
+      ...this.keys(keys),
+      target: TARGETS[target],
+      result: RESULTS[is],
+      [FIELDS[target]]: operand,
+    };
+  }
+
+  #op(op: Op): Message {
+    switch (op.op) {
+      case "put":
+        return {
+          request_put: {
+            key: this.#encode(op.key),
+            value: this.#encode(op.value),
+            ...(op.lease !== undefined && { lease: String(op.lease) }),
+          },
+        };
+      case "get":
+        return { request_range: this.get(op) };
+      case "remove":
+        return { request_delete_range: this.keys(op.keys) };
+      case "txn":
+        return { request_txn: this.txn(op.txn) };
+    }
+  }
+
+  #toTxn(message: Message): Omit<TxnAnswer, "revision"> {
+    return {
+      succeeded: message.succeeded === true,
+      answers: list(message.responses).map((answer) => this.#toAnswer(answer)),
+    };
+  }
+
+  #toAnswer(message: Message): OpAnswer {
+    const { response_range: range, response_delete_range: removed, response_txn: txn } = message;
+    return {
+      ...this.#toRange((range ?? {}) as Message),
+      removed: Number((removed as Message | undefined)?.deleted ?? 0),
+      txn: txn ? this.#toTxn(txn as Message) : undefined,
+    };
+  }
+
+  #toRange({ kvs, count }: Message): Pick<RangeAnswer, "kvs" | "count"> {
+    return { kvs: list(kvs).map((kv) => this.#toKeyValue(kv)), count: Number(count ?? 0) };
+  }
+
+  #toKeyValue(kv: unknown): KeyValue {
+    const { key, value, create_revision, mod_revision, version, lease } = kv as Message;
+    return {
+      key: this.#decode(key),
+      value: this.#decode(value),
+      createRevision: toBigInt(create_revision),
+      modRevision: toBigInt(mod_revision),
+      version: toBigInt(version),
+      lease: toBigInt(lease),
+    };
+  }
+}
+
+/** The protocol's enumerations by number: their names are spelt differently from one place to the next. */
+const TARGETS = { version: 0, create: 1, mod: 2, value: 3, lease: 4 } as const;
+const RESULTS = { "=": 0, ">": 1, "<": 2, "!=": 3 } as const;
+const SORT_TARGETS = { key: 0, create: 2 } as const;
+const SORT_ORDERS = { ascending: 1, descending: 2 } as const;
+
+/** The operand's field, by the target of a comparison. */
+const FIELDS = {
+  create: "create_revision",
+  mod: "mod_revision",
+  version: "version",
+  lease: "lease",
+  value: "value",
+} as const;
+
+/** The first key after all keys with this prefix; a zero byte where there is none. */
+function endOfPrefix(prefix: string): Uint8Array {
+  const bytes = utf8.encode(prefix);
+  // UTF-8 has no byte 255, so every byte can be raised.
+  const last = bytes.length - 1;
+  if (last < 0) return new Uint8Array(1);
+  bytes[last] = (bytes[last] as number) + 1;
+  return bytes;
+}
+
+export function toRevision({ header }: Message): Revision {
+  return toBigInt((header as Message | undefined)?.revision);
+}
+
+export function toBigInt(number: unknown): bigint {
+  return BigInt((number ?? 0) as string);
+}
+
+function list(messages: unknown): readonly Message[] {
+  return (messages ?? []) as readonly Message[];
+}
