@@ -4,6 +4,7 @@ import type { Millis } from "./time.ts";
 export type LockErrorCode =
   | "LOCK_TIMEOUT"
   | "LOCK_LOST"
+  | "LOCK_RELEASED"
   | "SESSION_EXPIRED"
   | "TOO_MANY_WAITERS"
   | "STORE_UNAVAILABLE"
@@ -66,8 +67,18 @@ export class LockLostError extends LockError {
 
 /** The session that a lock or a place in line hangs on is gone. */
 export class SessionExpiredError extends LockError {
-  constructor(session: string) {
-    super(`session ${session} has expired`, { code: "SESSION_EXPIRED", retryable: true });
+  constructor(session: string, how = "has expired") {
+    super(`session ${session} ${how}`, { code: "SESSION_EXPIRED", retryable: true });
+  }
+}
+
+/** A mutex that holds nothing was unlocked. */
+export class LockReleasedError extends LockError {
+  constructor(prefix: string) {
+    super(`mutex ${quote(prefix)} holds nothing: it was not locked, or was released`, {
+      code: "LOCK_RELEASED",
+      retryable: false,
+    });
   }
 }
 
@@ -143,6 +154,11 @@ export class FenceInvalidError extends LockError {
 /** Whether `error` is a failure of ours with one of these codes, even one from another copy of this package. */
 export function hasCode(error: unknown, ...codes: readonly LockErrorCode[]): boolean {
   return error instanceof Error && codes.includes((error as Partial<LockError>).code as never);
+}
+
+/** Whether what was asked of the store has certainly not happened. */
+export function isCertain(error: unknown): boolean {
+  return hasCode(error, "STORE_UNAVAILABLE", "STORE_REFUSED", "STORE_CLOSED");
 }
 
 /** User input as it may stand in a message: escaped, and no longer than 64 characters. */

@@ -1,17 +1,11 @@
 import { deadline, noAnswer } from "./abort.ts";
-import { LockLostError, type LossReason } from "./errors.ts";
+import type { LossReason } from "./errors.ts";
 import type { LockListener } from "./events.ts";
-import { after, elapsedSince, type Instant, instant, type Millis } from "./time.ts";
+import { after, elapsedSince, type Instant, type Millis } from "./time.ts";
 
-/** What a lock's life hangs on. */
-export interface Terms {
+/** What the life of a lock, or of a session, hangs on. */
+export interface Terms extends Grant {
   readonly names: readonly string[];
-
-  /** As granted by the store. */
-  readonly ttl: Millis;
-
-  /** When the request that was granted was sent: the store cannot have started counting before that. */
-  readonly sentAt: Instant;
 
   /** Whether to renew in the background. */
   readonly auto: boolean;
@@ -21,11 +15,22 @@ export interface Terms {
   /**
    * One compare-and-set on the owner, given up when `signal` aborts. It never brings the expiry forward.
    *
-   * Resolves to the granted ttl, or to undefined when the store says that the lock is not ours.
+   * Resolves to what was granted, or to undefined when the store says that the lock is not ours.
    */
-  renew(ttl: Millis, signal: AbortSignal): Promise<Millis | undefined>;
+  renew(ttl: Millis, signal: AbortSignal): Promise<Grant | undefined>;
 
   readonly notify: LockListener;
+
+  /** What the signal aborts with. */
+  lost(why: LossReason): Error;
+}
+
+/** A span of time that a store has granted. */
+export interface Grant {
+  readonly ttl: Millis;
+
+  /** When the request was sent: the store cannot have started counting before that. */
+  readonly sentAt: Instant;
 }
 
 /** Clock rates are taken to differ by less than 1 %; 2 ms cover the clocks' resolution. */
@@ -73,7 +78,7 @@ export class Life {
     const remaining = this.remaining();
     if (remaining <= 0) this.#endInTime();
     this.signal.throwIfAborted();
-    if (remaining < spare) throw new LockLostError(this.#terms.names, "expired");
+    if (remaining < spare) throw this.#terms.lost("expired");
   }
 
   /** Renews now unless the lock is provably held for `span` milliseconds more. */
@@ -90,7 +95,7 @@ export class Life {
     if (this.signal.aborted) return;
     this.#stopExpiry();
     this.#stopRenewal();
-    this.#controller.abort(new LockLostError(this.#terms.names, why));
+    this.#controller.abort(this.#terms.lost(why));
     if (why !== "released") this.#terms.notify({ type: "lost", names: this.#terms.names, why });
   }
 
@@ -138,21 +143,20 @@ export class Life {
   }
 
   async #renewOnce(ttl: Millis): Promise<void> {
-    const sentAt = instant();
     const limit = deadline(this.#untilExpiry(), noAnswer);
     try {
       const granted = await this.#terms.renew(ttl, limit.signal);
       if (this.signal.aborted) return;
       if (granted === undefined) return this.end("taken");
-      this.#extend(granted, sentAt);
-      this.#terms.notify({ type: "renewed", names: this.#terms.names, ttl: granted });
+      this.#extend(granted);
+      this.#terms.notify({ type: "renewed", names: this.#terms.names, ttl: granted.ttl });
     } finally {
       limit[Symbol.dispose]();
     }
   }
 
   /** A renewal never shortens what was granted before. */
-  #extend(ttl: Millis, sentAt: Instant): void {
+  #extend({ ttl, sentAt }: Grant): void {
     if (ttl - margin(ttl) - elapsedSince(sentAt) <= this.#untilExpiry()) return;
     this.#ttl = ttl;
     this.#sentAt = sentAt;

@@ -86,10 +86,10 @@ export interface LockInfo {
   /** Milliseconds until the holder's lock expires unless renewed, by the store's clock. */
   readonly expiresIn: Millis | undefined;
 
-  /** The last fence handed out, as text; undefined when the name was never locked. */
+  /** The last fence handed out, as text; undefined where none is known: never locked, or free and forgotten. */
   readonly fence: string | undefined;
 
-  /** How many wait: all of them where `traits.fair`, else those of this client. */
+  /** How many wait: those of this client and, where `traits.fair`, those in line at the store. */
   readonly waiters: number;
 }
 

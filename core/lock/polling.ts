@@ -1,16 +1,17 @@
-import { noAnswer, sleep } from "./abort.ts";
+import { sleep } from "./abort.ts";
 import type { Backend, Hold, LockRequest } from "./backend.ts";
 import {
   hasCode,
+  isCertain,
+  LockLostError,
   type LossReason,
-  quote,
   StoreUnavailableError,
-  UnknownOutcomeError,
 } from "./errors.ts";
 import { issueFence } from "./fence.ts";
+import { answerTo, giveBack, pause } from "./answers.ts";
 import { Life } from "./life.ts";
 import type { LockInfo, StoreTraits, Unlocked } from "./lock.ts";
-import { after, elapsedSince, type Instant, instant, LONGEST_CALL, type Millis } from "./time.ts";
+import { elapsedSince, type Instant, instant, type Millis } from "./time.ts";
 
 /** The place of a claim in the order of all claims on its name. */
 export interface Token {
@@ -78,11 +79,6 @@ function newOwner(label: string): string {
   return `${label}/${crypto.randomUUID()}`;
 }
 
-/** The pause before the n-th look: from 10 ms, half as much again each time, up to 200 ms, jittered. */
-function pause(look: number): Millis {
-  return Math.min(10 * 1.5 ** look, 200) * (0.5 + Math.random() / 2);
-}
-
 interface Granted {
   readonly tokens: readonly Token[];
   readonly sentAt: Instant;
@@ -122,8 +118,8 @@ class Attempt {
   }
 
   async #isFree(): Promise<boolean> {
-    const { names, signal } = this.#request;
-    return (await this.#bounded((limit) => this.#claims.freeIn(names, limit), signal)) <= 0;
+    const { names, ttl, signal } = this.#request;
+    return (await answerTo((limit) => this.#claims.freeIn(names, limit), ttl, signal)) <= 0;
   }
 
   async #claim(): Promise<Hold | undefined> {
@@ -145,7 +141,7 @@ class Attempt {
     for (let lost = 0; ; lost += 1) {
       const sentAt = instant();
       try {
-        const tokens = await this.#bounded((limit) => this.#claims.claim(claim, limit), signal);
+        const tokens = await answerTo((limit) => this.#claims.claim(claim, limit), ttl, signal);
         return tokens && { tokens, sentAt };
       } catch (error) {
         if (isCertain(error)) throw error;
@@ -166,8 +162,11 @@ class Attempt {
       auto: renew,
       maxHold,
       notify,
-      renew: async (span, signal) =>
-        (await this.#claims.renew(names, owner, span, signal)) ? span : undefined,
+      lost: (why) => new LockLostError(names, why),
+      renew: async (span, limit) => {
+        const grant = { ttl: span, sentAt: instant() };
+        return (await this.#claims.renew(names, owner, span, limit)) ? grant : undefined;
+      },
     });
     const fences = names.map((name, i) => {
       const { generation, token } = tokens[i] as Token;
@@ -186,61 +185,15 @@ class Attempt {
     return new StoreUnavailableError(this.#claims.traits.name, problem, cause);
   }
 
-  /**
-   * Drops the claim, again and again until the store has answered, with a fresh deadline of its own.
-   *
-   * When an answer was lost, a later "not yours" means that the lost one was a yes, provided that the claim
-   * was ours all the time: for `ours` milliseconds from now.
-   */
-  async #drop(ours: Millis): Promise<boolean> {
+  /** Drops the claim, which was ours for `ours` milliseconds more. */
+  #drop(ours: Millis): Promise<boolean> {
     const { names, ttl } = this.#request;
-    const startedAt = instant();
-    let lostAnswer = false;
-    for (let look = 0; ; look += 1) {
-      try {
-        const dropped = await this.#bounded((limit) =>
-          this.#claims.drop(names, this.#owner, limit),
-        );
-        return dropped || (lostAnswer && elapsedSince(startedAt) < ours);
-      } catch (error) {
-        if (!isCertain(error)) lostAnswer = true;
-        const again = pause(look);
-        const spent = elapsedSince(startedAt) + again >= Math.min(ttl, LONGEST_CALL);
-        if (spent || hasCode(error, "STORE_REFUSED", "STORE_CLOSED")) {
-          const what = `lock ${quote(...names)} was given back; it expires by itself`;
-          throw new UnknownOutcomeError(this.#claims.traits.name, what, error);
-        }
-        await sleep(again);
-      }
-    }
+    return giveBack({
+      drop: () => answerTo((limit) => this.#claims.drop(names, this.#owner, limit), ttl),
+      store: this.#claims.traits.name,
+      names,
+      ttl,
+      ours,
+    });
   }
-
-  /**
-   * Each call gets a deadline of one ttl at the most: an answer later than that is worth nothing.
-   *
-   * When `hurry` aborts, the answer is waited for only a little longer: knowing it beats having to withdraw.
-   */
-  async #bounded<T>(call: (limit: AbortSignal) => Promise<T>, hurry?: AbortSignal): Promise<T> {
-    const limit = new AbortController();
-    const giveUp = () => limit.abort(noAnswer());
-    let cancel = after(Math.min(this.#request.ttl, LONGEST_CALL), giveUp);
-    const onHurry = () => {
-      cancel();
-      cancel = after(Math.min(this.#request.ttl, GRACE), giveUp);
-    };
-    hurry?.addEventListener("abort", onHurry, { once: true });
-    try {
-      return await call(limit.signal);
-    } finally {
-      cancel();
-      hurry?.removeEventListener("abort", onHurry);
-    }
-  }
-}
-
-/** How much longer an aborted caller waits for an answer that is already on its way. */
-const GRACE: Millis = 1_000;
-
-function isCertain(error: unknown): boolean {
-  return hasCode(error, "STORE_UNAVAILABLE", "STORE_REFUSED", "STORE_CLOSED");
 }

@@ -212,6 +212,6 @@ class Client implements LockStore {
   }
 
   #withLocalWaiters(info: LockInfo): LockInfo {
-    return this.traits.fair ? info : { ...info, waiters: this.#line.waiting(info.name) };
+    return { ...info, waiters: info.waiters + this.#line.waiting(info.name) };
   }
 }

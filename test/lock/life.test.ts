@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { LockLostError } from "../../core/lock/errors.ts";
 import type { LockEvent } from "../../core/lock/events.ts";
-import { Life, type Terms } from "../../core/lock/life.ts";
+import { type Grant, Life, type Terms } from "../../core/lock/life.ts";
 import { deadlineIn, instant } from "../../core/lock/time.ts";
 
 beforeEach(() => {
@@ -19,7 +19,7 @@ const events: LockEvent[] = [];
 
 function begin(terms: Partial<Terms> = {}) {
   events.length = 0;
-  const renew = vi.fn<Terms["renew"]>(async (ttl) => ttl);
+  const renew = vi.fn<Terms["renew"]>(async (ttl) => ({ ttl, sentAt: instant() }));
   const life = new Life({
     names: ["a"],
     ttl: 1_000,
@@ -28,6 +28,7 @@ function begin(terms: Partial<Terms> = {}) {
     maxHold: 86_400_000,
     renew,
     notify: (event) => events.push(event),
+    lost: (why) => new LockLostError(["a"], why),
     ...terms,
   });
   return { life, renew };
@@ -72,10 +73,15 @@ describe("a life", () => {
   });
 
   test("counts a renewal from before it was sent, not from its answer", async () => {
-    const { promise, resolve } = Promise.withResolvers<number>();
-    const { life } = begin({ renew: () => promise });
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const renew = async (ttl: number) => {
+      const sentAt = instant();
+      await promise;
+      return { ttl, sentAt };
+    };
+    const { life } = begin({ renew });
     await vi.advanceTimersByTimeAsync(834);
-    resolve(1_000);
+    resolve();
     await vi.advanceTimersByTimeAsync(0);
     // Sent at 334, answered at 834: held until 1334 less the margin.
     expect(life.remaining()).toBeLessThanOrEqual(488);
@@ -107,7 +113,7 @@ describe("a life", () => {
     let failing = true;
     const renew = vi.fn(async (ttl: number) => {
       if (failing) throw new Error("no");
-      return ttl;
+      return { ttl, sentAt: instant() };
     });
     const { life } = begin({ renew });
     await vi.advanceTimersByTimeAsync(800);
@@ -212,11 +218,12 @@ describe("a life", () => {
   });
 
   test("a renewal that answers after the end does not bring it back", async () => {
-    const { promise, resolve } = Promise.withResolvers<number>();
+    const { promise, resolve } = Promise.withResolvers<Grant>();
     const { life } = begin({ renew: () => promise });
+    const sentAt = instant();
     await vi.advanceTimersByTimeAsync(400);
     life.end("released");
-    resolve(1_000);
+    resolve({ ttl: 10_000, sentAt });
     await vi.advanceTimersByTimeAsync(5_000);
     expect(life.remaining()).toBe(0);
   });
