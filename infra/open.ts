@@ -37,6 +37,8 @@ const STORES: Readonly<Record<string, Open>> = {
   sqlite: openSqlite,
   mysql: openMysql,
   mysqls: openMysql,
+  etcd: openEtcd,
+  etcds: openEtcd,
 };
 
 /** The stores' URLs, for messages. */
@@ -44,7 +46,8 @@ const STORE_URLS = [
   "memory:",
   "sqlite:PATH",
   "mysql://USER:PASSWORD@HOST:PORT/DATABASE",
-  "mysqls://… (TLS; options ca, cert, key name PEM files)",
+  "etcd://HOST:PORT,HOST:PORT/PREFIX",
+  "mysqls://… and etcds://… (TLS; options ca, cert, key name PEM files)",
 ];
 
 /**
@@ -130,4 +133,28 @@ function toMysqlOptions(scheme: string, url: NetworkUrl | undefined) {
     connections,
     ...(tls && { tls: readTls(url) }),
   };
+}
+
+async function openEtcd({ scheme, network }: StoreUrl, options: StoreOptions) {
+  const { etcdStore, openEtcd } = await load("etcd3", () => import("../core/stores/etcd/index.ts"));
+  const { etcdOptions, prefix } = toEtcdOptions(scheme, network);
+  const etcd = openEtcd(etcdOptions);
+  const locks = etcdStore(etcd, { ...options, prefix, closeEtcd: true });
+  return { locks, inventory: undefined, database: undefined };
+}
+
+function toEtcdOptions(scheme: string, url: NetworkUrl | undefined) {
+  if (!url) throw new TypeError(`the store "${scheme}:" needs ${scheme}://HOST:PORT`);
+  const tls = scheme === "etcds";
+  checkOptions(url, tls ? ["ca", "cert", "key"] : []);
+  const { hosts, user, password, name } = url;
+  const prefix = name.replace(/\/*$/, "/").replace(/^\/$/, "");
+  const etcdOptions = {
+    endpoints: hosts.map(
+      ({ host, port = 2_379 }) => `${host.includes(":") ? `[${host}]` : host}:${port}`,
+    ),
+    ...(user !== "" && { user, password }),
+    ...(tls && { tls: readTls(url) }),
+  };
+  return { etcdOptions, prefix };
 }

@@ -8,17 +8,25 @@ export interface StoreUrl {
   /** What follows the scheme, for stores that are a path or a name. */
   readonly path: string;
 
-  /** The parts of scheme://user:password@host:port/name?options. */
+  /** The parts of scheme://user:password@host:port,host:port/name?options. */
   readonly network: NetworkUrl | undefined;
 }
 
 export interface NetworkUrl {
+  /** The first one, and all of them. */
   readonly host: string;
   readonly port: number | undefined;
+  readonly hosts: readonly Host[];
   readonly user: string;
   readonly password: string;
   readonly name: string;
   readonly options: ReadonlyMap<string, string>;
+}
+
+export interface Host {
+  /** Of IPv6 without brackets. */
+  readonly host: string;
+  readonly port: number | undefined;
 }
 
 /** Throws a TypeError that names what is wrong, and never shows a secret. */
@@ -32,8 +40,8 @@ export function parseStoreUrl(text: string): StoreUrl {
 }
 
 function parseNetwork(scheme: string, text: string): NetworkUrl {
-  const url = URL.parse(text);
-  if (url === null || url.hostname === "") {
+  const [url = null, ...others] = urlPerHost(text).map((one) => URL.parse(one));
+  if (url === null || [url, ...others].some((one) => !one?.hostname)) {
     throw new TypeError(`the store's URL ${quote(redact(text))} is not ${scheme}://host:port/name`);
   }
   if (url.pathname.includes("@")) {
@@ -42,12 +50,25 @@ function parseNetwork(scheme: string, text: string): NetworkUrl {
     );
   }
   return {
-    host: url.hostname.replace(/^\[|\]$/g, ""),
-    port: url.port === "" ? undefined : Number(url.port),
+    ...toHost(url),
+    hosts: [url, ...others].flatMap((one) => (one ? toHost(one) : [])),
     user: decodeURIComponent(url.username),
     password: decodeURIComponent(url.password),
     name: decodeURIComponent(url.pathname.slice(1)),
     options: new Map(url.searchParams),
+  };
+}
+
+/** A URL with several hosts is no URL to the platform: one for each host is. */
+function urlPerHost(text: string): readonly string[] {
+  const [, start, hosts, end] = /^([^:]+:\/\/(?:[^/?#]*@)?)([^/?#]*)(.*)$/s.exec(text) ?? [];
+  return (hosts ?? "").split(",").map((host) => `${start}${host}${end}`);
+}
+
+function toHost({ hostname, port }: URL): Host {
+  return {
+    host: hostname.replace(/^\[|\]$/g, ""),
+    port: port === "" ? undefined : Number(port),
   };
 }
 

@@ -74,9 +74,9 @@ export type Compare = { readonly keys: Keys; readonly is: "=" | "!=" | "<" | ">"
 );
 
 export interface Txn {
-  /** All of them have to be true for `then`. */
+  /** All of them have to be true for `do`. */
   readonly when: readonly Compare[];
-  readonly then: readonly Op[];
+  readonly do: readonly Op[];
   readonly otherwise?: readonly Op[];
 }
 
@@ -121,7 +121,7 @@ export interface TxnAnswer {
   readonly succeeded: boolean;
   readonly revision: Revision;
 
-  /** Of `then` or `otherwise`, in their order. */
+  /** Of `do` or `otherwise`, in their order. */
   readonly answers: readonly OpAnswer[];
 }
 

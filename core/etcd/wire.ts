@@ -71,10 +71,10 @@ export class Codec {
     };
   }
 
-  txn({ when, then, otherwise = [] }: Txn): Message {
+  txn({ when, do: ops, otherwise = [] }: Txn): Message {
     return {
       compare: when.map((compare) => this.#compare(compare)),
-      success: then.map((op) => this.#op(op)),
+      success: ops.map((op) => this.#op(op)),
       failure: otherwise.map((op) => this.#op(op)),
     };
   }

@@ -1,4 +1,5 @@
 import { sleep } from "./abort.ts";
+import { answerTo, giveBack, pause } from "./answers.ts";
 import type { Backend, Hold, LockRequest } from "./backend.ts";
 import {
   hasCode,
@@ -8,7 +9,6 @@ import {
   StoreUnavailableError,
 } from "./errors.ts";
 import { issueFence } from "./fence.ts";
-import { answerTo, giveBack, pause } from "./answers.ts";
 import { Life } from "./life.ts";
 import type { LockInfo, StoreTraits, Unlocked } from "./lock.ts";
 import { elapsedSince, type Instant, instant, type Millis } from "./time.ts";

@@ -4,14 +4,18 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import mysql from "mysql2/promise";
 import { type Database, sql } from "../../core/database/sql.ts";
+import { get, remove } from "../../core/etcd/etcd.ts";
+import { queueOf } from "../../core/etcd/names.ts";
 import type { LockStore } from "../../core/lock/lock.ts";
 import { pollingStore, type StoreOptions } from "../../core/lock/store.ts";
+import { etcdStore, openEtcd } from "../../core/stores/etcd/index.ts";
 import { memoryClaims, memoryStore, newMemory } from "../../core/stores/memory/index.ts";
 import { mysqlStore, openMysql } from "../../core/stores/mysql/index.ts";
 import { sqlClaims } from "../../core/stores/sql-store.ts";
 import { openSqlite, sqliteStore, sqliteTraits } from "../../core/stores/sqlite/index.ts";
 import { migrate } from "../../infra/migrate.ts";
 import { breakable, type Wire } from "./breakable.ts";
+import type { EtcdServer } from "./etcd-servers.ts";
 import type { SqlServer } from "./servers.ts";
 import { TcpProxy } from "./tcp-proxy.ts";
 
@@ -122,6 +126,36 @@ export async function temporaryDatabase(server: SqlServer) {
     async drop() {
       await admin.query(`DROP DATABASE ${database}`);
       await admin.end();
+    },
+  };
+}
+
+export async function etcdUnderTest({ name, endpoints }: EtcdServer): Promise<StoreUnderTest> {
+  const prefix = `test-${randomBytes(6).toString("hex")}/`;
+  const admin = openEtcd({ endpoints });
+  const proxies: TcpProxy[] = [];
+  return {
+    name,
+    url: `etcd://${endpoints.join(",")}/${prefix.slice(0, -1)}`,
+    open: (more) => etcdStore(openEtcd({ endpoints }), { ...more, prefix, closeEtcd: true }),
+    async openOverWire() {
+      const [endpoint = ""] = endpoints;
+      const proxy = await TcpProxy.to(Number(endpoint.split(":")[1]));
+      proxies.push(proxy);
+      const etcd = openEtcd({ endpoints: [`127.0.0.1:${proxy.port}`] });
+      // So that a lost answer is the answer to what the test asks for, not to a handshake.
+      await etcd.range(get("warm up"));
+      return { store: etcdStore(etcd, { prefix, closeEtcd: true }), wire: proxy };
+    },
+    async erase(lockName) {
+      const queue = { prefix: queueOf(prefix, lockName) };
+      const { kvs } = await admin.range(get(queue, { by: "create", limit: 1 }));
+      for (const { key } of kvs) await admin.txn({ when: [], do: [remove(key)] });
+    },
+    async close() {
+      for (const proxy of proxies) await proxy.close();
+      await admin.txn({ when: [], do: [remove({ prefix })] });
+      await admin.close();
     },
   };
 }

@@ -1,0 +1,27 @@
+import { race } from "../../lock/abort.ts";
+import { after, type Millis } from "../../lock/time.ts";
+
+/** How often a waiter looks even though nothing was told: a watch on a cut-off member stays silent. */
+const LOOK_EVERY: Millis = 5_000;
+
+/** Rung by any number of causes, heard once; and by itself from time to time. */
+export class Bell {
+  #rung = false;
+  #hear = () => {};
+
+  ring(): void {
+    this.#rung = true;
+    this.#hear();
+  }
+
+  async rung(signal: AbortSignal): Promise<void> {
+    if (!this.#rung) {
+      const heard = new Promise<void>((resolve) => {
+        this.#hear = resolve;
+      });
+      const cancel = after(LOOK_EVERY * (0.5 + Math.random()), this.#hear);
+      await race(heard, signal).finally(cancel);
+    }
+    this.#rung = false;
+  }
+}

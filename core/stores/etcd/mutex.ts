@@ -1,0 +1,227 @@
+import type { Compare, Etcd, Revision } from "../../etcd/etcd.ts";
+import { follow } from "../../lock/abort.ts";
+import { giveBack } from "../../lock/answers.ts";
+import { checkText } from "../../lock/checks.ts";
+import { LockReleasedError, SessionExpiredError } from "../../lock/errors.ts";
+import type { Unlocked } from "../../lock/lock.ts";
+import type { Millis } from "../../lock/time.ts";
+import { hex } from "./lease.ts";
+import { Place, spotsOf } from "./place.ts";
+import type { Session } from "./session.ts";
+
+export interface MutexOptions {
+  /** What stands in the key, for humans. Default "", as Go has it. */
+  readonly value?: string;
+
+  /**
+   * As in Go: mutexes of one session with one prefix share their key, so the second one's lock succeeds at
+   * once, and the first one's unlock frees both. Default false: they exclude each other.
+   */
+  readonly reentrant?: boolean;
+}
+
+/** How often a mutex may hand its place to the next of its session before those of other sessions get it. */
+const MOST_HAND_OVERS = 32;
+
+/**
+ * A lock in etcd on the keys of Go's clientv3/concurrency and of `etcdctl lock`: PREFIX/LEASE, held by the
+ * oldest. Any prefix goes, and is taken as it is; one that is a prefix of another up to a "/" waits for it.
+ *
+ * Those of one session hand the place over among themselves without asking etcd, so they share `revision`.
+ * Locks that need a fence of their own each time come from `etcdStore`.
+ */
+export class Mutex {
+  readonly #etcd: Etcd;
+  readonly #session: Session;
+  readonly #queue: string;
+  readonly #options: Required<MutexOptions>;
+  #place: Place | undefined;
+  #locking: Promise<void> | undefined;
+  #waiting = new AbortController();
+  #hold = new AbortController();
+  #stopGuard = () => {};
+
+  constructor(etcd: Etcd, session: Session, prefix: string, options: MutexOptions = {}) {
+    checkText("prefix", prefix, 1_000);
+    this.#etcd = etcd;
+    this.#session = session;
+    this.#queue = `${prefix}/`;
+    this.#options = { value: "", reentrant: false, ...options };
+    this.#hold.abort(this.#released());
+  }
+
+  /** The mutex that another process, or an earlier life of this one, has locked with this session's lease. */
+  static resume(etcd: Etcd, session: Session, prefix: string, revision: Revision): Mutex {
+    const mutex = new Mutex(etcd, session, prefix, { reentrant: true });
+    mutex.#keep(Place.at(etcd, mutex.#standing(), revision));
+    return mutex;
+  }
+
+  /** Ours under the prefix, whether or not it exists. */
+  get key(): string {
+    return this.#queue + hex(this.#session.id);
+  }
+
+  /** The key's create revision, the fencing token; undefined while this mutex holds nothing. */
+  get revision(): Revision | undefined {
+    return this.#place?.revision;
+  }
+
+  /** Aborts when what this mutex holds is lost or given back; aborted while it holds nothing. */
+  get signal(): AbortSignal {
+    return this.#hold.signal;
+  }
+
+  /**
+   * Stands in line until the lock is ours. Returns at once where this mutex holds it already.
+   *
+   * Rejects with a SessionExpiredError as soon as the session, or the key, is gone; with the signal's reason;
+   * or as etcd does. Nothing is left in the queue then.
+   */
+  lock({ signal }: { readonly signal?: AbortSignal } = {}): Promise<void> {
+    this.#locking ??= this.#lock(signal).finally(() => {
+      this.#locking = undefined;
+    });
+    return this.#locking;
+  }
+
+  /** One attempt that never waits and never stands in line. False: somebody else has it. */
+  async tryLock({ signal }: { readonly signal?: AbortSignal } = {}): Promise<boolean> {
+    if (this.#isHeld()) return true;
+    if (!this.#options.reentrant && !this.#session.line.tryEnter(this.#queue)) return false;
+    const scope = follow(signal, this.#session.signal);
+    try {
+      scope.signal.throwIfAborted();
+      const place = await Place.enterFree(this.#etcd, this.#standing(), { signal: scope.signal });
+      if (place) this.#keep(place);
+    } finally {
+      scope[Symbol.dispose]();
+      if (!this.#place) this.#leaveLine();
+    }
+    return this.#place !== undefined;
+  }
+
+  /**
+   * Deletes the key if it is still the one that was locked; of a waiter, it leaves the queue. `was-lost`: the
+   * key was gone already, and nobody was harmed.
+   *
+   * Rejects with a LockReleasedError when this mutex neither holds nor waits, and with an UnknownOutcomeError
+   * when etcd does not answer for one ttl; then it may be called again.
+   */
+  async unlock(): Promise<Unlocked> {
+    if (this.#locking) {
+      this.#waiting.abort(this.#released());
+      await this.#locking.catch(() => {});
+      return "released";
+    }
+    const place = this.#place;
+    if (!place) throw this.#released();
+    const isHeld = !this.signal.aborted;
+    const left =
+      isHeld && this.#handOver(place)
+        ? true
+        : await this.#leave(place, isHeld ? this.#session.remaining() : 0);
+    this.#end();
+    return left ? "released" : "was-lost";
+  }
+
+  /** For a caller's own transaction: true as long as this mutex holds the lock. Throws when it holds nothing. */
+  isOwner(): Compare {
+    const [compare] = this.#place?.isOurs() ?? [];
+    if (!compare) throw this.#released();
+    return compare;
+  }
+
+  async #lock(signal: AbortSignal | undefined): Promise<void> {
+    if (this.#isHeld()) return;
+    this.#waiting = new AbortController();
+    const scope = follow(signal, this.#session.signal, this.#waiting.signal);
+    try {
+      scope.signal.throwIfAborted();
+      if (!this.#options.reentrant) await this.#session.line.enter(this.#queue, scope.signal);
+      try {
+        this.#keep(await this.#stand(scope.signal));
+      } finally {
+        if (!this.#place) this.#leaveLine();
+      }
+    } finally {
+      scope[Symbol.dispose]();
+    }
+  }
+
+  /** A place with nobody before it. */
+  async #stand(signal: AbortSignal): Promise<Place> {
+    const left = this.#session.places.get(this.#queue);
+    this.#session.places.delete(this.#queue);
+    const place = left ?? (await Place.enter(this.#etcd, this.#standing(), { signal }));
+    try {
+      signal.throwIfAborted();
+      if (!left) await place.turn(this.#session.signal, signal);
+      return place;
+    } catch (error) {
+      await this.#leave(place, 0).catch(() => {});
+      throw error;
+    }
+  }
+
+  #isHeld(): boolean {
+    if (this.#place && this.signal.aborted) this.#end();
+    return this.#place !== undefined;
+  }
+
+  #leave(place: Place, ours: Millis): Promise<boolean> {
+    return giveBack({
+      drop: () => place.leave(),
+      store: this.#etcd.address,
+      names: [this.#queue],
+      ttl: this.#session.ttl,
+      ours,
+    });
+  }
+
+  #standing() {
+    const { id, ttl } = this.#session;
+    return { spots: spotsOf([this.#queue], id), lease: id, value: this.#options.value, ttl };
+  }
+
+  #keep(place: Place): void {
+    this.#place = place;
+    const hold = new AbortController();
+    this.#hold = hold;
+    const lose = (reason: unknown) => hold.abort(reason);
+    const onEnd = () => lose(this.#session.signal.reason);
+    this.#session.signal.addEventListener("abort", onEnd, { once: true });
+    const stop = place.guard(() =>
+      lose(new SessionExpiredError(hex(this.#session.id), "has lost its key")),
+    );
+    this.#stopGuard = () => {
+      stop();
+      this.#session.signal.removeEventListener("abort", onEnd);
+    };
+  }
+
+  /** Leaves the place to the next mutex of this session, unless other sessions have waited long enough. */
+  #handOver(place: Place): boolean {
+    const { line, places } = this.#session;
+    if (this.#options.reentrant || line.waiting(this.#queue) === 0) return false;
+    place.handOvers += 1;
+    if (place.handOvers > MOST_HAND_OVERS) return false;
+    places.set(this.#queue, place);
+    return true;
+  }
+
+  #released(): LockReleasedError {
+    return new LockReleasedError(this.#queue.slice(0, -1));
+  }
+
+  #end(): void {
+    this.#stopGuard();
+    this.#place = undefined;
+    this.#hold.abort(this.#released());
+    this.#leaveLine();
+  }
+
+  #leaveLine(): void {
+    if (!this.#options.reentrant) this.#session.line.leave(this.#queue);
+  }
+}

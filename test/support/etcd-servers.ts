@@ -1,0 +1,6 @@
+export interface EtcdServer {
+  readonly name: string;
+  readonly version: string;
+  readonly endpoints: readonly string[];
+  readonly etcdctl: string;
+}
