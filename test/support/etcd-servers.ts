@@ -4,3 +4,9 @@ export interface EtcdServer {
   readonly endpoints: readonly string[];
   readonly etcdctl: string;
 }
+
+declare module "vitest" {
+  export interface ProvidedContext {
+    readonly etcdServers: readonly EtcdServer[];
+  }
+}

@@ -18,11 +18,21 @@ export function runScript(name: string, ...args: readonly string[]): Script {
   return runNode([path, ...args]);
 }
 
-export function runNode(
+export function runNode(args: readonly string[], options?: ProgramOptions): Script {
+  return runProgram(process.execPath, args, options);
+}
+
+export interface ProgramOptions {
+  readonly cwd?: string;
+  readonly env?: NodeJS.ProcessEnv;
+}
+
+export function runProgram(
+  file: string,
   args: readonly string[],
-  options: { readonly cwd?: string; readonly env?: NodeJS.ProcessEnv } = {},
+  options: ProgramOptions = {},
 ): Script {
-  const child = spawn(process.execPath, args, { ...options, stdio: ["ignore", "pipe", "inherit"] });
+  const child = spawn(file, args, { ...options, stdio: ["ignore", "pipe", "inherit"] });
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
   const ended = new Promise<number | NodeJS.Signals>((resolve, reject) => {
     child.once("error", reject);

@@ -319,7 +319,10 @@ class Entry {
     const txn = { when, do: [...puts, ...also, ...lasts], otherwise: [...mine, ...also] };
     for (let lost = 0; ; lost += 1) {
       try {
-        return entered(await answerTo((limit) => this.#etcd.txn(txn, limit), ttl, signal));
+        const answer = await answerTo((limit) => this.#etcd.txn(txn, limit), ttl, signal);
+        // The one whose answer was lost has not been carried out, and may still be.
+        if (lost > 0 && answer.succeeded) onDoubt();
+        return entered(answer);
       } catch (error) {
         if (error instanceof NoLeaseError) throw new SessionExpiredError(hex(lease));
         if (isCertain(error)) throw error;

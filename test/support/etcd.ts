@@ -1,0 +1,28 @@
+import { execFile } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { promisify } from "node:util";
+import { type Etcd, get, type KeyValue } from "../../core/etcd/etcd.ts";
+import type { EtcdServer } from "./etcd-servers.ts";
+
+/** A prefix that no other test has. */
+export function freshPrefix(): string {
+  return `test-${randomBytes(6).toString("hex")}`;
+}
+
+/** All under a mutex's or election's prefix, oldest first. */
+export async function queueOf(etcd: Etcd, prefix: string): Promise<readonly KeyValue[]> {
+  return (await etcd.range(get({ prefix: `${prefix}/` }, { by: "create" }))).kvs;
+}
+
+/** What the server's own command line prints. */
+export async function etcdctl(
+  { etcdctl: file, endpoints }: EtcdServer,
+  ...args: readonly string[]
+): Promise<string> {
+  const { stdout } = await promisify(execFile)(file, [...args], { env: etcdctlEnv(endpoints) });
+  return stdout;
+}
+
+export function etcdctlEnv(endpoints: readonly string[]): NodeJS.ProcessEnv {
+  return { ...process.env, ETCDCTL_API: "3", ETCDCTL_ENDPOINTS: endpoints.join(",") };
+}
