@@ -15,3 +15,11 @@ export async function until<T>(
 export function pause(millis: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, millis));
 }
+
+/** The promise's outcome, which has to come within `limit` milliseconds. */
+export async function within<T>(limit: number, promise: Promise<T>): Promise<T> {
+  const late = pause(limit).then(() => {
+    throw new Error(`not within ${limit} ms`);
+  });
+  return Promise.race([promise, late]);
+}

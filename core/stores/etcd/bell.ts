@@ -2,7 +2,7 @@ import { race } from "../../lock/abort.ts";
 import { after, type Millis } from "../../lock/time.ts";
 
 /** How often a waiter looks even though nothing was told: a watch on a cut-off member stays silent. */
-const LOOK_EVERY: Millis = 5_000;
+const LOOK_EVERY: Millis = 10_000;
 
 /** Rung by any number of causes, heard once; and by itself from time to time. */
 export class Bell {

@@ -1,5 +1,6 @@
 import { type Etcd, type Lease, LeaseExistsError, type Seconds } from "../../etcd/etcd.ts";
-import { deadline, noAnswer, race } from "../../lock/abort.ts";
+import { deadline, noAnswer, race, sleep } from "../../lock/abort.ts";
+import { pause } from "../../lock/answers.ts";
 import { isCertain, SessionExpiredError, StoreUnavailableError } from "../../lock/errors.ts";
 import type { Grant } from "../../lock/life.ts";
 import { elapsedSince, instant, type Millis } from "../../lock/time.ts";
@@ -34,7 +35,7 @@ export class HeldLease {
       } catch (again) {
         if (again instanceof LeaseExistsError) return HeldLease.adopt(etcd, id, signal);
         // At worst a lease without keys lives on for one ttl.
-        await etcd.revoke(id).catch(() => {});
+        await revoke(etcd, id);
         throw isCertain(again) || signal?.aborted ? again : noLease(etcd, again);
       }
     }
@@ -73,8 +74,8 @@ export class HeldLease {
   }
 
   /** Ends it and deletes its keys, as far as etcd can be reached: otherwise it ends by itself. Never rejects. */
-  async revoke(): Promise<void> {
-    await this.#etcd.revoke(this.id).catch(() => {});
+  revoke(): Promise<void> {
+    return revoke(this.#etcd, this.id);
   }
 
   async #renewOnce(): Promise<Grant | undefined> {
@@ -115,6 +116,17 @@ async function keepAlive(etcd: Etcd, id: Lease, signal?: AbortSignal): Promise<G
   const sentAt = instant();
   const ttl = await etcd.keepAlive(id, signal);
   return ttl === undefined ? undefined : { ttl: ttl * 1_000, sentAt };
+}
+
+async function revoke(etcd: Etcd, id: Lease): Promise<void> {
+  for (let attempt = 0; attempt < 3; attempt += 1) {
+    try {
+      await etcd.revoke(id);
+      return;
+    } catch {
+      await sleep(pause(attempt));
+    }
+  }
 }
 
 function noLease(etcd: Etcd, cause: unknown): StoreUnavailableError {

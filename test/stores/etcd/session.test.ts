@@ -153,9 +153,11 @@ describe.each(inject("etcdServers"))("a session on $name", (server) => {
         const flaky = faulty(etcd);
         flaky.decide = (_, call) => {
           reached ||= call === n;
-          return call === n ? fault : undefined;
+          return call === n || call === n + 1 ? fault : undefined;
         };
-        const session = await Session.open(flaky.etcd, { ttl: 1_000 }).catch((error) => {
+        // What comes late is there for a ttl; everything else is revoked.
+        const ttl = fault === "late" ? 1_000 : 30_000;
+        const session = await Session.open(flaky.etcd, { ttl }).catch((error) => {
           expect(error).toMatchObject({ code: "STORE_UNAVAILABLE" });
         });
         session?.assertAlive();
