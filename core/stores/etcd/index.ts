@@ -4,7 +4,24 @@ import type { LockStore } from "../../lock/lock.ts";
 import { lockStore, type StoreOptions } from "../../lock/store.ts";
 import { EtcdBackend } from "./backend.ts";
 
-export type { Etcd, EtcdOptions, EtcdTls } from "../../etcd/etcd.ts";
+export {
+  type Change,
+  type Compare,
+  type Etcd,
+  type EtcdOptions,
+  type EtcdTls,
+  get,
+  isAbsent,
+  isCreated,
+  type KeyValue,
+  type Op,
+  put,
+  type RangeAnswer,
+  remove,
+  type Txn,
+  type TxnAnswer,
+  type Watcher,
+} from "../../etcd/etcd.ts";
 export { openEtcd } from "../../etcd/grpc.ts";
 export { Election, type Leader } from "./election.ts";
 export { Mutex, type MutexOptions } from "./mutex.ts";
