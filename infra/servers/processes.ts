@@ -1,6 +1,7 @@
 import { execFileSync } from "node:child_process";
+import { randomInt } from "node:crypto";
 import { readFileSync } from "node:fs";
-import { type AddressInfo, createServer } from "node:net";
+import { createServer } from "node:net";
 
 /** Whether a process with this id runs on this folder: ids are given out again after a while. */
 export function isOurs(pid: number, folder: string): boolean {
@@ -20,13 +21,28 @@ function commandOf(pid: number): string {
   }
 }
 
-/** A port of loopback that nobody listens on right now. */
-export function freePort(): Promise<number> {
+/** Below what systems give to outgoing connections: one of those could take a server's port while it is down. */
+const FIRST_PORT = 10_000;
+const LAST_PORT = 32_767;
+
+let nextPort = randomInt(FIRST_PORT, LAST_PORT);
+
+/** A port of loopback that nobody listens on right now; not the same twice in a row. */
+export async function freePort(): Promise<number> {
+  for (;;) {
+    const port = nextPort;
+    nextPort = port === LAST_PORT ? FIRST_PORT : port + 1;
+    if (await isFree(port)) return port;
+  }
+}
+
+function isFree(port: number): Promise<boolean> {
   return new Promise((resolve, reject) => {
-    const server = createServer().once("error", reject);
-    server.listen(0, "127.0.0.1", () => {
-      const { port } = server.address() as AddressInfo;
-      server.close(() => resolve(port));
+    const server = createServer();
+    server.once("error", (error: NodeJS.ErrnoException) => {
+      if (error.code === "EADDRINUSE") resolve(false);
+      else reject(error);
     });
+    server.listen(port, "127.0.0.1", () => server.close(() => resolve(true)));
   });
 }
