@@ -14,13 +14,11 @@ const START_LIMIT = 60_000;
 export class ServerNode {
   readonly place: Place;
   readonly #command: Command;
-  readonly #onStart: (pid: number, folder: string) => void;
   #child: ChildProcess | undefined;
 
-  constructor(place: Place, command: Command, onStart: (pid: number, folder: string) => void) {
+  constructor(place: Place, command: Command) {
     this.place = place;
     this.#command = command;
-    this.#onStart = onStart;
   }
 
   get pid(): number {
@@ -37,7 +35,6 @@ export class ServerNode {
     this.#child = child;
     try {
       await once(child, "spawn");
-      this.#onStart(this.pid, this.place.folder);
       await this.#ready(child);
     } catch (error) {
       child.kill("SIGKILL");

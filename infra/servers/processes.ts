@@ -1,24 +1,44 @@
 import { execFileSync } from "node:child_process";
 import { randomInt } from "node:crypto";
-import { readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { createServer } from "node:net";
 
 /** Whether a process with this id runs on this folder: ids are given out again after a while. */
 export function isOurs(pid: number, folder: string): boolean {
-  return commandOf(pid).includes(folder);
+  return processesOn(folder).includes(pid);
+}
+
+/** The ids of all processes that have this folder on their command line. */
+export function processesOn(folder: string): readonly number[] {
+  return allProcesses()
+    .filter(({ command }) => command.includes(folder))
+    .map(({ pid }) => pid);
+}
+
+interface Process {
+  readonly pid: number;
+  readonly command: string;
+}
+
+function allProcesses(): readonly Process[] {
+  if (!existsSync("/proc/self/cmdline")) return printedByPs();
+  const pids = readdirSync("/proc").map(Number).filter(Number.isInteger);
+  return pids.map((pid) => ({ pid, command: commandOf(pid) }));
 }
 
 function commandOf(pid: number): string {
   try {
     return readFileSync(`/proc/${pid}/cmdline`, "utf8");
   } catch {
-    // No such process, or no /proc on this system.
-  }
-  try {
-    return execFileSync("ps", ["-o", "command=", "-p", String(pid)], { encoding: "utf8" });
-  } catch {
+    // It has ended meanwhile.
     return "";
   }
+}
+
+/** Where there is no /proc, as on macOS. */
+function printedByPs(): readonly Process[] {
+  const printed = execFileSync("ps", ["-axww", "-o", "pid=,command="], { encoding: "utf8" });
+  return printed.split("\n").map((line) => ({ pid: Number.parseInt(line, 10), command: line }));
 }
 
 /** Below what systems give to outgoing connections: one of those could take a server's port while it is down. */

@@ -74,9 +74,10 @@ async function startNodes(
 ): Promise<Server> {
   const version = (await run(binary, ["--version"])).trim();
   const places = await Promise.all(Array.from({ length: kind.size }, () => makePlace(name)));
+  if (tied) for (const { folder } of places) reap(folder);
   const nodes = places.map((place) => {
     const [file, ...rest] = kind.start(binary, version, place, places);
-    return new ServerNode(place, [file, ...rest, ...args], tied ? reap : () => {});
+    return new ServerNode(place, [file, ...rest, ...args]);
   });
   const stop = async () => {
     await Promise.all(nodes.map((node) => node.kill("SIGKILL")));

@@ -1,10 +1,9 @@
 import { execFile } from "node:child_process";
 import { existsSync } from "node:fs";
-import { readdir } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import type { TestProject } from "vitest/node";
-import { freePort, isOurs } from "../../infra/servers/processes.ts";
+import { freePort } from "../../infra/servers/processes.ts";
 import { reap } from "../../infra/servers/reap.ts";
 import { startServer } from "../../infra/servers/start.ts";
 
@@ -46,15 +45,12 @@ async function startRealMysql(): Promise<(SqlServer & { stop(): Promise<void> })
   const script = fileURLToPath(new URL("../../../shared/servers/real-mysql", import.meta.url));
   if (!existsSync(script) || process.getuid?.() !== 0) return undefined;
   const port = String(await freePort());
-  const { stdout } = await run(script, ["up", port]);
+  // Its folder is not ours to know. The script ignores this argument, and is found by it like its server.
   const mark = `--port=${port}`;
-  for (const pid of await processIds()) if (isOurs(pid, mark)) reap(pid, mark);
+  reap(mark);
+  const { stdout } = await run(script, ["up", port, mark]);
   const stop = async () => {
     await run(script, ["down", port]);
   };
   return { name: "mysql", url: `${stdout.trim()}/mysql`, stop };
-}
-
-async function processIds(): Promise<number[]> {
-  return (await readdir("/proc")).filter((entry) => /^\d+$/.test(entry)).map(Number);
 }
