@@ -12,7 +12,7 @@ import { sqlClaims } from "../../core/stores/sql-store.ts";
 import { openSqlite, sqliteStore, sqliteTraits } from "../../core/stores/sqlite/index.ts";
 import { migrate } from "../../infra/migrate.ts";
 import { breakable, type Wire } from "./breakable.ts";
-import type { SqlServer } from "./servers.ts";
+import type { SqlServer } from "./sql-servers.ts";
 import { TcpProxy } from "./tcp-proxy.ts";
 
 /** A store as the conformance suite takes it. */
