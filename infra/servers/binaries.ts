@@ -6,7 +6,7 @@ import { run } from "./node.ts";
 const FOLDERS = [...(process.env.PATH ?? "").split(delimiter), "/usr/local/sbin", "/usr/sbin"];
 
 /** The path of the first of `names` that is installed. */
-export async function findBinary(names: readonly string[]): Promise<string | undefined> {
+async function findBinary(names: readonly string[]): Promise<string | undefined> {
   for (const name of names) {
     for (const folder of FOLDERS) {
       const path = join(folder, name);
@@ -23,15 +23,48 @@ async function isExecutable(path: string): Promise<boolean> {
   );
 }
 
+/** What has to be there, and where it comes from on Debian. */
+export interface Requirement {
+  /** Any one of them will do. */
+  readonly binaries: readonly string[];
+  readonly packages: readonly string[];
+}
+
+let installing: Promise<unknown> = Promise.resolve();
+
+/** The path of one of the binaries; it is installed first where it is missing and that can be done. */
+export async function findOrInstall(
+  required: Requirement,
+  onProgress: (step: string) => void,
+): Promise<string | undefined> {
+  const found = await findBinary(required.binaries);
+  if (found || !(await canInstall())) return found;
+  // One after the other: apt refuses to run twice at a time, and may bring what the next one needs.
+  const installed = installing.then(() => installMissing(required, onProgress));
+  installing = installed.catch(() => {});
+  return installed;
+}
+
+async function installMissing(
+  { binaries, packages }: Requirement,
+  onProgress: (step: string) => void,
+): Promise<string | undefined> {
+  const found = await findBinary(binaries);
+  if (found) return found;
+  onProgress(`installing ${packages.join(", ")}`);
+  await install(packages);
+  return findBinary(binaries);
+}
+
 /** Whether packages can be installed here: as root, on Debian or what is made from it. */
-export async function canInstall(): Promise<boolean> {
+async function canInstall(): Promise<boolean> {
   if (process.getuid?.() !== 0 || !(await findBinary(["apt-get"]))) return false;
   const release = await readFile("/etc/os-release", "utf8").catch(() => "");
   return /^ID(_LIKE)?=.*\b(debian|ubuntu)\b/m.test(release);
 }
 
 /** Installs Debian packages. Their services are not started: every server here is our own. */
-export async function install(packages: readonly string[]): Promise<void> {
+async function install(packages: readonly string[]): Promise<void> {
   const env = { ...process.env, DEBIAN_FRONTEND: "noninteractive", RUNLEVEL: "1" };
   await run("apt-get", ["update"], { env });
   await run("apt-get", ["install", "-y", "--no-install-recommends", ...packages], {

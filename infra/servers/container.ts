@@ -13,18 +13,18 @@ export async function hasDocker(): Promise<boolean> {
   );
 }
 
-/** The same server in a container of its own. */
+/** The same server in containers of its own. */
 export async function startContainer(name: ServerName, kind: ServerKind): Promise<Server> {
-  const port = await freePort();
-  const project = `lockstep-${name}-${port}`;
-  await compose(project, port, "up", "--detach", "--wait", kind.container);
-  const images = await compose(project, port, "images", kind.container);
+  const ports = await Promise.all(kind.containers.map(freePort));
+  const project = `lockstep-${name}-${ports[0]}`;
+  await compose(project, ports, "up", "--detach", "--wait", ...kind.containers);
+  const images = await compose(project, ports, "config", "--images", ...kind.containers);
+  const [version = ""] = images.trim().split("\n");
   const stop = () => stopContainer(project);
-  const url = kind.url([port]);
   return {
     name,
-    version: images.trim(),
-    url,
+    version,
+    url: kind.url(ports),
     nodes: [],
     project,
     stop,
@@ -33,10 +33,11 @@ export async function startContainer(name: ServerName, kind: ServerKind): Promis
 }
 
 export async function stopContainer(project: string): Promise<void> {
-  await compose(project, 0, "down", "--volumes");
+  await compose(project, [], "down", "--volumes");
 }
 
-function compose(project: string, port: number, ...args: string[]) {
-  const env = { ...process.env, LOCKSTEP_PORT: String(port) };
+function compose(project: string, ports: readonly number[], ...args: readonly string[]) {
+  const env = { ...process.env };
+  for (const [i, port] of ports.entries()) env[`LOCKSTEP_PORT_${i + 1}`] = String(port);
   return run("docker", ["compose", "-f", FILE, "-p", project, ...args], { env });
 }

@@ -1,26 +1,29 @@
 import { join } from "node:path";
+import type { Requirement } from "./binaries.ts";
+import { accepts, isHealthy } from "./probes.ts";
 
-/** A place for one server process: its port on loopback and a data directory of its own. */
+/** A place for one server process: its ports on loopback and a data directory of its own. */
 export interface Place {
+  /** Where clients connect. */
   readonly port: number;
+
+  /** Where its peers connect. */
+  readonly peerPorts: readonly number[];
   readonly folder: string;
 }
 
 export type Command = readonly [file: string, ...args: string[]];
 
-/** How to start one kind of server. A new server is an entry in `KINDS` and a service in compose.yaml. */
-export interface ServerKind {
+/** How to start one kind of server. A new server is an entry in `KINDS` and services in compose.yaml. */
+export interface ServerKind extends Requirement {
   /** How many processes make up one of it. */
   readonly size: number;
 
-  /** Any one of them will do. */
-  readonly binaries: readonly string[];
+  /** How many ports each of them has for its peers. Default none. */
+  readonly peerPorts?: number;
 
-  /** What to install on Debian when none is there. */
-  readonly packages: readonly string[];
-
-  /** The service in compose.yaml. */
-  readonly container: string;
+  /** The services in compose.yaml, one for each process. */
+  readonly containers: readonly string[];
 
   /** Files to write into the folder before anything runs, by name. */
   files?(place: Place): Readonly<Record<string, string>>;
@@ -30,11 +33,34 @@ export interface ServerKind {
 
   start(binary: string, version: string, place: Place, all: readonly Place[]): Command;
 
+  /** Whether the process behind this port serves by now. */
+  serves(port: number): Promise<boolean>;
+
   /** The store's URL. */
   url(ports: readonly number[]): string;
 }
 
 const asRoot = process.getuid?.() === 0 ? ["--user=root"] : [];
+
+const etcd = {
+  size: 1,
+  peerPorts: 1,
+  binaries: ["etcd"],
+  packages: ["etcd-server", "etcd-client"],
+  containers: ["etcd"],
+  start: (binary, _version, place, all) => [
+    binary,
+    `--name=${etcdName(place)}`,
+    `--data-dir=${join(place.folder, "data")}`,
+    `--listen-client-urls=http://127.0.0.1:${place.port}`,
+    `--advertise-client-urls=http://127.0.0.1:${place.port}`,
+    `--listen-peer-urls=${etcdPeer(place)}`,
+    `--initial-advertise-peer-urls=${etcdPeer(place)}`,
+    `--initial-cluster=${all.map((each) => `${etcdName(each)}=${etcdPeer(each)}`).join(",")}`,
+  ],
+  serves: isHealthy,
+  url: (ports) => `etcd://${ports.map((port) => `127.0.0.1:${port}`).join(",")}`,
+} as const satisfies ServerKind;
 
 export const KINDS = {
   /** MySQL or MariaDB, whichever is there; root has no password, and the database is called lockstep. */
@@ -43,7 +69,7 @@ export const KINDS = {
     binaries: ["mysqld", "mariadbd"],
     // The client package has my_print_defaults, which mariadb-install-db calls.
     packages: ["mariadb-server-core", "mariadb-client-core"],
-    container: "mysql",
+    containers: ["mysql"],
     files: () => ({ "init.sql": "CREATE DATABASE IF NOT EXISTS lockstep;\n" }),
     prepare: (binary, version, { folder }) =>
       version.includes("MariaDB")
@@ -68,11 +94,23 @@ export const KINDS = {
       `--init-file=${join(folder, "init.sql")}`,
       ...(version.includes("MariaDB") ? [] : ["--mysqlx=OFF"]),
     ],
+    serves: accepts,
     url: ([port]) => `mysql://root@127.0.0.1:${port}/lockstep`,
   },
+
+  etcd,
+  "etcd-cluster": { ...etcd, size: 3, containers: ["etcd-1", "etcd-2", "etcd-3"] },
 } as const satisfies Readonly<Record<string, ServerKind>>;
 
 export type ServerName = keyof typeof KINDS;
+
+function etcdName({ port }: Place): string {
+  return `node-${port}`;
+}
+
+function etcdPeer({ peerPorts: [port] }: Place): string {
+  return `http://127.0.0.1:${port}`;
+}
 
 function dataDir(folder: string): string {
   return `--datadir=${join(folder, "data")}`;

@@ -1,7 +1,6 @@
 import { type ChildProcess, type ExecFileOptions, execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { open, readFile } from "node:fs/promises";
-import { connect } from "node:net";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { sleep } from "../../core/lock/abort.ts";
@@ -10,17 +9,24 @@ import type { Command, Place } from "./kinds.ts";
 /** How long a server may take to come up, in milliseconds: a cold disk and two busy cores included. */
 const START_LIMIT = 60_000;
 
+/** How much of its log an error shows, in lines: etcd says what is wrong first, and prints its usage after that. */
+const LOG_LINES = 25;
+
+interface NodeOptions {
+  readonly place: Place;
+  readonly command: Command;
+  readonly serves: (port: number) => Promise<boolean>;
+}
+
 /** One server process that can be killed and started again on the same data. */
 export class ServerNode {
   readonly place: Place;
-  readonly #command: Command;
-  readonly #onStart: (pid: number, folder: string) => void;
+  readonly #options: NodeOptions;
   #child: ChildProcess | undefined;
 
-  constructor(place: Place, command: Command, onStart: (pid: number, folder: string) => void) {
-    this.place = place;
-    this.#command = command;
-    this.#onStart = onStart;
+  constructor(options: NodeOptions) {
+    this.place = options.place;
+    this.#options = options;
   }
 
   get pid(): number {
@@ -28,16 +34,19 @@ export class ServerNode {
     return this.#child.pid;
   }
 
-  /** Resolves when it accepts connections. It outlives this process unless somebody stops it. */
+  /**
+   * Resolves when it serves. It outlives this process unless somebody stops it.
+   *
+   * A node of a cluster serves once a majority runs: when too few are left, start several at a time.
+   */
   async start(): Promise<void> {
     const log = await open(join(this.place.folder, "log"), "a");
-    const [file, ...args] = this.#command;
+    const [file, ...args] = this.#options.command;
     const child = spawn(file, args, { stdio: ["ignore", log.fd, log.fd], detached: true });
     child.unref();
     this.#child = child;
     try {
       await once(child, "spawn");
-      this.#onStart(this.pid, this.place.folder);
       await this.#ready(child);
     } catch (error) {
       child.kill("SIGKILL");
@@ -60,29 +69,17 @@ export class ServerNode {
 
   async #ready(child: ChildProcess): Promise<void> {
     const limit = Date.now() + START_LIMIT;
-    while (!(await accepts(this.place.port))) {
+    while (!(await this.#options.serves(this.place.port))) {
       const ended = child.exitCode !== null || child.signalCode !== null;
       if (ended || Date.now() > limit) {
         const log = await readFile(join(this.place.folder, "log"), "utf8");
         const why = ended ? "ended at once" : `did not answer for ${START_LIMIT} ms`;
-        throw new Error(
-          `${this.#command[0]} ${why}:\n${log.trimEnd().split("\n").slice(-5).join("\n")}`,
-        );
+        const said = log.trimEnd().split("\n").slice(-LOG_LINES).join("\n");
+        throw new Error(`${this.#options.command[0]} ${why}:\n${said}`);
       }
       await sleep(50);
     }
   }
-}
-
-function accepts(port: number): Promise<boolean> {
-  return new Promise((resolve) => {
-    const socket = connect({ port, host: "127.0.0.1" });
-    const answer = (accepted: boolean) => {
-      socket.destroy();
-      resolve(accepted);
-    };
-    socket.once("connect", () => answer(true)).once("error", () => answer(false));
-  });
 }
 
 /** Runs a command to its end. Rejects with what it printed last when it fails. */

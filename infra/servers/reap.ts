@@ -1,26 +1,22 @@
-import { type ChildProcess, spawn } from "node:child_process";
-import type { Socket } from "node:net";
+import { type ChildProcess, fork } from "node:child_process";
 import { extname } from "node:path";
 
 let reaper: ChildProcess | undefined;
 
-/** Makes sure that the server ends, and its folder goes, when this process does. */
-export function reap(pid: number, folder: string): void {
+/** Makes sure that this folder, and every process with its name on the command line, ends when this process does. */
+export function reap(folder: string): void {
   reaper ??= startReaper();
-  reaper.stdin?.write(`${pid} ${folder}\n`);
+  reaper.send({ reap: folder });
 }
 
 export function forget(folder: string): void {
-  reaper?.stdin?.write(`forget ${folder}\n`);
+  reaper?.send({ forget: folder });
 }
 
 function startReaper(): ChildProcess {
   const script = new URL(`./reaper${extname(import.meta.url)}`, import.meta.url);
-  const child = spawn(process.execPath, [script.pathname], {
-    stdio: ["pipe", "ignore", "ignore"],
-    detached: true,
-  });
+  const child = fork(script, { stdio: "ignore", detached: true, execArgv: [] });
   child.unref();
-  (child.stdin as unknown as Socket).unref();
+  child.channel?.unref();
   return child;
 }

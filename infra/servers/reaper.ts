@@ -1,23 +1,24 @@
 import { rmSync } from "node:fs";
-import { createInterface } from "node:readline";
-import { isOurs } from "./processes.ts";
+import { processesOn } from "./processes.ts";
 
-/**
- * Ends servers whose owner is gone, however it went: the owner holds the other end of standard input.
- *
- * Each line is "pid folder"; "forget folder" takes it back.
- */
-const servers = new Map<string, number>();
+/** Ends servers whose owner is gone, however it went: the owner holds the other end of the channel. */
+const folders = new Set<string>();
 
-createInterface({ input: process.stdin })
-  .on("line", (line) => {
-    const [word = "", folder = ""] = line.split(/ (.*)/);
-    if (word === "forget") servers.delete(folder);
-    else servers.set(folder, Number(word));
+process
+  .on("message", (message: { readonly reap: string } | { readonly forget: string }) => {
+    if ("reap" in message) folders.add(message.reap);
+    else folders.delete(message.forget);
   })
-  .on("close", () => {
-    for (const [folder, pid] of servers) {
-      if (isOurs(pid, folder)) process.kill(pid, "SIGKILL");
-      rmSync(folder, { recursive: true, force: true });
-    }
+  .on("disconnect", () => {
+    for (const pid of [...folders].flatMap(processesOn)) kill(pid);
+    // A process that is being killed may still write.
+    for (const folder of folders) rmSync(folder, { recursive: true, force: true, maxRetries: 10 });
   });
+
+function kill(pid: number): void {
+  try {
+    process.kill(pid, "SIGKILL");
+  } catch {
+    // It has ended by itself.
+  }
+}

@@ -1,9 +1,9 @@
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { canInstall, findBinary, install } from "./binaries.ts";
+import { findOrInstall } from "./binaries.ts";
 import { hasDocker, startContainer } from "./container.ts";
-import { KINDS, type Place, type ServerKind, type ServerName } from "./kinds.ts";
+import { type Command, KINDS, type Place, type ServerKind, type ServerName } from "./kinds.ts";
 import { run, ServerNode } from "./node.ts";
 import { freePort } from "./processes.ts";
 import { forget, reap } from "./reap.ts";
@@ -26,6 +26,9 @@ export interface StartOptions {
   /** Whether the server ends with this process, even if that is killed. Default true. */
   readonly tied?: boolean;
 
+  /** The server's binary, in place of the one that is installed. */
+  readonly binary?: string | undefined;
+
   /** More arguments for the server's command line. */
   readonly args?: readonly string[];
 
@@ -37,7 +40,7 @@ export interface StartOptions {
 export async function startServer(name: ServerName, options: StartOptions = {}): Promise<Server> {
   const { tied = true, args = [], onProgress = () => {} } = options;
   const kind: ServerKind = KINDS[name];
-  const binary = await findOrInstall(kind, onProgress);
+  const binary = options.binary ?? (await findOrInstall(kind, onProgress));
   onProgress(`starting ${name}`);
   if (binary) return startNodes(name, kind, { binary, args, tied });
   if (await hasDocker()) return startContainer(name, kind);
@@ -56,27 +59,18 @@ class NoServerError extends Error {
   }
 }
 
-async function findOrInstall(
-  { binaries, packages }: ServerKind,
-  onProgress: (step: string) => void,
-): Promise<string | undefined> {
-  const found = await findBinary(binaries);
-  if (found || !(await canInstall())) return found;
-  onProgress(`installing ${packages.join(", ")}`);
-  await install(packages);
-  return findBinary(binaries);
-}
-
 async function startNodes(
   name: ServerName,
   kind: ServerKind,
   { binary, args, tied }: { binary: string; args: readonly string[]; tied: boolean },
 ): Promise<Server> {
-  const version = (await run(binary, ["--version"])).trim();
-  const places = await Promise.all(Array.from({ length: kind.size }, () => makePlace(name)));
+  const [version = ""] = (await run(binary, ["--version"])).trim().split("\n");
+  const places = await Promise.all(Array.from({ length: kind.size }, () => makePlace(name, kind)));
+  if (tied) for (const { folder } of places) reap(folder);
   const nodes = places.map((place) => {
     const [file, ...rest] = kind.start(binary, version, place, places);
-    return new ServerNode(place, [file, ...rest, ...args], tied ? reap : () => {});
+    const command: Command = [file, ...rest, ...args];
+    return new ServerNode({ place, command, serves: kind.serves });
   });
   const stop = async () => {
     await Promise.all(nodes.map((node) => node.kill("SIGKILL")));
@@ -93,8 +87,12 @@ async function startNodes(
   return { name, version, url, nodes, stop, [Symbol.asyncDispose]: stop };
 }
 
-async function makePlace(name: string): Promise<Place> {
-  return { port: await freePort(), folder: await mkdtemp(join(tmpdir(), `lockstep-${name}-`)) };
+async function makePlace(name: string, { peerPorts = 0 }: ServerKind): Promise<Place> {
+  return {
+    port: await freePort(),
+    peerPorts: await Promise.all(Array.from({ length: peerPorts }, freePort)),
+    folder: await mkdtemp(join(tmpdir(), `lockstep-${name}-`)),
+  };
 }
 
 async function prepare(

@@ -7,8 +7,8 @@ import { etcdStore, openEtcd } from "../../core/stores/etcd/index.ts";
 import type { ServerNode } from "../../infra/servers/node.ts";
 import { type Server, type StartOptions, startServer } from "../../infra/servers/start.ts";
 import { startCli } from "../support/cli.ts";
-import { type EtcdServer, endpointsOf, QUICK_ETCD } from "../support/etcd-servers.ts";
 import { etcdctl } from "../support/etcd.ts";
+import { type EtcdServer, endpointsOf, QUICK_ETCD } from "../support/etcd-servers.ts";
 import { runScript } from "../support/script.ts";
 import { pause, until, within } from "../support/until.ts";
 
@@ -86,7 +86,17 @@ describe.each(versions)("$name", (known) => {
 
   test("frees the lock of a frozen holder, which knows at once when it wakes up", async () => {
     const { server, open } = await start("etcd");
-    const holder = startCli(["lock", "job", "--store", server.url, "--ttl", "1s", "--", "sleep", "60"]);
+    const holder = startCli([
+      "lock",
+      "job",
+      "--store",
+      server.url,
+      "--ttl",
+      "1s",
+      "--",
+      "sleep",
+      "60",
+    ]);
     const other = open();
     await until(async () => (await other.inspect("job")).holder !== undefined);
     holder.child.kill("SIGSTOP");
@@ -131,7 +141,10 @@ describe.each(versions)("$name", (known) => {
     const etcd = openEtcd(about);
     const value = "x".repeat(500_000);
     const full = await until(async () =>
-      etcd.txn({ when: [], do: [put("junk", value)] }).then(() => false as const, (error) => error),
+      etcd.txn({ when: [], do: [put("junk", value)] }).then(
+        () => false as const,
+        (error) => error,
+      ),
     );
     expect(full).toMatchObject({ code: "STORE_REFUSED" });
     const refused = { code: "STORE_REFUSED", message: expect.stringContaining("defragment") };
@@ -191,7 +204,10 @@ describe.each(versions)("$name", (known) => {
     });
     await until(() => lock.signal.aborted);
     await Promise.all([first.start(), second.start()]);
-    const next = await until(() => theirs.lock("job", { ttl: LONG, wait: LONG }).catch(() => undefined), 60_000);
+    const next = await until(
+      () => theirs.lock("job", { ttl: LONG, wait: LONG }).catch(() => undefined),
+      60_000,
+    );
     expect(compareFence(lock.fence, next.fence)).toBe(-1);
     expect(await lock.unlock()).toBe("was-lost");
     next.assertHeld();

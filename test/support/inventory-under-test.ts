@@ -3,7 +3,7 @@ import { mysqlStore, openMysql } from "../../core/stores/mysql/index.ts";
 import { openSqlite, sqliteStore } from "../../core/stores/sqlite/index.ts";
 import { migrate } from "../../infra/migrate.ts";
 import type { InventoryUnderTest } from "../conformance/inventory.ts";
-import type { SqlServer } from "./servers.ts";
+import type { SqlServer } from "./sql-servers.ts";
 import { temporaryDatabase, temporaryFile } from "./under-test.ts";
 
 export async function sqliteInventory(): Promise<InventoryUnderTest> {

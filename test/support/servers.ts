@@ -1,60 +1,21 @@
-import { execFile } from "node:child_process";
-import { existsSync } from "node:fs";
-import { readdir } from "node:fs/promises";
-import { fileURLToPath } from "node:url";
-import { promisify } from "node:util";
 import type { TestProject } from "vitest/node";
-import { freePort, isOurs } from "../../infra/servers/processes.ts";
-import { reap } from "../../infra/servers/reap.ts";
-import { startServer } from "../../infra/servers/start.ts";
-
-/** A MySQL or MariaDB server that the tests may use; its URL names no database of theirs. */
-export interface SqlServer {
-  readonly name: string;
-  readonly url: string;
-}
+import { type EtcdServer, startEtcdServers } from "./etcd-servers.ts";
+import { type SqlServer, startSqlServers } from "./sql-servers.ts";
 
 declare module "vitest" {
   export interface ProvidedContext {
     readonly sqlServers: readonly SqlServer[];
+    readonly etcdServers: readonly EtcdServer[];
   }
 }
-
-const run = promisify(execFile);
 
 /** Starts the servers that the tests need, installing what is missing, and stops them afterwards. */
 export default async function setUp(project: TestProject): Promise<() => Promise<void>> {
   const say = (step: string) => process.stderr.write(`servers: ${step}\n`);
-  const server = await startServer("mysql", { onProgress: say });
-  const flavour = server.version.includes("MariaDB") ? "mariadb" : "mysql";
-  const servers: SqlServer[] = [{ name: flavour, url: server.url }];
-  const other = flavour === "mariadb" ? await startRealMysql() : undefined;
-  if (other) servers.push({ name: other.name, url: other.url });
-  else if (flavour === "mariadb")
-    say("no MySQL here besides MariaDB: its tests run on MariaDB only");
-  project.provide("sqlServers", servers);
+  const [sql, etcd] = await Promise.all([startSqlServers(say), startEtcdServers(say)]);
+  project.provide("sqlServers", sql.servers);
+  project.provide("etcdServers", etcd.servers);
   return async () => {
-    await server.stop();
-    await other?.stop();
+    await Promise.all([sql.stop(), etcd.stop()]);
   };
-}
-
-/** MySQL itself, where a script beside this project or LOCKSTEP_TEST_MYSQL brings one. */
-async function startRealMysql(): Promise<(SqlServer & { stop(): Promise<void> }) | undefined> {
-  const given = process.env.LOCKSTEP_TEST_MYSQL;
-  if (given) return { name: "mysql", url: given, stop: async () => {} };
-  const script = fileURLToPath(new URL("../../../shared/servers/real-mysql", import.meta.url));
-  if (!existsSync(script) || process.getuid?.() !== 0) return undefined;
-  const port = String(await freePort());
-  const { stdout } = await run(script, ["up", port]);
-  const mark = `--port=${port}`;
-  for (const pid of await processIds()) if (isOurs(pid, mark)) reap(pid, mark);
-  const stop = async () => {
-    await run(script, ["down", port]);
-  };
-  return { name: "mysql", url: `${stdout.trim()}/mysql`, stop };
-}
-
-async function processIds(): Promise<number[]> {
-  return (await readdir("/proc")).filter((entry) => /^\d+$/.test(entry)).map(Number);
 }

@@ -16,7 +16,7 @@ import { openSqlite, sqliteStore, sqliteTraits } from "../../core/stores/sqlite/
 import { migrate } from "../../infra/migrate.ts";
 import { breakable, type Wire } from "./breakable.ts";
 import type { EtcdServer } from "./etcd-servers.ts";
-import type { SqlServer } from "./servers.ts";
+import type { SqlServer } from "./sql-servers.ts";
 import { TcpProxy } from "./tcp-proxy.ts";
 
 /** A store as the conformance suite takes it. */
