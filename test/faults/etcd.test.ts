@@ -6,10 +6,9 @@ import type { LockStore } from "../../core/lock/lock.ts";
 import { etcdStore, openEtcd } from "../../core/stores/etcd/index.ts";
 import type { ServerNode } from "../../infra/servers/node.ts";
 import { type Server, type StartOptions, startServer } from "../../infra/servers/start.ts";
-import { startCli } from "../support/cli.ts";
 import { etcdctl } from "../support/etcd.ts";
 import { type EtcdServer, endpointsOf, QUICK_ETCD } from "../support/etcd-servers.ts";
-import { runScript } from "../support/script.ts";
+import { runCli, runScript } from "../support/script.ts";
 import { pause, until, within } from "../support/until.ts";
 
 /** A ttl that no pause of a busy machine outlasts. */
@@ -86,24 +85,14 @@ describe.each(versions)("$name", (known) => {
 
   test("frees the lock of a frozen holder, which knows at once when it wakes up", async () => {
     const { server, open } = await start("etcd");
-    const holder = startCli([
-      "lock",
-      "job",
-      "--store",
-      server.url,
-      "--ttl",
-      "1s",
-      "--",
-      "sleep",
-      "60",
-    ]);
+    const command = ["sh", "-c", "echo started; sleep 60"];
+    using holder = runCli("lock", "job", "--store", server.url, "--ttl", "1s", "--", ...command);
     const other = open();
-    await until(async () => (await other.inspect("job")).holder !== undefined);
+    expect(await holder.line()).toBe("started");
     holder.child.kill("SIGSTOP");
     const lock = await other.lock("job", { ttl: LONG, wait: LONG });
     holder.child.kill("SIGCONT");
-    const { status } = await within(AT_ONCE, holder.finished);
-    expect(status).toBe(76);
+    expect(await within(AT_ONCE, holder.ended)).toBe(76);
     lock.assertHeld();
     expect(await lock.unlock()).toBe("released");
   });

@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
+import { MAIN } from "./cli.ts";
 
 /** A process of its own that runs one of the scripts of test/scripts. */
 export interface Script extends Disposable {
@@ -16,6 +17,11 @@ export interface Script extends Disposable {
 export function runScript(name: string, ...args: readonly string[]): Script {
   const path = fileURLToPath(new URL(`../scripts/${name}.ts`, import.meta.url));
   return runNode([path, ...args]);
+}
+
+/** The command line, from its sources. */
+export function runCli(...args: readonly string[]): Script {
+  return runNode([MAIN, ...args]);
 }
 
 export function runNode(args: readonly string[], options?: ProgramOptions): Script {

@@ -8,7 +8,7 @@ import { formatFence } from "../../lock/fence.ts";
 import type { LockInfo, StoreTraits } from "../../lock/lock.ts";
 import { EtcdHold, leave } from "./hold.ts";
 import { hex } from "./lease.ts";
-import { Place, spotsOf } from "./place.ts";
+import { NotEnteredError, Place, spotsOf } from "./place.ts";
 import { type LentLease, Sessions } from "./sessions.ts";
 
 export const etcdTraits: StoreTraits = {
@@ -46,16 +46,23 @@ export class EtcdBackend implements Backend {
 
   async acquire(request: LockRequest): Promise<Hold | undefined> {
     const { ttl, renew, signal } = request;
-    const lent = renew
-      ? await this.#sessions.share(ttl, signal)
-      : await this.#sessions.own(ttl, signal);
-    let hold: Hold | undefined;
-    try {
-      hold = await this.#stand(request, lent);
-    } finally {
-      if (hold === undefined) lent.giveBack();
+    for (let attempt = 0; ; attempt += 1) {
+      const lent = renew
+        ? await this.#sessions.share(ttl, signal)
+        : await this.#sessions.own(ttl, signal);
+      let hold: Hold | undefined;
+      try {
+        const place = await this.#enter(request, lent);
+        hold = place && (await this.#stand(request, lent, place));
+        return hold;
+      } catch (error) {
+        // The shared lease was revoked behind our back, before anybody could notice.
+        if (!(error instanceof NotEnteredError) || attempt > 0) throw error;
+        lent.condemn();
+      } finally {
+        if (hold === undefined) lent.giveBack();
+      }
     }
-    return hold;
   }
 
   async inspect(name: string): Promise<LockInfo> {
@@ -121,25 +128,20 @@ export class EtcdBackend implements Backend {
     return ownKey(this.#options.prefix, "generation");
   }
 
-  /** Gets to the head of all queues, in time or not at all. */
-  async #stand(request: LockRequest, lent: LentLease): Promise<Hold | undefined> {
-    const { names, ttl, wait, signal } = request;
+  /** A place in line or, where nothing is to be waited for, at its head. */
+  #enter({ names, ttl, wait, signal }: LockRequest, lent: LentLease): Promise<Place | undefined> {
+    const { held, condemn } = lent;
     const queues = names.map((name) => queueOf(this.#options.prefix, name));
-    const standing = {
-      spots: spotsOf(queues, lent.held.id),
-      lease: lent.held.id,
-      value: this.#options.label,
-      ttl,
-    };
-    const entering = { signal, read: get(this.#generationKey), onDoubt: lent.condemn };
-    if (wait > 0) {
-      return this.#wait(request, lent, await Place.enter(this.#etcd, standing, entering));
-    }
-    const place = await Place.enterFree(this.#etcd, standing, entering);
-    return place && this.#hold(request, lent, place);
+    const value = this.#options.label;
+    const standing = { spots: spotsOf(queues, held.id), lease: held.id, value, ttl };
+    const entering = { signal, read: get(this.#generationKey), onDoubt: condemn };
+    return wait > 0
+      ? Place.enter(this.#etcd, standing, entering)
+      : Place.enterFree(this.#etcd, standing, entering);
   }
 
-  async #wait(request: LockRequest, lent: LentLease, place: Place): Promise<Hold | undefined> {
+  /** Gets to the head of all queues, in time or not at all. */
+  async #stand(request: LockRequest, lent: LentLease, place: Place): Promise<Hold | undefined> {
     const limit = deadline(request.wait, noAnswer);
     const patience = follow(request.signal, limit.signal);
     try {

@@ -73,8 +73,12 @@ export class EtcdHold implements Hold {
     return own.held.granted;
   }
 
+  /** Once; again only after it has failed. */
   #drop(ours: Millis): Promise<boolean> {
-    this.#dropping ??= this.#dropOnce(ours);
+    this.#dropping ??= this.#dropOnce(ours).catch((error) => {
+      this.#dropping = undefined;
+      throw error;
+    });
     return this.#dropping;
   }
 

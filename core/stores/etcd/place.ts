@@ -55,6 +55,9 @@ export function spotsOf(queues: readonly string[], lease: Lease): readonly Spot[
   return queues.map((queue) => ({ queue, key: queue + hex(lease) }));
 }
 
+/** Nothing was written: the session was gone before. */
+export class NotEnteredError extends SessionExpiredError {}
+
 /**
  * A place in one queue, or in several at once: all of its keys are created in one transaction, so they have
  * one revision. Whoever has no earlier key before it in any of its queues holds them all. Waits always go
@@ -94,7 +97,10 @@ export class Place {
     return new Place(etcd, standing, { revision, read: undefined, ahead: undefined });
   }
 
-  /** Stands in line, or finds the place where these keys stand already. Rejects with nothing left behind. */
+  /**
+   * Stands in line, or finds the place where these keys stand already. Rejects with nothing left behind; with a
+   * NotEnteredError when the lease is gone.
+   */
   static async enter(etcd: Etcd, standing: Standing, entering: Entering): Promise<Place> {
     return new Place(etcd, standing, await new Entry(etcd, standing, entering).line());
   }
@@ -293,7 +299,7 @@ class Entry {
       return { revision, read: this.#read(answer), ahead };
     });
     if (entered) return entered;
-    throw new SessionExpiredError(hex(lease), "has keys in these queues that it did not leave");
+    throw new NotEnteredError(hex(lease), "has keys in these queues that it did not leave");
   }
 
   free(): Promise<Entered | undefined> {
@@ -324,7 +330,7 @@ class Entry {
         if (lost > 0 && answer.succeeded) onDoubt();
         return entered(answer);
       } catch (error) {
-        if (error instanceof NoLeaseError) throw new SessionExpiredError(hex(lease));
+        if (error instanceof NoLeaseError) throw new NotEnteredError(hex(lease));
         if (isCertain(error)) throw error;
         if (lost === 0 && !signal.aborted) continue;
         onDoubt();

@@ -1,3 +1,4 @@
+import { writeFile } from "node:fs/promises";
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import {
   Election,
@@ -7,9 +8,9 @@ import {
   openEtcd,
   Session,
 } from "../../../core/stores/etcd/index.ts";
-import { startCli } from "../../support/cli.ts";
 import { etcdctlEnv, freshPrefix, queueOf } from "../../support/etcd.ts";
-import { runProgram } from "../../support/script.ts";
+import { runCli, runProgram, type Script } from "../../support/script.ts";
+import { temporaryFile } from "../../support/under-test.ts";
 import { pause, until } from "../../support/until.ts";
 
 const LONG = 30_000;
@@ -28,7 +29,7 @@ describe.each(inject("etcdServers"))("etcdctl of $name and this library", (serve
     runProgram(server.etcdctl, args, { env: etcdctlEnv(server.endpoints) });
 
   const waitersOf = async (prefix: string, count: number) =>
-    until(async () => (await queueOf(etcd, prefix)).length === count);
+    until(async () => (await queueOf(etcd, prefix)).length === count, 20_000);
 
   test("wait for each other's locks, in one line, whoever is first", async () => {
     const name = freshPrefix();
@@ -127,38 +128,26 @@ describe.each(inject("etcdServers"))("etcdctl of $name and this library", (serve
     async (first) => {
       const name = freshPrefix();
       const url = `etcd://${server.endpoints.join(",")}`;
-      const command = ["sh", "-c", "date +%s%N; sleep 0.7; date +%s%N"];
-      const ours = () =>
-        startCli(["lock", name, "--store", url, "--wait", "20s", "--", ...command]);
+      const { file, remove } = await temporaryFile();
+      const work = `date +%s%N; while [ ! -e ${file} ]; do sleep 0.05; done; sleep 0.2; date +%s%N`;
+      const command = ["sh", "-c", work];
+      const ours = () => runCli("lock", name, "--store", url, "--wait", "60s", "--", ...command);
       const theirs = () => etcdctl("lock", name, "--", ...command);
-      const begin = async (count: number, start: () => unknown) => {
-        start();
-        await waitersOf(name, count);
+      /** When the command began and when it ended. */
+      const spanOf = async (program: Script) => {
+        const span = [BigInt(await program.line()), BigInt(await program.line())] as const;
+        expect(await program.ended).toBe(0);
+        return span;
       };
-      const spans: [bigint, bigint][] = [];
-      const finish: Promise<void>[] = [];
-      const startOurs = () => {
-        finish.push(
-          ours().finished.then(({ stdout, status }) => {
-            expect(status).toBe(0);
-            spans.push(stdout.trim().split("\n").map(BigInt) as [bigint, bigint]);
-          }),
-        );
-      };
-      const startTheirs = () => {
-        const program = theirs();
-        finish.push(
-          (async () => {
-            spans.push([BigInt(await program.line()), BigInt(await program.line())]);
-            expect(await program.ended).toBe(0);
-          })(),
-        );
-      };
-      const order = first === "etcdctl" ? [startTheirs, startOurs] : [startOurs, startTheirs];
-      for (const [i, start] of order.entries()) await begin(i + 1, start);
-      await Promise.all(finish);
-      const [a, b] = spans.sort((x, y) => (x[0] < y[0] ? -1 : 1));
-      expect(a && b && a[1] <= b[0]).toBe(true);
+      const [start, next] = first === "etcdctl" ? [theirs, ours] : [ours, theirs];
+      using holder = start();
+      await waitersOf(name, 1);
+      using waiter = next();
+      await waitersOf(name, 2);
+      await writeFile(file, "");
+      const [before, after] = await Promise.all([spanOf(holder), spanOf(waiter)]);
+      expect(before[1] <= after[0]).toBe(true);
+      await remove();
     },
   );
 });
