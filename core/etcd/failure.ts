@@ -35,6 +35,12 @@ interface Details {
   readonly cause?: unknown;
 }
 
+/** The caller has given up, or the time is over. */
+export function abandoned({ reason }: AbortSignal, unsent: boolean): CallFailure {
+  const message = reason instanceof Error ? reason.message : String(reason);
+  return new CallFailure(STATUS.deadlineExceeded, message, { unsent, cause: reason });
+}
+
 /**
  * etcd's own texts tell apart what its codes do not: of two "unavailable", one may have been carried out.
  * What is not listed counts as "may have been".

@@ -1,7 +1,7 @@
 import { createRequire } from "node:module";
 import { etcdOver } from "./client.ts";
 import type { Etcd, EtcdOptions, Lease } from "./etcd.ts";
-import { CallFailure, STATUS } from "./failure.ts";
+import { abandoned, CallFailure, STATUS } from "./failure.ts";
 import type { Transport, WatchEvents, Way } from "./transport.ts";
 import { METHODS, type Message, type MethodName } from "./wire.ts";
 
@@ -314,10 +314,4 @@ function toFailure(error: GrpcError): CallFailure {
   const { code, details, message } = error;
   const options = { unsent: isUnsent(error), cause: error };
   return new CallFailure(code ?? STATUS.unknown, details || message, options);
-}
-
-/** The caller has given up, or the time is over. */
-function abandoned({ reason }: AbortSignal, unsent: boolean): CallFailure {
-  const message = reason instanceof Error ? reason.message : String(reason);
-  return new CallFailure(STATUS.deadlineExceeded, message, { unsent, cause: reason });
 }
