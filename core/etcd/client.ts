@@ -153,7 +153,7 @@ class Client implements Etcd {
     let renewed = false;
     for (let sent = 1; ; sent += 1) {
       const limit = deadline(timeout, noAnswer);
-      const scope = follow(limit.signal, signal);
+      const scope = follow(limit.signal, this.#closing.signal, signal);
       let endpoint = this.#endpoint;
       try {
         this.#closing.signal.throwIfAborted();
@@ -167,9 +167,10 @@ class Client implements Etcd {
           renewed = true;
           continue;
         }
-        if (signal?.aborted) {
-          if (!writes || isNotDone(failure)) throw signal.reason;
-          throw new UnknownOutcomeError(this.address, "a request was carried out", signal.reason);
+        const quit = [signal, this.#closing.signal].find((each) => each?.aborted);
+        if (quit) {
+          if (!writes || isNotDone(failure)) throw quit.reason;
+          throw new UnknownOutcomeError(this.address, "a request was carried out", quit.reason);
         }
         if (isPassing(failure)) this.#move(endpoint);
         const again = isPassing(failure) && (!writes || isNotDone(failure));
