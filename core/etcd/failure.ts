@@ -74,11 +74,11 @@ export function isPassing({ code, message }: CallFailure): boolean {
   return tooMany || !REFUSALS.includes(code);
 }
 
-/** Whether the token is no longer good: one authenticates and asks again. */
+/** Whether the token is no longer good. A watch is told so in a longer text than a call. */
 export function isStaleToken({ message }: CallFailure): boolean {
   return (
-    message.startsWith("etcdserver: invalid auth token") ||
-    message.startsWith("etcdserver: revision of auth store is old")
+    message.includes("etcdserver: invalid auth token") ||
+    message.includes("etcdserver: revision of auth store is old")
   );
 }
 

@@ -70,14 +70,14 @@ class Gateway implements Transport {
       cancel();
       connection.abort();
     };
-    const end = () => {
+    const end = (failure?: unknown) => {
       if (signal.aborted) return;
       stop();
-      on.ended();
+      on.ended(failure);
     };
     const waitForMore = () => {
       cancel();
-      cancel = after(LONGEST_SILENCE, end, { idle: true });
+      cancel = after(LONGEST_SILENCE, () => end(), { idle: true });
     };
     waitForMore();
     const heard = (message: Message) => {

@@ -251,7 +251,7 @@ class Watches {
   constructor(stream: RawStream) {
     this.#stream = stream
       .on("data", (message) => this.#take(message))
-      .on("error", () => this.#end())
+      .on("error", (error) => this.#end(toFailure(error)))
       .on("end", () => this.#end());
   }
 
@@ -275,26 +275,32 @@ class Watches {
     this.#stream.cancel();
   }
 
-  #take({ watch_id, created, canceled, events }: Message): void {
+  #take({ watch_id, created, canceled, cancel_reason, events }: Message): void {
     const id = String(watch_id);
     const watch = this.#watches.get(id);
     if (canceled) {
+      const failure = new CallFailure(STATUS.cancelled, String(cancel_reason));
       this.#watches.delete(id);
+      watch?.ended(failure);
       // Refused rather than ended: of the stream, not of one watch.
-      if (!watch && created) this.#stream.cancel();
-      watch?.ended();
+      if (!watch && created) this.#refuse(failure);
       return;
     }
     if (created) watch?.created();
     if ((events as readonly unknown[]).length > 0) watch?.events(events);
   }
 
-  #end(): void {
+  #refuse(failure: CallFailure): void {
+    this.#end(failure);
+    this.#stream.cancel();
+  }
+
+  #end(failure?: CallFailure): void {
     if (this.#over) return;
     this.#over = true;
     const watches = [...this.#watches.values()];
     this.#watches.clear();
-    for (const { ended } of watches) ended();
+    for (const { ended } of watches) ended(failure);
   }
 }
 
