@@ -317,7 +317,10 @@ function isUnsent({ details = "" }: GrpcError): boolean {
 }
 
 function toFailure(error: GrpcError): CallFailure {
-  const { code, details, message } = error;
-  const options = { unsent: isUnsent(error), cause: error };
-  return new CallFailure(code ?? STATUS.unknown, details || message, options);
+  const { code = STATUS.unknown, details, message } = error;
+  const unsent = isUnsent(error);
+  // Of a certificate that is not accepted, ours or theirs, only the text of a failed connection tells.
+  const isUntrusted = unsent && /certificate/i.test(details);
+  const status = isUntrusted ? STATUS.unauthenticated : code;
+  return new CallFailure(status, details || message, { unsent, cause: error });
 }
