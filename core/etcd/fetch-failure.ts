@@ -4,13 +4,12 @@ import { abandoned, CallFailure, STATUS } from "./failure.ts";
 export function toFailure(error: unknown, signal: AbortSignal): CallFailure {
   if (error instanceof CallFailure) return error;
   if (signal.aborted) return abandoned(signal, false);
-  const { cause = error } = error as { readonly cause?: NodeError };
-  const { code = "", message } = cause as NodeError;
-  if (UNTRUSTED.test(code)) {
-    return new CallFailure(STATUS.unauthenticated, message || code, { unsent: true, cause: error });
-  }
-  const unsent = isUnsent(cause as NodeError);
-  return new CallFailure(STATUS.unavailable, message || code, { unsent, cause: error });
+  const why = ((error as Error).cause ?? error) as NodeError;
+  const { code = "", message } = why;
+  const isUntrusted = UNTRUSTED.test(code);
+  const status = isUntrusted ? STATUS.unauthenticated : STATUS.unavailable;
+  const unsent = isUntrusted || isUnsent(why);
+  return new CallFailure(status, message || code, { unsent, cause: error });
 }
 
 interface NodeError {
@@ -22,8 +21,8 @@ interface NodeError {
   readonly errors?: readonly NodeError[];
 }
 
-/** One of the two certificates is not accepted, or there is no TLS at the other end. */
-const UNTRUSTED = /CERT|UNABLE_TO_|WRONG_VERSION_NUMBER/;
+/** The codes that say that one of the two certificates is not accepted. */
+const UNTRUSTED = /CERT|UNABLE_TO_/;
 
 /** Whether there was no connection. */
 function isUnsent({ code, syscall, errors }: NodeError): boolean {
