@@ -11,6 +11,7 @@ export const STATUS = {
   permissionDenied: 7,
   resourceExhausted: 8,
   failedPrecondition: 9,
+  outOfRange: 11,
   unimplemented: 12,
   unavailable: 14,
   unauthenticated: 16,
@@ -57,21 +58,32 @@ const REFUSALS: readonly number[] = [
   STATUS.invalidArgument,
   STATUS.notFound,
   STATUS.permissionDenied,
-  STATUS.resourceExhausted,
   STATUS.failedPrecondition,
+  STATUS.outOfRange,
   STATUS.unimplemented,
   STATUS.unauthenticated,
 ];
 
+/** The same of resources exhausted. gRPC has this code also for what it gives up after it was carried out. */
+const EXHAUSTED = [
+  "etcdserver: mvcc: database space exceeded",
+  "grpc: received message larger than max",
+];
+
+function isRefusal({ code, message }: CallFailure): boolean {
+  const isExhausted = code === STATUS.resourceExhausted;
+  return isExhausted ? EXHAUSTED.some((text) => message.startsWith(text)) : REFUSALS.includes(code);
+}
+
 /** Whether the request has certainly not been carried out. */
-export function isNotDone({ code, unsent, message }: CallFailure): boolean {
-  return unsent || REFUSALS.includes(code) || NOT_DONE.some((text) => message.startsWith(text));
+export function isNotDone(failure: CallFailure): boolean {
+  const { unsent, message } = failure;
+  return unsent || isRefusal(failure) || NOT_DONE.some((text) => message.startsWith(text));
 }
 
 /** Whether another endpoint, or the same one later, may do better. */
-export function isPassing({ code, message }: CallFailure): boolean {
-  const tooMany = message.startsWith("etcdserver: too many requests");
-  return tooMany || !REFUSALS.includes(code);
+export function isPassing(failure: CallFailure): boolean {
+  return !isRefusal(failure);
 }
 
 /** Whether the token is no longer good. A watch is told so in a longer text than a call. */

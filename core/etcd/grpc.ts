@@ -75,6 +75,8 @@ const CHANNEL = {
   // A server that was restarted is found again soon.
   "grpc.initial_reconnect_backoff_ms": 50,
   "grpc.max_reconnect_backoff_ms": 1_000,
+  // Any: an answer of more than 4 MB would otherwise be thrown away, though what was asked for was done.
+  "grpc.max_receive_message_length": -1,
 };
 
 class Grpc implements Transport {
