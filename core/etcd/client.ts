@@ -1,4 +1,4 @@
-import { deadline, follow, noAnswer, race, sleep } from "../lock/abort.ts";
+import { deadline, follow, noAnswer, sleep } from "../lock/abort.ts";
 import { checkSpan, checkText } from "../lock/checks.ts";
 import { StoreClosedError, UnknownOutcomeError } from "../lock/errors.ts";
 import { after, type Millis } from "../lock/time.ts";
@@ -15,7 +15,8 @@ import {
   type TxnAnswer,
   type Watcher,
 } from "./etcd.ts";
-import { CallFailure, isNotDone, isPassing, isStaleToken, toError } from "./failure.ts";
+import { CallFailure, isNotDone, isPassing, toError } from "./failure.ts";
+import { Login } from "./login.ts";
 import type { Transport, Way } from "./transport.ts";
 import { Codec, METHODS, type Message, type MethodName } from "./wire.ts";
 
@@ -33,6 +34,8 @@ function pause(attempt: number): Millis {
   return Math.min(50 * 2 ** attempt, 1_000) * (0.5 + Math.random() / 2);
 }
 
+type Send = (way: Way) => Promise<Message>;
+
 class Client implements Etcd {
   readonly address: string;
   readonly #transport: Transport;
@@ -40,13 +43,14 @@ class Client implements Etcd {
   readonly #options: EtcdOptions & { readonly timeout: Millis };
   readonly #closing = new AbortController();
   readonly #watches = new Set<() => void>();
+  readonly #login: Login;
   #turn = 0;
-  #token: Promise<string> | undefined;
 
   constructor(transport: Transport, options: EtcdOptions & { readonly timeout: Millis }) {
     this.#transport = transport;
     this.#codec = new Codec(transport.bytes);
     this.#options = options;
+    this.#login = new Login(transport, { ...options, closing: this.#closing.signal });
     this.address = `etcd at ${options.endpoints.join(", ")}`;
   }
 
@@ -96,7 +100,7 @@ class Client implements Etcd {
     };
     const start = async () => {
       try {
-        const way = await this.#way(this.#closing.signal);
+        const way = await this.#way(this.#endpoint, this.#closing.signal);
         if (stopped) return;
         undo = this.#transport.watch(create, way, {
           created: () => {
@@ -104,7 +108,8 @@ class Client implements Etcd {
             watcher.ready();
           },
           events: (events) => watcher.changed(this.#codec.toChanges(events)),
-          ended: () => {
+          ended: (failure) => {
+            this.#login.forget(way.token, failure);
             this.#move(way.endpoint);
             again();
           },
@@ -143,67 +148,52 @@ class Client implements Etcd {
    * Sends to one endpoint after another until one answers, but a write only as long as it has certainly not
    * been carried out.
    */
-  async #send(
-    send: (way: Way) => Promise<Message>,
-    writes: boolean,
-    signal: AbortSignal | undefined,
-  ): Promise<Message> {
+  async #send(send: Send, writes: boolean, signal: AbortSignal | undefined): Promise<Message> {
     signal?.throwIfAborted();
-    const { endpoints, timeout } = this.#options;
-    let renewed = false;
     for (let sent = 1; ; sent += 1) {
-      const limit = deadline(timeout, noAnswer);
-      const scope = follow(limit.signal, signal);
-      let endpoint = this.#endpoint;
+      this.#closing.signal.throwIfAborted();
+      const endpoint = this.#endpoint;
       try {
-        this.#closing.signal.throwIfAborted();
-        const way = await this.#way(scope.signal);
-        endpoint = way.endpoint;
-        return await send(way);
+        return await this.#attempt(send, endpoint, signal);
       } catch (failure) {
         if (!(failure instanceof CallFailure)) throw failure;
-        if (isStaleToken(failure) && !renewed) {
-          this.#token = undefined;
-          renewed = true;
-          continue;
-        }
-        if (signal?.aborted) {
-          if (!writes || isNotDone(failure)) throw signal.reason;
-          throw new UnknownOutcomeError(this.address, "a request was carried out", signal.reason);
-        }
+        const quit = [signal, this.#closing.signal].find((each) => each?.aborted);
+        if (quit) throw this.#givenUp(quit, failure, writes);
         if (isPassing(failure)) this.#move(endpoint);
         const again = isPassing(failure) && (!writes || isNotDone(failure));
-        if (!again || sent >= endpoints.length) throw toError(this.address, failure, writes);
+        if (!again || sent >= this.#options.endpoints.length) {
+          throw toError(this.address, failure, writes);
+        }
         await sleep(10, signal);
-      } finally {
-        scope[Symbol.dispose]();
-        limit[Symbol.dispose]();
       }
     }
   }
 
-  /** The endpoint that answered last, with a token where there is a user. */
-  async #way(signal: AbortSignal): Promise<Way> {
-    const endpoint = this.#endpoint;
-    const { user, password } = this.#options;
-    if (user === undefined) return { endpoint, token: undefined, signal };
-    this.#token ??= this.#authenticate(endpoint, { name: user, password: password ?? "" });
-    return { endpoint, token: await race(this.#token, signal), signal };
-  }
-
-  async #authenticate(endpoint: string, credentials: Message): Promise<string> {
+  /** One request, or two if the first one's token was no longer good. */
+  async #attempt(send: Send, endpoint: string, signal: AbortSignal | undefined): Promise<Message> {
     const limit = deadline(this.#options.timeout, noAnswer);
+    const scope = follow(limit.signal, this.#closing.signal, signal);
     try {
-      const way = { endpoint, token: undefined, signal: limit.signal };
-      return String((await this.#transport.authenticate(credentials, way)).token);
-    } catch (error) {
-      this.#token = undefined;
-      if (!(error instanceof CallFailure)) throw error;
-      // Whatever was to be sent has not been sent.
-      throw new CallFailure(error.code, error.message, { unsent: true, cause: error.cause });
+      const way = await this.#way(endpoint, scope.signal);
+      return await send(way).catch(async (failure) => {
+        if (!this.#login.forget(way.token, failure)) throw failure;
+        return send(await this.#way(endpoint, scope.signal));
+      });
     } finally {
+      scope[Symbol.dispose]();
       limit[Symbol.dispose]();
     }
+  }
+
+  async #way(endpoint: string, signal: AbortSignal): Promise<Way> {
+    return { endpoint, token: await this.#login.token(endpoint, signal), signal };
+  }
+
+  /** The caller has given up on a call, or the client was closed. */
+  #givenUp({ reason }: AbortSignal, failure: CallFailure, writes: boolean): unknown {
+    return writes && !isNotDone(failure)
+      ? new UnknownOutcomeError(this.address, "a request was carried out", reason)
+      : reason;
   }
 
   get #endpoint(): string {

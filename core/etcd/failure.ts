@@ -11,6 +11,7 @@ export const STATUS = {
   permissionDenied: 7,
   resourceExhausted: 8,
   failedPrecondition: 9,
+  outOfRange: 11,
   unimplemented: 12,
   unavailable: 14,
   unauthenticated: 16,
@@ -35,6 +36,12 @@ interface Details {
   readonly cause?: unknown;
 }
 
+/** The caller has given up, or the time is over. */
+export function abandoned({ reason }: AbortSignal, unsent: boolean): CallFailure {
+  const message = reason instanceof Error ? reason.message : String(reason);
+  return new CallFailure(STATUS.deadlineExceeded, message, { unsent, cause: reason });
+}
+
 /**
  * etcd's own texts tell apart what its codes do not: of two "unavailable", one may have been carried out.
  * What is not listed counts as "may have been".
@@ -51,28 +58,39 @@ const REFUSALS: readonly number[] = [
   STATUS.invalidArgument,
   STATUS.notFound,
   STATUS.permissionDenied,
-  STATUS.resourceExhausted,
   STATUS.failedPrecondition,
+  STATUS.outOfRange,
   STATUS.unimplemented,
   STATUS.unauthenticated,
 ];
 
+/** The same of resources exhausted. gRPC has this code also for what it gives up after it was carried out. */
+const EXHAUSTED = [
+  "etcdserver: mvcc: database space exceeded",
+  "grpc: received message larger than max",
+];
+
+function isRefusal({ code, message }: CallFailure): boolean {
+  const isExhausted = code === STATUS.resourceExhausted;
+  return isExhausted ? EXHAUSTED.some((text) => message.startsWith(text)) : REFUSALS.includes(code);
+}
+
 /** Whether the request has certainly not been carried out. */
-export function isNotDone({ code, unsent, message }: CallFailure): boolean {
-  return unsent || REFUSALS.includes(code) || NOT_DONE.some((text) => message.startsWith(text));
+export function isNotDone(failure: CallFailure): boolean {
+  const { unsent, message } = failure;
+  return unsent || isRefusal(failure) || NOT_DONE.some((text) => message.startsWith(text));
 }
 
 /** Whether another endpoint, or the same one later, may do better. */
-export function isPassing({ code, message }: CallFailure): boolean {
-  const tooMany = message.startsWith("etcdserver: too many requests");
-  return tooMany || !REFUSALS.includes(code);
+export function isPassing(failure: CallFailure): boolean {
+  return !isRefusal(failure);
 }
 
-/** Whether the token is no longer good: one authenticates and asks again. */
+/** Whether the token is no longer good. A watch is told so in a longer text than a call. */
 export function isStaleToken({ message }: CallFailure): boolean {
   return (
-    message.startsWith("etcdserver: invalid auth token") ||
-    message.startsWith("etcdserver: revision of auth store is old")
+    message.includes("etcdserver: invalid auth token") ||
+    message.includes("etcdserver: revision of auth store is old")
   );
 }
 

@@ -1,7 +1,7 @@
 import { createRequire } from "node:module";
 import { etcdOver } from "./client.ts";
 import type { Etcd, EtcdOptions, Lease } from "./etcd.ts";
-import { CallFailure, STATUS } from "./failure.ts";
+import { abandoned, CallFailure, STATUS } from "./failure.ts";
 import type { Transport, WatchEvents, Way } from "./transport.ts";
 import { METHODS, type Message, type MethodName } from "./wire.ts";
 
@@ -75,6 +75,8 @@ const CHANNEL = {
   // A server that was restarted is found again soon.
   "grpc.initial_reconnect_backoff_ms": 50,
   "grpc.max_reconnect_backoff_ms": 1_000,
+  // Any: an answer of more than 4 MB would otherwise be thrown away, though what was asked for was done.
+  "grpc.max_receive_message_length": -1,
 };
 
 class Grpc implements Transport {
@@ -251,7 +253,7 @@ class Watches {
   constructor(stream: RawStream) {
     this.#stream = stream
       .on("data", (message) => this.#take(message))
-      .on("error", () => this.#end())
+      .on("error", (error) => this.#end(toFailure(error)))
       .on("end", () => this.#end());
   }
 
@@ -275,26 +277,32 @@ class Watches {
     this.#stream.cancel();
   }
 
-  #take({ watch_id, created, canceled, events }: Message): void {
+  #take({ watch_id, created, canceled, cancel_reason, events }: Message): void {
     const id = String(watch_id);
     const watch = this.#watches.get(id);
     if (canceled) {
+      const failure = new CallFailure(STATUS.cancelled, String(cancel_reason));
       this.#watches.delete(id);
+      watch?.ended(failure);
       // Refused rather than ended: of the stream, not of one watch.
-      if (!watch && created) this.#stream.cancel();
-      watch?.ended();
+      if (!watch && created) this.#refuse(failure);
       return;
     }
     if (created) watch?.created();
     if ((events as readonly unknown[]).length > 0) watch?.events(events);
   }
 
-  #end(): void {
+  #refuse(failure: CallFailure): void {
+    this.#end(failure);
+    this.#stream.cancel();
+  }
+
+  #end(failure?: CallFailure): void {
     if (this.#over) return;
     this.#over = true;
     const watches = [...this.#watches.values()];
     this.#watches.clear();
-    for (const { ended } of watches) ended();
+    for (const { ended } of watches) ended(failure);
   }
 }
 
@@ -311,13 +319,10 @@ function isUnsent({ details = "" }: GrpcError): boolean {
 }
 
 function toFailure(error: GrpcError): CallFailure {
-  const { code, details, message } = error;
-  const options = { unsent: isUnsent(error), cause: error };
-  return new CallFailure(code ?? STATUS.unknown, details || message, options);
-}
-
-/** The caller has given up, or the time is over. */
-function abandoned({ reason }: AbortSignal, unsent: boolean): CallFailure {
-  const message = reason instanceof Error ? reason.message : String(reason);
-  return new CallFailure(STATUS.deadlineExceeded, message, { unsent, cause: reason });
+  const { code = STATUS.unknown, details, message } = error;
+  const unsent = isUnsent(error);
+  // Of a certificate that is not accepted, ours or theirs, only the text of a failed connection tells.
+  const isUntrusted = unsent && /certificate/i.test(details);
+  const status = isUntrusted ? STATUS.unauthenticated : code;
+  return new CallFailure(status, details || message, { unsent, cause: error });
 }

@@ -33,5 +33,5 @@ export interface WatchEvents {
   events(events: unknown): void;
 
   /** It is over, and not because it was asked to be. */
-  ended(): void;
+  ended(failure: unknown): void;
 }

@@ -43,7 +43,8 @@ export const METHODS = {
 export type MethodName = keyof typeof METHODS;
 
 const utf8 = new TextEncoder();
-const text = new TextDecoder();
+// A text that begins with the mark of a byte order keeps it.
+const text = new TextDecoder("utf-8", { ignoreBOM: true });
 
 /** Between etcd's messages and the terms used here. */
 export class Codec {

@@ -15,9 +15,9 @@ export class TcpProxy {
     this.#server = createServer((client) => this.#join(client));
   }
 
-  static async to(target: number): Promise<TcpProxy> {
+  static async to(target: number, port = 0): Promise<TcpProxy> {
     const proxy = new TcpProxy(target);
-    await once(proxy.#server.listen(0, "127.0.0.1"), "listening");
+    await once(proxy.#server.listen(port, "127.0.0.1"), "listening");
     return proxy;
   }
 

@@ -1,0 +1,146 @@
+import { inspect } from "node:util";
+import { describe, expect, test } from "vitest";
+import { get, put } from "../../core/etcd/etcd.ts";
+import {
+  always,
+  anyLease,
+  anyPrefix,
+  type EtcdUnderTest,
+  etcdsUnderTest,
+} from "../support/etcd-under-test.ts";
+import { OwnEtcd } from "../support/own-etcd.ts";
+import { TcpProxy } from "../support/tcp-proxy.ts";
+import { until } from "../support/until.ts";
+
+const PASSWORD = "canary-7f3a";
+
+/** With the user root, who may do everything, and the user shop, who may use the keys with prefix "shop/". */
+async function startWithUsers({ server }: EtcdUnderTest): Promise<OwnEtcd> {
+  const own = await OwnEtcd.like(server);
+  for (const name of ["root", "shop"]) {
+    await own.post("/v3/auth/user/add", { name, password: PASSWORD });
+    await own.post("/v3/auth/role/add", { name });
+    await own.post("/v3/auth/user/grant", { user: name, role: name });
+  }
+  const key = Buffer.from("shop/").toString("base64");
+  const range_end = Buffer.from("shop0").toString("base64");
+  const perm = { permType: "READWRITE", key, range_end };
+  await own.post("/v3/auth/role/grant", { name: "shop", perm });
+  await own.post("/v3/auth/enable", {});
+  return own;
+}
+
+/** Changing a user's password spoils the tokens given for it. Resolves to the number of entries so far. */
+async function spoilTokens(own: OwnEtcd): Promise<number> {
+  const { token } = await own.post("/v3/auth/authenticate", { name: "root", password: PASSWORD });
+  const change = { name: "root", password: PASSWORD };
+  await own.post("/v3/auth/user/changepw", change, String(token));
+  return entries(own);
+}
+
+/** How many entries the log has: a token ends in the number of the one that brought it. Reads make none. */
+async function entries(own: OwnEtcd): Promise<number> {
+  const { token } = await own.post("/v3/auth/authenticate", { name: "root", password: PASSWORD });
+  return Number(String(token).split(".")[1]);
+}
+
+describe.concurrent.each(etcdsUnderTest())("users of $name", (under) => {
+  const root = { user: "root", password: PASSWORD };
+
+  test("are let in with their password, and to what is theirs", async () => {
+    await using own = await startWithUsers(under);
+    await using etcd = under.open({ endpoints: [own.endpoint], user: "shop", password: PASSWORD });
+    const lease = anyLease();
+    await etcd.grant(lease, 60);
+    await etcd.txn(always(put("shop/a", "1", lease)));
+    expect((await etcd.range(get({ prefix: "shop/" }))).count).toBe(1);
+    expect(await etcd.keepAlive(lease)).toBe(60);
+    expect(await etcd.revoke(lease)).toBe(true);
+    const refused = {
+      code: "STORE_REFUSED",
+      message: expect.stringContaining("permission denied"),
+    };
+    await expect(etcd.txn(always(put("other/a", "1")))).rejects.toMatchObject(refused);
+    await expect(etcd.range(get("other/a"))).rejects.toMatchObject(refused);
+  });
+
+  test("are refused at once with the wrong password or without a name, and no secret is told", async () => {
+    await using own = await startWithUsers(under);
+    for (const who of [{ user: "root", password: `${PASSWORD}!` }, { user: "nobody" }, {}]) {
+      await using etcd = under.open({ endpoints: [own.endpoint], ...who });
+      const calls = [() => etcd.range(get("a")), () => etcd.txn(always(put("a", "")))];
+      for (const call of calls) {
+        const error = await call().catch((reason: unknown) => reason);
+        expect(error).toMatchObject({ code: "STORE_REFUSED", retryable: false });
+        const shown = inspect(error, { depth: 10, showHidden: true }) + JSON.stringify(error);
+        expect(shown).not.toContain(PASSWORD);
+        // The password as it is sent.
+        expect(shown).not.toContain(Buffer.from(PASSWORD).toString("base64").slice(0, -2));
+      }
+    }
+  });
+
+  test("are let in again by themselves when their tokens are no longer good", async () => {
+    await using own = await startWithUsers(under);
+    await using etcd = under.open({ endpoints: [own.endpoint], ...root });
+    const lease = anyLease();
+    await etcd.grant(lease, 60);
+    for (const value of ["1", "2"]) {
+      await spoilTokens(own);
+      await etcd.txn(always(put("a", value, lease)));
+      await spoilTokens(own);
+      expect((await etcd.range(get("a"))).kvs).toMatchObject([{ value, lease }]);
+      await spoilTokens(own);
+      expect(await etcd.keepAlive(lease)).toBe(60);
+    }
+  });
+
+  test("have their watches stand anew when their tokens are no longer good", async () => {
+    await using own = await startWithUsers(under);
+    await using proxy = await TcpProxy.to(own.port);
+    await using etcd = under.open({ endpoints: [`127.0.0.1:${proxy.port}`], ...root });
+    let readies = 0;
+    const told: string[] = [];
+    etcd.watch("a", {
+      ready() {
+        readies += 1;
+      },
+      changed: (changes) => told.push(...changes.map(({ value }) => value)),
+    });
+    await until(() => readies === 1);
+    await spoilTokens(own);
+    proxy.reset();
+    await until(() => readies === 2);
+    await etcd.txn(always(put("a", "1")));
+    await until(() => told.length === 1);
+  });
+
+  test("are let in once for all their calls", async () => {
+    await using own = await startWithUsers(under);
+    await using etcd = under.open({ endpoints: [own.endpoint], ...root });
+    for (const _ of ["at first", "when their tokens are no longer good"]) {
+      const before = await spoilTokens(own);
+      await Promise.all(Array.from({ length: 50 }, () => etcd.range(get("a"))));
+      // One more is the one that counts them.
+      expect((await entries(own)) - before).toBeLessThanOrEqual(2);
+    }
+  });
+
+  test("wait no longer than for an answer to be let in", async () => {
+    await using own = await startWithUsers(under);
+    await using proxy = await TcpProxy.to(own.port);
+    proxy.cut();
+    const endpoints = [`127.0.0.1:${proxy.port}`];
+    await using etcd = under.open({ endpoints, timeout: 300, ...root });
+    const unavailable = { code: "STORE_UNAVAILABLE", retryable: true };
+    await expect(etcd.range(get("a"))).rejects.toMatchObject(unavailable);
+    // Nothing was sent but the password.
+    await expect(etcd.txn(always(put("a", "")))).rejects.toMatchObject(unavailable);
+    const reason = new Error("enough");
+    const aborted = etcd.txn(always(put(anyPrefix(), "")), AbortSignal.abort(reason));
+    await expect(aborted).rejects.toBe(reason);
+    const signal = AbortSignal.timeout(50);
+    const late = etcd.txn(always(put(anyPrefix(), "")), signal);
+    await expect(late).rejects.toMatchObject({ name: "TimeoutError" });
+  });
+});

@@ -1,0 +1,216 @@
+import { afterAll, describe, expect, test } from "vitest";
+import { type Change, type Etcd, type Keys, put, remove } from "../../core/etcd/etcd.ts";
+import { always, anyLease, anyPrefix, etcdsUnderTest } from "../support/etcd-under-test.ts";
+import { TcpProxy } from "../support/tcp-proxy.ts";
+import { pause, until } from "../support/until.ts";
+
+/** A watch and what it has told so far. */
+class Log {
+  readonly changes: Change[] = [];
+  readonly stop: () => void;
+  #ready = 0;
+
+  constructor(etcd: Etcd, keys: Keys) {
+    this.stop = etcd.watch(keys, {
+      ready: () => {
+        this.#ready += 1;
+      },
+      changed: (changes) => this.changes.push(...changes),
+    });
+  }
+
+  get readies(): number {
+    return this.#ready;
+  }
+
+  ready(times = 1, within?: number): Promise<boolean> {
+    return until(() => this.#ready >= times, within);
+  }
+
+  async told(count: number): Promise<readonly Change[]> {
+    await until(() => this.changes.length >= count);
+    return this.changes;
+  }
+}
+
+describe.each(etcdsUnderTest())("a watch of $name", ({ open, server, transport }) => {
+  const etcd = open();
+  afterAll(() => etcd.close());
+
+  const proxied = async () => TcpProxy.to(Number(server.endpoints[0]?.split(":")[1]));
+
+  test("tells of one key's changes, from when it stands, in their order", async () => {
+    const key = `${anyPrefix()}é`;
+    const lease = anyLease();
+    await etcd.grant(lease, 60);
+    const { revision: before } = await etcd.txn(always(put(key, "before")));
+    const log = new Log(etcd, key);
+    await log.ready();
+    const { revision: first } = await etcd.txn(always(put(key, "1", lease)));
+    const { revision: second } = await etcd.txn(always(put(`${key}/other`, ""), remove(key)));
+    const { revision: third } = await etcd.txn(always(put(key, "\u{feff}")));
+    expect(await log.told(3)).toEqual([
+      {
+        type: "put",
+        key,
+        value: "1",
+        createRevision: before,
+        modRevision: first,
+        lease,
+      },
+      { type: "remove", key, value: "", createRevision: 0n, modRevision: second, lease: 0n },
+      {
+        type: "put",
+        key,
+        value: "\u{feff}",
+        createRevision: third,
+        modRevision: third,
+        lease: 0n,
+      },
+    ]);
+    expect(log.readies).toBe(1);
+    await etcd.revoke(lease);
+    log.stop();
+  });
+
+  test("tells of all keys with a prefix, also those of one transaction", async () => {
+    const prefix = `${anyPrefix()}日`;
+    const log = new Log(etcd, { prefix });
+    await log.ready();
+    await etcd.txn(always(put(`${prefix}a`, "1"), put(`${prefix}b`, "2"), put(`x${prefix}`, "3")));
+    const { revision } = await etcd.txn(always(remove({ prefix })));
+    const changes = await log.told(4);
+    expect(changes.map(({ type, key }) => [type, key.slice(prefix.length)])).toEqual([
+      ["put", "a"],
+      ["put", "b"],
+      ["remove", "a"],
+      ["remove", "b"],
+    ]);
+    expect(changes.at(-1)?.modRevision).toBe(revision);
+    log.stop();
+  });
+
+  test("tells of keys that a lease took along", async () => {
+    const key = `${anyPrefix()}a`;
+    const lease = anyLease();
+    await etcd.grant(lease, 60);
+    await etcd.txn(always(put(key, "", lease)));
+    const log = new Log(etcd, key);
+    await log.ready();
+    await etcd.revoke(lease);
+    expect(await log.told(1)).toMatchObject([{ type: "remove", key }]);
+    log.stop();
+  });
+
+  test("tells of changes that take many pieces to arrive", async () => {
+    const prefix = anyPrefix();
+    const log = new Log(etcd, { prefix });
+    await log.ready();
+    const values = Array.from({ length: 8 }, (_, at) => `${"日本é😀".repeat(10_000)}${at}`);
+    for (const [at, value] of values.entries())
+      await etcd.txn(always(put(`${prefix}${at}`, value)));
+    expect((await log.told(8)).map(({ value }) => value)).toEqual(values);
+    log.stop();
+  });
+
+  test("that was stopped tells nothing more", async () => {
+    const prefix = anyPrefix();
+    const [stopped, never, left] = [
+      new Log(etcd, { prefix }),
+      new Log(etcd, { prefix }),
+      new Log(etcd, { prefix }),
+    ];
+    never.stop();
+    await Promise.all([stopped.ready(), left.ready()]);
+    stopped.stop();
+    stopped.stop();
+    await etcd.txn(always(put(`${prefix}a`, "")));
+    await left.told(1);
+    await pause(100);
+    expect(stopped.changes).toEqual([]);
+    expect([never.readies, never.changes]).toEqual([0, []]);
+    left.stop();
+  });
+
+  test("is one of 200 on one client, and each tells its own", async () => {
+    const prefix = anyPrefix();
+    const keys = Array.from({ length: 200 }, (_, at) => `${prefix}${at}`);
+    const logs = keys.map((key) => new Log(etcd, key));
+    await Promise.all(logs.map((log) => log.ready()));
+    await etcd.txn(always(...keys.slice(0, 100).map((key) => put(key, key))));
+    await etcd.txn(always(...keys.slice(100).map((key) => put(key, key))));
+    const told = await Promise.all(logs.map((log) => log.told(1)));
+    expect(told.map((changes) => changes.map(({ value }) => value))).toEqual(
+      keys.map((key) => [key]),
+    );
+    for (const log of logs) log.stop();
+  });
+
+  test("stands anew after its connection was cut, and says so", async () => {
+    await using proxy = await proxied();
+    await using client = open({ endpoints: [`127.0.0.1:${proxy.port}`] });
+    const prefix = anyPrefix();
+    const log = new Log(client, { prefix });
+    await log.ready();
+    for (const times of [2, 3, 4]) {
+      proxy.reset();
+      await log.ready(times);
+      await etcd.txn(always(put(`${prefix}${times}`, "")));
+      expect(await log.told(times - 1)).toHaveLength(times - 1);
+      expect(log.changes.at(-1)?.key).toBe(`${prefix}${times}`);
+    }
+    expect(log.readies).toBe(4);
+  });
+
+  test("that has been stopped does not stand anew", async () => {
+    await using proxy = await proxied();
+    await using client = open({ endpoints: [`127.0.0.1:${proxy.port}`] });
+    const [stopped, left] = [new Log(client, anyPrefix()), new Log(client, anyPrefix())];
+    await Promise.all([stopped.ready(), left.ready()]);
+    stopped.stop();
+    proxy.reset();
+    await left.ready(2);
+    await pause(200);
+    expect(stopped.readies).toBe(1);
+  });
+
+  test("stands as soon as there is a server", async () => {
+    await using proxy = await proxied();
+    const { port } = proxy;
+    await proxy.close();
+    await using client = open({ endpoints: [`127.0.0.1:${port}`] });
+    const log = new Log(client, anyPrefix());
+    await pause(300);
+    expect(log.readies).toBe(0);
+    await using _late = await TcpProxy.to(Number(server.endpoints[0]?.split(":")[1]), port);
+    await log.ready();
+  });
+
+  describe.concurrent("over time", () => {
+    test("a connection that was cut silently is noticed within 10 s", async () => {
+      await using proxy = await proxied();
+      await using client = open({
+        endpoints: [`127.0.0.1:${proxy.port}`, ...server.endpoints],
+      });
+      const prefix = anyPrefix();
+      const log = new Log(client, { prefix });
+      await log.ready();
+      proxy.cut();
+      await log.ready(2, 10_000);
+      await etcd.txn(always(put(`${prefix}a`, "")));
+      await log.told(1);
+    });
+
+    test("nothing to tell for 14 s does it no harm", async () => {
+      const prefix = anyPrefix();
+      await using client = open();
+      const log = new Log(client, { prefix });
+      await log.ready();
+      await pause(14_000);
+      // The gateway's is made anew in silence: it has no pings.
+      expect(log.readies).toBe(transport === "grpc" ? 1 : 2);
+      await etcd.txn(always(put(`${prefix}a`, "")));
+      await log.told(1);
+    });
+  });
+});
