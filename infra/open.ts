@@ -1,5 +1,6 @@
 import { hostname } from "node:os";
 import type { Database } from "../core/database/sql.ts";
+import type { Etcd } from "../core/etcd/etcd.ts";
 import type { Inventory } from "../core/inventory/inventory.ts";
 import type { LockStore } from "../core/lock/lock.ts";
 import type { StoreOptions } from "../core/lock/store.ts";
@@ -7,6 +8,7 @@ import { publish } from "./diagnostics.ts";
 import { migrate } from "./migrate.ts";
 import {
   checkOptions,
+  type Host,
   type NetworkUrl,
   parseStoreUrl,
   readTls,
@@ -39,6 +41,8 @@ const STORES: Readonly<Record<string, Open>> = {
   mysqls: openMysql,
   etcd: openEtcd,
   etcds: openEtcd,
+  "etcd+http": openEtcdGateway,
+  "etcd+https": openEtcdGateway,
 };
 
 /** The stores' URLs, for messages. */
@@ -47,7 +51,8 @@ const STORE_URLS = [
   "sqlite:PATH",
   "mysql://USER:PASSWORD@HOST:PORT/DATABASE",
   "etcd://HOST:PORT,HOST:PORT/PREFIX",
-  "mysqls://… and etcds://… (TLS; options ca, cert, key name PEM files)",
+  "etcd+http://… (etcd's JSON gateway)",
+  "mysqls://…, etcds://… and etcd+https://… (TLS; options ca, cert, key name PEM files)",
 ];
 
 /**
@@ -136,25 +141,43 @@ function toMysqlOptions(scheme: string, url: NetworkUrl | undefined) {
 }
 
 async function openEtcd({ scheme, network }: StoreUrl, options: StoreOptions) {
-  const { etcdStore, openEtcd } = await load("etcd3", () => import("../core/stores/etcd/index.ts"));
+  const { openEtcd } = await load("etcd3", () => import("../core/etcd/grpc.ts"));
   const { etcdOptions, prefix } = toEtcdOptions(scheme, network);
-  const etcd = openEtcd(etcdOptions);
+  return withEtcd(openEtcd(etcdOptions), prefix, options);
+}
+
+async function openEtcdGateway({ scheme, network }: StoreUrl, options: StoreOptions) {
+  const { openEtcdGateway } = await import("../core/etcd/gateway.ts");
+  const { etcdOptions, prefix } = toEtcdOptions(scheme, network);
+  const { tls, ...rest } = etcdOptions;
+  if (!tls || Object.keys(tls).length === 0) {
+    return withEtcd(openEtcdGateway(etcdOptions), prefix, options);
+  }
+  const { nodeFetch } = await import("../core/etcd/node-fetch.ts");
+  return withEtcd(openEtcdGateway({ ...rest, tls: {}, fetch: nodeFetch(tls) }), prefix, options);
+}
+
+async function withEtcd(etcd: Etcd, prefix: string, options: StoreOptions) {
+  const { etcdStore } = await import("../core/stores/etcd/index.ts");
   const locks = etcdStore(etcd, { ...options, prefix, closeEtcd: true });
   return { locks, inventory: undefined, database: undefined };
 }
 
 function toEtcdOptions(scheme: string, url: NetworkUrl | undefined) {
   if (!url) throw new TypeError(`the store "${scheme}:" needs ${scheme}://HOST:PORT`);
-  const tls = scheme === "etcds";
+  const tls = ["etcds", "etcd+https"].includes(scheme);
   checkOptions(url, tls ? ["ca", "cert", "key"] : []);
   const { hosts, user, password, name } = url;
-  const prefix = name.replace(/\/*$/, "/").replace(/^\/$/, "");
-  const etcdOptions = {
-    endpoints: hosts.map(
-      ({ host, port = 2_379 }) => `${host.includes(":") ? `[${host}]` : host}:${port}`,
-    ),
-    ...(user !== "" && { user, password }),
-    ...(tls && { tls: readTls(url) }),
+  return {
+    prefix: name.replace(/\/*$/, "/").replace(/^\/$/, ""),
+    etcdOptions: {
+      endpoints: hosts.map(toEndpoint),
+      ...(user !== "" && { user, password }),
+      ...(tls && { tls: readTls(url) }),
+    },
   };
-  return { etcdOptions, prefix };
+}
+
+function toEndpoint({ host, port = 2_379 }: Host): string {
+  return `${host.includes(":") ? `[${host}]` : host}:${port}`;
 }

@@ -8,7 +8,7 @@ import { get, remove } from "../../core/etcd/etcd.ts";
 import { queueOf } from "../../core/etcd/names.ts";
 import type { LockStore } from "../../core/lock/lock.ts";
 import { pollingStore, type StoreOptions } from "../../core/lock/store.ts";
-import { etcdStore, openEtcd } from "../../core/stores/etcd/index.ts";
+import { etcdStore } from "../../core/stores/etcd/index.ts";
 import { memoryClaims, memoryStore, newMemory } from "../../core/stores/memory/index.ts";
 import { mysqlStore, openMysql } from "../../core/stores/mysql/index.ts";
 import { sqlClaims } from "../../core/stores/sql-store.ts";
@@ -16,6 +16,7 @@ import { openSqlite, sqliteStore, sqliteTraits } from "../../core/stores/sqlite/
 import { migrate } from "../../infra/migrate.ts";
 import { breakable, type Wire } from "./breakable.ts";
 import type { EtcdServer } from "./etcd-servers.ts";
+import { TRANSPORTS } from "./etcd-under-test.ts";
 import type { SqlServer } from "./sql-servers.ts";
 import { TcpProxy } from "./tcp-proxy.ts";
 
@@ -130,19 +131,25 @@ export async function temporaryDatabase(server: SqlServer) {
   };
 }
 
-export async function etcdUnderTest({ name, endpoints }: EtcdServer): Promise<StoreUnderTest> {
+/** Locks in etcd over one of the transports. */
+export async function etcdUnderTest(
+  { name, endpoints }: EtcdServer,
+  transport: keyof typeof TRANSPORTS = "grpc",
+): Promise<StoreUnderTest> {
   const prefix = `test-${randomBytes(6).toString("hex")}/`;
-  const admin = openEtcd({ endpoints });
+  const openIt = TRANSPORTS[transport];
+  const scheme = transport === "grpc" ? "etcd" : "etcd+http";
+  const admin = openIt({ endpoints });
   const proxies: TcpProxy[] = [];
   return {
     name,
-    url: `etcd://${endpoints.join(",")}/${prefix.slice(0, -1)}`,
-    open: (more) => etcdStore(openEtcd({ endpoints }), { ...more, prefix, closeEtcd: true }),
+    url: `${scheme}://${endpoints.join(",")}/${prefix.slice(0, -1)}`,
+    open: (more) => etcdStore(openIt({ endpoints }), { ...more, prefix, closeEtcd: true }),
     async openOverWire() {
       const [endpoint = ""] = endpoints;
       const proxy = await TcpProxy.to(Number(endpoint.split(":")[1]));
       proxies.push(proxy);
-      const etcd = openEtcd({ endpoints: [`127.0.0.1:${proxy.port}`] });
+      const etcd = openIt({ endpoints: [`127.0.0.1:${proxy.port}`] });
       // So that a lost answer is the answer to what the test asks for, not to a handshake.
       await etcd.range(get("warm up"));
       return { store: etcdStore(etcd, { prefix, closeEtcd: true }), wire: proxy };

@@ -22,7 +22,9 @@ export {
   type TxnAnswer,
   type Watcher,
 } from "../../etcd/etcd.ts";
+export { type Fetch, type GatewayOptions, openEtcdGateway } from "../../etcd/gateway.ts";
 export { openEtcd } from "../../etcd/grpc.ts";
+export { nodeFetch } from "../../etcd/node-fetch.ts";
 export { Election, type Leader } from "./election.ts";
 export { Mutex, type MutexOptions } from "./mutex.ts";
 export { Session, type SessionOptions } from "./session.ts";
