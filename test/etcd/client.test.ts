@@ -131,9 +131,8 @@ describe.each(etcdsUnderTest())("$name", ({ open }) => {
 
     test("that is too large itself is refused, and changes nothing", async () => {
       const prefix = anyPrefix();
-      await using patient = open({ timeout: 25_000 });
-      for (const size of [2_000_000, 20_000_000]) {
-        const txn = patient.txn(always(put(`${prefix}a`, "x".repeat(size))));
+      for (const size of [2_000_000, 3_000_000]) {
+        const txn = etcd.txn(always(put(`${prefix}a`, "x".repeat(size))));
         await expect(txn).rejects.toMatchObject({ code: "STORE_REFUSED", retryable: false });
       }
       expect(await keysOf({ prefix })).toEqual([]);
