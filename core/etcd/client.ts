@@ -1,4 +1,4 @@
-import { deadline, follow, noAnswer, sleep } from "../lock/abort.ts";
+import { deadline, noAnswer, sleep } from "../lock/abort.ts";
 import { checkSpan, checkText } from "../lock/checks.ts";
 import { StoreClosedError, UnknownOutcomeError } from "../lock/errors.ts";
 import { after, type Millis } from "../lock/time.ts";
@@ -171,8 +171,7 @@ class Client implements Etcd {
 
   /** One request, or two if the first one's token was no longer good. */
   async #attempt(send: Send, endpoint: string, signal: AbortSignal | undefined): Promise<Message> {
-    const limit = deadline(this.#options.timeout, noAnswer);
-    const scope = follow(limit.signal, this.#closing.signal, signal);
+    const scope = deadline(this.#options.timeout, noAnswer, this.#closing.signal, signal);
     try {
       const way = await this.#way(endpoint, scope.signal);
       return await send(way).catch(async (failure) => {
@@ -181,7 +180,6 @@ class Client implements Etcd {
       });
     } finally {
       scope[Symbol.dispose]();
-      limit[Symbol.dispose]();
     }
   }
 

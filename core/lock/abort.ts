@@ -16,30 +16,45 @@ export function follow(...signals: readonly (AbortSignal | undefined)[]): Scope 
   const [only] = parents;
   if (only && parents.length === 1) return { signal: only, [Symbol.dispose]: () => {} };
   const controller = new AbortController();
-  const stops: (() => void)[] = [];
-  for (const parent of parents) {
-    const onAbort = () => controller.abort(parent.reason);
-    if (parent.aborted) onAbort();
-    parent.addEventListener("abort", onAbort, { once: true });
-    stops.push(() => parent.removeEventListener("abort", onAbort));
-  }
-  const letGo = () => {
+  return { signal: controller.signal, [Symbol.dispose]: link(parents, controller) };
+}
+
+/** The controller aborts as the first of `parents` does, until the returned function is called. */
+function link(
+  parents: readonly (AbortSignal | undefined)[],
+  controller: AbortController,
+): () => void {
+  const stops = parents.map((parent) => {
+    const onAbort = () => controller.abort(parent?.reason);
+    if (parent?.aborted) onAbort();
+    parent?.addEventListener("abort", onAbort, { once: true });
+    return () => parent?.removeEventListener("abort", onAbort);
+  });
+  return () => {
     for (const stop of stops) stop();
   };
-  return { signal: controller.signal, [Symbol.dispose]: letGo };
 }
 
 /**
- * A signal that aborts with what `reason` makes after `span` milliseconds.
+ * A signal that aborts with what `reason` makes after `span` milliseconds, or as one of `parents` does.
  *
  * Not AbortSignal.timeout: a virtual clock moves setTimeout only. An infinite span never aborts. The reason is
  * made when it is needed: most deadlines are not reached, and the stack of an error takes its time.
  */
-export function deadline(span: Millis, reason: () => unknown): Scope {
+export function deadline(
+  span: Millis,
+  reason: () => unknown,
+  ...parents: readonly (AbortSignal | undefined)[]
+): Scope {
   const controller = new AbortController();
   const cancel =
     span === Number.POSITIVE_INFINITY ? () => {} : after(span, () => controller.abort(reason()));
-  return { signal: controller.signal, [Symbol.dispose]: cancel };
+  const unlink = link(parents, controller);
+  const dispose = () => {
+    cancel();
+    unlink();
+  };
+  return { signal: controller.signal, [Symbol.dispose]: dispose };
 }
 
 export function noAnswer(): Error {

@@ -1,7 +1,7 @@
 import { SingleBar } from "cli-progress";
 import yargs from "yargs";
 import { hideBin } from "yargs/helpers";
-import { note, print } from "../../functions/cli/options.ts";
+import { note, print, warn } from "../../functions/cli/options.ts";
 import { table } from "../../functions/cli/table.ts";
 import { measure } from "./measure.ts";
 import { SUITES } from "./suites.ts";
@@ -26,7 +26,8 @@ const { suite, rounds, block, json } = await yargs(hideBin(process.argv))
 const bar = new SingleBar({ format: "{bar} {percentage}%", clearOnComplete: true });
 const setUp = SUITES[suite];
 if (!setUp) throw new RangeError(`there is no suite ${suite}`);
-const { server, contenders, comparisons, close } = await setUp(note);
+const { server, notes = [], contenders, comparisons, close } = await setUp(note);
+for (const each of notes) warn(each);
 try {
   bar.start(rounds, 0);
   const { results, ratios } = await measure({
@@ -38,7 +39,7 @@ try {
   });
   bar.stop();
   if (json) {
-    print(JSON.stringify({ suite, server, results, ratios }));
+    print(JSON.stringify({ suite, server, notes, results, ratios }));
   } else {
     print(`${suite}, on ${server}\n`);
     const rows = results.map((result) => Object.values(result) as (string | number)[]);

@@ -1,9 +1,11 @@
 import { uniformInt } from "pure-rand/distribution/uniformInt";
 import { xoroshiro128plus } from "pure-rand/generator/xoroshiro128plus";
-import { median, quantile, quantileSorted } from "simple-statistics";
+import { median, quantile, quantileSorted, sum } from "simple-statistics";
 
-/** One thing to measure. */
-export interface Contender {
+/** One thing to measure: again and again, or as it does it by itself. */
+export type Contender = Repeated | Reporter;
+
+export interface Repeated {
   readonly name: string;
 
   /** Operations that one call of `run` does. Default 1. */
@@ -16,16 +18,34 @@ export interface Contender {
   run(client: number): Promise<unknown>;
 }
 
-/** How two contenders of a suite compare. */
-export interface Comparison {
+export interface Reporter {
+  readonly name: string;
+
+  /** Works for about so many milliseconds. */
+  report(blockMillis: number): Promise<Block>;
+}
+
+/** What was seen of one contender in one round. */
+export interface Block {
+  /** Operations per second. */
+  readonly rate: number;
+
+  /** How long they took: each of them, or a mean. */
+  readonly millis: readonly number[];
+
+  /** How many operations each client got. */
+  readonly shares: readonly number[];
+}
+
+/**
+ * What a contender of a suite is held to. `time`: per operation, and `p50`: the median of it, smaller is
+ * better. `rate`: operations per second, and `fairness`: Jain's index over its clients, larger is better.
+ */
+export type Comparison = {
   readonly name: string;
   readonly of: string;
-  readonly over: string;
-
-  /** `time`: time per operation, smaller is better. `rate`: operations per second, larger is better. */
-  readonly by: "time" | "rate";
   readonly aim: number;
-}
+} & ({ readonly by: "time" | "p50" | "rate"; readonly over: string } | { readonly by: "fairness" });
 
 export interface Result {
   readonly name: string;
@@ -62,69 +82,86 @@ export interface Plan {
 export async function measure(plan: Plan): Promise<{ results: Result[]; ratios: Ratio[] }> {
   const { contenders, comparisons, rounds, blockMillis } = plan;
   const random = xoroshiro128plus(1);
-  const seen = new Map(contenders.map(({ name }) => [name, new Seen()]));
-  for (const contender of contenders) await runBlock(contender, blockMillis, new Seen());
+  const seen: Seen = new Map(contenders.map(({ name }) => [name, []]));
+  for (const contender of contenders) await runBlock(contender, blockMillis);
   for (let round = 0; round < rounds; round += 1) {
     const order = [...contenders];
     while (order.length > 0) {
       const [contender] = order.splice(uniformInt(random, 0, order.length - 1), 1);
-      if (contender) await runBlock(contender, blockMillis, seenOf(seen, contender.name));
+      if (contender) blocksOf(seen, contender.name).push(await runBlock(contender, blockMillis));
     }
     plan.onRound?.(round + 1);
   }
   return {
-    results: contenders.map(({ name }) => seenOf(seen, name).result(name)),
-    ratios: comparisons.map((comparison) => compare(comparison, seen)),
+    results: contenders.map(({ name }) => toResult(name, blocksOf(seen, name))),
+    ratios: comparisons.map((comparison) => toRatio(comparison, seen)),
   };
 }
 
-/** What was seen of one contender. */
-class Seen {
-  readonly rates: number[] = [];
-  readonly millis: number[] = [];
+/** All blocks, by contender. */
+type Seen = ReadonlyMap<string, Block[]>;
 
-  result(name: string): Result {
-    const sorted = [...this.millis].sort((a, b) => a - b);
-    return {
-      name,
-      perSec: round(median(this.rates), 1),
-      p50Millis: round(quantileSorted(sorted, 0.5), 3),
-      p99Millis: round(quantileSorted(sorted, 0.99), 3),
-    };
-  }
-}
-
-function seenOf(seen: ReadonlyMap<string, Seen>, name: string): Seen {
+function blocksOf(seen: Seen, name: string): Block[] {
   const found = seen.get(name);
   if (!found) throw new RangeError(`there is no contender "${name}"`);
   return found;
 }
 
-async function runBlock(contender: Contender, blockMillis: number, seen: Seen): Promise<void> {
+async function runBlock(contender: Contender, blockMillis: number): Promise<Block> {
+  if ("report" in contender) return contender.report(blockMillis);
   const { batch = 1, clients = 1 } = contender;
   const startedAt = performance.now();
-  let count = 0;
+  const millis: number[] = [];
   const client = async (_: unknown, number: number) => {
+    let count = 0;
     while (performance.now() - startedAt < blockMillis) {
       const sentAt = performance.now();
       await contender.run(number);
-      seen.millis.push(performance.now() - sentAt);
+      millis.push(performance.now() - sentAt);
       count += batch;
     }
+    return count;
   };
-  await Promise.all(Array.from({ length: clients }, client));
-  seen.rates.push((count / (performance.now() - startedAt)) * 1_000);
+  const shares = await Promise.all(Array.from({ length: clients }, client));
+  return { rate: (sum(shares) / (performance.now() - startedAt)) * 1_000, millis, shares };
 }
 
-function compare({ name, of, over, by, aim }: Comparison, seen: ReadonlyMap<string, Seen>): Ratio {
-  const [ours, theirs] = [seenOf(seen, of).rates, seenOf(seen, over).rates];
-  const ratios = ours.map((rate, i) => {
-    const other = theirs[i] ?? Number.NaN;
-    return by === "rate" ? rate / other : other / rate;
-  });
-  const value = round(median(ratios), 2);
-  const [low, high] = interval(ratios);
-  return { name, value, low, high, aim, met: by === "rate" ? value >= aim : value <= aim };
+function toResult(name: string, blocks: readonly Block[]): Result {
+  const sorted = blocks.flatMap(({ millis }) => millis).sort((a, b) => a - b);
+  return {
+    name,
+    perSec: round(median(blocks.map(({ rate }) => rate)), 1),
+    p50Millis: round(quantileSorted(sorted, 0.5), 3),
+    p99Millis: round(quantileSorted(sorted, 0.99), 3),
+  };
+}
+
+function toRatio(comparison: Comparison, seen: Seen): Ratio {
+  const { name, by, aim } = comparison;
+  const values = valuesOf(comparison, seen);
+  const value = round(median(values), 3);
+  const [low, high] = interval(values);
+  const isMoreBetter = by === "rate" || by === "fairness";
+  return { name, value, low, high, aim, met: isMoreBetter ? value >= aim : value <= aim };
+}
+
+/** One for each round. */
+function valuesOf(comparison: Comparison, seen: Seen): number[] {
+  const ours = blocksOf(seen, comparison.of);
+  if (comparison.by === "fairness") return ours.map(({ shares }) => fairness(shares));
+  const theirs = blocksOf(seen, comparison.over);
+  const value = {
+    rate: (of: Block, over: Block) => of.rate / over.rate,
+    time: (of: Block, over: Block) => over.rate / of.rate,
+    p50: (of: Block, over: Block) => median([...of.millis]) / median([...over.millis]),
+  }[comparison.by];
+  return ours.map((block, i) => value(block, theirs[i] as Block));
+}
+
+/** Jain's index: 1 when all shares are equal, 1/n when one of n has everything. */
+function fairness(shares: readonly number[]): number {
+  const squares = shares.map((share) => share ** 2);
+  return sum(shares) ** 2 / (shares.length * sum(squares));
 }
 
 /** The 95 % bootstrap interval of the median. */
@@ -133,7 +170,7 @@ function interval(values: readonly number[]): [number, number] {
   const medians = Array.from({ length: 2_000 }, () =>
     median(values.map(() => values[uniformInt(random, 0, values.length - 1)] ?? 0)),
   );
-  return [round(quantile(medians, 0.025), 2), round(quantile(medians, 0.975), 2)];
+  return [round(quantile(medians, 0.025), 3), round(quantile(medians, 0.975), 3)];
 }
 
 function round(value: number, digits: number): number {

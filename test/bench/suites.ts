@@ -1,3 +1,4 @@
+import { etcdSuite } from "./etcd.ts";
 import type { Comparison, Contender } from "./measure.ts";
 import { mysqlSuite } from "./mysql.ts";
 
@@ -5,9 +6,12 @@ import { mysqlSuite } from "./mysql.ts";
 export type Suite = (onProgress: (step: string) => void) => Promise<{
   /** What was measured on. */
   readonly server: string;
+
+  /** What is missing, and why. */
+  readonly notes?: readonly string[];
   readonly contenders: readonly Contender[];
   readonly comparisons: readonly Comparison[];
   close(): Promise<void>;
 }>;
 
-export const SUITES: Readonly<Record<string, Suite>> = { mysql: mysqlSuite };
+export const SUITES: Readonly<Record<string, Suite>> = { etcd: etcdSuite, mysql: mysqlSuite };

@@ -101,10 +101,12 @@ export class Election {
   async resign(): Promise<Unlocked> {
     const place = this.#place;
     if (!place) return "was-lost";
-    const left = await this.#leave(place, this.signal.aborted ? 0 : this.#session.remaining());
+    const ours = this.signal.aborted ? 0 : this.#session.remaining();
+    // Before the key goes: its end would look like a loss.
     this.#stopGuard();
-    this.#place = undefined;
     this.#led.abort(this.#notLeading());
+    const left = await this.#leave(place, ours);
+    this.#place = undefined;
     return left ? "released" : "was-lost";
   }
 

@@ -35,8 +35,12 @@ export class Mutex {
   readonly #session: Session;
   readonly #queue: string;
   readonly #options: Required<MutexOptions>;
+
+  /** What the signal aborts with each time: the stack of an error takes its time. */
+  readonly #givenBack: LockReleasedError;
   #place: Place | undefined;
   #locking: Promise<void> | undefined;
+  #unlocking: Promise<Unlocked> | undefined;
   #waiting = new AbortController();
   #hold = new AbortController();
   #stopGuard = () => {};
@@ -47,7 +51,8 @@ export class Mutex {
     this.#session = session;
     this.#queue = `${prefix}/`;
     this.#options = { value: "", reentrant: false, ...options };
-    this.#hold.abort(this.#released());
+    this.#givenBack = this.#released();
+    this.#hold.abort(this.#givenBack);
   }
 
   /** The mutex that another process, or an earlier life of this one, has locked with this session's lease. */
@@ -87,6 +92,7 @@ export class Mutex {
 
   /** One attempt that never waits and never stands in line. False: somebody else has it. */
   async tryLock({ signal }: { readonly signal?: AbortSignal } = {}): Promise<boolean> {
+    if (this.#unlocking) await this.#unlocking.catch(() => {});
     if (this.#isHeld()) return true;
     if (!this.#options.reentrant && !this.#session.line.tryEnter(this.#queue)) return false;
     const scope = follow(signal, this.#session.signal);
@@ -108,21 +114,11 @@ export class Mutex {
    * Rejects with a LockReleasedError when this mutex neither holds nor waits, and with an UnknownOutcomeError
    * when etcd does not answer for one ttl; then it may be called again.
    */
-  async unlock(): Promise<Unlocked> {
-    if (this.#locking) {
-      this.#waiting.abort(this.#released());
-      await this.#locking.catch(() => {});
-      return "released";
-    }
-    const place = this.#place;
-    if (!place) throw this.#released();
-    const isHeld = !this.signal.aborted;
-    const left =
-      isHeld && this.#handOver(place)
-        ? true
-        : await this.#leave(place, isHeld ? this.#session.remaining() : 0);
-    this.#end();
-    return left ? "released" : "was-lost";
+  unlock(): Promise<Unlocked> {
+    this.#unlocking ??= this.#unlock().finally(() => {
+      this.#unlocking = undefined;
+    });
+    return this.#unlocking;
   }
 
   /** For a caller's own transaction: true as long as this mutex holds the lock. Throws when it holds nothing. */
@@ -133,8 +129,9 @@ export class Mutex {
   }
 
   async #lock(signal: AbortSignal | undefined): Promise<void> {
-    if (this.#isHeld()) return;
     this.#waiting = new AbortController();
+    if (this.#unlocking) await this.#unlocking.catch(() => {});
+    if (this.#isHeld()) return;
     const scope = follow(signal, this.#session.signal, this.#waiting.signal);
     try {
       scope.signal.throwIfAborted();
@@ -147,6 +144,23 @@ export class Mutex {
     } finally {
       scope[Symbol.dispose]();
     }
+  }
+
+  async #unlock(): Promise<Unlocked> {
+    if (this.#locking) {
+      this.#waiting.abort(this.#released());
+      await this.#locking.catch(() => {});
+      return "released";
+    }
+    const place = this.#place;
+    if (!place) throw this.#released();
+    const isHeld = !this.signal.aborted;
+    const ours = isHeld ? this.#session.remaining() : 0;
+    // Before the key goes: its end would look like a loss.
+    this.#letGo();
+    const left = (isHeld && this.#handOver(place)) || (await this.#leave(place, ours));
+    this.#end();
+    return left ? "released" : "was-lost";
   }
 
   /** A place with nobody before it. */
@@ -214,10 +228,14 @@ export class Mutex {
     return new LockReleasedError(this.#queue.slice(0, -1));
   }
 
-  #end(): void {
+  #letGo(): void {
     this.#stopGuard();
+    this.#hold.abort(this.#givenBack);
+  }
+
+  #end(): void {
+    this.#letGo();
     this.#place = undefined;
-    this.#hold.abort(this.#released());
     this.#leaveLine();
   }
 

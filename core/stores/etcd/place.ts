@@ -8,6 +8,7 @@ import {
   type KeyValue,
   type Lease,
   NoLeaseError,
+  type Op,
   type OpAnswer,
   put,
   type Revision,
@@ -197,12 +198,12 @@ export class Place {
 
   /** One owner-checked removal. False: not all of it was ours any more. */
   async leave(limit?: AbortSignal): Promise<boolean> {
-    const leaving = this.keys.map((key) => {
-      const when = [isCreated(key, this.revision)];
-      return { op: "txn", txn: { when, do: [remove(key)] } } as const;
-    });
-    const { answers } = await this.#etcd.txn({ when: [], do: leaving }, limit);
-    return answers.every(({ txn }) => txn?.succeeded);
+    const { keys } = this;
+    // What is left of it, when not all of it is ours.
+    const remains = keys.length > 1 ? keys.map((key) => this.#removal(key)) : [];
+    const leaving = { when: this.isOurs(), do: keys.map(remove), otherwise: remains };
+    const { succeeded } = await this.#etcd.txn(leaving, limit);
+    return succeeded;
   }
 
   /** Puts our keys under another lease, in the same place. False: they are no longer ours. */
@@ -253,6 +254,10 @@ export class Place {
     } finally {
       stop();
     }
+  }
+
+  #removal(key: string): Op {
+    return { op: "txn", txn: { when: [isCreated(key, this.revision)], do: [remove(key)] } };
   }
 
   #expired(): SessionExpiredError {

@@ -72,7 +72,7 @@ describe.each(inject("etcdServers"))("an election on $name", (server) => {
     expect(await first.election.resign()).toBe("released");
     await second.campaign;
     expect(await first.election.leader()).toMatchObject({ value: "second" });
-    expect(first.election.signal.aborted).toBe(true);
+    expect(first.election.signal.reason).toMatchObject({ code: "LOCK_RELEASED" });
     expect(second.election.signal.aborted).toBe(false);
     await second.election.resign();
     expect(await first.election.leader()).toBeUndefined();

@@ -254,6 +254,54 @@ describe.each(inject("etcdServers"))("a mutex on $name", (server) => {
     expect(mutex.revision).toBeUndefined();
   });
 
+  test("was not lost when it is given back, however soon its key is seen to be gone", async () => {
+    const { mutex } = await newMutex(freshPrefix());
+    for (let i = 0; i < 5; i += 1) {
+      await mutex.lock();
+      const { signal } = mutex;
+      await pause(100);
+      expect(await mutex.unlock()).toBe("released");
+      expect(signal.reason).toMatchObject({ code: "LOCK_RELEASED" });
+    }
+  });
+
+  test("is given back once by those who do so at the same time", async () => {
+    const prefix = freshPrefix();
+    const session = await openSession();
+    const [first, second, third] = [1, 2, 3].map(() => new Mutex(etcd, session, prefix)) as [
+      Mutex,
+      Mutex,
+      Mutex,
+    ];
+    for (const waits of [false, true]) {
+      await first.lock();
+      const locked = waits ? [second, third].map((mutex) => mutex.lock()) : [];
+      const unlocked = [first.unlock(), first.unlock()];
+      if (!waits) locked.push(...[second, third].map((mutex) => mutex.lock()));
+      expect(await Promise.all(unlocked)).toEqual(["released", "released"]);
+      await locked[0];
+      await pause(50);
+      expect(third.revision).toBeUndefined();
+      await second.unlock();
+      await locked[1];
+      await third.unlock();
+    }
+  });
+
+  test("is locked anew by one that asks while it is given back", async () => {
+    const prefix = freshPrefix();
+    const { mutex } = await newMutex(prefix);
+    await mutex.lock();
+    const { revision = 0n } = mutex;
+    const unlocked = mutex.unlock();
+    const [, got] = await Promise.all([mutex.lock(), mutex.tryLock()]);
+    expect(await unlocked).toBe("released");
+    expect(got).toBeTypeOf("boolean");
+    expect(mutex.revision).toBeGreaterThan(revision);
+    expect(await queueOf(etcd, prefix)).toHaveLength(1);
+    expect(await mutex.unlock()).toBe("released");
+  });
+
   test("that waits leaves the line when it is unlocked", async () => {
     const prefix = freshPrefix();
     const { mutex: holder } = await newMutex(prefix);

@@ -1,0 +1,157 @@
+import { Etcd3 } from "etcd3";
+import { put, remove } from "../../core/etcd/etcd.ts";
+import { etcdStore, Mutex, openEtcd, Session } from "../../core/stores/etcd/index.ts";
+import { startServer } from "../../infra/servers/start.ts";
+import { GoMutex } from "./go.ts";
+import { deleteToEvent, handOver, handOvers } from "./hand-over.ts";
+import type { Comparison, Contender } from "./measure.ts";
+import type { Suite } from "./suites.ts";
+
+const TTL = 60_000;
+
+/** How many stand in line, each with a session of its own. */
+const WAITERS = [2, 10, 50, 200] as const;
+
+/** For how long each of them has the lock, in milliseconds. */
+const HOLD = 5;
+
+/** Locks on etcd, against what the server can do, npm etcd3's lock, and etcd's own mutex in Go. */
+export const etcdSuite: Suite = async (onProgress) => {
+  const server = await startServer("etcd", { onProgress });
+  const endpoint = new URL(server.url).host;
+  const etcd = openEtcd({ endpoints: [endpoint] });
+  const etcd3 = new Etcd3({ hosts: `http://${endpoint}` });
+  const locks = etcdStore(etcd);
+  onProgress("opening sessions");
+  const sessions = await Promise.all(
+    Array.from({ length: Math.max(...WAITERS) }, () => Session.open(etcd, { ttl: TTL })),
+  );
+  onProgress("looking for the Go reference");
+  const go = await GoMutex.build(endpoint);
+  const [session, other] = sessions as [Session, Session, ...Session[]];
+  const mutex = new Mutex(etcd, session, "bench/mutex");
+
+  const pairs: readonly Contender[] = [
+    {
+      name: "raw put + delete",
+      async run() {
+        await etcd.txn({ when: [], do: [put("bench/raw", "")] });
+        await etcd.txn({ when: [], do: [remove("bench/raw")] });
+      },
+    },
+    {
+      name: "Mutex lock + unlock",
+      async run() {
+        await mutex.lock();
+        await mutex.unlock();
+      },
+    },
+    {
+      name: "etcdStore lock + unlock",
+      async run() {
+        await (await locks.lock("bench-store", { ttl: TTL, wait: TTL })).unlock();
+      },
+    },
+    {
+      name: "etcd3 put + delete",
+      async run() {
+        await etcd3.put("bench/etcd3").value("").exec();
+        await etcd3.delete().key("bench/etcd3").exec();
+      },
+    },
+    {
+      name: "etcd3 Lock acquire + release",
+      async run() {
+        await (await etcd3.lock("bench/etcd3-lock").acquire()).release();
+      },
+    },
+  ];
+  const lines = WAITERS.flatMap((waiters) => {
+    const owners = sessions.slice(0, waiters);
+    return [0, HOLD].map((hold) => handOvers(lineOf(waiters, hold), etcd, owners, hold));
+  });
+  const local = handOvers(
+    LOCAL,
+    etcd,
+    Array.from({ length: 10 }, () => session),
+  );
+  const floor = deleteToEvent(FLOOR, etcd);
+  const next = handOver(NEXT, etcd, session, other);
+
+  return {
+    server: server.version,
+    notes: [
+      typeof go === "string"
+        ? `no comparison with Go: ${go}`
+        : `no comparison with Go while holding ${HOLD} ms: the Go reference gives the lock back at once`,
+    ],
+    contenders: [
+      ...pairs,
+      ...lines,
+      local,
+      floor,
+      next,
+      ...(typeof go === "string" ? [] : goContenders(go)),
+    ],
+    comparisons: [...COMPARISONS, ...(typeof go === "string" ? [] : GO_COMPARISONS)],
+    async close() {
+      await Promise.all(sessions.map((each) => each.close()));
+      await locks.close();
+      await etcd.close();
+      etcd3.close();
+      await server.stop();
+    },
+  };
+};
+
+const LOCAL = "hand-overs, 10 waiters of one session";
+const FLOOR = "delete to event";
+const NEXT = "unlock to the next owner";
+
+function lineOf(waiters: number, hold = 0): string {
+  return `hand-overs, ${waiters} waiters${hold > 0 ? `, held ${hold} ms` : ""}`;
+}
+
+function goContenders(go: GoMutex): readonly Contender[] {
+  return [
+    go.pairs("Go lock + unlock"),
+    ...WAITERS.map((waiters) => go.handOvers(`Go ${lineOf(waiters)}`, waiters)),
+  ];
+}
+
+const COMPARISONS: readonly Comparison[] = [
+  ...["Mutex", "etcdStore"].flatMap((ours): Comparison[] => [
+    {
+      name: `time of ${ours} lock + unlock over raw put + delete`,
+      of: `${ours} lock + unlock`,
+      over: "raw put + delete",
+      by: "time",
+      aim: 1.1,
+    },
+    {
+      name: `rate of ${ours} lock + unlock over etcd3's Lock`,
+      of: `${ours} lock + unlock`,
+      over: "etcd3 Lock acquire + release",
+      by: "rate",
+      aim: 2,
+    },
+  ]),
+  { name: `p50 of ${NEXT} over ${FLOOR}`, of: NEXT, over: FLOOR, by: "p50", aim: 2 },
+  { name: "fairness among 10 waiters", of: lineOf(10), by: "fairness", aim: 0.99 },
+];
+
+const GO_COMPARISONS: readonly Comparison[] = [
+  {
+    name: "rate of Mutex lock + unlock over Go",
+    of: "Mutex lock + unlock",
+    over: "Go lock + unlock",
+    by: "rate",
+    aim: 1,
+  },
+  ...WAITERS.map((waiters): Comparison => {
+    const name = lineOf(waiters);
+    const aim = waiters <= 10 ? 5 : 1;
+    return { name: `rate of ${name} over Go`, of: name, over: `Go ${name}`, by: "rate", aim };
+  }),
+  { name: `rate of ${LOCAL} over Go`, of: LOCAL, over: `Go ${lineOf(10)}`, by: "rate", aim: 10 },
+];
