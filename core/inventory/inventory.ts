@@ -15,6 +15,7 @@ export interface Change {
 
   /**
    * The fence of the lock on `stockLock(sku)`: a holder that is late is refused before it has read anything.
+   * The locks may live in another store than the stock, but all of a sku's fences come from one lock store.
    *
    * Without one, the change is still atomic, idempotent and never oversells; it is merely not ordered with
    * whoever works on the sku under a lock.

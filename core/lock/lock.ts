@@ -145,6 +145,7 @@ export interface LockStore extends AsyncDisposable {
   /**
    * For an operator, after tokens were lost or set back (a table emptied, a backup restored): every later
    * fence is above every fence of a lower generation. Resolves to the generation, now at least `least`.
+   * Rejects with a RangeError, and changes nothing, when it is 8,388,607 already: there is none above.
    */
   raiseGeneration(least?: number): Promise<number>;
 

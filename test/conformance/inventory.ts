@@ -313,7 +313,9 @@ export function describeInventory(name: string, make: () => Promise<InventoryUnd
         const [sku, other] = [await stocked(5), await stocked(5)];
         const [fence] = (await fencesOf(sku, 1)) as [Fence];
         const [foreign] = (await fencesOf(other, 1)) as [Fence];
+        const Issued = fence.constructor as new (...parts: unknown[]) => Fence;
         const forged = [
+          new Issued(stockLock(sku), 0, 2n ** 40n - 1n, "x"),
           { ...fence, token: 2n ** 63n - 1n },
           { ...fence, generation: 2 ** 23 - 1 },
           { resource: stockLock(sku), generation: 0, token: 2n ** 63n - 1n },

@@ -1,5 +1,6 @@
 import { writeFile } from "node:fs/promises";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { HIGHEST_GENERATION } from "../../core/lock/checks.ts";
 import { LockLostError, LockTimeoutError } from "../../core/lock/errors.ts";
 import { compareFence, type Fence } from "../../core/lock/fence.ts";
 import type { Lock, LockStore } from "../../core/lock/lock.ts";
@@ -171,6 +172,23 @@ export function describeLockStore(name: string, make: () => Promise<StoreUnderTe
         expect(await client.raiseGeneration(generation + 5)).toBe(generation + 5);
         const fresh = await client.lock(freshName(), { ttl: LONG, wait: 0 });
         expect(fresh.fence.generation).toBe(generation + 5);
+      });
+
+      test("of the highest generation stay the highest: it cannot be raised further", async () => {
+        const own = await make();
+        const client = own.open();
+        const name = freshName();
+        expect(await client.raiseGeneration(HIGHEST_GENERATION)).toBe(HIGHEST_GENERATION);
+        const before = await client.lock(name, { ttl: LONG, wait: 0 });
+        await before.unlock();
+        for (const least of [undefined, 0, HIGHEST_GENERATION]) {
+          await expect(client.raiseGeneration(least)).rejects.toThrow(RangeError);
+        }
+        const after = await client.lock(name, { ttl: LONG, wait: 0 });
+        expect(after.fence.generation).toBe(HIGHEST_GENERATION);
+        expect(compareFence(before.fence, after.fence)).toBe(-1);
+        await client.close();
+        await own.close();
       });
     });
 
