@@ -13,7 +13,10 @@ export interface Held extends AsyncDisposable {
   /** Throws a LockLostError unless it is provably held now, and for `spare` milliseconds more. Synchronous. */
   assertHeld(spare?: Millis): void;
 
-  /** Renews unless it is provably held for `span` milliseconds more. Throws a LockLostError if it cannot be. */
+  /**
+   * Renews unless it is provably held for `span` milliseconds more. Throws a LockLostError if it cannot be:
+   * at once, and without asking the store, for more than `maxHold` leaves.
+   */
   ensure(span: Millis): Promise<void>;
 
   /**
@@ -59,7 +62,11 @@ export interface TryLockOptions {
   /** The end of the current invocation: needed for the ttl "invocation", and no wait outlasts it. */
   readonly deadline?: Deadline;
 
-  /** The longest time the lock is held, renewed or not. Its signal aborts then. Default: a day. */
+  /**
+   * The longest time the lock is held, renewed or not. Its signal aborts then. Default: a day.
+   *
+   * A renewal asks the store for one ttl, or more where `ensure` needs it, and for no more than is left of this.
+   */
   readonly maxHold?: Millis;
 
   /**

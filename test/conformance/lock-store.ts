@@ -560,6 +560,7 @@ export function describeLockStore(name: string, make: () => Promise<StoreUnderTe
 
       test("and spans that are not right are refused before anything is asked of the store", async () => {
         const { client, wire } = await openOverWire();
+        const lock = await client.lock(freshName(), { ttl: LONG, wait: 0, maxHold: LONG });
         wire.cut();
         const bad = [
           [undefined, TypeError],
@@ -605,6 +606,12 @@ export function describeLockStore(name: string, make: () => Promise<StoreUnderTe
           RangeError,
         );
         await expect(client.lockAll([], { ttl: LONG, wait: 0 })).rejects.toThrow(RangeError);
+        for (const span of [-1, Number.NaN, Number.POSITIVE_INFINITY, "5"] as number[]) {
+          await expect(lock.ensure(span)).rejects.toThrow(/^span /);
+          expect(() => lock.assertHeld(span)).toThrow(/^spare /);
+        }
+        await expect(lock.ensure(LONG)).rejects.toMatchObject({ why: "max-hold" });
+        lock.assertHeld();
         wire.mend();
       });
     });
