@@ -120,17 +120,13 @@ function toMysqlOptions(scheme: string, url: NetworkUrl | undefined) {
   const tls = scheme === "mysqls";
   checkOptions(url, tls ? ["ca", "cert", "key", "connections"] : ["connections"]);
   const { host, port, user, password, name, options } = url;
-  const connections = Number(options.get("connections") ?? 10);
-  if (!Number.isInteger(connections) || connections < 1 || connections > 1_000) {
-    throw new RangeError("the store's option connections must be a whole number from 1 to 1000");
-  }
   return {
     host,
     ...(port !== undefined && { port }),
     user: user || "root",
     password,
     database: name,
-    connections,
+    connections: Number(options.get("connections") ?? 10),
     ...(tls && { tls: readTls(url) }),
   };
 }

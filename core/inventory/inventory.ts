@@ -22,7 +22,10 @@ export interface Change {
    */
   readonly fence?: Fence | undefined;
 
-  /** Gives up; then it may or may not have happened, and calling again with the same id finds out. */
+  /**
+   * Gives up: rejects with the signal's reason where nothing has happened, and with an UnknownOutcomeError where
+   * it may have, or may still; calling again with the same id finds out.
+   */
   readonly signal?: AbortSignal | undefined;
 }
 

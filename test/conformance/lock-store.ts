@@ -345,7 +345,7 @@ export function describeLockStore(name: string, make: () => Promise<StoreUnderTe
         for (let i = 0; i < 30; i += 1) {
           const name = freshName();
           const lock = i % 3 === 0 ? undefined : await ours.lock(name, { ttl: LONG, wait: 0 });
-          const reason = { because: i };
+          const reason = [{ because: i }, null, "enough", new Error("enough")][i % 4];
           const caller = new AbortController();
           const waiting = theirs.lock(name, { ttl: LONG, wait: LONG, signal: caller.signal });
           const settled = waiting.then(
