@@ -39,21 +39,21 @@ export function parseStoreUrl(text: string): StoreUrl {
     scheme: scheme.toLowerCase(),
     path,
     get network() {
-      return path.startsWith("//") ? parseNetwork(scheme, text) : undefined;
+      return path.startsWith("//") ? parseNetwork(text) : undefined;
     },
   };
 }
 
-function parseNetwork(scheme: string, text: string): NetworkUrl {
+function parseNetwork(text: string): NetworkUrl {
   const [url = null, ...others] = urlPerHost(text).map((one) => URL.parse(one));
-  if (url === null || [url, ...others].some((one) => !one?.hostname)) throw notNetwork(scheme);
+  if (url === null || [url, ...others].some((one) => !one?.hostname)) throw notNetwork();
   // A character that ends the password early puts the @ behind it into a later part.
-  if ([url.pathname, url.search, url.hash].join("").includes("@")) throw notNetwork(scheme);
+  if ([url.pathname, url.search, url.hash].join("").includes("@")) throw notNetwork();
   const decode = (part: string) => {
     try {
       return decodeURIComponent(part);
     } catch {
-      throw notNetwork(scheme);
+      throw notNetwork();
     }
   };
   return {
@@ -67,10 +67,10 @@ function parseNetwork(scheme: string, text: string): NetworkUrl {
 }
 
 /** It does not say what stands there: any of it may be a part of the password. */
-function notNetwork(scheme: string): TypeError {
+function notNetwork(): TypeError {
   return new TypeError(
-    `a store's URL has USER:PASSWORD@HOST:PORT/NAME after ${scheme}://, and in user and password ` +
-      "% as %25, @ as %40, / as %2F, : as %3A, ? as %3F, # as %23",
+    "the store's URL is not USER:PASSWORD@HOST:PORT/NAME after its scheme; in user and password, " +
+      "% is written %25, @ %40, / %2F, : %3A, ? %3F, # %23",
   );
 }
 
