@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
 
-const MAIN = fileURLToPath(new URL("../../functions/cli/main.ts", import.meta.url));
+export const MAIN = fileURLToPath(new URL("../../functions/cli/main.ts", import.meta.url));
 
 export interface Finished {
   /** The exit status, or the signal that ended the process. */
