@@ -130,7 +130,12 @@ export interface LockStore extends AsyncDisposable {
   /** One attempt that never waits for others; undefined when somebody else has the lock. */
   tryLock(name: string, options: TryLockOptions): Promise<Lock | undefined>;
 
-  /** Stands in line for up to `wait`, then rejects with a LockTimeoutError. When it rejects, nothing is held. */
+  /**
+   * Stands in line for up to `wait`, then rejects with a LockTimeoutError. When it rejects, nothing is held.
+   *
+   * A claim whose answer was lost is withdrawn. If the network delivers that claim after its withdrawal, the name
+   * is taken by nobody until it expires, one ttl after it has arrived.
+   */
   lock(name: string, options: LockOptions): Promise<Lock>;
 
   /** All of the names or none, taken in sorted order so that two callers never wait for each other. */
