@@ -98,14 +98,23 @@ async function openMemory(_: StoreUrl, options: StoreOptions) {
 }
 
 async function openSqlite({ path }: StoreUrl, options: StoreOptions) {
-  if (path === "")
-    throw new TypeError('the store "sqlite:" needs a path, such as "sqlite:shop.db"');
   const { openSqlite, sqliteStore } = await import("../core/stores/sqlite/index.ts");
   const { sqlInventory } = await import("../core/inventory/sql.ts");
-  const database = openSqlite(path);
+  const database = openSqlite(toFile(path));
   await migrate(database);
   const locks = sqliteStore(database, { ...options, closeDatabase: true });
   return { locks, inventory: sqlInventory(database), database };
+}
+
+function toFile(path: string): string {
+  // sqlite:///var/lib/shop.db has an empty host, as file: URLs do.
+  const file = path.replace(/^\/{3,}/, "/");
+  if (file === "" || file.startsWith("//")) {
+    throw new TypeError(
+      'the store "sqlite:" needs a path, such as "sqlite:shop.db" or "sqlite:/var/lib/shop.db"',
+    );
+  }
+  return file;
 }
 
 async function openMysql({ scheme, network }: StoreUrl, options: StoreOptions) {
@@ -125,17 +134,13 @@ function toMysqlOptions(scheme: string, url: NetworkUrl | undefined) {
   const tls = scheme === "mysqls";
   checkOptions(url, tls ? ["ca", "cert", "key", "connections"] : ["connections"]);
   const { host, port, user, password, name, options } = url;
-  const connections = Number(options.get("connections") ?? 10);
-  if (!Number.isInteger(connections) || connections < 1 || connections > 1_000) {
-    throw new RangeError("the store's option connections must be a whole number from 1 to 1000");
-  }
   return {
     host,
     ...(port !== undefined && { port }),
     user: user || "root",
     password,
     database: name,
-    connections,
+    connections: Number(options.get("connections") ?? 10),
     ...(tls && { tls: readTls(url) }),
   };
 }

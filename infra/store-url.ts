@@ -1,14 +1,14 @@
 import { readFileSync } from "node:fs";
 import { quote } from "../core/lock/errors.ts";
 
-/** A store's URL, taken apart. `toString()` shows it without secrets. */
+/** A store's URL, taken apart. */
 export interface StoreUrl {
   readonly scheme: string;
 
   /** What follows the scheme, for stores that are a path or a name. */
   readonly path: string;
 
-  /** The parts of scheme://user:password@host:port,host:port/name?options. */
+  /** The parts of scheme://user:password@host:port,host:port/name?options. Throws a TypeError for bad ones. */
   readonly network: NetworkUrl | undefined;
 }
 
@@ -35,28 +35,43 @@ export function parseStoreUrl(text: string): StoreUrl {
   if (scheme === undefined || path === undefined) {
     throw new TypeError('a store is named by a URL such as "sqlite:lockstep.db"');
   }
-  const network = path.startsWith("//") ? parseNetwork(scheme, text) : undefined;
-  return { scheme: scheme.toLowerCase(), path, network };
+  return {
+    scheme: scheme.toLowerCase(),
+    path,
+    get network() {
+      return path.startsWith("//") ? parseNetwork(text) : undefined;
+    },
+  };
 }
 
-function parseNetwork(scheme: string, text: string): NetworkUrl {
+function parseNetwork(text: string): NetworkUrl {
   const [url = null, ...others] = urlPerHost(text).map((one) => URL.parse(one));
-  if (url === null || [url, ...others].some((one) => !one?.hostname)) {
-    throw new TypeError(`the store's URL ${quote(redact(text))} is not ${scheme}://host:port/name`);
-  }
-  if (url.pathname.includes("@")) {
-    throw new TypeError(
-      `in a store's URL, write @, / and : of user and password as %40, %2F and %3A`,
-    );
-  }
+  if (url === null || [url, ...others].some((one) => !one?.hostname)) throw notNetwork();
+  // A character that ends the password early puts the @ behind it into a later part.
+  if ([url.pathname, url.search, url.hash].join("").includes("@")) throw notNetwork();
+  const decode = (part: string) => {
+    try {
+      return decodeURIComponent(part);
+    } catch {
+      throw notNetwork();
+    }
+  };
   return {
     ...toHost(url),
     hosts: [url, ...others].flatMap((one) => (one ? toHost(one) : [])),
-    user: decodeURIComponent(url.username),
-    password: decodeURIComponent(url.password),
-    name: decodeURIComponent(url.pathname.slice(1)),
+    user: decode(url.username),
+    password: decode(url.password),
+    name: decode(url.pathname.slice(1)),
     options: new Map(url.searchParams),
   };
+}
+
+/** It does not say what stands there: any of it may be a part of the password. */
+function notNetwork(): TypeError {
+  return new TypeError(
+    "the store's URL is not USER:PASSWORD@HOST:PORT/NAME after its scheme; in user and password, " +
+      "% is written %25, @ %40, / %2F, : %3A, ? %3F, # %23",
+  );
 }
 
 /** A URL with several hosts is no URL to the platform: one for each host is. */
@@ -72,9 +87,9 @@ function toHost({ hostname, port }: URL): Host {
   };
 }
 
-/** A text as it may be shown: of every URL in it, whatever could be user and password is left out. */
+/** A text as it may be shown: of each line with URLs, whatever could be user and password is left out. */
 export function redact(text: string): string {
-  return text.replace(/\/\/\S*@/g, "//");
+  return text.replace(/\/\/.*@/g, "//");
 }
 
 /** The options a store knows; anything else is refused, so that a misspelt option is not ignored. */

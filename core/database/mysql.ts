@@ -1,6 +1,7 @@
 import { isIP } from "node:net";
 import { createPool, type Pool, type PoolConnection, type ResultSetHeader } from "mysql2";
 import { deadline, follow, noAnswer, race, sleep } from "../lock/abort.ts";
+import { checkWhole } from "../lock/checks.ts";
 import {
   StoreClosedError,
   StoreRefusedError,
@@ -8,6 +9,7 @@ import {
   UnknownOutcomeError,
 } from "../lock/errors.ts";
 import { LONGEST_CALL } from "../lock/time.ts";
+import { Places } from "./places.ts";
 import {
   type Database,
   type Dialect,
@@ -31,7 +33,10 @@ export interface MysqlOptions {
   /** Encrypts, and checks the server's certificate and host name; there is no way not to check. */
   readonly tls?: MysqlTls;
 
-  /** Default 10. */
+  /**
+   * For transactions. Two more are kept for calls of one round trip, such as the renewal of a lock while all of
+   * these are in use. Default 10.
+   */
   readonly connections?: number;
 }
 
@@ -65,19 +70,25 @@ export function openMysql(options: MysqlOptions): Database {
   return new Mysql(options);
 }
 
+/** Connections that no transaction may use. */
+const KEPT_FREE = 2;
+
 class Mysql implements Database {
   readonly address: string;
   readonly dialect = dialect;
   readonly #pool: Pool;
+  readonly #transactions: Places;
   #closed: Promise<void> | undefined;
 
   constructor({ host, port = 3306, tls, connections = 10, ...login }: MysqlOptions) {
+    checkWhole("connections", connections, 1, 1_000);
     this.address = `mysql://${host}:${port}/${login.database}`;
+    this.#transactions = new Places(connections);
     this.#pool = createPool({
       host,
       port,
       ...login,
-      connectionLimit: connections,
+      connectionLimit: connections + KEPT_FREE,
       connectTimeout: LONGEST_CALL,
       enableKeepAlive: true,
       // One packet is one round trip. No value is ever part of a text, so nothing can add a statement.
@@ -114,26 +125,7 @@ class Mysql implements Database {
 
   transaction<T>(body: (tx: Transaction) => Promise<T>, signal?: AbortSignal): Promise<T> {
     return this.#bounded(signal, (limit) =>
-      this.#onConnection(limit, async (query) => {
-        let start = BEGIN;
-        let open = false;
-        const send = async (texts: readonly string[]) => {
-          const begin = start;
-          start = [];
-          open = true;
-          return (await query([...begin, ...texts])).slice(begin.length);
-        };
-        const result = await body({
-          packet: (statements) => send(statements.map(render)),
-          commit: async (statements) => {
-            const results = await send([...statements.map(render), "COMMIT"]);
-            open = false;
-            return results.slice(0, -1);
-          },
-        });
-        if (open) await query(["ROLLBACK"]);
-        return result;
-      }),
+      this.#inPlace(limit, () => this.#onConnection(limit, (query) => transact(query, body))),
     );
   }
 
@@ -175,6 +167,19 @@ class Mysql implements Database {
     }
   }
 
+  async #inPlace<T>(limit: AbortSignal, work: () => Promise<T>): Promise<T> {
+    try {
+      await this.#transactions.enter(limit);
+    } catch (reason) {
+      throw new StoreUnavailableError(this.address, "all connections are in use", reason);
+    }
+    try {
+      return await work();
+    } finally {
+      this.#transactions.leave();
+    }
+  }
+
   async #onConnection<T>(limit: AbortSignal, work: (query: Query) => Promise<T>): Promise<T> {
     const connection = await this.#connect(limit);
     try {
@@ -199,7 +204,7 @@ class Mysql implements Database {
     } catch (error) {
       // The connection that arrives too late goes back to the pool.
       connecting.then((late) => late.release()).catch(() => {});
-      throw this.#notConnected(error);
+      throw this.#notConnected(saidBy(error, limit), error);
     }
   }
 
@@ -212,7 +217,7 @@ class Mysql implements Database {
       const answer = await race(ask(connection, texts.join(";\n")), limit);
       return (texts.length === 1 ? [answer] : (answer as unknown[])).map(toResult);
     } catch (error) {
-      throw this.#translate(error);
+      throw this.#translate(saidBy(error, limit), error);
     }
   }
 
@@ -227,15 +232,13 @@ class Mysql implements Database {
     }
   }
 
-  #notConnected(error: unknown): unknown {
-    const { errno = 0, code = "", sqlState, message } = error as Partial<MysqlError>;
+  #notConnected({ errno = 0, code = "", sqlState, message }: Said, error: unknown): unknown {
     const refused = sqlState === undefined ? isTlsProblem(code) : !PASSING.has(errno);
     const Problem = refused ? StoreRefusedError : StoreUnavailableError;
-    return new Problem(this.address, message || code || "no connection", error);
+    return new Problem(this.address, message || code || "no connection in time", error);
   }
 
-  #translate(error: unknown): unknown {
-    const { errno = 0, sqlState, message = "no reason given" } = error as Partial<MysqlError>;
+  #translate({ errno = 0, sqlState, message = "no reason given" }: Said, error: unknown): unknown {
     if (sqlState === undefined || INTERRUPTIONS.has(errno)) {
       return new UnknownOutcomeError(this.address, "a request was carried out", error);
     }
@@ -245,6 +248,27 @@ class Mysql implements Database {
     const advice = errno === ER_NO_SUCH_TABLE ? " (make the tables by `lockstep migrate`)" : "";
     return new Problem(this.address, message + advice, error);
   }
+}
+
+async function transact<T>(query: Query, body: (tx: Transaction) => Promise<T>): Promise<T> {
+  let start = BEGIN;
+  let open = false;
+  const send = async (texts: readonly string[]) => {
+    const begin = start;
+    start = [];
+    open = true;
+    return (await query([...begin, ...texts])).slice(begin.length);
+  };
+  const result = await body({
+    packet: (statements) => send(statements.map(render)),
+    commit: async (statements) => {
+      const results = await send([...statements.map(render), "COMMIT"]);
+      open = false;
+      return results.slice(0, -1);
+    },
+  });
+  if (open) await query(["ROLLBACK"]);
+  return result;
 }
 
 /** Not mysql2/promise, which takes a stack trace for every query in case it fails. */
@@ -262,11 +286,17 @@ const BEGIN: readonly string[] = [
   "START TRANSACTION",
 ];
 
-interface MysqlError {
-  readonly errno: number;
-  readonly code: string;
-  readonly sqlState: string;
-  readonly message: string;
+/** What an error of the client may say. */
+interface Said {
+  readonly errno?: number;
+  readonly code?: string;
+  readonly sqlState?: string;
+  readonly message?: string;
+}
+
+/** Nothing where the limit came first: its reason is the caller's, and may be anything. */
+function saidBy(error: unknown, limit: AbortSignal): Said {
+  return limit.aborted && error === limit.reason ? {} : (error as Said);
 }
 
 class VictimError extends Error {}

@@ -1,9 +1,11 @@
-import { mkdirSync } from "node:fs";
+import { AsyncLocalStorage } from "node:async_hooks";
+import { existsSync, mkdirSync } from "node:fs";
 import { dirname } from "node:path";
 import { DatabaseSync, type SQLInputValue, type StatementSync } from "node:sqlite";
 import { deadline, follow, noAnswer, sleep } from "../lock/abort.ts";
 import { StoreClosedError, StoreRefusedError, StoreUnavailableError } from "../lock/errors.ts";
 import { LONGEST_CALL } from "../lock/time.ts";
+import { Places } from "./places.ts";
 import {
   type Database,
   type Dialect,
@@ -27,7 +29,10 @@ const dialect: Dialect = {
   onConflict: (key) => ({ texts: [`ON CONFLICT (${key}) DO UPDATE SET`], values: [] }),
 };
 
-/** A file that several processes of one machine may open, or ":memory:". It is made on first use. */
+/**
+ * A file that several processes of one machine may open, or ":memory:". It is made on first use, and so is its
+ * folder, in a parent that is there.
+ */
 export function openSqlite(file: string): Database {
   return new Sqlite(file);
 }
@@ -43,8 +48,11 @@ class Sqlite implements Database {
   #db: DatabaseSync | undefined;
   #closed = false;
 
-  /** The end of the line for the one connection: an open transaction keeps everybody else out. */
-  #last: Promise<unknown> = Promise.resolve();
+  /** The one connection: an open transaction keeps everybody else out. */
+  readonly #connection = new Places(1);
+
+  /** The transaction whose body is running. */
+  readonly #inside = new AsyncLocalStorage<{ open: boolean }>();
 
   constructor(file: string) {
     this.#file = file;
@@ -52,13 +60,15 @@ class Sqlite implements Database {
   }
 
   packet(statements: readonly Sql[], signal?: AbortSignal): Promise<readonly Result[]> {
-    return this.#inTurn(() =>
-      this.#whenFree(signal, (db) => {
-        if (statements.length > 1) db.exec("BEGIN IMMEDIATE");
-        const results = this.#run(db, statements);
-        if (statements.length > 1) db.exec("COMMIT");
-        return results;
-      }),
+    return this.#bounded(signal, (limit) =>
+      this.#inTurn(limit, () =>
+        this.#whenFree(limit, (db) => {
+          if (statements.length > 1) db.exec("BEGIN IMMEDIATE");
+          const results = this.#run(db, statements);
+          if (statements.length > 1) db.exec("COMMIT");
+          return results;
+        }),
+      ),
     );
   }
 
@@ -68,27 +78,23 @@ class Sqlite implements Database {
   }
 
   transaction<T>(body: (tx: Transaction) => Promise<T>, signal?: AbortSignal): Promise<T> {
-    return this.#inTurn(async () => {
-      await this.#whenFree(signal, (db) => db.exec("BEGIN IMMEDIATE"));
-      const tx: Transaction = {
-        packet: async (statements) => this.#attempt((db) => this.#run(db, statements)),
-        commit: async (statements) =>
-          this.#attempt((db) => {
-            const results = this.#run(db, statements);
-            db.exec("COMMIT");
-            return results;
-          }),
-      };
-      try {
-        return await body(tx);
-      } finally {
-        this.#rollback();
-      }
-    });
+    return this.#bounded(signal, (limit) =>
+      this.#inTurn(limit, async () => {
+        await this.#whenFree(limit, (db) => db.exec("BEGIN IMMEDIATE"));
+        const transaction = { open: true };
+        try {
+          return await this.#inside.run(transaction, () => body(this.#transaction()));
+        } finally {
+          transaction.open = false;
+          this.#rollback();
+        }
+      }),
+    );
   }
 
+  /** Waits for the transaction that is open, however long it takes. */
   close(): Promise<void> {
-    return this.#inTurn(async () => {
+    return this.#inTurn(new AbortController().signal, async () => {
       this.#closed = true;
       this.#statements.clear();
       this.#db?.close();
@@ -100,10 +106,49 @@ class Sqlite implements Database {
     return this.close();
   }
 
-  #inTurn<T>(work: () => Promise<T>): Promise<T> {
-    const turn = this.#last.then(work);
-    this.#last = turn.catch(() => {});
-    return turn;
+  #transaction(): Transaction {
+    return {
+      packet: async (statements) => this.#attempt((db) => this.#run(db, statements)),
+      commit: async (statements) =>
+        this.#attempt((db) => {
+          const results = this.#run(db, statements);
+          db.exec("COMMIT");
+          return results;
+        }),
+    };
+  }
+
+  async #bounded<T>(
+    signal: AbortSignal | undefined,
+    work: (limit: AbortSignal) => Promise<T>,
+  ): Promise<T> {
+    const limit = signal ? follow(signal) : deadline(LONGEST_CALL, noAnswer);
+    try {
+      return await work(limit.signal);
+    } finally {
+      limit[Symbol.dispose]();
+    }
+  }
+
+  async #inTurn<T>(limit: AbortSignal, work: () => Promise<T>): Promise<T> {
+    await this.#enter(limit);
+    try {
+      return await work();
+    } finally {
+      this.#connection.leave();
+    }
+  }
+
+  async #enter(limit: AbortSignal): Promise<void> {
+    if (this.#inside.getStore()?.open) {
+      const problem = "this call would wait for the transaction that makes it: use that one's `tx`";
+      throw new StoreRefusedError(this.address, problem);
+    }
+    try {
+      await this.#connection.enter(limit);
+    } catch (reason) {
+      throw new StoreUnavailableError(this.address, "a transaction here keeps it locked", reason);
+    }
   }
 
   /**
@@ -111,19 +156,14 @@ class Sqlite implements Database {
    *
    * Not by SQLite's own busy timeout: that blocks the event loop, and the renewal of locks with it.
    */
-  async #whenFree<T>(signal: AbortSignal | undefined, work: (db: DatabaseSync) => T): Promise<T> {
-    const limit = signal ? follow(signal) : deadline(LONGEST_CALL, noAnswer);
-    try {
-      for (let look = 0; ; look += 1) {
-        try {
-          return this.#attempt(work);
-        } catch (error) {
-          if (!(error instanceof BusyError)) throw error;
-          await this.#pause(look, limit.signal);
-        }
+  async #whenFree<T>(limit: AbortSignal, work: (db: DatabaseSync) => T): Promise<T> {
+    for (let look = 0; ; look += 1) {
+      try {
+        return this.#attempt(work);
+      } catch (error) {
+        if (!(error instanceof BusyError)) throw error;
+        await this.#pause(look, limit);
       }
-    } finally {
-      limit[Symbol.dispose]();
     }
   }
 
@@ -153,7 +193,7 @@ class Sqlite implements Database {
   #open(): DatabaseSync {
     if (this.#closed) throw new StoreClosedError();
     if (this.#db) return this.#db;
-    if (this.#file !== ":memory:") mkdirSync(dirname(this.#file), { recursive: true });
+    if (this.#file !== ":memory:") this.#makeFolder();
     const db = new DatabaseSync(this.#file, { timeout: 0 });
     try {
       // Readers and the writer do not block one another.
@@ -166,6 +206,20 @@ class Sqlite implements Database {
     }
     this.#db = db;
     return db;
+  }
+
+  /** One level only: Node's recursive mkdir never returns for a folder such as /proc/x/y. */
+  #makeFolder(): void {
+    const folder = dirname(this.#file);
+    if (existsSync(folder)) return;
+    try {
+      mkdirSync(folder);
+    } catch (error) {
+      const { code, message } = error as NodeJS.ErrnoException;
+      // Another process has just made it.
+      if (code === "EEXIST") return;
+      throw new StoreRefusedError(this.address, `its folder cannot be made: ${message}`, error);
+    }
   }
 
   #run(db: DatabaseSync, statements: readonly Sql[]): readonly Result[] {

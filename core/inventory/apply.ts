@@ -70,6 +70,8 @@ export async function insist<T>(
       await sleep(Math.min(5 * 2 ** look, 200) * Math.random(), limit.signal);
     }
   } catch (error) {
+    const isNotDone = lost === undefined && hasCode(error, "STORE_UNAVAILABLE");
+    if (isNotDone && signal?.aborted) throw signal.reason;
     if (lost === undefined || error !== limit.signal.reason) throw error;
     throw new UnknownOutcomeError(address, what, lost);
   } finally {

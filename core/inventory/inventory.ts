@@ -15,13 +15,17 @@ export interface Change {
 
   /**
    * The fence of the lock on `stockLock(sku)`: a holder that is late is refused before it has read anything.
+   * The locks may live in another store than the stock, but all of a sku's fences come from one lock store.
    *
    * Without one, the change is still atomic, idempotent and never oversells; it is merely not ordered with
    * whoever works on the sku under a lock.
    */
   readonly fence?: Fence | undefined;
 
-  /** Gives up; then it may or may not have happened, and calling again with the same id finds out. */
+  /**
+   * Gives up: rejects with the signal's reason where nothing has happened, and with an UnknownOutcomeError where
+   * it may have, or may still; calling again with the same id finds out.
+   */
   readonly signal?: AbortSignal | undefined;
 }
 

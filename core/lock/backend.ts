@@ -37,8 +37,8 @@ export interface Backend {
   /**
    * Resolves to undefined when others held one of the names for all of `wait`.
    *
-   * When it rejects, nothing is held: a claim of unknown outcome has been withdrawn. It rejects with the
-   * signal's reason when that aborts.
+   * When it rejects, nothing is held: a claim of unknown outcome has been withdrawn. One that arrives later than
+   * its withdrawal may keep the name taken for one ttl. It rejects with the signal's reason when that aborts.
    */
   acquire(request: LockRequest): Promise<Hold | undefined>;
 

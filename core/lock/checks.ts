@@ -55,6 +55,11 @@ export function checkWhole(what: string, value: unknown, least: number, most: nu
   }
 }
 
+/** What raising the generation rejects with once it is as high as it can be. */
+export function noMoreGenerations(): RangeError {
+  return new RangeError(`the generation cannot be raised above ${HIGHEST_GENERATION}`);
+}
+
 function kind(value: unknown): string {
   if (typeof value === "string") return `the string ${quote(value)}`;
   if (typeof value === "number" || value === undefined || value === null) return String(value);

@@ -50,7 +50,7 @@ export type LossReason = "expired" | "taken" | "max-hold" | "released" | "closed
 const LOSSES: Readonly<Record<LossReason, string>> = {
   expired: "can no longer be proven held: it was not renewed in time",
   taken: "is no longer ours: the store says so",
-  "max-hold": "was held for as long as maxHold allows",
+  "max-hold": "is held for no longer than maxHold allows",
   released: "was released",
   closed: "was given up: its store was closed",
 };

@@ -1,3 +1,4 @@
+import { checkWhole, HIGHEST_GENERATION } from "./checks.ts";
 import { FenceInvalidError } from "./errors.ts";
 
 /**
@@ -5,6 +6,9 @@ import { FenceInvalidError } from "./errors.ts";
  *
  * A holder's fence is greater than that of every earlier holder of the same name, across release, expiry
  * and restart.
+ *
+ * One lock store per resource: fences of two stores have no order, and nothing here can tell them apart. When
+ * locks move to another store, raise its generation above that of the old one first (`raiseGeneration`).
  */
 export interface Fence {
   /** The lock's name. */
@@ -35,13 +39,11 @@ class IssuedFence implements Fence {
   readonly resource: string;
   readonly generation: number;
   readonly token: bigint;
-  readonly #owner: string;
 
-  constructor(resource: string, generation: number, token: bigint, owner: string) {
+  constructor(resource: string, generation: number, token: bigint) {
     this.resource = resource;
     this.generation = generation;
     this.token = token;
-    this.#owner = owner;
     Object.freeze(this);
   }
 
@@ -52,26 +54,38 @@ class IssuedFence implements Fence {
   toJSON(): string {
     return this.toString();
   }
-
-  /** The owner of a fence that was issued here; undefined for anything that only looks like one. */
-  static ownerOf(fence: unknown): string | undefined {
-    return fence instanceof Object && #owner in fence ? fence.#owner : undefined;
-  }
 }
 
-/** For stores: the fence of a lock that was just taken. */
+/** The owners of the fences that were issued here. The class makes nothing genuine: anyone can get at it. */
+const owners = new WeakMap<Fence, string>();
+
+/** For stores: the fence of a lock that was just taken. Throws a RangeError for a token that is none. */
 export function issueFence(
   resource: string,
   generation: number,
   token: bigint,
   owner: string,
 ): Fence {
-  return new IssuedFence(resource, generation, token, owner);
+  checkToken(generation, token);
+  const fence = new IssuedFence(resource, generation, token);
+  owners.set(fence, owner);
+  return fence;
+}
+
+/** The highest token: SQLite's integers end there. */
+const HIGHEST_TOKEN = 2n ** 63n - 1n;
+
+/** Throws a RangeError for what no fence can be made of, however it got into a store. */
+export function checkToken(generation: number, token: bigint): void {
+  checkWhole("generation", generation, 0, HIGHEST_GENERATION);
+  if (token < 0n || token > HIGHEST_TOKEN) {
+    throw new RangeError(`token must be from 0 to ${HIGHEST_TOKEN}, not ${token}`);
+  }
 }
 
 /** What the store that issued the fence calls its holder; undefined for anything that only looks like a fence. */
 export function fenceOwner(fence: Fence): string | undefined {
-  return IssuedFence.ownerOf(fence);
+  return owners.get(fence);
 }
 
 /**

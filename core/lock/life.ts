@@ -1,4 +1,5 @@
 import { deadline, noAnswer } from "./abort.ts";
+import { checkSpan } from "./checks.ts";
 import type { LossReason } from "./errors.ts";
 import type { LockListener } from "./events.ts";
 import { after, elapsedSince, type Instant, type Millis } from "./time.ts";
@@ -38,6 +39,11 @@ function margin(ttl: Millis): Millis {
   return ttl / 100 + 2;
 }
 
+/** What to be granted for `span` milliseconds to be provably held from now on, with a margin for the answer. */
+function padded(span: Millis): Millis {
+  return span + 2 * margin(span);
+}
+
 /** A lock counts as held from the moment it was asked for until its life ends; an ended life stays ended. */
 export class Life {
   readonly #terms: Terms;
@@ -75,18 +81,20 @@ export class Life {
    * blocked event loop, the work's own timers may run before the signal's.
    */
   assertHeld(spare: Millis = 0): void {
+    checkSpan("spare", spare, 0);
     const remaining = this.remaining();
     if (remaining <= 0) this.#endInTime();
     this.signal.throwIfAborted();
-    if (remaining < spare) throw this.#terms.lost("expired");
+    if (remaining < spare) throw this.#tooShort(spare);
   }
 
-  /** Renews now unless the lock is provably held for `span` milliseconds more. */
+  /** Renews now unless the lock is provably held for `span` milliseconds more; not at all beyond maxHold. */
   async ensure(span: Millis): Promise<void> {
+    checkSpan("span", span, 0);
     this.assertHeld();
+    if (this.#untilMaxHold() < span) throw this.#tooShort(span);
     while (this.#renewing && this.remaining() < span) await this.#renewing;
-    const ttl = Math.max(this.#terms.ttl, span + margin(span) * 2);
-    if (this.remaining() < span) await this.#renew(ttl);
+    if (this.remaining() < span) await this.#renew(span);
     this.assertHeld(span);
   }
 
@@ -107,6 +115,10 @@ export class Life {
     return this.#terms.maxHold - elapsedSince(this.#terms.sentAt);
   }
 
+  #tooShort(span: Millis): Error {
+    return this.#terms.lost(this.#untilMaxHold() < span ? "max-hold" : "expired");
+  }
+
   #endInTime(): void {
     this.end(this.#untilMaxHold() <= 0 ? "max-hold" : "expired");
   }
@@ -125,7 +137,8 @@ export class Life {
 
   async #renewInBackground(): Promise<void> {
     try {
-      await this.#renew(this.#terms.ttl);
+      this.assertHeld();
+      await this.#renew();
       if (!this.signal.aborted) this.#renewIn(this.#ttl / 3);
     } catch (error) {
       if (this.signal.aborted) return;
@@ -135,14 +148,17 @@ export class Life {
     }
   }
 
-  #renew(ttl: Millis): Promise<void> {
-    this.#renewing ??= this.#renewOnce(ttl).finally(() => {
+  /** For one ttl, or for more if `span` needs it. */
+  #renew(span: Millis = 0): Promise<void> {
+    this.#renewing ??= this.#renewOnce(Math.max(this.#terms.ttl, padded(span))).finally(() => {
       this.#renewing = undefined;
     });
     return this.#renewing;
   }
 
-  async #renewOnce(ttl: Millis): Promise<void> {
+  /** Nothing is asked for that would outlast maxHold: nobody could use it, and others would have to wait. */
+  async #renewOnce(wanted: Millis): Promise<void> {
+    const ttl = Math.min(wanted, padded(this.#untilMaxHold()));
     const limit = deadline(this.#untilExpiry(), noAnswer);
     try {
       const granted = await this.#terms.renew(ttl, limit.signal);

@@ -13,7 +13,10 @@ export interface Held extends AsyncDisposable {
   /** Throws a LockLostError unless it is provably held now, and for `spare` milliseconds more. Synchronous. */
   assertHeld(spare?: Millis): void;
 
-  /** Renews unless it is provably held for `span` milliseconds more. Throws a LockLostError if it cannot be. */
+  /**
+   * Renews unless it is provably held for `span` milliseconds more. Throws a LockLostError if it cannot be:
+   * at once, and without asking the store, for more than `maxHold` leaves.
+   */
   ensure(span: Millis): Promise<void>;
 
   /**
@@ -59,7 +62,11 @@ export interface TryLockOptions {
   /** The end of the current invocation: needed for the ttl "invocation", and no wait outlasts it. */
   readonly deadline?: Deadline;
 
-  /** The longest time the lock is held, renewed or not. Its signal aborts then. Default: a day. */
+  /**
+   * The longest time the lock is held, renewed or not. Its signal aborts then. Default: a day.
+   *
+   * A renewal asks the store for one ttl, or more where `ensure` needs it, and for no more than is left of this.
+   */
   readonly maxHold?: Millis;
 
   /**
@@ -123,7 +130,12 @@ export interface LockStore extends AsyncDisposable {
   /** One attempt that never waits for others; undefined when somebody else has the lock. */
   tryLock(name: string, options: TryLockOptions): Promise<Lock | undefined>;
 
-  /** Stands in line for up to `wait`, then rejects with a LockTimeoutError. When it rejects, nothing is held. */
+  /**
+   * Stands in line for up to `wait`, then rejects with a LockTimeoutError. When it rejects, nothing is held.
+   *
+   * A claim whose answer was lost is withdrawn. If the network delivers that claim after its withdrawal, the name
+   * is taken by nobody until it expires, one ttl after it has arrived.
+   */
   lock(name: string, options: LockOptions): Promise<Lock>;
 
   /** All of the names or none, taken in sorted order so that two callers never wait for each other. */
@@ -145,6 +157,7 @@ export interface LockStore extends AsyncDisposable {
   /**
    * For an operator, after tokens were lost or set back (a table emptied, a backup restored): every later
    * fence is above every fence of a lower generation. Resolves to the generation, now at least `least`.
+   * Rejects with a RangeError, and changes nothing, when it is 8,388,607 already: there is none above.
    */
   raiseGeneration(least?: number): Promise<number>;
 

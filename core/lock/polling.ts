@@ -8,7 +8,7 @@ import {
   type LossReason,
   StoreUnavailableError,
 } from "./errors.ts";
-import { issueFence } from "./fence.ts";
+import { type Fence, issueFence } from "./fence.ts";
 import { Life } from "./life.ts";
 import type { LockInfo, StoreTraits, Unlocked } from "./lock.ts";
 import { elapsedSince, type Instant, instant, type Millis } from "./time.ts";
@@ -80,7 +80,7 @@ function newOwner(label: string): string {
 }
 
 interface Granted {
-  readonly tokens: readonly Token[];
+  readonly fences: readonly Fence[];
   readonly sentAt: Instant;
 }
 
@@ -142,17 +142,25 @@ class Attempt {
       const sentAt = instant();
       try {
         const tokens = await answerTo((limit) => this.#claims.claim(claim, limit), ttl, signal);
-        return tokens && { tokens, sentAt };
+        return tokens && { fences: this.#issue(tokens), sentAt };
       } catch (error) {
         if (isCertain(error)) throw error;
         await this.#drop(0);
         signal.throwIfAborted();
-        if (lost > 0) throw this.#noHelp("the answers to two claims did not arrive", error);
+        if (lost > 0) throw this.#noHelp("two claims had no good answer", error);
       }
     }
   }
 
-  #hold({ tokens, sentAt }: Granted): Hold {
+  /** Throws for a token out of range: a claim with such an answer is withdrawn too. */
+  #issue(tokens: readonly Token[]): readonly Fence[] {
+    return this.#request.names.map((name, i) => {
+      const { generation, token } = tokens[i] as Token;
+      return issueFence(name, generation, token, this.#owner);
+    });
+  }
+
+  #hold({ fences, sentAt }: Granted): Hold {
     const { names, ttl, renew, maxHold, notify } = this.#request;
     const owner = this.#owner;
     const life = new Life({
@@ -167,10 +175,6 @@ class Attempt {
         const grant = { ttl: span, sentAt: instant() };
         return (await this.#claims.renew(names, owner, span, limit)) ? grant : undefined;
       },
-    });
-    const fences = names.map((name, i) => {
-      const { generation, token } = tokens[i] as Token;
-      return issueFence(name, generation, token, owner);
     });
     return { fences, life, release: (why) => this.#release(life, why) };
   }

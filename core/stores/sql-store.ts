@@ -1,5 +1,6 @@
 import { asBigInt, asNumber, asText, type Database, list, type Row, sql } from "../database/sql.ts";
-import { formatFence } from "../lock/fence.ts";
+import { HIGHEST_GENERATION, noMoreGenerations } from "../lock/checks.ts";
+import { checkToken, formatFence } from "../lock/fence.ts";
 import type { LockInfo, LockStore, StoreTraits } from "../lock/lock.ts";
 import type { Claims, Token } from "../lock/polling.ts";
 import { pollingStore, type StoreOptions } from "../lock/store.ts";
@@ -126,9 +127,11 @@ export function sqlClaims(database: Database, traits: StoreTraits): Claims {
     async raiseGeneration(least) {
       const raise = sql`
         UPDATE lockstep_store
-        SET generation = CASE WHEN generation < ${least} THEN ${least} ELSE generation + 1 END`;
+        SET generation = CASE WHEN generation < ${least} THEN ${least} ELSE generation + 1 END
+        WHERE generation < ${HIGHEST_GENERATION}`;
       const read = sql`SELECT generation FROM lockstep_store`;
-      const [, answer] = await database.packet([raise, read]);
+      const [raised, answer] = await database.packet([raise, read]);
+      if (raised?.affected !== 1) throw noMoreGenerations();
       return asNumber(answer?.rows[0]?.generation);
     },
 
@@ -141,7 +144,9 @@ const GENERATION = 2n ** 40n;
 
 function toToken(fence: unknown): Token {
   const number = asBigInt(fence);
-  return { generation: Number(number / GENERATION), token: number % GENERATION };
+  const [generation, token] = [Number(number / GENERATION), number % GENERATION];
+  checkToken(generation, token);
+  return { generation, token };
 }
 
 function toInfo(name: string, { owner, expires_in, fence }: Row): LockInfo {

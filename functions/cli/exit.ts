@@ -9,6 +9,7 @@ export const EXIT = {
   usage: 64,
   unavailable: 69,
   software: 70,
+  cannotCreate: 73,
   busy: 75,
   lost: 76,
   notExecutable: 126,

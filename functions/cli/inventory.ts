@@ -5,7 +5,7 @@ import { openFence } from "../../core/lock/fence.ts";
 import { readConfig } from "../../infra/config.ts";
 import type { Opened } from "../../infra/open.ts";
 import { EXIT } from "./exit.ts";
-import { print, type StoreArgs, using, withStore } from "./options.ts";
+import { print, type StoreArgs, toWhole, using, withStore } from "./options.ts";
 import { table } from "./table.ts";
 
 interface SkuArgs extends StoreArgs {
@@ -13,7 +13,7 @@ interface SkuArgs extends StoreArgs {
 }
 
 interface ChangeArgs extends SkuArgs {
-  readonly quantity: number;
+  readonly quantity: string;
   readonly "operation-id": string;
   readonly fence: string | undefined;
 }
@@ -74,12 +74,17 @@ const historyCommand: CommandModule<unknown, SkuArgs & { readonly limit: number 
 type Action = "set" | "restock" | "decrement";
 
 function changeCommand(action: Action, describe: string): CommandModule<unknown, ChangeArgs> {
+  const mayOmit = action === "decrement";
   return {
-    command: `${action} <sku> [quantity]`,
+    command: `${action} <sku> ${mayOmit ? "[quantity]" : "<quantity>"}`,
     describe,
     builder: (yargs) =>
       withSku(yargs)
-        .positional("quantity", { type: "number", default: 1, describe: "how many units" })
+        .positional("quantity", {
+          type: "string",
+          describe: "how many units",
+          ...(mayOmit ? { default: "1" } : { demandOption: true }),
+        })
         .option("operation-id", {
           type: "string",
           default: randomUUID(),
@@ -91,17 +96,24 @@ function changeCommand(action: Action, describe: string): CommandModule<unknown,
           describe: "LOCKSTEP_SEALED_FENCE of the lock sku/<sku>; needs LOCKSTEP_SECRET",
         })
         .example(`$0 inventory ${action} teapot 3 --operation-id order-7`, "once, however often"),
-    handler: (args) =>
-      using(args, async (opened) => {
-        const answer = await change(inventoryOf(opened), action, args);
+    async handler(args) {
+      const quantity = toWhole("quantity", args.quantity);
+      await using(args, async (opened) => {
+        const answer = await change(inventoryOf(opened), action, quantity, args);
         print(JSON.stringify(answer));
         if (answer.outcome !== "applied") process.exitCode = EXIT.no;
-      }),
+      });
+    },
   };
 }
 
-async function change(inventory: Inventory, action: Action, args: ChangeArgs): Promise<Answer> {
-  const { sku, quantity, "operation-id": operationId } = args;
+async function change(
+  inventory: Inventory,
+  action: Action,
+  quantity: number,
+  args: ChangeArgs,
+): Promise<Answer> {
+  const { sku, "operation-id": operationId } = args;
   const fence = args.fence === undefined ? undefined : await openFence(args.fence, secret());
   return inventory[action]({ sku, quantity, operationId, fence });
 }

@@ -16,7 +16,8 @@ interface LockArgs extends StoreArgs {
   readonly "lock-delay": string;
 }
 
-export const lockCommand: CommandModule<unknown, LockArgs> = {
+/** `command` is what stands behind "--". */
+export const lockCommand = (command: readonly string[]): CommandModule<unknown, LockArgs> => ({
   command: "lock <name>",
   describe: "Stand in line for a lock and run a command while holding it",
   builder: (yargs) =>
@@ -55,17 +56,21 @@ Exit status: the command's own; 75 busy, 76 lost, 69 store unavailable,
       ),
   handler: (args) =>
     using(args, async (opened) => {
-      process.exitCode = await lock(opened, args);
+      process.exitCode = await lock(opened, args, command);
     }),
-};
+});
 
-async function lock(opened: Opened, args: LockArgs): Promise<number> {
-  const command = commandOf(args);
+async function lock(
+  opened: Opened,
+  args: LockArgs,
+  [file, ...words]: readonly string[],
+): Promise<number> {
   const held = await standInLine(opened, args);
   if (typeof held === "string") return statusOfSignal(held);
   try {
     const environment = await environmentOf(held);
-    return command ? await runUnder(held, command, environment) : await hold(held, args);
+    if (file === undefined) return await hold(held, args);
+    return await runUnder(held, [file, ...words], environment);
   } finally {
     await held[Symbol.asyncDispose]();
   }
@@ -115,11 +120,4 @@ async function hold(held: Lock, { ttl }: LockArgs): Promise<number> {
   if (!held.signal.aborted) return 0;
   warn(String(held.signal.reason.message));
   return EXIT.lost;
-}
-
-/** What stands behind "--". */
-function commandOf(args: LockArgs): [string, ...string[]] | undefined {
-  const { "--": words = [] } = args as { "--"?: readonly string[] };
-  const [file, ...rest] = words.map(String);
-  return file === undefined ? undefined : [file, ...rest];
 }

@@ -10,16 +10,18 @@ import { generationCommand, migrateCommand } from "./migrate.ts";
 import { warn } from "./options.ts";
 import { oversellCommand } from "./oversell.ts";
 import { serversCommand } from "./servers.ts";
+import { checkUsage, split } from "./usage.ts";
 
 const { version } = createRequire(import.meta.url)("lockstep/package.json");
 
+const { ours, command } = split(hideBin(process.argv));
+
 try {
-  await yargs(hideBin(process.argv))
+  await yargs(ours)
     .scriptName("lockstep")
     .version(version)
     .usage("$0 <command>\n\nLocks with fences, and stock that never oversells.")
-    .parserConfiguration({ "populate--": true })
-    .command(lockCommand)
+    .command(lockCommand(command))
     .command(inspectCommand)
     .command(listCommand)
     .command(migrateCommand)
@@ -29,6 +31,10 @@ try {
     .command(serversCommand)
     .demandCommand(1, "which command?")
     .strict()
+    .check((args) => {
+      checkUsage(args, command);
+      return true;
+    })
     .example("$0 lock nightly-report -- node report.js", "run one at a time, wherever started")
     .fail((message, error) => {
       throw error ?? new TypeError(`${message} (lockstep --help shows how)`);

@@ -40,6 +40,12 @@ export function toMillis(what: string, text: string): number {
   return span;
 }
 
+/** A whole number, in digits and nothing else: an empty word is no number. */
+export function toWhole(what: string, text: string): number {
+  if (!/^\d+$/.test(text)) throw new TypeError(`${what} must be a whole number, not "${text}"`);
+  return Number(text);
+}
+
 /** The one line or document that a command is for, on standard output. */
 export function print(line: string): void {
   process.stdout.write(`${line}\n`);

@@ -1,4 +1,5 @@
-import { writeFile } from "node:fs/promises";
+import { access, constants, writeFile } from "node:fs/promises";
+import { dirname } from "node:path";
 import { SingleBar } from "cli-progress";
 import type { CommandModule } from "yargs";
 import { type OversellReport, oversell } from "../oversell/oversell.ts";
@@ -6,7 +7,7 @@ import { draw } from "../oversell/picture.ts";
 import { isBroken, type Observations, type StrategyReport } from "../oversell/report.ts";
 import { STRATEGIES, type Strategy } from "../oversell/strategy.ts";
 import { EXIT } from "./exit.ts";
-import { print, type StoreArgs, toMillis, withStore } from "./options.ts";
+import { print, type StoreArgs, toMillis, warn, withStore } from "./options.ts";
 import { table } from "./table.ts";
 
 interface OversellArgs extends StoreArgs {
@@ -80,17 +81,37 @@ export const oversellCommand: CommandModule<unknown, OversellArgs> = {
         "a lock alone is not enough",
       )
       .epilog(
-        "Exit status 1 when a strategy that claims to be safe oversold, lost or duplicated anything.",
+        `Exit status 1 when a strategy that claims to be safe oversold, lost or duplicated anything;
+73 when the picture could not be written.`,
       ),
   async handler(args) {
+    if (args.picture) await checkFolder(args.picture);
     const seen: Observations[] = [];
     const report = await replay(args, (strategy) => seen.push(strategy));
-    if (args.picture) await writeFile(args.picture, await draw(seen));
     if (args.json) print(JSON.stringify(report));
     else show(report);
+    if (args.picture) await paint(args.picture, seen);
     if (report.strategies.some(isBroken)) process.exitCode = EXIT.no;
   },
 };
+
+async function checkFolder(picture: string): Promise<void> {
+  try {
+    await access(dirname(picture), constants.W_OK);
+  } catch (error) {
+    throw new TypeError(`--picture cannot be written there: ${(error as Error).message}`);
+  }
+}
+
+/** The report has been printed, so that a picture that cannot be written loses nothing else. */
+async function paint(picture: string, seen: readonly Observations[]): Promise<void> {
+  try {
+    await writeFile(picture, await draw(seen));
+  } catch (error) {
+    warn(`there is no picture: ${(error as Error).message}`);
+    process.exitCode = EXIT.cannotCreate;
+  }
+}
 
 async function replay(
   args: OversellArgs,

@@ -242,6 +242,82 @@ export function describeInventory(name: string, make: () => Promise<InventoryUnd
       });
     });
 
+    describe("an aborted change", () => {
+      test("that still waits for another one is never done, and rejects with the caller's reason", async () => {
+        const sku = await stocked(9);
+        const selling = inventory.decrement({ sku, quantity: 1, operationId: `${sku}/first` });
+        const reasons = [new Error("enough"), "enough", null];
+        const aborted = reasons.flatMap((reason) => {
+          const caller = new AbortController();
+          const operationId = `${sku}/${reason}`;
+          const change = { sku, quantity: 1, operationId, signal: caller.signal };
+          const waiting = inventory.decrement(change);
+          caller.abort(reason);
+          return [waiting, inventory.restock(change)];
+        });
+        const outcomes = await Promise.allSettled(aborted);
+        expect(outcomes).toEqual(
+          reasons.flatMap((reason) => Array(2).fill({ status: "rejected", reason })),
+        );
+        await selling;
+        await inventory.decrement({ sku, quantity: 1, operationId: `${sku}/last` });
+        expect(await inventory.get(sku)).toMatchObject({ onHand: 7, sold: 2 });
+        expect(await inventory.history(sku)).toHaveLength(3);
+      });
+
+      test("that is under way may be done or not, and is done once when it is asked for again", async () => {
+        const sku = await stocked(9);
+        const caller = new AbortController();
+        const change = { sku, quantity: 1, operationId: `${sku}/1` };
+        const selling = inventory.decrement({ ...change, signal: caller.signal });
+        caller.abort(null);
+        await expect(selling).rejects.toMatchObject({ code: "UNKNOWN_OUTCOME" });
+        expect(await inventory.decrement(change)).toMatchObject({ outcome: "applied" });
+        expect(await inventory.get(sku)).toMatchObject({ onHand: 8, sold: 1 });
+      });
+
+      test("at whatever moment rejects with its reason only if it is not done", async () => {
+        const sku = await stocked(1_000);
+        const { inventory: own, locks: ownLocks } = underTest.open();
+        let sold = 0;
+        for (let i = 0; i < 40; i += 1) {
+          const caller = new AbortController();
+          const reason = [null, "enough", new Error("enough")][i % 3];
+          const change = (name: string) => ({
+            sku,
+            quantity: 1,
+            operationId: `${sku}/${i}/${name}`,
+          });
+          const calls = [
+            inventory.decrement({ ...change("a"), signal: caller.signal }),
+            inventory.decrement({ ...change("b"), signal: caller.signal }),
+            own.decrement({ ...change("c"), signal: caller.signal }),
+            own.restock({ ...change("d"), signal: caller.signal }),
+            own.decrementMany({ sku, orders: [change("e")], signal: caller.signal }),
+          ];
+          const outcomes = Promise.allSettled(calls);
+          await pause(i % 8);
+          caller.abort(reason);
+          const notDone = (await outcomes).flatMap((outcome, call) => {
+            if (outcome.status === "fulfilled") return [];
+            if (outcome.reason === reason) return [`${sku}/${i}/${"abcde"[call]}`];
+            expect(outcome.reason).toMatchObject({ code: "UNKNOWN_OUTCOME" });
+            return [];
+          });
+          // Asked for again behind whatever may still be under way.
+          for (const name of "abce") {
+            const { replayed } = await inventory.decrement(change(name));
+            if (notDone.includes(`${sku}/${i}/${name}`)) expect(replayed).toBe(false);
+            sold += 1;
+          }
+          await inventory.restock(change("d"));
+        }
+        expect(await inventory.get(sku)).toMatchObject({ onHand: 1_040 - sold, sold });
+        await expectConservation(sku);
+        await ownLocks.close();
+      }, 60_000);
+    });
+
     describe("a fence", () => {
       test("lets its holder work, again and again", async () => {
         const sku = await stocked(5);
@@ -313,7 +389,9 @@ export function describeInventory(name: string, make: () => Promise<InventoryUnd
         const [sku, other] = [await stocked(5), await stocked(5)];
         const [fence] = (await fencesOf(sku, 1)) as [Fence];
         const [foreign] = (await fencesOf(other, 1)) as [Fence];
+        const Issued = fence.constructor as new (...parts: unknown[]) => Fence;
         const forged = [
+          new Issued(stockLock(sku), 0, 2n ** 40n - 1n, "x"),
           { ...fence, token: 2n ** 63n - 1n },
           { ...fence, generation: 2 ** 23 - 1 },
           { resource: stockLock(sku), generation: 0, token: 2n ** 63n - 1n },

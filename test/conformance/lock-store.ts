@@ -1,5 +1,6 @@
 import { writeFile } from "node:fs/promises";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { HIGHEST_GENERATION } from "../../core/lock/checks.ts";
 import { LockLostError, LockTimeoutError } from "../../core/lock/errors.ts";
 import { compareFence, type Fence } from "../../core/lock/fence.ts";
 import type { Lock, LockStore } from "../../core/lock/lock.ts";
@@ -172,6 +173,23 @@ export function describeLockStore(name: string, make: () => Promise<StoreUnderTe
         const fresh = await client.lock(freshName(), { ttl: LONG, wait: 0 });
         expect(fresh.fence.generation).toBe(generation + 5);
       });
+
+      test("of the highest generation stay the highest: it cannot be raised further", async () => {
+        const own = await make();
+        const client = own.open();
+        const name = freshName();
+        expect(await client.raiseGeneration(HIGHEST_GENERATION)).toBe(HIGHEST_GENERATION);
+        const before = await client.lock(name, { ttl: LONG, wait: 0 });
+        await before.unlock();
+        for (const least of [undefined, 0, HIGHEST_GENERATION]) {
+          await expect(client.raiseGeneration(least)).rejects.toThrow(RangeError);
+        }
+        const after = await client.lock(name, { ttl: LONG, wait: 0 });
+        expect(after.fence.generation).toBe(HIGHEST_GENERATION);
+        expect(compareFence(before.fence, after.fence)).toBe(-1);
+        await client.close();
+        await own.close();
+      });
     });
 
     describe("time", () => {
@@ -330,7 +348,7 @@ export function describeLockStore(name: string, make: () => Promise<StoreUnderTe
         for (let i = 0; i < 30; i += 1) {
           const name = freshName();
           const lock = i % 3 === 0 ? undefined : await ours.lock(name, { ttl: LONG, wait: 0 });
-          const reason = { because: i };
+          const reason = [{ because: i }, null, "enough", new Error("enough")][i % 4];
           const caller = new AbortController();
           const waiting = theirs.lock(name, { ttl: LONG, wait: LONG, signal: caller.signal });
           const settled = waiting.then(
@@ -545,6 +563,7 @@ export function describeLockStore(name: string, make: () => Promise<StoreUnderTe
 
       test("and spans that are not right are refused before anything is asked of the store", async () => {
         const { client, wire } = await openOverWire();
+        const lock = await client.lock(freshName(), { ttl: LONG, wait: 0, maxHold: LONG });
         wire.cut();
         const bad = [
           [undefined, TypeError],
@@ -590,6 +609,12 @@ export function describeLockStore(name: string, make: () => Promise<StoreUnderTe
           RangeError,
         );
         await expect(client.lockAll([], { ttl: LONG, wait: 0 })).rejects.toThrow(RangeError);
+        for (const span of [-1, Number.NaN, Number.POSITIVE_INFINITY, "5"] as number[]) {
+          await expect(lock.ensure(span)).rejects.toThrow(/^span /);
+          expect(() => lock.assertHeld(span)).toThrow(/^spare /);
+        }
+        await expect(lock.ensure(LONG)).rejects.toMatchObject({ why: "max-hold" });
+        lock.assertHeld();
         wire.mend();
       });
     });

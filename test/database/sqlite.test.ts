@@ -1,7 +1,10 @@
+import { dirname, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { expect, test } from "vitest";
 import { sql } from "../../core/database/sql.ts";
 import { openSqlite } from "../../core/database/sqlite.ts";
+import { sqliteStore } from "../../core/stores/sqlite/index.ts";
+import { migrate } from "../../infra/migrate.ts";
 import { temporaryFile } from "../support/under-test.ts";
 import { pause } from "../support/until.ts";
 
@@ -49,12 +52,80 @@ test("a file that stays locked is unavailable after the caller's limit, and noth
 test("an open transaction keeps the same client's other calls out", async () => {
   const database = openSqlite(":memory:");
   await database.packet([sql`CREATE TABLE t (a INTEGER)`]);
-  const counting: Promise<unknown>[] = [];
-  await database.transaction(async (tx) => {
+  const writing = database.transaction(async (tx) => {
     await tx.packet([sql`INSERT INTO t VALUES (1)`]);
-    counting.push(database.read(sql`SELECT COUNT(*) AS n FROM t`));
     await pause(20);
   });
-  expect(await counting[0]).toMatchObject([{ n: 0n }]);
+  expect(await database.read(sql`SELECT COUNT(*) AS n FROM t`)).toMatchObject([{ n: 0n }]);
+  await writing;
   await database.close();
+});
+
+test("who waits behind a transaction of the same client gives up at its limit, and nothing has happened", async () => {
+  const database = openSqlite(":memory:");
+  await database.packet([sql`CREATE TABLE t (a INTEGER)`]);
+  const end = Promise.withResolvers<void>();
+  const transaction = database.transaction(() => end.promise);
+  const insert = sql`INSERT INTO t VALUES (1)`;
+  for (const reason of [new Error("enough"), "enough", null]) {
+    const limit = new AbortController();
+    const outcomes = Promise.allSettled([
+      database.packet([insert], limit.signal),
+      database.transaction((tx) => tx.commit([insert]), limit.signal),
+    ]);
+    await pause(10);
+    limit.abort(reason);
+    for (const outcome of await outcomes) {
+      expect(outcome).toMatchObject({ reason: { code: "STORE_UNAVAILABLE", cause: reason } });
+    }
+    await expect(database.packet([insert], limit.signal)).rejects.toMatchObject({ cause: reason });
+  }
+  end.resolve();
+  await transaction;
+  expect(await database.read(sql`SELECT COUNT(*) AS n FROM t`)).toMatchObject([{ n: 0n }]);
+  await database.close();
+});
+
+test("a call inside of a transaction of the same client is refused at once, as it would wait for itself", async () => {
+  const { file, remove } = await temporaryFile();
+  const database = openSqlite(file);
+  await migrate(database);
+  const locks = sqliteStore(database);
+  const refused = { code: "STORE_REFUSED", message: expect.stringContaining("`tx`") };
+  let late: Promise<unknown> = Promise.resolve();
+  await database.transaction(async () => {
+    await expect(locks.lock("a", { ttl: 1_000, wait: 1_000 })).rejects.toMatchObject(refused);
+    await expect(database.read(sql`SELECT 1`)).rejects.toMatchObject(refused);
+    await expect(database.transaction(async () => {})).rejects.toMatchObject(refused);
+    // What goes on after the transaction is not inside of it any more.
+    late = pause(20).then(() => database.read(sql`SELECT 1`));
+  });
+  await late;
+  const lock = await locks.lock("a", { ttl: 1_000, wait: 0 });
+  await lock.unlock();
+  await locks.close();
+  await database.close();
+  await remove();
+});
+
+test("a folder is made for a file where it alone is missing, and refused otherwise", async () => {
+  const { file, remove } = await temporaryFile();
+  const folder = dirname(file);
+  const inside = openSqlite(join(folder, "new", "test.db"));
+  await inside.read(sql`SELECT 1`);
+  await inside.close();
+  for (const [path, problem] of [
+    [join(folder, "a", "b", "test.db"), "folder"],
+    ["/proc/no-such-folder/test.db", "folder"],
+    ["/etc/passwd/test.db", "open"],
+    [folder, "open"],
+  ] as const) {
+    const database = openSqlite(path);
+    await expect(database.read(sql`SELECT 1`)).rejects.toMatchObject({
+      code: "STORE_REFUSED",
+      message: expect.stringContaining(problem),
+    });
+    await database.close();
+  }
+  await remove();
 });

@@ -321,6 +321,61 @@ for (const server of inject("sqlServers")) {
     });
   });
 
+  describe(`connections to ${server.name}`, () => {
+    test("that transactions have all in use leave two for the renewal of locks", async () => {
+      const { options: login, drop } = await temporaryDatabase(server);
+      const database = openMysql({ ...login, connections: 3 });
+      await migrate(database);
+      const locks = mysqlStore(database);
+      const lock = await locks.lock("a", { ttl: 1_000, wait: 0 });
+      let open = 0;
+      let most = 0;
+      const transactions = Array.from({ length: 5 }, () =>
+        database.transaction(async (tx) => {
+          most = Math.max(most, ++open);
+          await tx.packet([{ texts: ["SELECT SLEEP(2.5)"], values: [] }]);
+          open -= 1;
+        }),
+      );
+      const given = new AbortController();
+      await pause(100);
+      const impatient = database.transaction(async () => {}, given.signal);
+      given.abort("enough");
+      await expect(impatient).rejects.toMatchObject({
+        code: "STORE_UNAVAILABLE",
+        cause: "enough",
+      });
+      await Promise.all(transactions);
+      expect(most).toBe(3);
+      lock.assertHeld();
+      expect(await lock.unlock()).toBe("released");
+      await database.close();
+      await drop();
+    });
+
+    test("are given up when the caller aborts, whatever its reason", async () => {
+      const { options: login, drop } = await temporaryDatabase(server);
+      const database = openMysql({ ...login, connections: 1 });
+      const sleep = { texts: ["SELECT SLEEP(0.5)"], values: [] };
+      const refused = Object.assign(new Error("of another server"), { sqlState: "42S02" });
+      for (const reason of [null, "enough", 7, refused]) {
+        const given = new AbortController();
+        const calls = Array.from({ length: 4 }, () => database.packet([sleep], given.signal));
+        const outcomes = Promise.allSettled(calls);
+        await pause(200);
+        given.abort(reason);
+        const codes = (await outcomes).map((outcome) => {
+          expect(outcome).toMatchObject({ status: "rejected", reason: { cause: reason } });
+          return (outcome as PromiseRejectedResult).reason.code;
+        });
+        // Three were on a connection, and one waited for it.
+        expect(codes.sort()).toEqual(["STORE_UNAVAILABLE", ...Array(3).fill("UNKNOWN_OUTCOME")]);
+      }
+      await database.close();
+      await drop();
+    });
+  });
+
   describe(`two deadlocked transactions on ${server.name}`, () => {
     test("are both done in the end", async () => {
       const { options: login, drop } = await temporaryDatabase(server);

@@ -1,11 +1,24 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { readFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
-import { cli, startCli } from "../support/cli.ts";
+import { cli, MAIN, startCli } from "../support/cli.ts";
 import { temporaryDatabase, temporaryFile } from "../support/under-test.ts";
 import { pause, until } from "../support/until.ts";
 
 const node = process.execPath;
+
+/** What nobody has waited for yet is dead all the same. */
+function isRunning(pid: string): boolean {
+  expect(pid).toMatch(/^\d+$/);
+  try {
+    return !readFileSync(`/proc/${pid}/stat`, "utf8").includes(") Z ");
+  } catch {
+    return false;
+  }
+}
 
 const stores: { name: string; url: string; remove: () => Promise<void> }[] = [];
 
@@ -52,19 +65,22 @@ describe.each(names)("lockstep lock on %s", (storeName) => {
   });
 
   test("is free within its ttl and a second when it is killed, and the next fence is larger", async () => {
-    const script = "console.log(process.env.LOCKSTEP_FENCE); setTimeout(() => {}, 1500)";
+    const script = "console.log(process.env.LOCKSTEP_FENCE); setTimeout(() => {}, 5000)";
     const first = lock("killed", "--ttl", "1s", "--", node, "-e", script);
     let fence = "";
     first.child.stdout?.on("data", (data) => {
       fence += data;
     });
     await until(() => fence.length > 0);
+    const stamp = "console.log(process.env.LOCKSTEP_FENCE); console.log(Date.now())";
+    const second = lock("killed", "--", node, "-e", stamp);
+    await pause(1_500);
     first.child.kill("SIGKILL");
-    const killedAt = performance.now();
-    const second = await lock("killed", "--", node, "-e", "console.log(process.env.LOCKSTEP_FENCE)")
-      .finished;
-    expect(performance.now() - killedAt).toBeLessThan(1_000 + 1_000 + 500);
-    expect(second.stdout > fence).toBe(true);
+    const killedAt = Date.now();
+    const [next = "", at] = (await second.finished).stdout.split("\n");
+    expect(Number(at) - killedAt).toBeLessThan(1_000 + 1_000 + 500);
+    expect(Number(at)).toBeGreaterThan(killedAt);
+    expect(next > fence.trim()).toBe(true);
   });
 
   test("exits with 75 when it is busy, at once or after the wait", async () => {
@@ -135,7 +151,7 @@ describe.each(names)("lockstep lock on %s", (storeName) => {
       (await cli("list", "line", "--json", "--store", store())).stdout.includes("line"),
     );
     const waiter = lock("line", "--", node, "-e", "");
-    await pause(1_000);
+    await pause(3_000);
     waiter.child.kill("SIGINT");
     expect((await waiter.finished).status).toBe(128 + 2);
     holder.child.kill("SIGINT");
@@ -214,6 +230,88 @@ describe("lockstep", () => {
     await remove();
   });
 
+  test("takes what stands behind -- word by word", async () => {
+    const { file, remove } = await temporaryFile();
+    const words = ["1e3", "007", "0x10", "1.0", "", " x", "-5", "--foo", "--", "--store"];
+    const print = "console.log(JSON.stringify(process.argv.slice(1)))";
+    const run = await cli(
+      "lock",
+      "0x1",
+      "--store",
+      `sqlite:${file}`,
+      "--",
+      node,
+      "-e",
+      print,
+      "--",
+      ...words,
+    );
+    expect(run).toMatchObject({ status: 0, stderr: "" });
+    expect(JSON.parse(run.stdout)).toEqual(words);
+    const inspected = await cli("inspect", "0x1", "--json", "--store", `sqlite:${file}`);
+    expect(JSON.parse(inspected.stdout)).toMatchObject({ name: "0x1", fence: expect.anything() });
+    await remove();
+  });
+
+  test("ends all that a command has started when its lock is lost", async () => {
+    const { file, remove } = await temporaryFile();
+    const script = "sleep 61.5 & echo $!; wait; echo";
+    const started = performance.now();
+    const lost = await cli(
+      "lock",
+      "gc",
+      "--store",
+      `sqlite:${file}`,
+      "--max-hold",
+      "500ms",
+      "--",
+      "sh",
+      "-c",
+      script,
+    );
+    expect(performance.now() - started).toBeLessThan(5_000);
+    expect(lost.status).toBe(76);
+    expect(isRunning(lost.stdout.trim())).toBe(false);
+    const stubborn = `sh -c 'trap "" TERM; echo $$; sleep 61.5; sleep 61.5' & wait`;
+    const killed = await cli(
+      "lock",
+      "gc",
+      "--store",
+      `sqlite:${file}`,
+      "--max-hold",
+      "500ms",
+      "--",
+      "sh",
+      "-c",
+      stubborn,
+    );
+    expect(performance.now() - started).toBeGreaterThan(5_000);
+    expect(killed.status).toBe(76);
+    expect(isRunning(killed.stdout.trim())).toBe(false);
+    await remove();
+  });
+
+  test("leaves Ctrl-C to the terminal, which brings it to the command once", async () => {
+    const { file, remove } = await temporaryFile();
+    const count = `
+      let count = 0;
+      process.on("SIGINT", () => count++ || setTimeout(() => process.exit(40 + count), 500));
+      console.log(process.stdin.isTTY ? "on a terminal" : "on none");
+      setInterval(() => {}, 1000);`;
+    const words = [node, MAIN, "lock", "tty", "--store", `sqlite:${file}`, "--", node, "-e", count];
+    const line = words.map((word) => `'${word}'`).join(" ");
+    const terminal = spawn("script", ["-qec", line, "/dev/null"], { stdio: "pipe" });
+    let said = "";
+    terminal.stdout.on("data", (data) => {
+      said += data;
+    });
+    const ended = once(terminal, "exit");
+    await until(() => said.includes("on a terminal"), 20_000);
+    terminal.stdin.write("\x03");
+    expect((await ended)[0]).toBe(41);
+    await remove();
+  });
+
   test("finds the store in LOCKSTEP_STORE, or makes one in the current folder", async () => {
     const { file, remove } = await temporaryFile();
     const cwd = dirname(file);
@@ -243,6 +341,24 @@ describe("lockstep", () => {
       [["inventory", "set", "a", "-1"], "quantity"],
       [["inventory", "decrement", "a", "1.5"], "quantity"],
       [["inventory", "decrement", "a", "many"], "quantity"],
+      [["inventory", "decrement", "a", ""], "quantity"],
+      [["inventory", "set", "a", ""], "quantity"],
+      [["inventory", "set", "a", "1e3"], "quantity"],
+      [["inventory", "set", "a", "0x10"], "quantity"],
+      [["inventory", "set", "a"], "Not enough"],
+      [["inventory", "restock", "a"], "Not enough"],
+      [["inventory", "restock", "a", " "], "quantity"],
+      [["list", "--", "a"], "--"],
+      [["inventory", "get", "a", "--", "b"], "--"],
+      [["list", "--store", "sqlite:a.db", "--store", "sqlite:b.db"], "more than once"],
+      [["lock", "a", "--ttl", "1s", "--ttl", "2s"], "more than once"],
+      [
+        ["inventory", "set", "a", "1", "--operation-id", "x", "--operation-id", "y"],
+        "more than once",
+      ],
+      [["list", "--store", "sqlite://a.db"], "sqlite:shop.db"],
+      [["list", "--store", "mysql://root:%zz@host/x"], "%25"],
+      [["oversell", "--picture", "/no/such/folder/x.svg"], "--picture"],
       [["list", "--store", "nonsense:x"], "nonsense"],
       [["list", "--store", "x"], "URL"],
       [["list", "--store", "mysql://host"], "mysql"],
@@ -262,6 +378,15 @@ describe("lockstep", () => {
     }
   }, 60_000);
 
+  test("exits with 69 when a file cannot be opened", async () => {
+    for (const path of ["/etc/passwd/y.db", "/proc/no-such-folder/y.db", "/etc"]) {
+      const { status, stdout, stderr } = await cli("list", "--store", `sqlite:${path}`);
+      expect({ path, status, stdout }).toEqual({ path, status: 69, stdout: "" });
+      expect(stderr).toContain(path);
+      expect(stderr).not.toContain("    at ");
+    }
+  });
+
   test("exits with 69 when the store is not there, and never shows a secret", async () => {
     const secret = "canary-3f81";
     for (const args of [
@@ -272,6 +397,11 @@ describe("lockstep", () => {
       ["list", "--store", `mysql://shop:${secret}@127.0.0.1:1`],
       ["list", "prefix", `mysql://shop:${secret}@127.0.0.1:1/shop`],
       ["oversell", "--store", `mysql://shop:${secret}@127.0.0.1:1/shop`],
+      ["list", "--store", `mysql://shop:my ${secret}@127.0.0.1:1/shop`],
+      ["list", "--store", `mysql://shop:my ${secret}@127.0.0.1:port/shop`],
+      ["list", "--store", `mysql://shop:%zz${secret}@127.0.0.1:1/shop`],
+      ["list", "--store", `mysql://shop:12?${secret}@127.0.0.1:1/shop`],
+      ["list", "prefix", `mysql://shop:my ${secret}@127.0.0.1:1/shop`],
     ]) {
       const { status, stdout, stderr } = await cli(...args);
       expect([64, 69]).toContain(status);

@@ -131,6 +131,18 @@ test("switches make a strategy of one's own, and a picture shows who held the lo
   await remove();
 });
 
+test("a picture that cannot be written does not take the report with it", async () => {
+  const { file, remove } = await temporaryFile();
+  const size = ["--stock", "4", "--buyers", "8", "--workers", "2", "--slow", "0", "--freezes", "0"];
+  const store = ["--store", `sqlite:${file}`, "--strategy", "lockstep", "--json"];
+  const run = await cli("oversell", ...size, ...store, "--picture", dirname(file));
+  expect(run.status).toBe(73);
+  expect(JSON.parse(run.stdout).strategies).toMatchObject([{ name: "lockstep", sold: 4 }]);
+  expect(run.stderr).toContain("picture");
+  expect(run.stderr).not.toContain("    at ");
+  await remove();
+});
+
 test("a replay leaves nothing of itself in the database", async () => {
   const { DatabaseSync } = await import("node:sqlite");
   const { file, remove } = await temporaryFile();

@@ -1,7 +1,9 @@
+import { existsSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { readConfig } from "../../infra/config.ts";
 import { open } from "../../infra/open.ts";
 import { parseStoreUrl, redact } from "../../infra/store-url.ts";
+import { temporaryFile } from "../support/under-test.ts";
 
 describe("a store's URL", () => {
   test("is taken apart", () => {
@@ -17,6 +19,7 @@ describe("a store's URL", () => {
     expect(network).toEqual({
       host: "db.example",
       port: 3307,
+      hosts: [{ host: "db.example", port: 3307 }],
       user: "a@b",
       password: "p/w:",
       name: "shop",
@@ -27,7 +30,42 @@ describe("a store's URL", () => {
 
   test("is shown without what is secret in it", () => {
     expect(redact("mysql://user:secret@host/shop")).toBe("mysql://host/shop");
-    expect(redact("two: a://b:c@d/e f://g:h/i@j/k")).toBe("two: a://d/e f://j/k");
+    expect(redact("mysql://user:my secret@host/shop")).toBe("mysql://host/shop");
+    expect(redact("two: a://b:c@d/e f://g:h i@j/k\nsqlite:a")).toBe("two: a://j/k\nsqlite:a");
+  });
+
+  test("whose user or password is not written as it has to be is refused, without a word of it", async () => {
+    for (const url of [
+      "mysql://u:p@ss/hush@h/x",
+      "mysql://u:%zzhush@h/x",
+      "mysql://u:pa#hush@h/x",
+      "mysql://u:12#hush@h/x",
+      "mysql://u:12/hush#s@h/x",
+      "mysql://u:12/x?hush@h/x",
+      "mysql://u:pa:hush@:port/x",
+      "mysql://u:pa hush@h h/x",
+      "mysql://u:pa hush@",
+      "etcd://u:pa hush@h,",
+    ]) {
+      await expect(open(url)).rejects.toThrow(/%25.*%40/);
+      await expect(open(url)).rejects.not.toThrow(/hush/);
+      await expect(open(url)).rejects.toThrow(TypeError);
+    }
+  });
+
+  test("of a file has its path after the colon, or after an empty host", async () => {
+    const { file, remove } = await temporaryFile();
+    for (const url of [`sqlite:${file}`, `sqlite://${file}`]) {
+      const { locks, close } = await open(url);
+      await (await locks.lock("a", { ttl: 1_000, wait: 0 })).unlock();
+      expect((await locks.inspect("a")).fence).toBeDefined();
+      await close();
+    }
+    expect(existsSync(file)).toBe(true);
+    for (const url of ["sqlite:", "sqlite://shop.db", "sqlite://a b", "sqlite://:memory:"]) {
+      await expect(open(url)).rejects.toThrow("sqlite:/var/lib/shop.db");
+    }
+    await remove();
   });
 
   test("that is none is refused with what there is", async () => {
@@ -46,7 +84,6 @@ describe("a store's URL", () => {
     await expect(open("constructor:x")).rejects.toThrow(TypeError);
     await expect(open("mysql://h/x?connections=0")).rejects.toThrow(RangeError);
     await expect(open("mysql://h/x?conections=5")).rejects.toThrow("conections");
-    await expect(open("mysql://u:p@ss/w@h/x")).rejects.toThrow("%40");
   });
 });
 

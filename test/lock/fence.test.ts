@@ -46,7 +46,11 @@ describe("a fence", () => {
     const fence = issueFence("a", 0, 1n, "me");
     checkFence(fence, "a");
     expect(() => checkFence(fence, "b")).toThrow(FenceInvalidError);
+    const Issued = fence.constructor as new (...parts: unknown[]) => Fence;
+    class Forged extends Issued {}
     const forged: unknown[] = [
+      new Issued("a", 0, 2n ** 40n - 1n, "me"),
+      new Forged("a", 0, 2n ** 40n - 1n, "me"),
       { ...fence },
       { resource: "a", generation: 0, token: 2n ** 63n - 1n, toString: () => "" },
       Object.create(fence as object),
@@ -56,6 +60,16 @@ describe("a fence", () => {
     ];
     for (const one of forged) {
       expect(() => checkFence(one as Fence, "a")).toThrow(FenceInvalidError);
+    }
+  });
+
+  test("is not issued for a generation or a token that there cannot be", () => {
+    issueFence("a", 2 ** 23 - 1, 2n ** 63n - 1n, "me");
+    for (const generation of [-1, 0.5, Number.NaN, 2 ** 23]) {
+      expect(() => issueFence("a", generation, 1n, "me")).toThrow(RangeError);
+    }
+    for (const token of [-1n, 2n ** 63n]) {
+      expect(() => issueFence("a", 0, token, "me")).toThrow(RangeError);
     }
   });
 

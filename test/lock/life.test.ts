@@ -187,8 +187,49 @@ describe("a life", () => {
     failing.life.assertHeld();
     failing.life.end("released");
     const capped = begin({ auto: false, maxHold: 2_000 });
-    await expect(capped.life.ensure(5_000)).rejects.toMatchObject({ code: "LOCK_LOST" });
+    const beyond = { code: "LOCK_LOST", why: "max-hold" };
+    await expect(capped.life.ensure(5_000)).rejects.toMatchObject(beyond);
+    expect(capped.renew).not.toHaveBeenCalled();
+    capped.life.assertHeld();
     capped.life.end("released");
+  });
+
+  test("takes no span that is none, and asks nobody about it", async () => {
+    const { life, renew } = begin({ auto: false });
+    const bad = [-1, Number.NaN, Number.POSITIVE_INFINITY, 1e21, "5", "", null, {}] as number[];
+    const refused = { name: expect.stringMatching(/^(Type|Range)Error$/) };
+    for (const span of bad) {
+      await expect(life.ensure(span)).rejects.toMatchObject(refused);
+      expect(() => life.assertHeld(span)).toThrow(expect.objectContaining(refused));
+    }
+    await expect(life.ensure(undefined as unknown as number)).rejects.toThrow(TypeError);
+    expect(renew).not.toHaveBeenCalled();
+    life.end("released");
+  });
+
+  test("asks for no more than is left until maxHold", async () => {
+    const sure = begin({ maxHold: 10_000, auto: false });
+    await sure.life.ensure(9_990);
+    expect(sure.renew.mock.calls[0]?.[0]).toBeGreaterThan(10_000);
+    expect(sure.renew.mock.calls[0]?.[0]).toBeLessThan(10_250);
+    sure.life.end("released");
+    const { life, renew } = begin({ maxHold: 3_000 });
+    await vi.advanceTimersByTimeAsync(2_990);
+    const asked = renew.mock.calls.map(([ttl]) => ttl);
+    expect(Math.max(...asked)).toBe(1_000);
+    // The last one was sent less than a third of the ttl ago.
+    expect(asked.at(-1)).toBeLessThan(350);
+    life.assertHeld();
+    await vi.advanceTimersByTimeAsync(20);
+    expect(life.signal.reason).toMatchObject({ why: "max-hold" });
+  });
+
+  test("that is over when its renewal comes asks for nothing", async () => {
+    const { life, renew } = begin({ maxHold: 3_000 });
+    freeze(5_000);
+    await vi.advanceTimersByTimeAsync(400);
+    expect(renew).not.toHaveBeenCalled();
+    expect(life.signal.aborted).toBe(true);
   });
 
   test("is never made shorter by a renewal", async () => {

@@ -117,6 +117,14 @@ describe("a claim whose answer is lost", () => {
     await expect(finish(acquiring)).rejects.toMatchObject({ code: "UNKNOWN_OUTCOME" });
   });
 
+  test("or is none, for its token is out of range, leaves nothing behind", async () => {
+    const memory = newMemory();
+    memory.generation = 2 ** 23;
+    const acquiring = pollingStore(memoryClaims(memory)).lock("a", { ttl: 1_000, wait: 0 });
+    await expect(finish(acquiring)).rejects.toMatchObject({ code: "STORE_UNAVAILABLE" });
+    expect(memory.locks.size).toBe(0);
+  });
+
   test("because it took longer than the ttl proves nothing", async () => {
     const memory = newMemory();
     const over: Over = async (call, work) => {

@@ -1,3 +1,4 @@
+import { HIGHEST_GENERATION, noMoreGenerations } from "../../lock/checks.ts";
 import { formatFence } from "../../lock/fence.ts";
 import type { LockInfo, LockStore, StoreTraits } from "../../lock/lock.ts";
 import type { Claims, Token } from "../../lock/polling.ts";
@@ -85,6 +86,7 @@ export function memoryClaims(memory: Memory): Claims {
         .filter((info) => info.holder !== undefined)
         .sort((a, b) => (a.name < b.name ? -1 : 1)),
     async raiseGeneration(least) {
+      if (memory.generation >= HIGHEST_GENERATION) throw noMoreGenerations();
       memory.generation = Math.max(memory.generation + 1, least);
       return memory.generation;
     },
