@@ -51,7 +51,9 @@ class Client implements Etcd {
   }
 
   async txn(txn: Txn, signal?: AbortSignal): Promise<TxnAnswer> {
-    return this.#codec.toTxnAnswer(await this.#call("txn", this.#codec.txn(txn), signal));
+    const message = this.#codec.txn(txn);
+    const call = (way: Way) => this.#transport.call("txn", message, way);
+    return this.#codec.toTxnAnswer(await this.#send(call, writes(txn), signal));
   }
 
   async range(get: Get, signal?: AbortSignal): Promise<RangeAnswer> {
@@ -215,6 +217,11 @@ class Client implements Etcd {
   #move(from: string): void {
     if (from === this.#endpoint) this.#turn += 1;
   }
+}
+
+/** Whether it may change anything: a transaction that only reads is as harmless as any other read. */
+function writes({ do: ops, otherwise = [] }: Txn): boolean {
+  return [...ops, ...otherwise].some((op) => (op.op === "txn" ? writes(op.txn) : op.op !== "get"));
 }
 
 async function unlessNoLease(answer: Promise<Message>): Promise<Message | undefined> {
