@@ -15,7 +15,7 @@ import {
   type TxnAnswer,
   type Watcher,
 } from "./etcd.ts";
-import { CallFailure, isNotDone, isPassing, isStaleToken, toError } from "./failure.ts";
+import { CallFailure, isNotDone, isPassing, isStaleToken, STATUS, toError } from "./failure.ts";
 import type { Transport, Way } from "./transport.ts";
 import { Codec, METHODS, type Message, type MethodName } from "./wire.ts";
 
@@ -175,7 +175,11 @@ class Client implements Etcd {
         }
         if (isPassing(failure)) this.#move(endpoint);
         const again = isPassing(failure) && (!writes || isNotDone(failure));
-        if (!again || sent >= endpoints.length) throw toError(this.address, failure, writes);
+        // A read whose connection has ended may be sent once more, even where there is only one endpoint.
+        const isCutOff = !writes && failure.code === STATUS.unavailable;
+        if (!again || sent >= endpoints.length + (isCutOff ? 1 : 0)) {
+          throw toError(this.address, failure, writes);
+        }
         await sleep(10, signal);
       } finally {
         scope[Symbol.dispose]();
