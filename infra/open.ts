@@ -137,10 +137,11 @@ function toMysqlOptions(scheme: string, url: NetworkUrl | undefined) {
 
 async function openEtcd({ scheme, network }: StoreUrl, options: StoreOptions) {
   const { etcdStore, openEtcd } = await load("etcd3", () => import("../core/stores/etcd/index.ts"));
+  const { etcdInventory } = await import("../core/inventory/etcd.ts");
   const { etcdOptions, prefix } = toEtcdOptions(scheme, network);
   const etcd = openEtcd(etcdOptions);
   const locks = etcdStore(etcd, { ...options, prefix, closeEtcd: true });
-  return { locks, inventory: undefined, database: undefined };
+  return { locks, inventory: etcdInventory(etcd, { prefix }), database: undefined };
 }
 
 function toEtcdOptions(scheme: string, url: NetworkUrl | undefined) {

@@ -2,17 +2,17 @@ import type { Etcd } from "../../core/etcd/etcd.ts";
 
 /**
  * A client that counts its requests for keys and leases, each of which is one round trip; `onRequest` is told
- * the number of each before it is sent.
+ * the number of each, and done, before it is sent.
  */
 export function counting(
   etcd: Etcd,
-  onRequest: (number: number) => void = () => {},
+  onRequest: (number: number) => unknown = () => {},
 ): { readonly etcd: Etcd; count(): number } {
   let sent = 0;
   const counted = <A extends unknown[], T>(call: (...args: A) => Promise<T>) => {
-    return (...args: A) => {
+    return async (...args: A) => {
       sent += 1;
-      onRequest(sent);
+      await onRequest(sent);
       return call.apply(etcd, args);
     };
   };
