@@ -164,8 +164,9 @@ async function openEtcdGateway({ scheme, network }: StoreUrl, options: StoreOpti
 
 async function withEtcd(etcd: Etcd, prefix: string, options: StoreOptions) {
   const { etcdStore } = await import("../core/stores/etcd/index.ts");
+  const { etcdInventory } = await import("../core/inventory/etcd.ts");
   const locks = etcdStore(etcd, { ...options, prefix, closeEtcd: true });
-  return { locks, inventory: undefined, database: undefined };
+  return { locks, inventory: etcdInventory(etcd, { prefix }), database: undefined };
 }
 
 function toEtcdOptions(scheme: string, url: NetworkUrl | undefined) {

@@ -15,7 +15,7 @@ import {
   type TxnAnswer,
   type Watcher,
 } from "./etcd.ts";
-import { CallFailure, isNotDone, isPassing, toError } from "./failure.ts";
+import { CallFailure, isNotDone, isPassing, STATUS, toError } from "./failure.ts";
 import { Login } from "./login.ts";
 import type { Transport, Way } from "./transport.ts";
 import { Codec, METHODS, type Message, type MethodName } from "./wire.ts";
@@ -55,7 +55,9 @@ class Client implements Etcd {
   }
 
   async txn(txn: Txn, signal?: AbortSignal): Promise<TxnAnswer> {
-    return this.#codec.toTxnAnswer(await this.#call("txn", this.#codec.txn(txn), signal));
+    const message = this.#codec.txn(txn);
+    const call = (way: Way) => this.#transport.call("txn", message, way);
+    return this.#codec.toTxnAnswer(await this.#send(call, writes(txn), signal));
   }
 
   async range(get: Get, signal?: AbortSignal): Promise<RangeAnswer> {
@@ -161,7 +163,9 @@ class Client implements Etcd {
         if (quit) throw this.#givenUp(quit, failure, writes);
         if (isPassing(failure)) this.#move(endpoint);
         const again = isPassing(failure) && (!writes || isNotDone(failure));
-        if (!again || sent >= this.#options.endpoints.length) {
+        // A read whose connection has ended may be sent once more, even where there is only one endpoint.
+        const isCutOff = !writes && failure.code === STATUS.unavailable;
+        if (!again || sent >= this.#options.endpoints.length + (isCutOff ? 1 : 0)) {
           throw toError(this.address, failure, writes);
         }
         await sleep(10, signal);
@@ -203,6 +207,11 @@ class Client implements Etcd {
   #move(from: string): void {
     if (from === this.#endpoint) this.#turn += 1;
   }
+}
+
+/** Whether it may change anything: a transaction that only reads is as harmless as any other read. */
+function writes({ do: ops, otherwise = [] }: Txn): boolean {
+  return [...ops, ...otherwise].some((op) => (op.op === "txn" ? writes(op.txn) : op.op !== "get"));
 }
 
 async function unlessNoLease(answer: Promise<Message>): Promise<Message | undefined> {

@@ -9,8 +9,8 @@ export interface Etcd extends AsyncDisposable {
    * All of it or nothing, atomically. At most 128 operations unless the server allows more.
    *
    * Rejects with a StoreUnavailableError or StoreRefusedError only when it has certainly not happened, and
-   * with an UnknownOutcomeError when it may have, or may still; with a NoLeaseError when a lease that it
-   * attaches a key to is gone. It is never carried out twice.
+   * with an UnknownOutcomeError when it may have, or may still, unless it only reads; with a NoLeaseError when
+   * a lease that it attaches a key to is gone. It is never carried out twice.
    */
   txn(txn: Txn, signal?: AbortSignal): Promise<TxnAnswer>;
 

@@ -1,4 +1,12 @@
+import { checkText } from "../lock/checks.ts";
 import { type Fence, fenceOwner } from "../lock/fence.ts";
+
+/** Throws unless the prefix of all keys is "" or a text that ends in "/". */
+export function checkPrefix(prefix: string): void {
+  if (prefix === "") return;
+  checkText("prefix", prefix, 200);
+  if (!prefix.endsWith("/")) throw new RangeError('the prefix of keys must end in "/"');
+}
 
 /**
  * The prefix under which the contenders for a lock queue.

@@ -49,3 +49,8 @@ export function checkOrders(orders: readonly Order[]): void {
     throw new RangeError(`a batch has 1 to ${MOST_ORDERS} orders, not ${orders.length}`);
   }
 }
+
+export function checkPage(limit: number, before: number): void {
+  checkWhole("limit", limit, 1, 10_000);
+  checkWhole("before", before, 0, Number.MAX_SAFE_INTEGER);
+}

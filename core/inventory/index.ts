@@ -1,4 +1,6 @@
 /** Stock that never oversells. */
+
+export { type EtcdInventoryOptions, etcdInventory } from "./etcd.ts";
 export type {
   Answer,
   Batch,

@@ -15,6 +15,7 @@ export interface Change {
 
   /**
    * The fence of the lock on `stockLock(sku)`: a holder that is late is refused before it has read anything.
+   * With locks and stock in the same etcd, so is one whose lock is gone, even before a successor has come.
    * The locks may live in another store than the stock, but all of a sku's fences come from one lock store.
    *
    * Without one, the change is still atomic, idempotent and never oversells; it is merely not ordered with
@@ -35,7 +36,10 @@ export interface QuantityChange extends Change {
 }
 
 export interface Reserving extends QuantityChange {
-  /** After this many milliseconds, by the database's clock, the units go back on hand. */
+  /**
+   * After this many milliseconds, by the database's clock, the units go back on hand: never before, and on
+   * etcd, which counts in whole seconds, up to about two seconds later.
+   */
   readonly expiresIn: Millis;
 }
 
@@ -96,7 +100,7 @@ export interface Entry {
   /** The fence it was done under, as text. */
   readonly fence: string | undefined;
 
-  /** By the database's clock. */
+  /** By the database's clock; on etcd, where nobody can read it, by that of the client that did it. */
   readonly at: Date;
 }
 

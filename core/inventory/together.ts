@@ -1,6 +1,5 @@
 import { quote, UnknownOutcomeError } from "../lock/errors.ts";
-import { apply, type Place } from "./apply.ts";
-import { applyMany } from "./batch.ts";
+import type { Backend } from "./backend.ts";
 import { MOST_ORDERS } from "./check.ts";
 import { type Answer, OperationConflictError, type OrderAnswer } from "./inventory.ts";
 import type { Operation } from "./operation.ts";
@@ -18,13 +17,13 @@ interface Waiting {
  * is under way go into the next transaction together: a busy sku is sold in batches, a quiet one at once.
  */
 export class Together {
-  readonly #place: Place;
+  readonly #backend: Backend;
 
   /** By sku and fence; there is a queue, empty or not, while a transaction is under way. */
   readonly #queues = new Map<string, Waiting[]>();
 
-  constructor(place: Place) {
-    this.#place = place;
+  constructor(backend: Backend) {
+    this.#backend = backend;
   }
 
   async decrement(operation: Operation, signal: AbortSignal | undefined): Promise<Answer> {
@@ -76,9 +75,9 @@ export class Together {
     const [first] = group;
     if (!first) return [];
     const { sku, fence } = first.operation;
-    if (group.length === 1) return [await apply(this.#place, first.operation, first.signal)];
+    if (group.length === 1) return [await this.#backend.apply(first.operation, first.signal)];
     const operations = group.map(({ operation }) => operation);
-    return applyMany(this.#place.database, { sku, fence, operations }, undefined);
+    return this.#backend.applyMany({ sku, fence, operations }, undefined);
   }
 
   /** What still waits is never done; what is under way may be. */
@@ -91,7 +90,7 @@ export class Together {
       return;
     }
     const { operationId } = waiting.operation;
-    const { address } = this.#place.database;
+    const { address } = this.#backend;
     waiting.reject(
       new UnknownOutcomeError(
         address,

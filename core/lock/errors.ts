@@ -128,17 +128,22 @@ export class UnknownOutcomeError extends LockError {
   }
 }
 
-/** The resource has seen a later holder: this one is late and has changed nothing. */
+/** This holder is late: the resource has seen a later one, or its lock is gone. It has changed nothing. */
 export class FencedOutError extends LockError {
   readonly presented: Fence;
-  /** The fence that the resource holds, in the form of `Fence.toString()`. */
+  /**
+   * The fence that the resource holds, in the form of `Fence.toString()`: the presented one where nobody came
+   * after it, and its lock is gone all the same.
+   */
   readonly current: string;
 
   constructor(presented: Fence, current: string) {
-    super(`${quote(presented.resource)} has moved on to fence ${current}: ${presented} is late`, {
-      code: "FENCED_OUT",
-      retryable: false,
-    });
+    const resource = quote(presented.resource);
+    const problem =
+      current === presented.toString()
+        ? `the lock of fence ${presented} on ${resource} is gone`
+        : `${resource} has moved on to fence ${current}: ${presented} is late`;
+    super(problem, { code: "FENCED_OUT", retryable: false });
     this.presented = presented;
     this.current = current;
   }

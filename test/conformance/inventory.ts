@@ -8,7 +8,7 @@ import {
 } from "../../core/inventory/inventory.ts";
 import type { Fence } from "../../core/lock/fence.ts";
 import { openFence, sealFence } from "../../core/lock/fence.ts";
-import type { LockStore } from "../../core/lock/lock.ts";
+import type { Lock, LockStore } from "../../core/lock/lock.ts";
 import { memoryStore } from "../../core/stores/memory/index.ts";
 import { pause } from "../support/until.ts";
 
@@ -16,6 +16,12 @@ import { pause } from "../support/until.ts";
 export interface InventoryUnderTest {
   /** Another client of the same inventory. */
   open(): { readonly inventory: Inventory; readonly locks: LockStore };
+
+  /** Whether a fence counts only as long as its lock is held. */
+  readonly fencedByLock: boolean;
+
+  /** After how many milliseconds a reservation for so many has certainly expired. */
+  expiredAfter(expiresIn: number): number;
   close(): Promise<void>;
 }
 
@@ -45,16 +51,15 @@ export function describeInventory(name: string, make: () => Promise<InventoryUnd
 
     const holding = (sku: string) => locks.lock(stockLock(sku), { ttl: 20_000, wait: 20_000 });
 
-    /** The fences of so many holders of the sku's lock, in order; the last one has given it back too. */
-    const fencesOf = async (sku: string, count: number): Promise<readonly Fence[]> => {
-      const fences: Fence[] = [];
-      for (let i = 0; i < count; i += 1) {
-        const lock = await holding(sku);
-        fences.push(lock.fence);
-        await lock.unlock();
-      }
-      return fences;
+    /** The fence of a lock that is taken from its holder, and the lock of the next one. */
+    const succeeded = async (
+      lock: Lock,
+    ): Promise<{ readonly late: Fence; readonly next: Lock }> => {
+      await lock.unlock();
+      return { late: lock.fence, next: await locks.lock(lock.name, { ttl: 20_000, wait: 20_000 }) };
     };
+
+    const untilExpired = (expiresIn: number) => pause(underTest.expiredAfter(expiresIn));
 
     /** That the books add up, entry by entry, and no operation stands in them twice. */
     const expectConservation = async (sku: string): Promise<void> => {
@@ -167,6 +172,36 @@ export function describeInventory(name: string, make: () => Promise<InventoryUnd
         await expect(inventory.set(change)).rejects.toMatchObject(conflict);
         expect(await inventory.get(sku)).toMatchObject({ onHand: 8 });
         expect(await inventory.get(other)).toMatchObject({ onHand: 9 });
+      });
+
+      test("under one operation id for two skus at once is done for one of them", async () => {
+        const skus = [await stocked(200), await stocked(200)] as const;
+        const [one, two] = [underTest.open(), underTest.open()];
+        const ids = Array.from({ length: 80 }, (_, i) => `${skus[0]}/both/${i}`);
+        const singles = ids.slice(0, 10).map(async (operationId) => {
+          const answers = await Promise.allSettled([
+            one.inventory.decrement({ sku: skus[0], quantity: 1, operationId }),
+            two.inventory.decrement({ sku: skus[1], quantity: 1, operationId }),
+          ]);
+          return answers.map((answer) =>
+            answer.status === "fulfilled" ? answer.value.outcome : answer.reason.code,
+          );
+        });
+        for (const outcomes of await Promise.all(singles)) {
+          expect(outcomes.sort()).toEqual(["OPERATION_CONFLICT", "applied"]);
+        }
+        const orders = ids.slice(10).map((operationId) => ({ operationId, quantity: 1 }));
+        const batches = await Promise.all([
+          one.inventory.decrementMany({ sku: skus[0], orders }),
+          two.inventory.decrementMany({ sku: skus[1], orders: orders.toReversed() }),
+        ]);
+        const applied = batches.flat().filter(({ outcome }) => outcome === "applied");
+        expect(applied).toHaveLength(70);
+        expect(new Set(applied.map(({ operationId }) => operationId)).size).toBe(70);
+        const left = await Promise.all(skus.map((sku) => inventory.get(sku)));
+        expect((left[0]?.onHand ?? 0) + (left[1]?.onHand ?? 0)).toBe(400 - 80);
+        for (const sku of skus) await expectConservation(sku);
+        for (const { locks: own } of [one, two]) await own.close();
       });
 
       test("of anything but a sensible quantity is refused before anything is asked", async () => {
@@ -321,7 +356,8 @@ export function describeInventory(name: string, make: () => Promise<InventoryUnd
     describe("a fence", () => {
       test("lets its holder work, again and again", async () => {
         const sku = await stocked(5);
-        const { fence } = await holding(sku);
+        await using lock = await holding(sku);
+        const { fence } = lock;
         for (const order of [1, 2, 3]) {
           const change = { sku, quantity: 1, operationId: `${sku}/${order}`, fence };
           expect(await inventory.decrement(change)).toMatchObject({ outcome: "applied" });
@@ -329,16 +365,42 @@ export function describeInventory(name: string, make: () => Promise<InventoryUnd
         expect((await inventory.history(sku))[0]?.fence).toBe(String(fence));
       });
 
+      test("of a lock that was given back counts until a successor comes, or no longer", async () => {
+        const sku = await stocked(5);
+        const lock = await holding(sku);
+        const { fence } = lock;
+        const at = (order: number) => ({ sku, quantity: 1, operationId: `${sku}/${order}`, fence });
+        await inventory.decrement(at(1));
+        await lock.unlock();
+        const orders = [{ operationId: `${sku}/4`, quantity: 1 }];
+        const changes = [
+          () => inventory.decrement(at(2)),
+          () => inventory.restock(at(3)),
+          () => inventory.decrementMany({ sku, orders, fence }),
+          () => inventory.claim(fence),
+        ];
+        const refused = { code: "FENCED_OUT", presented: fence, current: String(fence) };
+        for (const change of changes) {
+          if (underTest.fencedByLock) await expect(change()).rejects.toMatchObject(refused);
+          else await change();
+        }
+        const onHand = underTest.fencedByLock ? 4 : 3;
+        expect(await inventory.get(sku)).toMatchObject({ onHand });
+        expect(await inventory.decrement(at(1))).toMatchObject({ replayed: true });
+      });
+
       test("refuses a late holder once its successor has touched the sku, and changes nothing", async () => {
         const sku = await stocked(5);
-        const [late, current] = (await fencesOf(sku, 2)) as [Fence, Fence];
+        const first = await holding(sku);
         const at = (order: number, fence: Fence) => ({
           sku,
           quantity: 1,
           operationId: `${sku}/${order}`,
           fence,
         });
-        expect(await inventory.decrement(at(1, late))).toMatchObject({ outcome: "applied" });
+        expect(await inventory.decrement(at(1, first.fence))).toMatchObject({ outcome: "applied" });
+        const { late, next } = await succeeded(first);
+        const current = next.fence;
         await inventory.claim(current);
         const refused = { code: "FENCED_OUT", presented: late, current: String(current) };
         await expect(inventory.decrement(at(2, late))).rejects.toMatchObject(refused);
@@ -361,18 +423,36 @@ export function describeInventory(name: string, make: () => Promise<InventoryUnd
         // What was done before keeps its answer, late or not.
         expect(await inventory.decrement(at(1, late))).toMatchObject({ replayed: true });
         await expectConservation(sku);
+        await next.unlock();
+      });
+
+      test("claims the sku even with a change that was done before", async () => {
+        const sku = await stocked(5);
+        // Not of a lock in etcd, whose going would be enough.
+        await using store = memoryStore();
+        const locked = () => store.lock(stockLock(sku), { ttl: 20_000, wait: 0 });
+        const first = await locked();
+        const done = { sku, quantity: 1, operationId: `${sku}/1`, fence: first.fence };
+        await inventory.decrement(done);
+        await first.unlock();
+        const { fence } = await locked();
+        expect(await inventory.decrement({ ...done, fence })).toMatchObject({ replayed: true });
+        await expect(
+          inventory.decrement({ ...done, operationId: `${sku}/2` }),
+        ).rejects.toMatchObject({ code: "FENCED_OUT", current: String(fence) });
+        expect(await inventory.get(sku)).toMatchObject({ onHand: 4 });
       });
 
       test("refuses a late holder's confirm and cancel too", async () => {
         const sku = await stocked(5);
-        const [late, current] = (await fencesOf(sku, 2)) as [Fence, Fence];
+        const { late, next } = await succeeded(await holding(sku));
         const reservation = `${sku}/r`;
         await inventory.reserve({
           sku,
           quantity: 2,
           operationId: reservation,
           expiresIn: 60_000,
-          fence: current,
+          fence: next.fence,
         });
         const closing = { sku, reservation, fence: late };
         const refused = { code: "FENCED_OUT" };
@@ -383,12 +463,15 @@ export function describeInventory(name: string, make: () => Promise<InventoryUnd
           inventory.cancel({ ...closing, operationId: `${sku}/d` }),
         ).rejects.toMatchObject(refused);
         expect(await inventory.get(sku)).toMatchObject({ onHand: 3, reserved: 2 });
+        await next.unlock();
       });
 
       test("that is forged, of the future, or of another resource counts for nothing", async () => {
         const [sku, other] = [await stocked(5), await stocked(5)];
-        const [fence] = (await fencesOf(sku, 1)) as [Fence];
-        const [foreign] = (await fencesOf(other, 1)) as [Fence];
+        await using lock = await holding(sku);
+        await using otherLock = await holding(other);
+        const { fence } = lock;
+        const foreign = otherLock.fence;
         const Issued = fence.constructor as new (...parts: unknown[]) => Fence;
         const forged = [
           new Issued(stockLock(sku), 0, 2n ** 40n - 1n, "x"),
@@ -422,7 +505,8 @@ export function describeInventory(name: string, make: () => Promise<InventoryUnd
 
       test("of a higher generation is above every token of a lower one", async () => {
         const sku = await stocked(5);
-        const [old] = (await fencesOf(sku, 1)) as [Fence];
+        await using lock = await holding(sku);
+        const old = lock.fence;
         // The locks' own store was lost, and started again.
         const restarted = memoryStore();
         await restarted.raiseGeneration(old.generation + 1);
@@ -515,6 +599,23 @@ export function describeInventory(name: string, make: () => Promise<InventoryUnd
         for (const client of clients) await client.locks.close();
       }, 60_000);
 
+      test("of 1,000 is one step, and its entries are read page by page", async () => {
+        const sku = await stocked(900);
+        const orders = Array.from({ length: 1_000 }, (_, i) => ({
+          operationId: `${sku}/${"x".repeat(230)}/${i}`,
+          quantity: 1,
+        }));
+        const answers = await inventory.decrementMany({ sku, orders });
+        expect(answers.map(({ outcome }) => outcome)).toEqual(
+          orders.map((_, i) => (i < 900 ? "applied" : "sold-out")),
+        );
+        const again = await inventory.decrementMany({ sku, orders });
+        expect(again).toEqual(answers.map((answer) => ({ ...answer, replayed: true })));
+        const page = await inventory.history(sku, { limit: 130, before: 950 });
+        expect(page.map(({ seq }) => seq)).toEqual(Array.from({ length: 130 }, (_, i) => 949 - i));
+        await expectConservation(sku);
+      });
+
       test("of none, of too many, or for an unknown sku is refused", async () => {
         const sku = await stocked(1);
         await expect(inventory.decrementMany({ sku, orders: [] })).rejects.toThrow(RangeError);
@@ -586,7 +687,7 @@ export function describeInventory(name: string, make: () => Promise<InventoryUnd
         ).toMatchObject({
           outcome: "sold-out",
         });
-        await pause(120);
+        await untilExpired(100);
         const confirming = { sku, reservation, operationId: `${sku}/c` };
         expect(await inventory.confirm(confirming)).toMatchObject({ outcome: "closed" });
         expect(
@@ -606,13 +707,13 @@ export function describeInventory(name: string, make: () => Promise<InventoryUnd
       test("that expired is put back by a batch that runs short, and by expire itself", async () => {
         const sku = await stocked(4);
         await inventory.reserve({ sku, quantity: 4, operationId: `${sku}/r`, expiresIn: 50 });
-        await pause(70);
+        await untilExpired(50);
         const orders = [{ operationId: `${sku}/1`, quantity: 2 }];
         expect(await inventory.decrementMany({ sku, orders })).toMatchObject([
           { outcome: "applied" },
         ]);
         await inventory.reserve({ sku, quantity: 2, operationId: `${sku}/r2`, expiresIn: 50 });
-        await pause(70);
+        await untilExpired(50);
         await inventory.restock({ sku, quantity: 1, operationId: `${sku}/2` });
         await inventory.reserve({ sku, quantity: 1, operationId: `${sku}/r3`, expiresIn: 60_000 });
         await inventory.expire(sku);
@@ -654,7 +755,7 @@ export function describeInventory(name: string, make: () => Promise<InventoryUnd
           const kinds = new Set(applied.map((answer) => answer === answers[1]));
           expect(kinds.size).toBeLessThanOrEqual(1);
         }
-        await pause(20);
+        await untilExpired(8);
         await inventory.expire(sku);
         expect(await inventory.get(sku)).toMatchObject({ reserved: 0, supplied: 60 });
         await expectConservation(sku);
@@ -713,7 +814,7 @@ export function describeInventory(name: string, make: () => Promise<InventoryUnd
           }
         };
         await Promise.all(Array.from({ length: 32 }, (_, client) => work(client)));
-        await pause(70);
+        await untilExpired(55);
         await inventory.expire(sku);
         expect(await inventory.get(sku)).toMatchObject({ reserved: 0 });
         await expectConservation(sku);

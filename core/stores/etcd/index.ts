@@ -1,4 +1,5 @@
 import type { Etcd } from "../../etcd/etcd.ts";
+import { checkPrefix } from "../../etcd/names.ts";
 import { checkText } from "../../lock/checks.ts";
 import type { LockStore } from "../../lock/lock.ts";
 import { lockStore, type StoreOptions } from "../../lock/store.ts";
@@ -48,9 +49,6 @@ export interface EtcdStoreOptions extends StoreOptions {
 export function etcdStore(etcd: Etcd, options: EtcdStoreOptions = {}): LockStore {
   const { prefix = "", label = "etcd", closeEtcd = false, ...rest } = options;
   checkText("label", label, 200);
-  if (prefix !== "") checkText("prefix", prefix, 200);
-  if (prefix !== "" && !prefix.endsWith("/")) {
-    throw new RangeError('the prefix of keys must end in "/"');
-  }
+  checkPrefix(prefix);
   return lockStore(new EtcdBackend(etcd, { prefix, label, closeEtcd }), rest);
 }

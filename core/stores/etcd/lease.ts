@@ -1,4 +1,5 @@
-import { type Etcd, type Lease, LeaseExistsError, type Seconds } from "../../etcd/etcd.ts";
+import { type Etcd, type Lease, LeaseExistsError } from "../../etcd/etcd.ts";
+import { newLease, toSeconds } from "../../etcd/leases.ts";
 import { deadline, noAnswer, race, sleep } from "../../lock/abort.ts";
 import { pause } from "../../lock/answers.ts";
 import { isCertain, SessionExpiredError, StoreUnavailableError } from "../../lock/errors.ts";
@@ -94,17 +95,6 @@ export class HeldLease {
 /** As Go writes it into the names of keys. */
 export function hex(lease: Lease): string {
   return lease.toString(16);
-}
-
-/** The seconds that cover a ttl. */
-export function toSeconds(ttl: Millis): Seconds {
-  return Math.ceil(ttl / 1_000);
-}
-
-/** 1 to 2^63 - 1, at random. */
-function newLease(): Lease {
-  const [number = 0n] = crypto.getRandomValues(new BigUint64Array(1));
-  return number >> 1n || 1n;
 }
 
 async function ask(etcd: Etcd, id: Lease, ttl: Millis, signal?: AbortSignal): Promise<Grant> {

@@ -1,7 +1,8 @@
 import type { Etcd, Seconds } from "../../etcd/etcd.ts";
+import { toSeconds } from "../../etcd/leases.ts";
 import { race } from "../../lock/abort.ts";
 import { after, type Millis } from "../../lock/time.ts";
-import { HeldLease, toSeconds } from "./lease.ts";
+import { HeldLease } from "./lease.ts";
 import { Session } from "./session.ts";
 
 /** How long a session that no lock uses is kept for the next one. */

@@ -1,4 +1,4 @@
-import { checkClaim, claim, readClaim } from "../database/claim.ts";
+import { checkClaim, claim, readClaim } from "../../database/claim.ts";
 import {
   asNumber,
   asText,
@@ -8,20 +8,20 @@ import {
   type Row,
   type Sql,
   sql,
-} from "../database/sql.ts";
-import { deadline, follow, sleep } from "../lock/abort.ts";
-import { hasCode, quote, StoreUnavailableError, UnknownOutcomeError } from "../lock/errors.ts";
-import type { Fence } from "../lock/fence.ts";
-import { LONGEST_CALL } from "../lock/time.ts";
-import { expireReservations } from "./expiry.ts";
+} from "../../database/sql.ts";
+import { quote } from "../../lock/errors.ts";
+import type { Fence } from "../../lock/fence.ts";
+import { insist } from "../insist.ts";
 import {
   type Answer,
   OperationConflictError,
   type Outcome,
   UnknownReservationError,
   UnknownSkuError,
-} from "./inventory.ts";
-import { hashOf, type Operation, toDo, toRefuse } from "./operation.ts";
+} from "../inventory.ts";
+import { hashOf, type Operation, sameBytes } from "../operation.ts";
+import { expireReservations } from "./expiry.ts";
+import { toDo, toRefuse } from "./statements.ts";
 
 /** Where operations are done, and which fences are known to have been claimed there. */
 export interface Place {
@@ -42,42 +42,6 @@ export async function apply(
 ): Promise<Answer> {
   const what = `${operation.kind} ${quote(operation.operationId)} was done`;
   return insist(place.database.address, what, signal, (limit) => attempt(place, operation, limit));
-}
-
-/**
- * Repeats what may be repeated until it has answered: after a lost answer, and when it asks for it by
- * answering undefined.
- */
-export async function insist<T>(
-  address: string,
-  what: string,
-  signal: AbortSignal | undefined,
-  once: (limit: AbortSignal) => Promise<T | undefined>,
-): Promise<T> {
-  signal?.throwIfAborted();
-  const time = deadline(LONGEST_CALL, () => new StoreUnavailableError(address, "no answer"));
-  const limit = follow(time.signal, signal);
-  let lost: unknown;
-  try {
-    for (let look = 0; ; look += 1) {
-      try {
-        const answer = await once(limit.signal);
-        if (answer !== undefined) return answer;
-      } catch (error) {
-        if (hasCode(error, "UNKNOWN_OUTCOME")) lost = error;
-        else if (lost === undefined || !hasCode(error, "STORE_UNAVAILABLE")) throw error;
-      }
-      await sleep(Math.min(5 * 2 ** look, 200) * Math.random(), limit.signal);
-    }
-  } catch (error) {
-    const isNotDone = lost === undefined && hasCode(error, "STORE_UNAVAILABLE");
-    if (isNotDone && signal?.aborted) throw signal.reason;
-    if (lost === undefined || error !== limit.signal.reason) throw error;
-    throw new UnknownOutcomeError(address, what, lost);
-  } finally {
-    limit[Symbol.dispose]();
-    time[Symbol.dispose]();
-  }
 }
 
 async function attempt(
@@ -160,8 +124,4 @@ function toAnswer(row: Row, operation: Operation, replayed: boolean): Answer {
 export function readStock(sku: string): Sql {
   return sql`
     SELECT on_hand, reserved, sold, supplied, seq FROM lockstep_stock WHERE sku = ${sku}`;
-}
-
-export function sameBytes(a: Uint8Array, b: Uint8Array): boolean {
-  return a.length === b.length && a.every((byte, i) => byte === b[i]);
 }

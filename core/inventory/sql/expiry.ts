@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { type Database, sql } from "../database/sql.ts";
+import { type Database, sql } from "../../database/sql.ts";
 
 /**
  * Puts the units of the sku's expired reservations back on hand.

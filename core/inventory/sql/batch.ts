@@ -1,4 +1,4 @@
-import { checkClaim, claim, readClaim } from "../database/claim.ts";
+import { checkClaim, claim, readClaim } from "../../database/claim.ts";
 import {
   asBigInt,
   asNumber,
@@ -9,19 +9,14 @@ import {
   type Row,
   type Sql,
   sql,
-} from "../database/sql.ts";
-import { quote } from "../lock/errors.ts";
-import { insist, sameBytes } from "./apply.ts";
+} from "../../database/sql.ts";
+import { quote } from "../../lock/errors.ts";
+import { insist } from "../insist.ts";
+import { type OrderAnswer, type Outcome, UnknownSkuError } from "../inventory.ts";
+import type { Batch, Operation } from "../operation.ts";
+import { type Noted, type Plan, planOf, type Step } from "../plan.ts";
 import { expireReservations } from "./expiry.ts";
-import { type OrderAnswer, type Outcome, UnknownSkuError } from "./inventory.ts";
-import { type Done, hashOf, type Operation, recordAll } from "./operation.ts";
-
-/** Decrements of one sku under one fence, in order. */
-export interface Batch {
-  readonly sku: string;
-  readonly fence: Operation["fence"];
-  readonly operations: readonly Operation[];
-}
+import { recordAll } from "./statements.ts";
 
 /** All of the batch in one transaction of two round trips. */
 export function applyMany(
@@ -42,7 +37,7 @@ async function attempt(
   try {
     const answers = await database.transaction(async (tx) => {
       const state = toState(batch, await tx.packet(readState(database, batch)));
-      const plan = planOf(batch, state);
+      const plan = planOf(batch.operations, state, sell);
       if (plan.isShort && state.hasExpired) return undefined;
       await tx.commit(plan.done.length > 0 ? write(batch, state, plan) : []);
       return plan.answers;
@@ -62,15 +57,13 @@ interface State {
 
   /** The number of the last entry in the ledger. */
   readonly seq: bigint;
-  readonly onHand: number;
+  readonly stock: OnHand;
   readonly hasExpired: boolean;
-  readonly ledger: ReadonlyMap<string, Noted>;
+  readonly noted: ReadonlyMap<string, Noted>;
 }
 
-interface Noted {
-  readonly hash: Uint8Array;
-  readonly outcome: Outcome;
-  readonly remaining: number;
+interface OnHand {
+  readonly onHand: number;
 }
 
 function readState({ dialect }: Database, { sku, fence, operations }: Batch): readonly Sql[] {
@@ -98,9 +91,9 @@ function toState({ sku, fence }: Batch, results: readonly { rows: readonly Row[]
   return {
     at: asBigInt(row.at),
     seq: asBigInt(row.seq),
-    onHand: asNumber(row.on_hand),
+    stock: { onHand: asNumber(row.on_hand) },
     hasExpired: asNumber(expired?.[0]?.expired) > 0,
-    ledger: new Map(ledger?.map((entry) => [asText(entry.operation_id), toNoted(entry)])),
+    noted: new Map(ledger?.map((entry) => [asText(entry.operation_id), toNoted(entry)])),
   };
 }
 
@@ -112,47 +105,20 @@ function toNoted({ payload_hash, outcome, on_hand }: Row): Noted {
   };
 }
 
-interface Plan {
-  readonly answers: readonly OrderAnswer[];
-
-  /** What is new, to be written. */
-  readonly done: readonly Done[];
-  readonly total: number;
-  readonly isShort: boolean;
-}
-
-/** What each order gets, one after the other. An id that comes twice in the batch is a replay too. */
-function planOf({ operations }: Batch, { onHand, ledger }: State): Plan {
-  const noted = new Map(ledger);
-  const done: Done[] = [];
-  let remaining = onHand;
-  const answers = operations.map((operation): OrderAnswer => {
-    const { operationId, quantity } = operation;
-    const hash = hashOf(operation);
-    const before = noted.get(operationId);
-    if (before && !sameBytes(before.hash, hash)) {
-      return { operationId, outcome: "conflict", remaining, replayed: false };
-    }
-    if (before) {
-      return { operationId, outcome: before.outcome, remaining: before.remaining, replayed: true };
-    }
-    const outcome = quantity <= remaining ? "applied" : "sold-out";
-    if (outcome === "applied") remaining -= quantity;
-    noted.set(operationId, { hash, outcome, remaining });
-    done.push({ operation, hash, outcome, remaining });
-    return { operationId, outcome, remaining, replayed: false };
-  });
-  const isShort = done.some(({ outcome }) => outcome === "sold-out");
-  return { answers, done, total: onHand - remaining, isShort };
+function sell({ onHand }: OnHand, { quantity }: Operation): Step<OnHand> {
+  return quantity <= onHand
+    ? { outcome: "applied", quantity, stock: { onHand: onHand - quantity } }
+    : { outcome: "sold-out", quantity, stock: { onHand } };
 }
 
 /** The stock's row is locked since it was read, and yet the condition stays: no sale without it. */
-function write({ sku }: Batch, { at, seq }: State, { done, total }: Plan): readonly Sql[] {
+function write({ sku }: Batch, state: State, { done, stock }: Plan<OnHand>): readonly Sql[] {
+  const total = state.stock.onHand - stock.onHand;
   return [
     sql`
       UPDATE lockstep_stock
       SET on_hand = on_hand - ${total}, sold = sold + ${total}, seq = seq + ${done.length}
       WHERE sku = ${sku} AND on_hand >= ${total}`,
-    recordAll(done, seq, at),
+    recordAll(done, state.seq, state.at),
   ];
 }

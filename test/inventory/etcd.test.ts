@@ -1,0 +1,200 @@
+import { describe, expect, inject, test } from "vitest";
+import { get, put } from "../../core/etcd/etcd.ts";
+import { keysUnder } from "../../core/inventory/etcd/keys.ts";
+import { etcdInventory } from "../../core/inventory/etcd.ts";
+import { type Inventory, stockLock } from "../../core/inventory/inventory.ts";
+import { etcdStore, openEtcd } from "../../core/stores/etcd/index.ts";
+import { memoryStore } from "../../core/stores/memory/index.ts";
+import { describeInventory } from "../conformance/inventory.ts";
+import { counting } from "../support/counting-etcd.ts";
+import { etcdInventoryUnderTest } from "../support/inventory-under-test.ts";
+import { until } from "../support/until.ts";
+
+const servers = inject("etcdServers");
+
+for (const server of servers) describeInventory(server.name, () => etcdInventoryUnderTest(server));
+
+const [server] = servers;
+if (!server) throw new Error("there is no etcd server");
+
+describe("a change of stock in etcd", () => {
+  test("is one round trip where nobody else has changed the sku", async () => {
+    const { etcd, count } = counting(openEtcd(server));
+    const locks = etcdStore(openEtcd(server), { prefix: "counted/", closeEtcd: true });
+    const stock = etcdInventory(etcd, { prefix: "counted/" });
+    const orders = (size: number) =>
+      Array.from({ length: size }, (_, i) => ({ operationId: `${size}/${i}`, quantity: 1 }));
+    const sku = "a";
+    await stock.set({ sku, quantity: 5_000, operationId: "set" });
+    await using lock = await locks.lock(stockLock(sku), { ttl: 20_000, wait: 0 });
+    const { fence } = lock;
+    const costs = async (call: () => Promise<unknown>) => {
+      count();
+      await call();
+      return count();
+    };
+    expect(await costs(() => stock.decrement({ sku, quantity: 1, operationId: "1" }))).toBe(1);
+    expect(await costs(() => stock.restock({ sku, quantity: 1, operationId: "2" }))).toBe(1);
+    expect(await costs(() => stock.claim(fence))).toBe(1);
+    const fenced = { sku, quantity: 1, fence };
+    expect(await costs(() => stock.decrement({ ...fenced, operationId: "3" }))).toBe(1);
+    expect(await costs(() => stock.decrementMany({ sku, orders: orders(60) }))).toBe(1);
+    expect(await costs(() => stock.decrementMany({ sku, orders: orders(1_000) }))).toBe(2);
+    const together = Array.from({ length: 40 }, (_, i) =>
+      stock.decrement({ sku, quantity: 1, operationId: `together/${i}` }),
+    );
+    expect(await costs(() => Promise.all(together))).toBeLessThanOrEqual(2);
+    const reserving = { sku, quantity: 1, operationId: "r", expiresIn: 60_000 };
+    expect(await costs(() => stock.reserve(reserving))).toBe(3);
+    const closing = { sku, reservation: "r", operationId: "c" };
+    // And one that gives back the lease, which nobody waits for.
+    expect(await costs(() => stock.confirm(closing))).toBe(3);
+    await locks.close();
+    await etcd.close();
+  });
+
+  test("tells nobody a guess: what others did is seen at once", async () => {
+    const [one, two] = [openEtcd(server), openEtcd(server)];
+    const [here, there] = [one, two].map((etcd) => etcdInventory(etcd, { prefix: "guess/" })) as [
+      Inventory,
+      Inventory,
+    ];
+    const change = (operationId: string, quantity: number) => ({ sku: "a", quantity, operationId });
+    await here.set(change("1", 5));
+    await there.decrement(change("2", 5));
+    expect(await here.decrement(change("3", 1))).toMatchObject({ outcome: "sold-out" });
+    await there.restock(change("4", 9));
+    expect(await here.decrement(change("5", 9))).toMatchObject({ outcome: "applied" });
+    expect(await there.decrement(change("5", 9))).toMatchObject({ replayed: true, remaining: 0 });
+    await expect(there.restock(change("5", 9))).rejects.toMatchObject({
+      code: "OPERATION_CONFLICT",
+    });
+    await one.close();
+    await two.close();
+  });
+
+  test("is refused when another client has claimed the sku for a later holder", async () => {
+    const [one, two] = [openEtcd(server), openEtcd(server)];
+    const [here, there] = [one, two].map((etcd) => etcdInventory(etcd, { prefix: "claims/" })) as [
+      Inventory,
+      Inventory,
+    ];
+    // Not locks in etcd: it is the claim that refuses them.
+    await using locks = memoryStore();
+    const sku = "a";
+    const first = await locks.lock(stockLock(sku), { ttl: 20_000, wait: 0 });
+    const change = { sku, quantity: 1, fence: first.fence };
+    await here.set({ sku, quantity: 5, operationId: "1" });
+    await here.decrement({ ...change, operationId: "2" });
+    await first.unlock();
+    const { fence } = await locks.lock(stockLock(sku), { ttl: 20_000, wait: 0 });
+    await there.claim(fence);
+    const refused = { code: "FENCED_OUT", current: String(fence) };
+    await expect(here.decrement({ ...change, operationId: "3" })).rejects.toMatchObject(refused);
+    await expect(here.claim(first.fence)).rejects.toMatchObject(refused);
+    await one.close();
+    await two.close();
+  });
+
+  test("of many orders is not done where one of them was used in the meantime", async () => {
+    const direct = openEtcd(server);
+    const other = etcdInventory(direct, { prefix: "meantime/" });
+    const orders = Array.from({ length: 130 }, (_, i) => ({ operationId: `${i}`, quantity: 1 }));
+    const late = { sku: "b", quantity: 1, operationId: "129" };
+    const { etcd } = counting(direct, (number) => number === 2 && other.decrement(late));
+    const stock = etcdInventory(etcd, { prefix: "meantime/" });
+    for (const sku of ["a", "b"])
+      await other.set({ sku, quantity: 500, operationId: `${sku}/set` });
+    const outcomes = (await stock.decrementMany({ sku: "a", orders })).map(
+      ({ outcome }) => outcome,
+    );
+    expect(outcomes).toEqual([...Array(129).fill("applied"), "conflict"]);
+    expect(await stock.get("a")).toMatchObject({ onHand: 371, sold: 129 });
+    expect(await stock.get("b")).toMatchObject({ onHand: 499, sold: 1 });
+    expect(await stock.history("a")).toHaveLength(100);
+    await direct.close();
+  });
+
+  test("is refused when its lock has expired, though nobody came after it", async () => {
+    const etcd = openEtcd(server);
+    const locks = etcdStore(etcd, { prefix: "expired/" });
+    const stock = etcdInventory(etcd, { prefix: "expired/" });
+    const sku = "a";
+    await stock.set({ sku, quantity: 5, operationId: "1" });
+    const { fence } = await locks.lock(stockLock(sku), { ttl: 1_000, wait: 0, renew: false });
+    const change = { sku, quantity: 1, fence };
+    await stock.decrement({ ...change, operationId: "2" });
+    await until(async () => (await locks.inspect(stockLock(sku))).holder === undefined);
+    await expect(stock.decrement({ ...change, operationId: "3" })).rejects.toMatchObject({
+      code: "FENCED_OUT",
+      current: String(fence),
+      message: `the lock of fence ${fence} on "sku/a" is gone`,
+    });
+    expect(await stock.get(sku)).toMatchObject({ onHand: 4 });
+    await locks.close();
+    await etcd.close();
+  });
+});
+
+describe("reservations in etcd", () => {
+  test("that expire while they are confirmed are not sold", async () => {
+    const direct = openEtcd(server);
+    const open = keysUnder("late/").open("a", "r");
+    const expire = async () => {
+      const { kvs } = await direct.range(get(open));
+      await direct.revoke(kvs[0]?.lease ?? 0n);
+    };
+    const other = etcdInventory(direct, { prefix: "late/" });
+    await other.set({ sku: "a", quantity: 5, operationId: "1" });
+    await other.reserve({ sku: "a", quantity: 2, operationId: "r", expiresIn: 60_000 });
+    const { etcd } = counting(direct, (number) => number === 2 && expire());
+    const stock = etcdInventory(etcd, { prefix: "late/" });
+    const closing = { sku: "a", reservation: "r", operationId: "2" };
+    expect(await stock.confirm(closing)).toMatchObject({ outcome: "closed" });
+    await stock.expire("a");
+    expect(await stock.get("a")).toMatchObject({ onHand: 5, reserved: 0, sold: 0 });
+    await direct.close();
+  });
+
+  test("leave no lease behind when they are closed", async () => {
+    const etcd = openEtcd(server);
+    const stock = etcdInventory(etcd, { prefix: "leases/" });
+    const sku = "a";
+    await stock.set({ sku, quantity: 5, operationId: "1" });
+    await stock.reserve({ sku, quantity: 2, operationId: "r", expiresIn: 60_000 });
+    const { kvs } = await etcd.range(get(keysUnder("leases/").open(sku, "r")));
+    const lease = kvs[0]?.lease ?? 0n;
+    expect(await etcd.timeToLive(lease)).toBeGreaterThan(50);
+    await stock.cancel({ sku, reservation: "r", operationId: "2" });
+    await until(async () => (await etcd.timeToLive(lease)) === undefined);
+    await etcd.close();
+  });
+
+  test("that have expired are found among thousands", async () => {
+    const etcd = openEtcd(server);
+    const stock = etcdInventory(etcd, { prefix: "many/" });
+    const keys = keysUnder("many/");
+    const sku = "a";
+    await etcd.grant(77n, 600);
+    for (let page = 0; page < 42; page += 1) {
+      const ids = Array.from({ length: 60 }, (_, i) => `${page}/${i}`);
+      const units = ids.map((id) => put(keys.units(sku, id), "1"));
+      const open = ids.flatMap((id, i) => (i % 3 ? [put(keys.open(sku, id), "", 77n)] : []));
+      await etcd.txn({ when: [], do: [...units, ...open] });
+    }
+    const units = { onHand: 0, reserved: 2_520, sold: 0, supplied: 2_520, seq: 0 };
+    const state = JSON.stringify({ ...units, reservations: 2_520 });
+    await etcd.txn({ when: [], do: [put(keys.stock(sku), state)] });
+    expect(await stock.decrement({ sku, quantity: 700, operationId: "1" })).toMatchObject({
+      outcome: "applied",
+    });
+    await stock.expire(sku);
+    const after = { onHand: 140, reserved: 1_680, sold: 700, supplied: 2_520 };
+    expect(await stock.get(sku)).toEqual({ sku, ...after });
+    expect(await stock.history(sku, { limit: 10_000 })).toHaveLength(841);
+    await etcd.revoke(77n);
+    await stock.expire(sku);
+    expect(await stock.get(sku)).toMatchObject({ onHand: 1_820, reserved: 0 });
+    await etcd.close();
+  });
+});
