@@ -1,9 +1,8 @@
 import { afterAll, describe, expect, test } from "vitest";
 import { type Etcd, get, put } from "../../core/etcd/etcd.ts";
 import { freePort } from "../../infra/servers/processes.ts";
-import { always, anyLease, anyPrefix, etcdsUnderTest } from "../support/etcd-under-test.ts";
+import { always, anyLease, anyPrefix, etcdsUnderTest, wireTo } from "../support/etcd-under-test.ts";
 import { runScript } from "../support/script.ts";
-import { TcpProxy } from "../support/tcp-proxy.ts";
 import { pause } from "../support/until.ts";
 
 type Call = (etcd: Etcd, key: string, lease: bigint, signal?: AbortSignal) => Promise<unknown>;
@@ -43,7 +42,7 @@ describe.each(etcdsUnderTest())("$name", ({ open, server, transport }) => {
 
   /** A client whose first endpoint is behind a wire that can be broken; the second is the server itself. */
   async function overWire(options: Parameters<typeof open>[0] = {}) {
-    const proxy = await TcpProxy.to(Number(server.endpoints[0]?.split(":")[1]));
+    const proxy = await wireTo(server);
     const etcd = open({ endpoints: [`127.0.0.1:${proxy.port}`, ...server.endpoints], ...options });
     // So that what breaks is what the test asks for, not the connection's beginning.
     await etcd.range(get("a"));
@@ -106,7 +105,7 @@ describe.each(etcdsUnderTest())("$name", ({ open, server, transport }) => {
     });
 
     test.each(onReads)("to $name, and nobody else to ask, is told", async ({ call }) => {
-      await using proxy = await TcpProxy.to(Number(server.endpoints[0]?.split(":")[1]));
+      await using proxy = await wireTo(server);
       await using etcd = open({ endpoints: [`127.0.0.1:${proxy.port}`] });
       await etcd.range(get("a"));
       await etcd.keepAlive(anyLease());
@@ -119,7 +118,7 @@ describe.each(etcdsUnderTest())("$name", ({ open, server, transport }) => {
 
   describe("a server that does not answer", () => {
     test.each(calls)("fails $name when the time is over", async ({ call, writes }) => {
-      await using proxy = await TcpProxy.to(Number(server.endpoints[0]?.split(":")[1]));
+      await using proxy = await wireTo(server);
       await using etcd = open({ endpoints: [`127.0.0.1:${proxy.port}`], timeout: 1_000 });
       await etcd.keepAlive(anyLease());
       await etcd.range(get("a"));
@@ -204,7 +203,7 @@ describe.each(etcdsUnderTest())("$name", ({ open, server, transport }) => {
     });
 
     test("lets the process end, whatever was under way", async () => {
-      await using proxy = await TcpProxy.to(Number(server.endpoints[0]?.split(":")[1]));
+      await using proxy = await wireTo(server);
       const [endpoint = ""] = server.endpoints;
       using script = runScript("etcd-once", transport, endpoint, `127.0.0.1:${proxy.port}`);
       expect(await script.line()).toBe("begun");

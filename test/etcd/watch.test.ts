@@ -1,7 +1,6 @@
 import { afterAll, describe, expect, test } from "vitest";
 import { type Change, type Etcd, type Keys, put, remove } from "../../core/etcd/etcd.ts";
-import { always, anyLease, anyPrefix, etcdsUnderTest } from "../support/etcd-under-test.ts";
-import { TcpProxy } from "../support/tcp-proxy.ts";
+import { always, anyLease, anyPrefix, etcdsUnderTest, wireTo } from "../support/etcd-under-test.ts";
 import { pause, until } from "../support/until.ts";
 
 /** A watch and what it has told so far. */
@@ -36,8 +35,6 @@ class Log {
 describe.each(etcdsUnderTest())("a watch of $name", ({ open, server, transport }) => {
   const etcd = open();
   afterAll(() => etcd.close());
-
-  const proxied = async () => TcpProxy.to(Number(server.endpoints[0]?.split(":")[1]));
 
   test("tells of one key's changes, from when it stands, in their order", async () => {
     const key = `${anyPrefix()}é`;
@@ -147,7 +144,7 @@ describe.each(etcdsUnderTest())("a watch of $name", ({ open, server, transport }
   });
 
   test("stands anew after its connection was cut, and says so", async () => {
-    await using proxy = await proxied();
+    await using proxy = await wireTo(server);
     await using client = open({ endpoints: [`127.0.0.1:${proxy.port}`] });
     const prefix = anyPrefix();
     const log = new Log(client, { prefix });
@@ -163,7 +160,7 @@ describe.each(etcdsUnderTest())("a watch of $name", ({ open, server, transport }
   });
 
   test("that has been stopped does not stand anew", async () => {
-    await using proxy = await proxied();
+    await using proxy = await wireTo(server);
     await using client = open({ endpoints: [`127.0.0.1:${proxy.port}`] });
     const [stopped, left] = [new Log(client, anyPrefix()), new Log(client, anyPrefix())];
     await Promise.all([stopped.ready(), left.ready()]);
@@ -175,20 +172,20 @@ describe.each(etcdsUnderTest())("a watch of $name", ({ open, server, transport }
   });
 
   test("stands as soon as there is a server", async () => {
-    await using proxy = await proxied();
+    await using proxy = await wireTo(server);
     const { port } = proxy;
     await proxy.close();
     await using client = open({ endpoints: [`127.0.0.1:${port}`] });
     const log = new Log(client, anyPrefix());
     await pause(300);
     expect(log.readies).toBe(0);
-    await using _late = await TcpProxy.to(Number(server.endpoints[0]?.split(":")[1]), port);
+    await using _late = await wireTo(server, port);
     await log.ready();
   });
 
   describe.concurrent("over time", () => {
     test("a connection that was cut silently is noticed within 10 s", async () => {
-      await using proxy = await proxied();
+      await using proxy = await wireTo(server);
       await using client = open({
         endpoints: [`127.0.0.1:${proxy.port}`, ...server.endpoints],
       });

@@ -4,6 +4,7 @@ import type { Etcd, EtcdOptions, Op, Txn } from "../../core/etcd/etcd.ts";
 import { openEtcdGateway } from "../../core/etcd/gateway.ts";
 import { openEtcd } from "../../core/etcd/grpc.ts";
 import type { EtcdServer } from "./etcd-servers.ts";
+import { TcpProxy } from "./tcp-proxy.ts";
 
 /** A transport to a server. */
 export interface EtcdUnderTest {
@@ -48,4 +49,9 @@ export function anyLease(): bigint {
 /** A transaction without conditions. */
 export function always(...ops: readonly Op[]): Txn {
   return { when: [], do: ops };
+}
+
+/** A wire to a server's first endpoint. */
+export function wireTo({ endpoints: [endpoint = ""] }: EtcdServer, port?: number) {
+  return TcpProxy.to(Number(endpoint.split(":")[1]), port);
 }
