@@ -39,7 +39,7 @@ function margin(ttl: Millis): Millis {
   return ttl / 100 + 2;
 }
 
-/** What to be granted for `span` milliseconds to be provably held from now on, with a margin for the answer. */
+/** What to be granted for `span` milliseconds to be provably held, if the answer came at once. */
 function padded(span: Millis): Millis {
   return span + 2 * margin(span);
 }
@@ -148,9 +148,10 @@ export class Life {
     }
   }
 
-  /** For one ttl, or for more if `span` needs it. */
+  /** For one ttl, or for more if `span` needs it: then there is a third of a ttl for the answer to come. */
   #renew(span: Millis = 0): Promise<void> {
-    this.#renewing ??= this.#renewOnce(Math.max(this.#terms.ttl, padded(span))).finally(() => {
+    const { ttl } = this.#terms;
+    this.#renewing ??= this.#renewOnce(Math.max(ttl, padded(span) + ttl / 3)).finally(() => {
       this.#renewing = undefined;
     });
     return this.#renewing;

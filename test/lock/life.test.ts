@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { sleep } from "../../core/lock/abort.ts";
 import { LockLostError } from "../../core/lock/errors.ts";
 import type { LockEvent } from "../../core/lock/events.ts";
 import { type Grant, Life, type Terms } from "../../core/lock/life.ts";
@@ -170,6 +171,20 @@ describe("a life", () => {
     expect(renew).toHaveBeenCalledTimes(1);
     await life.ensure(5_000);
     expect(renew.mock.calls[1]?.[0]).toBeGreaterThan(5_000);
+    life.assertHeld(5_000);
+    life.end("released");
+  });
+
+  test("ensure leaves the answer a third of a ttl to come", async () => {
+    const renew: Terms["renew"] = async (ttl) => {
+      const sentAt = instant();
+      await sleep(300);
+      return { ttl, sentAt };
+    };
+    const { life } = begin({ auto: false, renew });
+    const ensuring = life.ensure(5_000);
+    await vi.advanceTimersByTimeAsync(300);
+    await ensuring;
     life.assertHeld(5_000);
     life.end("released");
   });
