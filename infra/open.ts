@@ -23,7 +23,10 @@ export interface Opened extends AsyncDisposable {
   readonly inventory: Inventory | undefined;
 
   /** Where the store is a database. */
-  readonly database: Database | undefined;
+  readonly database?: Database;
+
+  /** Where the store is an etcd: its client, and what stands before all keys. */
+  readonly etcd?: { readonly client: Etcd; readonly prefix: string };
 
   close(): Promise<void>;
 }
@@ -94,7 +97,7 @@ async function load<T>(client: string, module: () => Promise<T>): Promise<T> {
 
 async function openMemory(_: StoreUrl, options: StoreOptions) {
   const { memoryStore } = await import("../core/stores/memory/index.ts");
-  return { locks: memoryStore(options), inventory: undefined, database: undefined };
+  return { locks: memoryStore(options), inventory: undefined };
 }
 
 async function openSqlite({ path }: StoreUrl, options: StoreOptions) {
@@ -166,7 +169,7 @@ async function withEtcd(etcd: Etcd, prefix: string, options: StoreOptions) {
   const { etcdStore } = await import("../core/stores/etcd/index.ts");
   const { etcdInventory } = await import("../core/inventory/etcd.ts");
   const locks = etcdStore(etcd, { ...options, prefix, closeEtcd: true });
-  return { locks, inventory: etcdInventory(etcd, { prefix }), database: undefined };
+  return { locks, inventory: etcdInventory(etcd, { prefix }), etcd: { client: etcd, prefix } };
 }
 
 function toEtcdOptions(scheme: string, url: NetworkUrl | undefined) {

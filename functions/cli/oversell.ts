@@ -16,8 +16,8 @@ interface OversellArgs extends StoreArgs {
   readonly buyers: number;
   readonly workers: number;
   readonly seed: number;
-  readonly ttl: string;
-  readonly pause: string;
+  readonly ttl: string | undefined;
+  readonly pause: string | undefined;
   readonly slow: number;
   readonly freezes: number;
   readonly kills: number;
@@ -49,11 +49,14 @@ export const oversellCommand: CommandModule<unknown, OversellArgs> = {
       .option("buyers", { type: "number", default: 80, describe: "buyers of one unit each" })
       .option("workers", { type: "number", default: 6, describe: "processes that sell" })
       .option("seed", { type: "number", default: 1, describe: "decides where things go wrong" })
-      .option("ttl", { type: "string", default: "150ms", describe: "the lock's ttl" })
+      .option("ttl", {
+        type: "string",
+        describe: "the lock's ttl; default 150ms, or the shortest that the store has",
+      })
       .option("pause", {
         type: "string",
-        default: "450ms",
-        describe: "how long a slow service blocks, and a frozen process stays frozen",
+        describe:
+          "how long a slow service blocks, and a frozen process stays frozen; default 3 ttls",
       })
       .option("slow", { type: "number", default: 3, describe: "calls of a slow service" })
       .option("freezes", { type: "number", default: 2, describe: "processes frozen (SIGSTOP)" })
@@ -135,8 +138,8 @@ async function replay(
       workers,
       seed,
       duplicates,
-      ttlMillis: toMillis("ttl", args.ttl),
-      pauseMillis: toMillis("pause", args.pause),
+      ttlMillis: args.ttl === undefined ? undefined : toMillis("ttl", args.ttl),
+      pauseMillis: args.pause === undefined ? undefined : toMillis("pause", args.pause),
       faults: {
         slow: args.slow,
         freeze: args.freezes,

@@ -17,11 +17,11 @@ export interface OversellOptions {
   readonly workers: number;
   readonly seed: number;
 
-  /** The lock's ttl: the incident's 10 s, made shorter. */
-  readonly ttlMillis: number;
+  /** The lock's ttl: the incident's 10 s, made shorter. Default 150, or the shortest that the store has. */
+  readonly ttlMillis: number | undefined;
 
-  /** How long a slow identity service blocks and a frozen process stays frozen: the incident's 30 s. */
-  readonly pauseMillis: number;
+  /** How long a slow identity service blocks and a frozen process stays frozen: 30 s there, 3 ttls by default. */
+  readonly pauseMillis: number | undefined;
   readonly faults: Readonly<Record<Fault, number>>;
   readonly duplicates: number;
   readonly onProgress?: (strategy: Strategy, answered: number) => void;
@@ -42,6 +42,9 @@ export async function oversell(options: OversellOptions): Promise<OversellReport
   check(options);
   const { store, strategies, stock, buyers, workers: count, seed } = options;
   const opened = await open(store);
+  const { ttlMillis = Math.max(150, opened.locks.traits.minTtl) } = options;
+  const { pauseMillis = 3 * ttlMillis } = options;
+  const times = { ttlMillis, pauseMillis };
   const workers = Array.from({ length: count }, () => new Worker());
   try {
     if (opened.database) await migrate(opened.database);
@@ -50,7 +53,10 @@ export async function oversell(options: OversellOptions): Promise<OversellReport
       let answered = 0;
       const onAnswer = () => options.onProgress?.(strategy, ++answered);
       const deliveries = scheduleOf(options);
-      const seen = await runSale({ ...options, opened, workers, deliveries, onAnswer }, strategy);
+      const seen = await runSale(
+        { ...options, ...times, opened, workers, deliveries, onAnswer },
+        strategy,
+      );
       options.onSeen?.(seen);
       reports.push(judge(seen));
     }
@@ -69,6 +75,6 @@ function check({ strategies, faults, ...options }: OversellOptions): void {
   checkWhole("seed", options.seed, 0, 2 ** 31 - 1);
   checkWhole("duplicates", options.duplicates, 0, options.buyers);
   for (const [fault, times] of Object.entries(faults)) checkWhole(fault, times, 0, options.stock);
-  checkSpan("ttl", options.ttlMillis, 1);
-  checkSpan("pause", options.pauseMillis, 0);
+  if (options.ttlMillis !== undefined) checkSpan("ttl", options.ttlMillis, 1);
+  if (options.pauseMillis !== undefined) checkSpan("pause", options.pauseMillis, 0);
 }

@@ -51,7 +51,7 @@ export function sqlShop(database: Database, inventory: Inventory, shop: string):
     async open(stock, kept) {
       for (const table of TABLES) await database.packet([table]);
       if (kept === "by-inventory") {
-        await inventory.set({ sku: shop, quantity: stock, operationId: `open/${shop}` });
+        await inventory.set({ sku: shop, quantity: stock, operationId: `${shop}/open` });
         return;
       }
       await database.packet([
@@ -143,7 +143,8 @@ async function readBooks(database: Database, shop: string): Promise<Books> {
   return {
     remaining,
     lowest: Math.min(remaining, ...sales.map((sale) => asNumber(sale.stock))),
-    sales: sales.map((sale) => asText(sale.order_id)),
+    // Operation ids start with the shop's name: they are unique among all shops.
+    sales: sales.map((sale) => asText(sale.order_id).replace(`${shop}/`, "")),
   };
 }
 

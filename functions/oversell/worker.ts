@@ -121,7 +121,8 @@ async function sell(
 
 /** By the library's own inventory. */
 async function sellOnce(orderId: string, fence: Fence | undefined): Promise<Answer> {
-  const change = { sku: shift.shop, quantity: 1, operationId: orderId, fence };
+  const operationId = `${shift.shop}/${orderId}`;
+  const change = { sku: shift.shop, quantity: 1, operationId, fence };
   const answer = await opened?.inventory?.decrement(change);
   return answer?.outcome === "applied" ? "sold" : "sold-out";
 }

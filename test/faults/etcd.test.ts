@@ -5,8 +5,8 @@ import { compareFence } from "../../core/lock/fence.ts";
 import type { LockStore } from "../../core/lock/lock.ts";
 import { etcdStore, openEtcd } from "../../core/stores/etcd/index.ts";
 import type { ServerNode } from "../../infra/servers/node.ts";
-import { type Server, type StartOptions, startServer } from "../../infra/servers/start.ts";
-import { etcdctl } from "../support/etcd.ts";
+import { type StartOptions, startServer } from "../../infra/servers/start.ts";
+import { etcdctl, leaderOf } from "../support/etcd.ts";
 import { type EtcdServer, endpointsOf, QUICK_ETCD } from "../support/etcd-servers.ts";
 import { runCli, runScript } from "../support/script.ts";
 import { pause, until, within } from "../support/until.ts";
@@ -39,17 +39,6 @@ describe.each(versions)("$name", (known) => {
     };
     const about: EtcdServer = { ...known, url: server.url, endpoints };
     return { server, open, about };
-  };
-
-  const leaderOf = async ({ nodes }: Server, about: EtcdServer): Promise<ServerNode> => {
-    for (const node of nodes) {
-      const endpoint = `127.0.0.1:${node.place.port}`;
-      const one = { ...about, endpoints: [endpoint] };
-      const status = await etcdctl(one, "endpoint", "status", "--write-out=json").catch(() => "[]");
-      const [{ Status } = { Status: undefined }] = JSON.parse(status);
-      if (Status && Status.leader === Status.header.member_id) return node;
-    }
-    throw new Error("there is no leader");
   };
 
   test("that is killed and started again knows who held what, and who waited", async () => {

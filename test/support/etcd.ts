@@ -2,6 +2,8 @@ import { execFile } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { promisify } from "node:util";
 import { type Etcd, get, type KeyValue } from "../../core/etcd/etcd.ts";
+import type { ServerNode } from "../../infra/servers/node.ts";
+import type { Server } from "../../infra/servers/start.ts";
 import type { EtcdServer } from "./etcd-servers.ts";
 
 /** A prefix that no other test has. */
@@ -25,4 +27,15 @@ export async function etcdctl(
 
 export function etcdctlEnv(endpoints: readonly string[]): NodeJS.ProcessEnv {
   return { ...process.env, ETCDCTL_API: "3", ETCDCTL_ENDPOINTS: endpoints.join(",") };
+}
+
+/** The node that leads the cluster now. */
+export async function leaderOf({ nodes }: Server, about: EtcdServer): Promise<ServerNode> {
+  for (const node of nodes) {
+    const one = { ...about, endpoints: [`127.0.0.1:${node.place.port}`] };
+    const status = await etcdctl(one, "endpoint", "status", "--write-out=json").catch(() => "[]");
+    const [{ Status } = { Status: undefined }] = JSON.parse(status);
+    if (Status && Status.leader === Status.header.member_id) return node;
+  }
+  throw new Error("there is no leader");
 }

@@ -7,7 +7,10 @@ import { MAIN } from "./cli.ts";
 export interface Script extends Disposable {
   readonly child: ChildProcess;
 
-  /** The next line of its standard output. */
+  /** The next line of its standard output; undefined once that has ended. */
+  next(): Promise<string | undefined>;
+
+  /** The next line, which has to come. */
   line(): Promise<string>;
 
   /** Its exit status, or the signal that ended it. */
@@ -40,6 +43,10 @@ export function runProgram(
 ): Script {
   const child = spawn(file, args, { ...options, stdio: ["ignore", "pipe", "inherit"] });
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  const next = async () => {
+    const { value, done } = await lines.next();
+    return done ? undefined : value;
+  };
   const ended = new Promise<number | NodeJS.Signals>((resolve, reject) => {
     child.once("error", reject);
     child.once("exit", (code, signal) => resolve(signal ?? code ?? 0));
@@ -47,10 +54,11 @@ export function runProgram(
   return {
     child,
     ended,
+    next,
     async line() {
-      const { value, done } = await lines.next();
-      if (done) throw new Error(`${args.join(" ")} ended without another line`);
-      return value;
+      const line = await next();
+      if (line === undefined) throw new Error(`${args.join(" ")} ended without another line`);
+      return line;
     },
     [Symbol.dispose]: () => void child.kill("SIGKILL"),
   };

@@ -1,0 +1,146 @@
+import {
+  type Compare,
+  type Etcd,
+  get,
+  isAbsent,
+  isCreated,
+  put,
+  remove,
+} from "../../core/etcd/etcd.ts";
+import { keyOfFence, ownKey } from "../../core/etcd/names.ts";
+import { type Inventory, stockLock } from "../../core/inventory/inventory.ts";
+import { sleep } from "../../core/lock/abort.ts";
+import type { Fence } from "../../core/lock/fence.ts";
+import { HeldLease } from "../../core/stores/etcd/lease.ts";
+import type { Books, Sale, Shop, Written } from "./shop.ts";
+
+/** A shop in etcd. Its name is also the sku that the library's own inventory sells for it. */
+export function etcdShop(etcd: Etcd, prefix: string, inventory: Inventory, shop: string): Shop {
+  const own = (...segments: readonly string[]) => ownKey(prefix, "oversell", shop, ...segments);
+  const lockKey = own("lock");
+  const stockKey = own("stock");
+  const fenceKey = own("fence");
+  const sales = `${own("sale")}/`;
+  const saleKey = ({ saleId }: Sale) => own("sale", saleId);
+  const claimKey = ownKey(prefix, "claim", stockLock(shop));
+
+  const read = async () => {
+    const { kvs } = await etcd.range(get(stockKey));
+    return { stock: Number(kvs[0]?.value), since: kvs[0]?.modRevision ?? 0n };
+  };
+
+  /** Records the sale together with the stock that it leaves; `refused`: a condition does not hold. */
+  const sell = async (
+    sale: Sale,
+    stock: number,
+    conditions: readonly Compare[],
+    fence = "",
+  ): Promise<Written> => {
+    const { succeeded, answers } = await etcd.txn({
+      when: [isAbsent(saleKey(sale)), ...conditions],
+      do: [
+        put(stockKey, String(stock)),
+        put(fenceKey, fence),
+        put(saleKey(sale), JSON.stringify({ orderId: sale.orderId, stock })),
+      ],
+      otherwise: [get(saleKey(sale))],
+    });
+    if (succeeded) return "sold";
+    return answers[0]?.kvs[0] ? "replayed" : "refused";
+  };
+
+  return {
+    async open(stock, kept) {
+      if (kept === "by-inventory") {
+        await inventory.set({ sku: shop, quantity: stock, operationId: `${shop}/open` });
+      } else {
+        await etcd.txn({ when: [], do: [put(stockKey, String(stock)), put(fenceKey, "")] });
+      }
+    },
+
+    async setIfAbsent(owner, ttl) {
+      const held = await HeldLease.grant(etcd, ttl);
+      const { succeeded } = await etcd.txn({
+        when: [isAbsent(lockKey)],
+        do: [put(lockKey, owner, held.id)],
+      });
+      if (!succeeded) await held.revoke();
+      return succeeded;
+    },
+
+    async remove() {
+      await etcd.txn({ when: [], do: [remove(lockKey)] });
+    },
+
+    async removeIfOwner(owner) {
+      const isOurs = { keys: lockKey, target: "value", is: "=", than: owner } as const;
+      await etcd.txn({ when: [isOurs], do: [remove(lockKey)] });
+    },
+
+    readStock: async () => (await read()).stock,
+    claim: (fence) => inventory.claim(fence),
+
+    write: (sale, stock, fence, claimed = false) =>
+      sell(
+        sale,
+        stock,
+        fence ? (claimed ? isClaimed(fence) : isNotLate(fence)) : [],
+        `${fence ?? ""}`,
+      ),
+
+    async decrement(sale, ifEnough) {
+      for (;;) {
+        const { stock, since } = await read();
+        if (ifEnough && stock < 1) return "sold-out";
+        const unchanged = { keys: stockKey, target: "mod", is: "=", than: since } as const;
+        const written = await sell(sale, stock - 1, [unchanged]);
+        if (written !== "refused") return written;
+        await sleep(Math.random() * 10);
+      }
+    },
+
+    books: () => readBooks(),
+
+    async close() {
+      const all = [
+        `${own()}/`,
+        `${ownKey(prefix, "stock", shop)}/`,
+        ownKey(prefix, "operation", `${shop}/`),
+        claimKey,
+      ];
+      await etcd.txn({ when: [], do: all.map((start) => remove({ prefix: start })) });
+    },
+  };
+
+  /** The claim stands, and the lock too. */
+  function isClaimed(fence: Fence): readonly Compare[] {
+    const key = keyOfFence(fence);
+    const claimed = { keys: claimKey, target: "value", is: "=", than: String(fence) } as const;
+    return key === undefined ? [claimed] : [claimed, isCreated(key, fence.token)];
+  }
+
+  /** No later holder has written: the texts of fences sort as they do. */
+  function isNotLate(fence: Fence): readonly Compare[] {
+    return [{ keys: fenceKey, target: "value", is: "<", than: `${fence}\0` }];
+  }
+
+  /** Either the hand-written books have sales, or the library's ledger. */
+  async function readBooks(): Promise<Books> {
+    const { kvs } = await etcd.range(get({ prefix: sales }));
+    const byHand = kvs.map(({ value }) => JSON.parse(value) as { orderId: string; stock: number });
+    const entries = await inventory.history(shop, { limit: 10_000 });
+    const sold = entries
+      .filter(({ kind, outcome }) => kind === "decrement" && outcome === "applied")
+      .map(({ operationId = "", remaining }) => ({
+        orderId: operationId.slice(shop.length + 1),
+        stock: remaining,
+      }));
+    const all = [...byHand, ...sold];
+    const remaining = (await inventory.get(shop))?.onHand ?? (await read()).stock;
+    return {
+      remaining,
+      lowest: Math.min(remaining, ...all.map(({ stock }) => stock)),
+      sales: all.map(({ orderId }) => orderId),
+    };
+  }
+}

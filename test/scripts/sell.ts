@@ -1,0 +1,62 @@
+import { randomUUID } from "node:crypto";
+import { put } from "../../core/etcd/etcd.ts";
+import { stockLock } from "../../core/inventory/inventory.ts";
+import { hasCode, type LockError } from "../../core/lock/errors.ts";
+import type { Lock } from "../../core/lock/lock.ts";
+import { type Opened, open } from "../../infra/open.ts";
+import { pause } from "../support/until.ts";
+
+/**
+ * sell URL SKU CONTENDERS: each contender, a client of its own, sells one unit at a time under the lock, until
+ * TERM comes. A line for each sale that was acknowledged, with etcd's revisions before and after it if the lock
+ * was certainly held all the while.
+ */
+const [url = "", sku = "", contenders = ""] = process.argv.slice(2);
+let over = false;
+process.once("SIGTERM", () => {
+  over = true;
+});
+
+await Promise.all(Array.from({ length: Number(contenders) }, contend));
+
+async function contend(): Promise<void> {
+  const opened = await open(url);
+  while (!over) {
+    const lock = await retried(() =>
+      opened.locks.lock(stockLock(sku), { ttl: 5_000, wait: 60_000 }),
+    );
+    if (lock) await sell(opened, lock).catch(onlyRetryable);
+    await lock?.unlock().catch(onlyRetryable);
+  }
+  await opened.close();
+}
+
+async function sell({ etcd, inventory }: Opened, lock: Lock): Promise<void> {
+  const mark = async () =>
+    (await etcd?.client.txn({ when: [], do: [put(`${sku}-mark`, "")] }))?.revision;
+  const from = await mark();
+  const operationId = randomUUID();
+  const change = { sku, quantity: 1, operationId, fence: lock.fence };
+  const answer = await inventory?.decrement(change);
+  process.stdout.write(`${JSON.stringify({ operationId, outcome: answer?.outcome })}\n`);
+  const to = await mark();
+  lock.assertHeld();
+  process.stdout.write(`${JSON.stringify({ from: `${from}`, to: `${to}` })}\n`);
+}
+
+async function retried<T>(call: () => Promise<T>): Promise<T | undefined> {
+  try {
+    return await call();
+  } catch (error) {
+    onlyRetryable(error);
+    await pause(50);
+    return undefined;
+  }
+}
+
+/** What a leader's death may bring; anything else ends the process. */
+function onlyRetryable(error: unknown): void {
+  const expected =
+    (error as Partial<LockError>).retryable || hasCode(error, "LOCK_LOST", "FENCED_OUT");
+  if (!expected) throw error;
+}
