@@ -18,7 +18,7 @@ import {
 import { CallFailure, isNotDone, isPassing, STATUS, toError } from "./failure.ts";
 import { Login } from "./login.ts";
 import type { Transport, Way } from "./transport.ts";
-import { Codec, METHODS, type Message, type MethodName } from "./wire.ts";
+import { Codec, METHODS, type Message, type MethodName, toRevision } from "./wire.ts";
 
 /** etcd over a transport: in etcd's terms above, in messages below. */
 export function etcdOver(transport: Transport, options: EtcdOptions): Etcd {
@@ -105,9 +105,9 @@ class Client implements Etcd {
         const way = await this.#way(this.#endpoint, this.#closing.signal);
         if (stopped) return;
         undo = this.#transport.watch(create, way, {
-          created: () => {
+          created: (header) => {
             attempt = 0;
-            watcher.ready();
+            watcher.ready(toRevision({ header }));
           },
           events: (events) => watcher.changed(this.#codec.toChanges(events)),
           ended: (failure) => {

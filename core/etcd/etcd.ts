@@ -113,6 +113,12 @@ export interface Get {
   /** Leaves the values out. */
   readonly keysOnly?: boolean;
 
+  /**
+   * Reads what the member has that is asked: sooner, since it asks nobody, but it may lag behind. Of a
+   * transaction, all reads have to say so; one that only compares is answered like that in any case.
+   */
+  readonly serializable?: boolean;
+
   /** Only keys after this one, for reading page by page. */
   readonly after?: string;
 }
@@ -140,8 +146,8 @@ export interface RangeAnswer {
 }
 
 export interface Watcher {
-  /** The watch stands: what changes from now on is told. Read what you watch now. */
-  ready(): void;
+  /** The watch stands: what changes after this revision is told. Read what you watch now. */
+  ready(revision: Revision): void;
 
   /** In order of their revisions; after a broken connection some may be missing. */
   changed(changes: readonly Change[]): void;

@@ -127,8 +127,11 @@ class Gateway implements Transport {
   }
 }
 
-function tell({ created, canceled, cancel_reason, events }: Message, on: WatchEvents): void {
+function tell(
+  { header, created, canceled, cancel_reason, events }: Message,
+  on: WatchEvents,
+): void {
   if (canceled) throw new CallFailure(STATUS.cancelled, String(cancel_reason));
-  if (created) on.created();
+  if (created) on.created(header);
   if (events) on.events(events);
 }

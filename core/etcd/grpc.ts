@@ -277,18 +277,20 @@ class Watches {
     this.#stream.cancel();
   }
 
-  #take({ watch_id, created, canceled, cancel_reason, events }: Message): void {
+  #take({ header, watch_id, created, canceled, cancel_reason, events }: Message): void {
     const id = String(watch_id);
     const watch = this.#watches.get(id);
     if (canceled) {
+      // The answer to our own request to end it.
+      if (!watch && !created) return;
       const failure = new CallFailure(STATUS.cancelled, String(cancel_reason));
       this.#watches.delete(id);
       watch?.ended(failure);
       // Refused rather than ended: of the stream, not of one watch.
-      if (!watch && created) this.#refuse(failure);
+      if (!watch) this.#refuse(failure);
       return;
     }
-    if (created) watch?.created();
+    if (created) watch?.created(header);
     if ((events as readonly unknown[]).length > 0) watch?.events(events);
   }
 

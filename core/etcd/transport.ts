@@ -27,7 +27,8 @@ export interface Way {
 }
 
 export interface WatchEvents {
-  created(): void;
+  /** With a message of etcd's type ResponseHeader. */
+  created(header: unknown): void;
 
   /** Messages of etcd's type Event. */
   events(events: unknown): void;

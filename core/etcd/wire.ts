@@ -61,7 +61,7 @@ export class Codec {
     return { key: this.#encode(first), range_end: this.#bytes.encode(endOfPrefix(keys.prefix)) };
   }
 
-  get({ keys, by, order, limit, createdBy, keysOnly, after }: Get): Message {
+  get({ keys, by, order, limit, createdBy, keysOnly, serializable, after }: Get): Message {
     return {
       ...this.keys(keys, after),
       ...(by && { sort_target: SORT_TARGETS[by] }),
@@ -69,6 +69,7 @@ export class Codec {
       ...(limit !== undefined && { limit: String(limit) }),
       ...(createdBy !== undefined && { max_create_revision: String(createdBy) }),
       ...(keysOnly && { keys_only: true }),
+      ...(serializable && { serializable: true }),
     };
   }
 

@@ -11,7 +11,7 @@ const open = TRANSPORTS[transport as keyof typeof TRANSPORTS];
 const clients = [open({ endpoints: [endpoint] }), open({ endpoints: [wire] })];
 for (const etcd of clients) {
   const stands = Promise.withResolvers<void>();
-  etcd.watch({ prefix: "" }, { ready: stands.resolve, changed() {} });
+  etcd.watch({ prefix: "" }, { ready: () => stands.resolve(), changed() {} });
   await stands.promise;
 }
 process.stdout.write("begun\n");

@@ -167,7 +167,9 @@ export class Place {
   guard(onGone: () => void): () => void {
     let stops: readonly (() => void)[] = [];
     const check = () => {
-      const mine = { when: this.isOurs(), do: [] };
+      // Only a read makes a member that lags behind catch up before it compares.
+      const [key = ""] = this.keys;
+      const mine = { when: this.isOurs(), do: [get(key, { keysOnly: true })] };
       this.#etcd.txn(mine).then(
         ({ succeeded }) => !succeeded && onGone(),
         () => {},
@@ -214,15 +216,20 @@ export class Place {
     return succeeded;
   }
 
-  /** The last of those before us in each queue; an empty list when we hold. */
-  async #look(signal: AbortSignal): Promise<readonly KeyValue[]> {
-    const before = this.#standing.spots.map(({ queue }) =>
-      lastIn(queue, { limit: 1, createdBy: this.revision - 1n }),
-    );
-    const look = { when: this.isOurs(), do: before };
+  /**
+   * The last of those before us in each queue; an empty list when we hold.
+   *
+   * What one member has is enough, once it has got as far as `since`.
+   */
+  async #look(signal: AbortSignal, since?: Revision): Promise<readonly KeyValue[]> {
+    let serializable = since !== undefined;
     for (let attempt = 0; ; attempt += 1) {
       try {
-        const { succeeded, answers } = await this.#etcd.txn(look, signal);
+        const look = { when: this.isOurs(), do: this.#before(serializable) };
+        const { succeeded, answers, revision } = await this.#etcd.txn(look, signal);
+        const lags = serializable && (revision < this.revision || revision < (since ?? 0n));
+        serializable = false;
+        if (lags) continue;
         if (!succeeded) throw this.#expired();
         return answers.flatMap(({ kvs }) => kvs);
       } catch (error) {
@@ -234,19 +241,32 @@ export class Place {
     }
   }
 
+  #before(serializable: boolean): readonly Get[] {
+    const options = { limit: 1, createdBy: this.revision - 1n, serializable };
+    return this.#standing.spots.map(({ queue }) => lastIn(queue, options));
+  }
+
   /** Waits until `other` is no longer the one before us; resolves to who is. */
   async #outlast(other: KeyValue, signal: AbortSignal): Promise<readonly KeyValue[]> {
     const bell = new Bell();
+    let told: Revision | undefined;
+    const tell = (revision: Revision) => {
+      told = revision;
+      bell.ring();
+    };
     const stop = this.#etcd.watch(other.key, {
-      ready: () => bell.ring(),
+      ready: tell,
       changed: (changes) => {
-        if (changes.some(({ type }) => type === "remove")) bell.ring();
+        const removal = changes.find(({ type }) => type === "remove");
+        if (removal) tell(removal.modRevision);
       },
     });
     try {
       for (;;) {
         await bell.rung(signal);
-        const ahead = await this.#look(signal);
+        const since = told;
+        told = undefined;
+        const ahead = await this.#look(signal, since);
         // A key of the same name may be another one.
         const same = ahead.some(({ createRevision }) => createRevision === other.createRevision);
         if (!same) return ahead;
