@@ -8,7 +8,7 @@ import { memoryStore } from "../../core/stores/memory/index.ts";
 import { describeInventory } from "../conformance/inventory.ts";
 import { counting } from "../support/counting-etcd.ts";
 import { etcdInventoryUnderTest } from "../support/inventory-under-test.ts";
-import { until } from "../support/until.ts";
+import { pause, until } from "../support/until.ts";
 
 const servers = inject("etcdServers");
 
@@ -154,6 +154,26 @@ describe("reservations in etcd", () => {
     await stock.expire("a");
     expect(await stock.get("a")).toMatchObject({ onHand: 5, reserved: 0, sold: 0 });
     await direct.close();
+  });
+
+  test("stay open when what would close them is refused", async () => {
+    const etcd = openEtcd(server);
+    const stock = etcdInventory(etcd, { prefix: "refused/" });
+    await using locks = memoryStore();
+    const sku = "a";
+    await stock.set({ sku, quantity: 5, operationId: "1" });
+    await stock.reserve({ sku, quantity: 2, operationId: "r", expiresIn: 60_000 });
+    // The claim is raised all the same.
+    const { fence } = await locks.lock(stockLock(sku), { ttl: 20_000, wait: 0 });
+    const closing = { sku, reservation: "r", fence };
+    await expect(stock.confirm({ ...closing, operationId: "1" })).rejects.toMatchObject({
+      code: "OPERATION_CONFLICT",
+    });
+    await pause(100);
+    expect(await stock.confirm({ ...closing, operationId: "2" })).toMatchObject({
+      outcome: "applied",
+    });
+    await etcd.close();
   });
 
   test("leave no lease behind when they are closed, or not made after all", async () => {
