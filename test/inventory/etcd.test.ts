@@ -1,5 +1,5 @@
 import { describe, expect, inject, test } from "vitest";
-import { get, put } from "../../core/etcd/etcd.ts";
+import { get, type Lease, put } from "../../core/etcd/etcd.ts";
 import { keysUnder } from "../../core/inventory/etcd/keys.ts";
 import { etcdInventory } from "../../core/inventory/etcd.ts";
 import { type Inventory, stockLock } from "../../core/inventory/inventory.ts";
@@ -8,7 +8,7 @@ import { memoryStore } from "../../core/stores/memory/index.ts";
 import { describeInventory } from "../conformance/inventory.ts";
 import { counting } from "../support/counting-etcd.ts";
 import { etcdInventoryUnderTest } from "../support/inventory-under-test.ts";
-import { until } from "../support/until.ts";
+import { pause, until } from "../support/until.ts";
 
 const servers = inject("etcdServers");
 
@@ -45,7 +45,7 @@ describe("a change of stock in etcd", () => {
     );
     expect(await costs(() => Promise.all(together))).toBeLessThanOrEqual(2);
     const reserving = { sku, quantity: 1, operationId: "r", expiresIn: 60_000 };
-    expect(await costs(() => stock.reserve(reserving))).toBe(3);
+    expect(await costs(() => stock.reserve(reserving))).toBe(2);
     const closing = { sku, reservation: "r", operationId: "c" };
     // And one that gives back the lease, which nobody waits for.
     expect(await costs(() => stock.confirm(closing))).toBe(3);
@@ -156,18 +156,53 @@ describe("reservations in etcd", () => {
     await direct.close();
   });
 
-  test("leave no lease behind when they are closed", async () => {
+  test("stay open when what would close them is refused", async () => {
     const etcd = openEtcd(server);
-    const stock = etcdInventory(etcd, { prefix: "leases/" });
+    const stock = etcdInventory(etcd, { prefix: "refused/" });
+    await using locks = memoryStore();
     const sku = "a";
     await stock.set({ sku, quantity: 5, operationId: "1" });
     await stock.reserve({ sku, quantity: 2, operationId: "r", expiresIn: 60_000 });
-    const { kvs } = await etcd.range(get(keysUnder("leases/").open(sku, "r")));
-    const lease = kvs[0]?.lease ?? 0n;
-    expect(await etcd.timeToLive(lease)).toBeGreaterThan(50);
-    await stock.cancel({ sku, reservation: "r", operationId: "2" });
-    await until(async () => (await etcd.timeToLive(lease)) === undefined);
+    // The claim is raised all the same.
+    const { fence } = await locks.lock(stockLock(sku), { ttl: 20_000, wait: 0 });
+    const closing = { sku, reservation: "r", fence };
+    await expect(stock.confirm({ ...closing, operationId: "1" })).rejects.toMatchObject({
+      code: "OPERATION_CONFLICT",
+    });
+    await pause(100);
+    expect(await stock.confirm({ ...closing, operationId: "2" })).toMatchObject({
+      outcome: "applied",
+    });
     await etcd.close();
+  });
+
+  test("leave no lease behind when they are closed, or not made after all", async () => {
+    const direct = openEtcd(server);
+    const leases: Lease[] = [];
+    const { etcd } = counting(direct);
+    const stock = etcdInventory(
+      {
+        ...etcd,
+        grant(lease, ...rest) {
+          leases.push(lease);
+          return direct.grant(lease, ...rest);
+        },
+      },
+      { prefix: "leases/" },
+    );
+    const sku = "a";
+    await stock.set({ sku, quantity: 5, operationId: "1" });
+    const reserving = { sku, quantity: 2, operationId: "r", expiresIn: 60_000 };
+    await stock.reserve(reserving);
+    expect(await stock.reserve(reserving)).toMatchObject({ replayed: true });
+    expect(leases).toHaveLength(2);
+    const gone = (lease: Lease = 0n) =>
+      until(async () => (await direct.timeToLive(lease)) === undefined);
+    await gone(leases[1]);
+    expect(await direct.timeToLive(leases[0] ?? 0n)).toBeGreaterThan(50);
+    await stock.cancel({ sku, reservation: "r", operationId: "2" });
+    await gone(leases[0]);
+    await direct.close();
   });
 
   test("that have expired are found among thousands", async () => {

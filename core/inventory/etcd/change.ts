@@ -70,7 +70,10 @@ async function settle(
     lease ??= await grant(place, plan, limit);
     const sentAt = instant();
     const news = await write(place, { batch, view, plan, lease }, limit);
-    if (news === undefined) return plan.answers;
+    if (news === undefined) {
+      if (lease !== undefined && !isReserving(plan)) giveBack(place, lease);
+      return plan.answers;
+    }
     if (conflicts > 0) await sleep(pause(conflicts, elapsedSince(sentAt)), limit);
     view = conflicts > 0 ? await look(place, batch, limit) : news;
   }
@@ -104,20 +107,25 @@ function mayGain({ isShort, stock }: Plan<Units>): boolean {
   return isShort && stock.reservations > 0;
 }
 
-/** The lease of a reservation that is to be made. One that is not used after all ends by itself. */
+function isReserving({ done: [first] }: Plan<Units>): boolean {
+  return first?.operation.kind === "reserve" && first.outcome === "applied";
+}
+
+/** The lease that the time of a new reservation hangs on. */
 async function grant(
   { etcd }: Place,
-  { done: [first] }: Plan<Units>,
+  plan: Plan<Units>,
   limit: AbortSignal,
 ): Promise<Lease | undefined> {
-  if (first?.operation.kind !== "reserve" || first.outcome !== "applied") return undefined;
+  const { expiresIn = 0 } = plan.done[0]?.operation ?? {};
+  if (!isReserving(plan)) return undefined;
   const lease = newLease();
-  await etcd.grant(lease, toSeconds(first.operation.expiresIn / 1_000), limit);
+  await etcd.grant(lease, toSeconds(expiresIn / 1_000), limit);
   return lease;
 }
 
-/** Ends the lease of a reservation that was closed, so that there are no more of them than open reservations. */
+/** Ends a lease that no key is attached to: of a reservation that was closed, or was not made after all. */
 function giveBack({ etcd }: Place, lease: Lease): void {
-  // It has no keys any more: when this fails, it ends by itself.
+  // When this fails, it ends by itself.
   void etcd.revoke(lease).catch(() => {});
 }

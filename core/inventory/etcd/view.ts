@@ -68,8 +68,9 @@ export function guess({ keys, seen }: Place, batch: Batch): View | undefined {
   const stock = seen.get(keys.stock(sku));
   const claim = fence && seen.get(keys.claim(fence.resource))?.value;
   const isLate = claim !== undefined && claim > String(fence);
-  // More ids than one piece holds are not compared by the transaction, but refuse it: that is for emergencies.
-  if (!stock || isLate || operations.length > PIECE || needsMore(batch)) return undefined;
+  // Of more ids than one piece holds, one that is not new makes the transaction fail, and etcd log a warning.
+  const isLarge = operations.length > PIECE;
+  if (!stock || isLate || isLarge || reservationOf(batch) !== undefined) return undefined;
   return {
     stock,
     units: toUnits(stock.value),
@@ -81,11 +82,6 @@ export function guess({ keys, seen }: Place, batch: Batch): View | undefined {
 }
 
 const NO_FENCE: Standing = { claim: undefined, isGone: false };
-
-/** A lease is granted only for a reservation that is likely to be made. */
-function needsMore({ operations: [first] }: Batch): boolean {
-  return first?.kind === "reserve" || first?.reservation !== undefined;
-}
 
 /** The reservation to be closed: whoever closes one does nothing else. */
 function reservationOf({ operations: [first] }: Batch): string | undefined {
