@@ -18,6 +18,8 @@ const blocks = (language: string) =>
     ([, code]) => code ?? "",
   );
 
+const [etcd] = inject("etcdServers");
+
 let project: string;
 let database: Awaited<ReturnType<typeof temporaryDatabase>>;
 let connection: Connection;
@@ -57,12 +59,13 @@ afterAll(async () => {
 const here = (code: string) =>
   code
     .replace("mysql://root@127.0.0.1/shop", database.url)
+    .replace("127.0.0.1:2379", etcd?.endpoints[0] ?? "")
     .replace("port: 3306", `port: ${database.options.port}`)
     .replace('database: "shop"', `database: "${database.options.database}"`);
 
 test("the README's programs do what they say", async () => {
   const programs = blocks("ts");
-  expect(programs).toHaveLength(2);
+  expect(programs).toHaveLength(3);
   const outputs: string[] = [];
   for (const [i, program] of programs.entries()) {
     await writeFile(join(project, `example-${i}.mts`), here(program));
@@ -70,6 +73,7 @@ test("the README's programs do what they say", async () => {
   }
   const [said] = /\{ outcome.*?\}/.exec(programs[0] ?? "") ?? [];
   expect(outputs[0]?.trim()).toBe(said);
+  expect(outputs[2]?.trim()).toBe("true host-7");
   const [seats] = await connection.query("SELECT id FROM seat WHERE taken = 1 ORDER BY id");
   expect(seats).toEqual([{ id: 1 }, { id: 2 }, { id: 3 }]);
 });

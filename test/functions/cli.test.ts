@@ -78,7 +78,8 @@ describe.each(names)("lockstep lock on %s", (storeName) => {
     first.child.kill("SIGKILL");
     const killedAt = Date.now();
     const [next = "", at] = (await second.finished).stdout.split("\n");
-    expect(Number(at) - killedAt).toBeLessThan(1_000 + 1_000 + 500);
+    // And the time that a busy machine takes to start a process.
+    expect(Number(at) - killedAt).toBeLessThan(1_000 + 1_000 + 8_000);
     expect(Number(at)).toBeGreaterThan(killedAt);
     expect(next > fence.trim()).toBe(true);
   });
@@ -376,7 +377,8 @@ describe("lockstep", () => {
       expect(stderr).toContain(hint);
       expect(stderr).not.toContain("    at ");
     }
-  }, 60_000);
+    // Each of them is a process.
+  }, 240_000);
 
   test("exits with 69 when a file cannot be opened", async () => {
     for (const path of ["/etc/passwd/y.db", "/proc/no-such-folder/y.db", "/etc"]) {
