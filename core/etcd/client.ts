@@ -42,7 +42,7 @@ class Client implements Etcd {
   readonly #codec: Codec;
   readonly #options: EtcdOptions & { readonly timeout: Millis };
   readonly #closing = new AbortController();
-  readonly #watches = new Set<() => void>();
+  readonly #watches = new Map<() => void, Watcher>();
   readonly #login: Login;
   #turn = 0;
 
@@ -125,7 +125,7 @@ class Client implements Etcd {
       undo();
       this.#watches.delete(stop);
     };
-    this.#watches.add(stop);
+    this.#watches.set(stop, watcher);
     void start();
     return stop;
   }
@@ -133,7 +133,11 @@ class Client implements Etcd {
   async close(): Promise<void> {
     if (this.#closing.signal.aborted) return;
     this.#closing.abort(new StoreClosedError());
-    for (const stop of this.#watches) stop();
+    for (const [stop, watcher] of [...this.#watches]) {
+      stop();
+      // Whoever waits for a change looks once more, and is told.
+      watcher.ready(0n);
+    }
     this.#transport.close();
   }
 

@@ -146,7 +146,10 @@ export interface RangeAnswer {
 }
 
 export interface Watcher {
-  /** The watch stands: what changes after this revision is told. Read what you watch now. */
+  /**
+   * The watch stands: what changes after this revision is told. Read what you watch now. Once more, with 0, when
+   * the client is closed.
+   */
   ready(revision: Revision): void;
 
   /** In order of their revisions; after a broken connection some may be missing. */

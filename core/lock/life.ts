@@ -2,7 +2,7 @@ import { deadline, noAnswer } from "./abort.ts";
 import { checkSpan } from "./checks.ts";
 import type { LossReason } from "./errors.ts";
 import type { LockListener } from "./events.ts";
-import { after, elapsedSince, type Instant, type Millis } from "./time.ts";
+import { after, elapsedSince, type Instant, instant, type Millis } from "./time.ts";
 
 /** What the life of a lock, or of a session, hangs on. */
 export interface Terms extends Grant {
@@ -48,6 +48,7 @@ function padded(span: Millis): Millis {
 export class Life {
   readonly #terms: Terms;
   readonly #controller = new AbortController();
+  readonly #since = instant();
   #ttl: Millis;
   #sentAt: Instant;
   #renewing: Promise<void> | undefined;
@@ -112,7 +113,7 @@ export class Life {
   }
 
   #untilMaxHold(): Millis {
-    return this.#terms.maxHold - elapsedSince(this.#terms.sentAt);
+    return this.#terms.maxHold - elapsedSince(this.#since);
   }
 
   #tooShort(span: Millis): Error {

@@ -106,9 +106,9 @@ export function etcdShop(etcd: Etcd, prefix: string, inventory: Inventory, shop:
         `${own()}/`,
         `${ownKey(prefix, "stock", shop)}/`,
         ownKey(prefix, "operation", `${shop}/`),
-        claimKey,
       ];
-      await etcd.txn({ when: [], do: all.map((start) => remove({ prefix: start })) });
+      const removals = all.map((start) => remove({ prefix: start }));
+      await etcd.txn({ when: [], do: [...removals, remove(claimKey)] });
     },
   };
 

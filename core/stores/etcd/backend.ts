@@ -130,11 +130,14 @@ export class EtcdBackend implements Backend {
 
   /** A place in line or, where nothing is to be waited for, at its head. */
   #enter({ names, ttl, wait, signal }: LockRequest, lent: LentLease): Promise<Place | undefined> {
-    const { held, condemn } = lent;
+    const { held } = lent;
     const queues = names.map((name) => queueOf(this.#options.prefix, name));
-    const value = this.#options.label;
-    const standing = { spots: spotsOf(queues, held.id), lease: held.id, value, ttl };
-    const entering = { signal, read: get(this.#generationKey), onDoubt: condemn };
+    // Never the same twice, so that nobody takes a key of ours for one of theirs; the label is for humans.
+    const value = `${this.#options.label}/${crypto.randomUUID()}`;
+    const spots = spotsOf(queues, held.id);
+    const standing = { spots, lease: held.id, value, ttl };
+    const onDoubt = () => lent.condemn(...spots.map(({ key }) => ({ key, value })));
+    const entering = { signal, read: get(this.#generationKey), onDoubt };
     return wait > 0
       ? Place.enter(this.#etcd, standing, entering)
       : Place.enterFree(this.#etcd, standing, entering);
@@ -147,7 +150,7 @@ export class EtcdBackend implements Backend {
     try {
       await place.turn(lent.signal, patience.signal);
     } catch (error) {
-      await leave(this.#etcd, place, request, 0).catch(lent.condemn);
+      await leave(this.#etcd, place, request, 0).catch(() => lent.condemn(...place.suspects));
       if (error === limit.signal.reason) return undefined;
       throw error;
     } finally {

@@ -1,7 +1,7 @@
 import { race } from "../../lock/abort.ts";
 import { after, type Millis } from "../../lock/time.ts";
 
-/** How often a waiter looks even though nothing was told: a watch on a cut-off member stays silent. */
+/** How often one looks even though nothing was told: a watch on a cut-off member stays silent. */
 const LOOK_EVERY: Millis = 10_000;
 
 /** Rung by any number of causes, heard once; and by itself from time to time. */
@@ -19,7 +19,7 @@ export class Bell {
       const heard = new Promise<void>((resolve) => {
         this.#hear = resolve;
       });
-      const cancel = after(LOOK_EVERY * (0.5 + Math.random()), this.#hear);
+      const cancel = after(LOOK_EVERY * (0.5 + Math.random()), this.#hear, { idle: true });
       await race(heard, signal).finally(cancel);
     }
     this.#rung = false;

@@ -76,7 +76,10 @@ export class Election {
     try {
       scope.signal.throwIfAborted();
       const standing = this.#standing(value);
-      const place = await Place.enter(this.#etcd, standing, { signal: scope.signal });
+      const place = await Place.enter(this.#etcd, standing, {
+        signal: scope.signal,
+        adopt: true,
+      });
       try {
         if (!place.isNew) await this.#say(place, value);
         await place.turn(this.#session.signal, scope.signal);
@@ -176,6 +179,7 @@ export class Election {
   }
 
   #lead(place: Place): void {
+    this.#stopGuard();
     this.#place = place;
     const led = new AbortController();
     this.#led = led;

@@ -65,6 +65,10 @@ export class EtcdHold implements Hold {
     const [current] = this.#leases as [LentLease];
     if (ttl <= current.held.ttl) return current.held.renew(signal);
     const own = await this.#sessions.own(ttl, signal);
+    if (this.#dropping) {
+      own.giveBack();
+      return undefined;
+    }
     // Kept alive until it is known whether the keys have moved.
     this.#leases.push(own);
     if (!(await this.#place.move(own.held.id, signal))) return undefined;
@@ -87,7 +91,7 @@ export class EtcdHold implements Hold {
     try {
       return await leave(this.#etcd, this.#place, this.#request, ours);
     } catch (error) {
-      for (const lease of this.#leases) lease.condemn();
+      for (const lease of this.#leases) lease.condemn(...this.#place.suspects);
       throw error;
     } finally {
       for (const lease of this.#leases) lease.giveBack();

@@ -35,8 +35,8 @@ export class HeldLease {
         return new HeldLease(etcd, id, await ask(etcd, id, ttl, signal));
       } catch (again) {
         if (again instanceof LeaseExistsError) return HeldLease.adopt(etcd, id, signal);
-        // At worst a lease without keys lives on for one ttl.
-        await revoke(etcd, id);
+        // Nobody waits for it: at worst a lease without keys lives on for one ttl.
+        void revoke(etcd, id);
         throw isCertain(again) || signal?.aborted ? again : noLease(etcd, again);
       }
     }
@@ -108,14 +108,22 @@ async function keepAlive(etcd: Etcd, id: Lease, signal?: AbortSignal): Promise<G
   return ttl === undefined ? undefined : { ttl: ttl * 1_000, sentAt };
 }
 
+/** How long one tries to revoke a lease, which ends by itself in any case. */
+const REVOKING: Millis = 5_000;
+
 async function revoke(etcd: Etcd, id: Lease): Promise<void> {
-  for (let attempt = 0; attempt < 3; attempt += 1) {
-    try {
-      await etcd.revoke(id);
-      return;
-    } catch {
+  const limit = deadline(REVOKING, noAnswer);
+  try {
+    for (let attempt = 0; attempt < 3; attempt += 1) {
+      const isDone = await etcd.revoke(id, limit.signal).then(
+        () => true,
+        () => false,
+      );
+      if (isDone || limit.signal.aborted) return;
       await sleep(pause(attempt));
     }
+  } finally {
+    limit[Symbol.dispose]();
   }
 }
 

@@ -1,5 +1,5 @@
 import type { Compare, Etcd, Revision } from "../../etcd/etcd.ts";
-import { follow } from "../../lock/abort.ts";
+import { follow, race } from "../../lock/abort.ts";
 import { giveBack } from "../../lock/answers.ts";
 import { checkText } from "../../lock/checks.ts";
 import { LockReleasedError, SessionExpiredError } from "../../lock/errors.ts";
@@ -55,7 +55,10 @@ export class Mutex {
     this.#hold.abort(this.#givenBack);
   }
 
-  /** The mutex that another process, or an earlier life of this one, has locked with this session's lease. */
+  /**
+   * The mutex that another process, or an earlier life of this one, has locked with this session's lease. It is
+   * reentrant: this session's other mutexes are not excluded by it.
+   */
   static resume(etcd: Etcd, session: Session, prefix: string, revision: Revision): Mutex {
     const mutex = new Mutex(etcd, session, prefix, { reentrant: true });
     mutex.#keep(Place.at(etcd, mutex.#standing(), revision));
@@ -81,13 +84,19 @@ export class Mutex {
    * Stands in line until the lock is ours. Returns at once where this mutex holds it already.
    *
    * Rejects with a SessionExpiredError as soon as the session, or the key, is gone; with the signal's reason;
-   * or as etcd does. Nothing is left in the queue then.
+   * or as etcd does. Nothing is left in the queue then, unless etcd carries out later what it has not
+   * answered: such a key stands there until the session is closed.
    */
-  lock({ signal }: { readonly signal?: AbortSignal } = {}): Promise<void> {
-    this.#locking ??= this.#lock(signal).finally(() => {
+  async lock({ signal }: { readonly signal?: AbortSignal } = {}): Promise<void> {
+    // Who comes while another caller waits has the outcome of that, unless that one gives up.
+    for (let other = this.#locking; other; other = this.#locking) {
+      const settled = other.catch(() => {});
+      await (signal ? race(settled, signal) : settled);
+    }
+    this.#locking = this.#lock(signal).finally(() => {
       this.#locking = undefined;
     });
-    return this.#locking;
+    await this.#locking;
   }
 
   /** One attempt that never waits and never stands in line. False: somebody else has it. */
@@ -98,8 +107,9 @@ export class Mutex {
     const scope = follow(signal, this.#session.signal);
     try {
       scope.signal.throwIfAborted();
-      const place = await Place.enterFree(this.#etcd, this.#standing(), { signal: scope.signal });
-      if (place) this.#keep(place);
+      const entering = { signal: scope.signal, adopt: true };
+      const place = await Place.enterFree(this.#etcd, this.#standing(), entering);
+      if (place) await this.#keepUnless(scope.signal, place);
     } finally {
       scope[Symbol.dispose]();
       if (!this.#place) this.#leaveLine();
@@ -137,7 +147,7 @@ export class Mutex {
       scope.signal.throwIfAborted();
       if (!this.#options.reentrant) await this.#session.line.enter(this.#queue, scope.signal);
       try {
-        this.#keep(await this.#stand(scope.signal));
+        await this.#keepUnless(scope.signal, await this.#stand(scope.signal));
       } finally {
         if (!this.#place) this.#leaveLine();
       }
@@ -150,7 +160,7 @@ export class Mutex {
     if (this.#locking) {
       this.#waiting.abort(this.#released());
       await this.#locking.catch(() => {});
-      return "released";
+      if (!this.#place) return "released";
     }
     const place = this.#place;
     if (!place) throw this.#released();
@@ -167,7 +177,8 @@ export class Mutex {
   async #stand(signal: AbortSignal): Promise<Place> {
     const left = this.#session.places.get(this.#queue);
     this.#session.places.delete(this.#queue);
-    const place = left ?? (await Place.enter(this.#etcd, this.#standing(), { signal }));
+    const entering = { signal, adopt: true };
+    const place = left ?? (await Place.enter(this.#etcd, this.#standing(), entering));
     try {
       signal.throwIfAborted();
       if (!left) await place.turn(this.#session.signal, signal);
@@ -198,12 +209,21 @@ export class Mutex {
     return { spots: spotsOf([this.#queue], id), lease: id, value: this.#options.value, ttl };
   }
 
+  /** An abort may have come together with the last answer. */
+  async #keepUnless(signal: AbortSignal, place: Place): Promise<void> {
+    if (!signal.aborted) return this.#keep(place);
+    await this.#leave(place, 0).catch(() => {});
+    throw signal.reason;
+  }
+
   #keep(place: Place): void {
+    this.#stopGuard();
     this.#place = place;
     const hold = new AbortController();
     this.#hold = hold;
     const lose = (reason: unknown) => hold.abort(reason);
     const onEnd = () => lose(this.#session.signal.reason);
+    if (this.#session.signal.aborted) onEnd();
     this.#session.signal.addEventListener("abort", onEnd, { once: true });
     const stop = place.guard(() =>
       lose(new SessionExpiredError(hex(this.#session.id), "has lost its key")),

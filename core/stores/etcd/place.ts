@@ -1,4 +1,5 @@
 import {
+  type Change,
   type Compare,
   type Etcd,
   type Get,
@@ -44,6 +45,9 @@ export interface Standing {
 export interface Entering {
   readonly signal: AbortSignal;
 
+  /** Whether keys of this lease that stand there already are ours, however they came there. Default false. */
+  readonly adopt?: boolean;
+
   /** One more thing to read in the same transaction. */
   readonly read?: Get;
 
@@ -65,7 +69,9 @@ export class NotEnteredError extends SessionExpiredError {}
  * from a later revision to an earlier one, so no two ever wait for each other.
  *
  * Only the creation proves anything: it goes through the log. The keys before ours can only become fewer, so
- * once a read has seen none of them, a stale read is as good as a fresh one.
+ * once a read has seen none of them, a stale read is as good as a fresh one. That our own key is still there is
+ * never proven by reading: the lease is alive by our clocks, the guard tells when the key goes, and what is
+ * late is refused at the resource.
  */
 export class Place {
   readonly revision: Revision;
@@ -128,6 +134,11 @@ export class Place {
     return this.#standing.spots.map(({ key }) => key);
   }
 
+  /** What a late request may write once the place is left. */
+  get suspects(): readonly Suspect[] {
+    return this.keys.map((key) => ({ key, value: this.#standing.value }));
+  }
+
   /** For a caller's own transaction: true as long as the place is still this one. */
   isOurs(): readonly Compare[] {
     return this.keys.map((key) => isCreated(key, this.revision));
@@ -165,37 +176,51 @@ export class Place {
    * Most places are left sooner than it is worth watching them.
    */
   guard(onGone: () => void): () => void {
-    let stops: readonly (() => void)[] = [];
-    const check = () => {
-      // Only a read makes a member that lags behind catch up before it compares.
-      const [key = ""] = this.keys;
-      const mine = { when: this.isOurs(), do: [get(key, { keysOnly: true })] };
-      this.#etcd.txn(mine).then(
-        ({ succeeded }) => !succeeded && onGone(),
-        () => {},
-      );
-    };
-    const watch = (key: string) =>
-      this.#etcd.watch(key, {
-        ready: check,
-        changed: (changes) => {
-          const isGone = changes.some(
-            ({ type, modRevision }) => type === "remove" && modRevision > this.revision,
-          );
-          if (isGone) onGone();
-        },
-      });
-    const cancel = after(
-      GUARD_AFTER,
-      () => {
-        stops = this.keys.map(watch);
-      },
-      { idle: true },
-    );
+    const over = new AbortController();
+    const start = () => void this.#watchOwn(onGone, over.signal).catch(() => {});
+    const cancel = after(GUARD_AFTER, start, { idle: true });
     return () => {
       cancel();
-      for (const stop of stops) stop();
+      over.abort();
     };
+  }
+
+  /** Until the signal aborts, or a key of ours is gone. */
+  async #watchOwn(onGone: () => void, signal: AbortSignal): Promise<void> {
+    const bell = new Bell();
+    const changed = (changes: readonly Change[]) => {
+      if (changes.some(({ type }) => type === "remove")) bell.ring();
+    };
+    const watcher = { ready: () => bell.ring(), changed };
+    const stops = this.keys.map((key) => this.#etcd.watch(key, watcher));
+    try {
+      do await bell.rung(signal);
+      while (await this.#isStill(signal));
+      onGone();
+    } finally {
+      for (const stop of stops) stop();
+    }
+  }
+
+  async #isStill(signal: AbortSignal): Promise<boolean> {
+    // Only a read makes a member that lags behind catch up before it compares.
+    const [key = ""] = this.keys;
+    const mine = { when: this.isOurs(), do: [get(key, { keysOnly: true })] };
+    const { succeeded } = await this.#asked(() => this.#etcd.txn(mine, signal), signal);
+    return succeeded;
+  }
+
+  /** The answer to a read, for which one waits as long as it takes: the session's life is what ends it. */
+  async #asked<T>(read: () => Promise<T>, signal: AbortSignal): Promise<T> {
+    for (let attempt = 0; ; attempt += 1) {
+      try {
+        return await read();
+      } catch (error) {
+        signal.throwIfAborted();
+        if (!hasCode(error, "STORE_UNAVAILABLE", "UNKNOWN_OUTCOME")) throw error;
+        await sleep(pause(attempt), signal);
+      }
+    }
   }
 
   /** One owner-checked removal. False: not all of it was ours any more. */
@@ -222,23 +247,16 @@ export class Place {
    * What one member has is enough, once it has got as far as `since`.
    */
   async #look(signal: AbortSignal, since?: Revision): Promise<readonly KeyValue[]> {
-    let serializable = since !== undefined;
-    for (let attempt = 0; ; attempt += 1) {
-      try {
-        const look = { when: this.isOurs(), do: this.#before(serializable) };
-        const { succeeded, answers, revision } = await this.#etcd.txn(look, signal);
-        const lags = serializable && (revision < this.revision || revision < (since ?? 0n));
-        serializable = false;
-        if (lags) continue;
-        if (!succeeded) throw this.#expired();
-        return answers.flatMap(({ kvs }) => kvs);
-      } catch (error) {
-        // Who stands in line outlasts a restart of the store, for as long as the session lives.
-        signal.throwIfAborted();
-        if (!hasCode(error, "STORE_UNAVAILABLE", "UNKNOWN_OUTCOME")) throw error;
-        await sleep(pause(attempt), signal);
-      }
+    const read = (serializable: boolean) => {
+      const look = { when: this.isOurs(), do: this.#before(serializable) };
+      return this.#asked(() => this.#etcd.txn(look, signal), signal);
+    };
+    let seen = await read(since !== undefined);
+    if (since !== undefined && (seen.revision < this.revision || seen.revision < since)) {
+      seen = await read(false);
     }
+    if (!seen.succeeded) throw this.#expired();
+    return seen.answers.flatMap(({ kvs }) => kvs);
   }
 
   #before(serializable: boolean): readonly Get[] {
@@ -298,6 +316,21 @@ interface Entered {
   readonly ahead: readonly KeyValue[] | undefined;
 }
 
+/** A key that a late request may write, and what would stand in it. */
+export interface Suspect {
+  readonly key: string;
+  readonly value: string;
+}
+
+/** Removes what was written under this lease, and nothing else of the same name. */
+export function removalOf({ key, value }: Suspect, lease: Lease): Op {
+  const when: Compare[] = [
+    { keys: key, target: "lease", is: "=", than: lease },
+    { keys: key, target: "value", is: "=", than: value },
+  ];
+  return { op: "txn", txn: { when, do: [remove(key)] } };
+}
+
 /** Getting into line, whatever happens to the answers. */
 class Entry {
   readonly #etcd: Etcd;
@@ -315,9 +348,9 @@ class Entry {
     // Of the last two in each queue, one is ours.
     const lasts = spots.map(({ queue }) => lastIn(queue, { limit: 2 }));
     const nothing = spots.map(({ key }) => isAbsent(key));
-    const entered = await this.#insist(nothing, lasts, (answer) => {
+    const entered = await this.#insist(nothing, lasts, (answer, again) => {
       const { answers, revision, succeeded } = answer;
-      if (!succeeded) return this.#known(answer);
+      if (!succeeded) return this.#known(answer, again);
       const ahead = answers
         .slice(-spots.length)
         .flatMap(({ kvs }) => kvs.filter(({ createRevision }) => createRevision < revision));
@@ -329,9 +362,9 @@ class Entry {
 
   free(): Promise<Entered | undefined> {
     const nobody = this.#standing.spots.map(({ queue }) => isAbsent({ prefix: queue }));
-    return this.#insist(nobody, [], (answer) => {
+    return this.#insist(nobody, [], (answer, again) => {
       const { revision, succeeded } = answer;
-      if (!succeeded) return this.#known(answer);
+      if (!succeeded) return this.#known(answer, again);
       return { revision, read: this.#read(answer), ahead: [] };
     });
   }
@@ -340,7 +373,7 @@ class Entry {
   async #insist(
     when: readonly Compare[],
     lasts: readonly Get[],
-    entered: (answer: TxnAnswer) => Entered | undefined,
+    entered: (answer: TxnAnswer, again: boolean) => Entered | undefined,
   ): Promise<Entered | undefined> {
     const { spots, lease, value, ttl } = this.#standing;
     const { signal, read, onDoubt = () => {} } = this.#entering;
@@ -351,9 +384,10 @@ class Entry {
     for (let lost = 0; ; lost += 1) {
       try {
         const answer = await answerTo((limit) => this.#etcd.txn(txn, limit), ttl, signal);
+        const found = entered(answer, lost > 0);
         // The one whose answer was lost has not been carried out, and may still be.
-        if (lost > 0 && answer.succeeded) onDoubt();
-        return entered(answer);
+        if (lost > 0 && (answer.succeeded || !found)) onDoubt();
+        return found;
       } catch (error) {
         if (error instanceof NoLeaseError) throw new NotEnteredError(hex(lease));
         if (isCertain(error)) throw error;
@@ -367,13 +401,21 @@ class Entry {
     }
   }
 
-  /** Our keys, if all of them stand there already, for this lease and since one moment. */
-  #known(answer: TxnAnswer): Entered | undefined {
-    const { spots, lease } = this.#standing;
+  /**
+   * Our keys, if all of them stand there already, for this lease and since one moment: written by a request of
+   * ours whose answer was lost, or to be adopted. Anything else is somebody else's of the same session.
+   */
+  #known(answer: TxnAnswer, again: boolean): Entered | undefined {
+    const { spots, lease, value } = this.#standing;
+    const { adopt = false } = this.#entering;
+    if (!again && !adopt) return undefined;
     const kvs = answer.answers.slice(0, spots.length).flatMap(({ kvs }) => kvs);
     const [first] = kvs;
     const ours = kvs.every(
-      (kv) => kv.lease === lease && kv.createRevision === first?.createRevision,
+      (kv) =>
+        kv.lease === lease &&
+        kv.createRevision === first?.createRevision &&
+        (adopt || kv.value === value),
     );
     if (!first || !ours || kvs.length < spots.length) return undefined;
     return { revision: first.createRevision, read: this.#read(answer), ahead: undefined };
@@ -385,11 +427,8 @@ class Entry {
 
   /** Removes what is attached to our lease, whether or not it was written. */
   async #withdraw(): Promise<void> {
-    const { spots, lease, ttl } = this.#standing;
-    const removals = spots.map(({ key }) => {
-      const when = [{ keys: key, target: "lease", is: "=", than: lease }] as const;
-      return { op: "txn", txn: { when, do: [remove(key)] } } as const;
-    });
+    const { spots, lease, value, ttl } = this.#standing;
+    const removals = spots.map(({ key }) => removalOf({ key, value }, lease));
     await giveBack({
       drop: async () => {
         await answerTo((limit) => this.#etcd.txn({ when: [], do: removals }, limit), ttl);

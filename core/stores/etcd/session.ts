@@ -55,6 +55,10 @@ export class Session implements AsyncDisposable {
       lease === undefined
         ? await HeldLease.grant(etcd, ttl, signal)
         : await HeldLease.adopt(etcd, lease, signal);
+    if (signal?.aborted) {
+      if (lease === undefined) void held.revoke();
+      throw signal.reason;
+    }
     const session = new Session(held);
     const abandon = () => session.orphan();
     signal?.addEventListener("abort", abandon, { once: true });

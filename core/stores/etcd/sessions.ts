@@ -3,10 +3,14 @@ import { toSeconds } from "../../etcd/leases.ts";
 import { race } from "../../lock/abort.ts";
 import { after, type Millis } from "../../lock/time.ts";
 import { HeldLease } from "./lease.ts";
+import { removalOf, type Suspect } from "./place.ts";
 import { Session } from "./session.ts";
 
 /** How long a session that no lock uses is kept for the next one. */
 const IDLE: Millis = 60_000;
+
+/** As many removals as a transaction takes. */
+const MOST_SUSPECTS = 100;
 
 /** A lease that a lock hangs on. */
 export interface LentLease {
@@ -18,8 +22,11 @@ export interface LentLease {
   /** The lock is had: from now on it is for whoever has it to renew the lease. */
   settle(): void;
 
-  /** Something may stand under the lease that could not be removed: nobody else may use it. */
-  condemn(): void;
+  /**
+   * Nobody else may use the lease: these keys may stand under it, or be written late. They are removed, again
+   * and again, from when the lock is gone until the lease ends.
+   */
+  condemn(...suspects: readonly Suspect[]): void;
 
   /** The lock is gone, or was never had. */
   giveBack(): void;
@@ -70,6 +77,7 @@ export class Sessions {
   }
 
   async close(): Promise<void> {
+    await Promise.allSettled(this.#shared.values());
     for (const session of this.#open) this.#end(session);
     await Promise.all(this.#ending);
   }
@@ -77,7 +85,7 @@ export class Sessions {
   async #openShared(seconds: Seconds): Promise<SharedSession> {
     const held = await HeldLease.grant(this.#etcd, seconds * 1_000);
     const session = this.#keep(held);
-    return new SharedSession(held, session, () => this.#end(session));
+    return new SharedSession(this.#etcd, held, session, () => this.#end(session));
   }
 
   #forget(seconds: Seconds, opening: Promise<SharedSession>): void {
@@ -99,17 +107,22 @@ export class Sessions {
 }
 
 class SharedSession {
+  readonly #etcd: Etcd;
   readonly #held: HeldLease;
   readonly #session: Session;
   readonly #end: () => void;
+  readonly #suspects: Suspect[] = [];
   #users = 0;
   #condemned = false;
-  #cancelEnd = () => {};
+  #cancelEnd: () => void;
+  #cancelSweep = () => {};
 
-  constructor(held: HeldLease, session: Session, end: () => void) {
+  constructor(etcd: Etcd, held: HeldLease, session: Session, end: () => void) {
+    this.#etcd = etcd;
     this.#held = held;
     this.#session = session;
     this.#end = end;
+    this.#cancelEnd = this.#endWhenIdle();
   }
 
   /** A session whose renewals fail, or that was frozen, is no place for a new lock. */
@@ -120,13 +133,17 @@ class SharedSession {
   lend(): LentLease {
     this.#users += 1;
     this.#cancelEnd();
+    const mine: Suspect[] = [];
     let isLent = true;
     const giveBack = () => {
-      if (isLent) this.#takeBack();
+      if (isLent) this.#takeBack(mine);
       isLent = false;
     };
     const settle = () => {};
-    const condemn = () => this.condemn();
+    const condemn = (...suspects: readonly Suspect[]) => {
+      mine.push(...suspects);
+      this.condemn();
+    };
     return { held: this.#held, signal: this.#session.signal, settle, condemn, giveBack };
   }
 
@@ -135,10 +152,26 @@ class SharedSession {
     if (this.#users === 0) this.#end();
   }
 
-  #takeBack(): void {
+  #takeBack(suspects: readonly Suspect[]): void {
     this.#users -= 1;
-    if (this.#users > 0) return;
-    if (this.#condemned) this.#end();
-    else this.#cancelEnd = after(IDLE, () => this.condemn(), { idle: true });
+    this.#suspects.push(...suspects);
+    if (this.#users > 0) void this.#sweep();
+    else if (this.#condemned) this.#end();
+    else this.#cancelEnd = this.#endWhenIdle();
+  }
+
+  #endWhenIdle(): () => void {
+    return after(IDLE, () => this.condemn(), { idle: true });
+  }
+
+  /** Other locks keep the lease alive, and a late request may come at any time. */
+  async #sweep(): Promise<void> {
+    this.#cancelSweep();
+    if (this.#suspects.length === 0 || this.#session.signal.aborted) return;
+    const removals = this.#suspects.slice(-MOST_SUSPECTS);
+    const sweep = { when: [], do: removals.map((suspect) => removalOf(suspect, this.#held.id)) };
+    await this.#etcd.txn(sweep).catch(() => {});
+    const again = () => void this.#sweep();
+    this.#cancelSweep = after(this.#held.ttl / 3, again, { idle: true });
   }
 }
