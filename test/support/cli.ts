@@ -40,3 +40,30 @@ export function startCli(
 export function cli(...args: readonly string[]): Promise<Finished> {
   return startCli(args).finished;
 }
+
+export interface Terminal {
+  /** Everything that it has shown. */
+  readonly shown: () => string;
+  type(keys: string): void;
+  readonly status: Promise<number | null>;
+}
+
+/** Runs the command line on a terminal of its own. */
+export function onTerminal(...args: readonly string[]): Terminal {
+  const line = [process.execPath, MAIN, ...args].map(shellWord).join(" ");
+  const env = { ...process.env, LOCKSTEP_STORE: undefined };
+  const child = spawn("script", ["-qec", line, "/dev/null"], { env, stdio: "pipe" });
+  let shown = "";
+  child.stdout.on("data", (data) => {
+    shown += data;
+  });
+  const status = new Promise<number | null>((resolve, reject) => {
+    child.once("error", reject);
+    child.once("close", resolve);
+  });
+  return { shown: () => shown, type: (keys) => void child.stdin.write(keys), status };
+}
+
+function shellWord(word: string): string {
+  return `'${word.replaceAll("'", "'\\''")}'`;
+}
