@@ -86,6 +86,9 @@ export class Place {
   readonly #isNew: boolean;
   #lease: Lease;
 
+  /** Others stand between us and the holder: it is early enough to look a while after the watch stands. */
+  #isFar: boolean;
+
   /** Who is before us, as far as it is known already. */
   #ahead: readonly KeyValue[] | undefined;
 
@@ -97,6 +100,7 @@ export class Place {
     this.read = entered.read;
     this.#ahead = entered.ahead;
     this.#isNew = entered.ahead !== undefined;
+    this.#isFar = entered.isFar ?? false;
   }
 
   /** A place that was entered before, perhaps by another process. */
@@ -155,7 +159,7 @@ export class Place {
     const onEnd = () => gone.abort(session.reason);
     if (session.aborted) onEnd();
     session.addEventListener("abort", onEnd, { once: true });
-    const stopGuard = this.guard(() => gone.abort(this.#expired()));
+    const stopGuard = this.guard(() => gone.abort(this.#expired()), WAITER_GUARD_AFTER);
     const onAbort = () => gone.abort(signal.reason);
     if (signal.aborted) onAbort();
     signal.addEventListener("abort", onAbort, { once: true });
@@ -175,10 +179,10 @@ export class Place {
    *
    * Most places are left sooner than it is worth watching them.
    */
-  guard(onGone: () => void): () => void {
+  guard(onGone: () => void, span = GUARD_AFTER): () => void {
     const over = new AbortController();
     const start = () => void this.#watchOwn(onGone, over.signal).catch(() => {});
-    const cancel = after(GUARD_AFTER, start, { idle: true });
+    const cancel = after(span, start, { idle: true });
     return () => {
       cancel();
       over.abort();
@@ -272,8 +276,16 @@ export class Place {
       told = revision;
       bell.ring();
     };
+    const patience = this.#isFar ? FAR_LOOK_AFTER : 0;
+    this.#isFar = false;
+    let cancel = () => {};
+    const ready = (revision: Revision) => {
+      cancel();
+      if (patience === 0) tell(revision);
+      else cancel = after(patience, () => tell(revision));
+    };
     const stop = this.#etcd.watch(other.key, {
-      ready: tell,
+      ready,
       changed: (changes) => {
         const removal = changes.find(({ type }) => type === "remove");
         if (removal) tell(removal.modRevision);
@@ -290,6 +302,7 @@ export class Place {
         if (!same) return ahead;
       }
     } finally {
+      cancel();
       stop();
     }
   }
@@ -303,8 +316,17 @@ export class Place {
   }
 }
 
-/** How long a place lasts before its keys are watched. */
+/** How long a place is held before its keys are watched. */
 const GUARD_AFTER: Millis = 50;
+
+/** How long one waits before one's keys are watched: whoever takes over sooner has just looked at them. */
+const WAITER_GUARD_AFTER: Millis = 500;
+
+/**
+ * When to look for what happened before the watch stood, where it is unlikely: somebody in the middle of the
+ * line has given up just then, or has had a very short turn. Most are told of their own turn before that.
+ */
+const FAR_LOOK_AFTER: Millis = 250;
 
 function lastIn(queue: string, options: Partial<Get>): Get {
   return get({ prefix: queue }, { by: "create", order: "descending", keysOnly: true, ...options });
@@ -314,6 +336,7 @@ interface Entered {
   readonly revision: Revision;
   readonly read: OpAnswer | undefined;
   readonly ahead: readonly KeyValue[] | undefined;
+  readonly isFar?: boolean;
 }
 
 /** A key that a late request may write, and what would stand in it. */
@@ -351,10 +374,13 @@ class Entry {
     const entered = await this.#insist(nothing, lasts, (answer, again) => {
       const { answers, revision, succeeded } = answer;
       if (!succeeded) return this.#known(answer, again);
-      const ahead = answers
-        .slice(-spots.length)
-        .flatMap(({ kvs }) => kvs.filter(({ createRevision }) => createRevision < revision));
-      return { revision, read: this.#read(answer), ahead };
+      const queues = answers.slice(-spots.length);
+      const ahead = queues.flatMap(({ kvs }) =>
+        kvs.filter(({ createRevision }) => createRevision < revision),
+      );
+      // Besides us and the one before us, there are more.
+      const isFar = queues.every(({ count }) => count > 2);
+      return { revision, read: this.#read(answer), ahead, isFar };
     });
     if (entered) return entered;
     throw new NotEnteredError(hex(lease), "has keys in these queues that it did not leave");
