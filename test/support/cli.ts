@@ -50,7 +50,8 @@ export interface Terminal {
 
 /** Runs the command line on a terminal of its own. */
 export function onTerminal(...args: readonly string[]): Terminal {
-  const line = [process.execPath, MAIN, ...args].map(shellWord).join(" ");
+  // `exec`: a shell that stayed would be interrupted too, and answer with a status of its own.
+  const line = `exec ${[process.execPath, MAIN, ...args].map(shellWord).join(" ")}`;
   const env = { ...process.env, LOCKSTEP_STORE: undefined };
   const child = spawn("script", ["-qec", line, "/dev/null"], { env, stdio: "pipe" });
   let shown = "";
