@@ -51,6 +51,8 @@ describe.each(versions)("$name", (known) => {
     await pause(500);
     await server.nodes[0]?.start();
     lock.assertHeld();
+    // A channel that could not connect waits a little before it tries again.
+    await until(() => others.inspect("job").catch(() => false));
     expect(await others.tryLock("job", { ttl: LONG })).toBeUndefined();
     expect(await lock.unlock()).toBe("released");
     const next = await waiting;
