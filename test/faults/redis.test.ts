@@ -213,10 +213,14 @@ describe.concurrent("waiters", () => {
     frozen.child.kill("SIGSTOP");
     await lock.unlock();
     const second = await within(SOON, next);
-    frozen.child.kill("SIGCONT");
+    const last = own.locks().lock("a", waiting);
     await until(() => waiters(own, "a", 1));
+    frozen.child.kill("SIGCONT");
+    await until(() => waiters(own, "a", 2));
     await second.unlock();
-    expect(await frozen.line()).toMatch(/^\d+\.\d+$/);
+    const fence = await frozen.line();
+    frozen.child.kill("SIGKILL");
+    expect(fence < String((await within(SOON, last)).fence)).toBe(true);
   });
 
   test("that hear nothing, or may not be called, get the lock all the same", async () => {
@@ -245,7 +249,7 @@ describe.concurrent("waiters", () => {
     await (await within(SOON, next)).unlock();
   });
 
-  test("who give up leave the line, and pass on a call that came meanwhile", async () => {
+  test("who give up leave the line", async () => {
     await using own = await OwnRedis.start();
     const lock = await own.locks().lock("a", held);
     const caller = new AbortController();
@@ -259,6 +263,31 @@ describe.concurrent("waiters", () => {
     await outcome;
     expect(await waiters(own, "a", 0)).toBe(true);
     await lock.unlock();
+  });
+
+  test("who give up when their turn has come pass it on", async () => {
+    await using own = await OwnRedis.start();
+    const redis = own.client();
+    const lock = await own.locks().lock("a", held);
+    const caller = new AbortController();
+    const deaf = own.locks({ redis: deafened(own.client()) });
+    const first = deaf.lock("a", { ...waiting, signal: caller.signal });
+    const outcome = expect(first).rejects.toBe("enough");
+    await until(() => waiters(own, "a", 1));
+    const [id = ""] = (await redis.call(["ZRANGE", "{lockstep}wait:a", 0, 0])) as readonly string[];
+    // Somebody hears it in its place.
+    const heard = Promise.withResolvers<string>();
+    const channel = `{lockstep}wake:${id.slice(0, 36)}`;
+    redis.subscribe(channel, { ready() {}, message: heard.resolve });
+    const next = own.locks().lock("a", waiting);
+    await until(() => waiters(own, "a", 2));
+    await until(async () => (await subscribers(redis)) === 2);
+    await lock.unlock();
+    expect(await heard.promise).toBe(id);
+    caller.abort("enough");
+    await outcome;
+    await (await within(SOON, next)).unlock();
+    expect(await callsOf(redis, "publish")).toBe(2);
   });
 
   test("have half a second to come, in which nobody else gets the lock", async () => {
