@@ -222,15 +222,15 @@ describe("a subscription", () => {
 
 describe("closing", () => {
   test("ends what is under way, and nothing can be asked for any more", async () => {
-    await using wire = await wireToRedis();
-    const redis = open({ port: wire.port });
+    await using server = await startServer("redis");
+    const redis = open({ port: Number(new URL(server.url).port) });
     await redis.call(["PING"]);
-    wire.cut();
+    await server.nodes[0]?.kill("SIGSTOP");
     const calls = [redis.call(["PING"]), redis.call(["PING"], { reads: true })];
     const outcomes = Promise.allSettled(calls);
     await pause(20);
     await redis.close();
-    expect(await within(1_000, outcomes)).toMatchObject([
+    expect(await within(1_500, outcomes)).toMatchObject([
       { reason: { code: "UNKNOWN_OUTCOME" } },
       { reason: { code: "STORE_CLOSED" } },
     ]);
