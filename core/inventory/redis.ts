@@ -29,7 +29,7 @@ export interface RedisInventoryOptions {
    */
   readonly replicas?: number;
 
-  /** How long to wait for the replicas, in milliseconds; at most half the client's timeout. Default 1,000. */
+  /** How long to wait for the replicas, in milliseconds, but no longer than half the client's timeout. Default 1,000. */
   readonly replicaTimeout?: Millis;
 }
 

@@ -193,12 +193,10 @@ describe("replicas that have to confirm", () => {
     for (const redis of opened) await redis.close();
   });
 
-  test("are counted in whole numbers, and waited for within the client's own patience", async () => {
-    await using redis = openLocal({ timeout: 1_000 });
+  test("are counted in whole numbers", async () => {
+    await using redis = openLocal();
     expect(() => redisInventory(redis, { replicas: 1.5 })).toThrow(RangeError);
     expect(() => redisInventory(redis, { replicaTimeout: 0 })).toThrow(RangeError);
     expect(() => redisInventory(redis, { prefix: "{a}" })).toThrow(RangeError);
-    const stock = redisInventory(redis, { prefix: anyPrefix(), replicas: 1 });
-    await expect(stock.expire(sku)).rejects.toThrow(RangeError);
   });
 });

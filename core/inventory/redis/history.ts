@@ -1,34 +1,29 @@
 import type { Page } from "../backend.ts";
 import type { Entry, Kind, Outcome } from "../inventory.ts";
 import type { Place } from "./place.ts";
+import { READ } from "./scripts.ts";
 
 export async function history(
   { redis, keys }: Place,
   sku: string,
   { limit, before }: Page,
 ): Promise<readonly Entry[]> {
-  const newest = Math.max(before - 1, 0);
-  const found = await redis.call(["XREVRANGE", keys.ledger(sku), newest, "-", "COUNT", limit], {
-    reads: true,
-  });
-  return (found as readonly Found[]).map(toEntry);
+  const input = { keys: [keys.ledger(sku)], args: [limit, before] };
+  const [first, texts] = (await redis.run(READ, input)) as readonly [string, readonly string[]];
+  return texts.map((text, i) => toEntry(Number(first) + i, text)).reverse();
 }
 
-type Found = readonly [id: string, fields: readonly string[]];
-
-function toEntry([id, fields]: Found): Entry {
-  const texts = new Map<string, string>();
-  for (let i = 0; i < fields.length; i += 2) texts.set(fields[i] ?? "", fields[i + 1] ?? "");
-  const text = (field: string) => texts.get(field) ?? "";
+function toEntry(seq: number, text: string): Entry {
+  const [kind, quantity, outcome, remaining, operation, reservation, fence, at] = text.split("\0");
   return {
-    seq: Number.parseInt(id, 10),
-    kind: text("kind") as Kind,
-    quantity: Number(text("quantity")),
-    outcome: text("outcome") as Outcome,
-    remaining: Number(text("remaining")),
-    operationId: text("operation") || undefined,
-    reservation: text("reservation") || undefined,
-    fence: text("fence") || undefined,
-    at: new Date(Number(text("at")) / 1_000),
+    seq,
+    kind: kind as Kind,
+    quantity: Number(quantity),
+    outcome: outcome as Outcome,
+    remaining: Number(remaining),
+    operationId: operation || undefined,
+    reservation: reservation || undefined,
+    fence: fence || undefined,
+    at: new Date(Number(at) / 1_000),
   };
 }

@@ -2,13 +2,13 @@ import { keyOf } from "../../redis/names.ts";
 
 /** Where stock is kept. */
 export interface Keys {
-  /** A hash: the units of a sku, and the number of the last entry in its ledger. */
+  /** A hash: the units of a sku. */
   stock(sku: string): string;
 
   /** A sorted set: the sku's open reservations as "QUANTITY ID", by when they expire. */
   reservations(sku: string): string;
 
-  /** A stream: the sku's ledger, whose entries have their numbers in front of "-0" as ids. */
+  /** A list: the sku's ledger, oldest first. */
   ledger(sku: string): string;
 
   /** What was done under an operation id, for ever. */

@@ -2,35 +2,40 @@ import { formatFence } from "../../lock/fence.ts";
 
 /**
  * KEYS: the stock, its reservations, its ledger. The books of one sku: `units` are its units on hand, reserved, sold
- * and supplied, and the number of the last entry, or nothing where there is no such sku.
+ * and supplied, or nothing where there is no such sku.
  *
- * The ledger is written first: it is what can fail, and Redis undoes nothing. `text` has all digits of a whole number
- * up to 2^53; Lua by itself writes 14 of them, and Redis in some versions an exponent.
+ * A script changes `units`, notes `entries`, and says which reservations are gone; all of that is written together, the
+ * ledger first: it is what can fail. An entry's number is its place in the ledger; NUL parts its fields, since no id
+ * contains it. `text` has all digits of a whole number up to 2^53: Lua by itself writes 14 of them, and Redis in some
+ * versions an exponent.
  */
 export const BOOKS = `
   local stock, reservations, ledger = KEYS[1], KEYS[2], KEYS[3]
   local time = redis.call('TIME')
   local now = time[1] * 1000000 + time[2]
+  local entries, gone = {}, {}
 
   local function text(number) return string.format('%.0f', number) end
 
   local function read()
-    local found = redis.call('HMGET', stock, 'onHand', 'reserved', 'sold', 'supplied', 'seq')
+    local found = redis.call('HMGET', stock, 'onHand', 'reserved', 'sold', 'supplied')
     if not found[1] then return nil end
-    for i = 1, 5 do found[i] = tonumber(found[i]) end
+    for i = 1, 4 do found[i] = tonumber(found[i]) end
     return found
   end
 
   local function write(units)
+    if #entries == 0 then return end
+    redis.call('RPUSH', ledger, unpack(entries))
     redis.call('HSET', stock, 'onHand', text(units[1]), 'reserved', text(units[2]),
-      'sold', text(units[3]), 'supplied', text(units[4]), 'seq', text(units[5]))
+      'sold', text(units[3]), 'supplied', text(units[4]))
+    if #gone > 0 then redis.call('ZREM', reservations, unpack(gone)) end
   end
 
-  local function note(units, kind, quantity, outcome, operation, reservation, fence)
-    units[5] = units[5] + 1
-    redis.call('XADD', ledger, text(units[5]) .. '-0', 'kind', kind, 'quantity', text(quantity),
-      'outcome', outcome, 'remaining', text(units[1]), 'operation', operation,
-      'reservation', reservation, 'fence', fence, 'at', text(now))
+  local at = text(now)
+  local function note(kind, quantity, outcome, remaining, operation, reservation, fence)
+    entries[#entries + 1] = table.concat(
+      { kind, quantity, outcome, remaining, operation, reservation, fence, at }, '\\0')
   end
 `;
 
@@ -58,14 +63,13 @@ export const AT_ONCE = 1_000;
 /** Puts back reservations whose time is over, and answers how many; there may be more when they are AT_ONCE. */
 export const PUT_BACK = `
   local function putBack(units)
-    local expired = redis.call('ZRANGEBYSCORE', reservations, '-inf', text(now), 'LIMIT', 0, ${AT_ONCE})
-    for _, each in ipairs(expired) do
+    gone = redis.call('ZRANGEBYSCORE', reservations, '-inf', at, 'LIMIT', 0, ${AT_ONCE})
+    for _, each in ipairs(gone) do
       local quantity, id = string.match(each, '^(%d+) (.*)$')
       move(units, 'expire', tonumber(quantity))
-      note(units, 'expire', quantity, 'applied', '', id, '')
+      note('expire', quantity, 'applied', text(units[1]), '', id, '')
     end
-    if #expired > 0 then redis.call('ZREM', reservations, unpack(expired)) end
-    return #expired
+    return #gone
   end
 `;
 

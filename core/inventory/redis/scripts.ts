@@ -22,15 +22,15 @@ export const CHANGE = script(`
     local payload, outcome, remaining, kind, quantity, sku =
       string.match(record, '^(%S+) (%S+) (%d+) (%S+) (%d+) (.*)$')
     return { payload = payload, outcome = outcome, remaining = remaining, kind = kind,
-      quantity = tonumber(quantity), sku = sku }
+      quantity = quantity, sku = sku }
   end
 
   local kind, sku, fence, owner, reservation, expiresIn, ids = unpack(ARGV, 1, 7)
   local n = (#ARGV - 7) / 2
-  local records = redis.call('MGET', unpack(KEYS, 5, 4 + n))
+  local found = redis.call('MGET', unpack(KEYS, 5, 4 + n))
   local isNew, wanted = false, 0
   for i = 1, n do
-    isNew = isNew or not records[i]
+    isNew = isNew or not found[i]
     wanted = wanted + ARGV[6 + 2 * i]
   end
 
@@ -38,17 +38,17 @@ export const CHANGE = script(`
   if isNew and later then return { 'late', later } end
   local units = read()
   if isNew and not units and kind ~= 'set' then return { 'unknown-sku' } end
-  units = units or { 0, 0, 0, 0, 0 }
+  units = units or { 0, 0, 0, 0 }
 
-  local open, made
+  local made, isOpen
   if isNew and reservation ~= '' then
     local record = redis.call('GET', KEYS[5 + n])
     made = record and parse(record)
     if not made or made.kind ~= 'reserve' or made.outcome ~= 'applied' or made.sku ~= sku then
       return { 'unknown-reservation' }
     end
-    local expiresAt = redis.call('ZSCORE', reservations, text(made.quantity) .. ' ' .. reservation)
-    open = expiresAt and (kind == 'cancel' or tonumber(expiresAt) > now)
+    local expiresAt = redis.call('ZSCORE', reservations, made.quantity .. ' ' .. reservation)
+    isOpen = expiresAt and (kind == 'cancel' or tonumber(expiresAt) > now)
   end
 
   local takes = kind == 'decrement' or kind == 'reserve'
@@ -59,7 +59,7 @@ export const CHANGE = script(`
     end
   end
 
-  local written, answer = {}, { 'done' }
+  local records, written, answer = {}, {}, { 'done' }
   local function say(outcome, remaining, replayed)
     answer[#answer + 1] = outcome
     answer[#answer + 1] = remaining
@@ -68,31 +68,36 @@ export const CHANGE = script(`
 
   for i = 1, n do
     local key, quantity, payload = KEYS[4 + i], ARGV[6 + 2 * i], ARGV[7 + 2 * i]
-    local record = records[i] or written[key]
+    local record = found[i] or records[key]
     local before = record and parse(record)
     if before and before.payload ~= payload then
       say('conflict', text(units[1]), 0)
     elseif before then
       say(before.outcome, before.remaining, 1)
     else
-      quantity = made and made.quantity or tonumber(quantity)
-      local id, outcome = string.sub(key, #ids + 1), 'applied'
-      if takes and quantity > units[1] then outcome = 'sold-out' end
-      if made and not open then outcome = 'closed' end
-      if outcome == 'applied' then move(units, kind, quantity) end
-      note(units, kind, quantity, outcome, id, reservation, fence)
-      record = table.concat({ payload, outcome, text(units[1]), kind, text(quantity), sku }, ' ')
-      redis.call('SET', key, record)
-      written[key] = record
-      if outcome == 'applied' and kind == 'reserve' then
-        redis.call('ZADD', reservations, text(now + expiresIn), text(quantity) .. ' ' .. id)
-      elseif outcome == 'applied' and made then
-        redis.call('ZREM', reservations, text(quantity) .. ' ' .. reservation)
-      end
-      say(outcome, text(units[1]), 0)
+      local outcome = 'applied'
+      if made then quantity = made.quantity end
+      if takes and tonumber(quantity) > units[1] then outcome = 'sold-out' end
+      if made and not isOpen then outcome = 'closed' end
+      if outcome == 'applied' then move(units, kind, tonumber(quantity)) end
+      local id, remaining = string.sub(key, #ids + 1), text(units[1])
+      note(kind, quantity, outcome, remaining, id, reservation, fence)
+      record = table.concat({ payload, outcome, remaining, kind, quantity, sku }, ' ')
+      records[key] = record
+      written[#written + 1] = key
+      written[#written + 1] = record
+      say(outcome, remaining, 0)
     end
   end
-  if isNew then write(units) end
+  if not isNew then return answer end
+
+  if isOpen then gone = { made.quantity .. ' ' .. reservation } end
+  write(units)
+  redis.call('MSET', unpack(written))
+  if kind == 'reserve' and answer[2] == 'applied' then
+    local id = string.sub(KEYS[5], #ids + 1)
+    redis.call('ZADD', reservations, text(now + expiresIn), ARGV[8] .. ' ' .. id)
+  end
   return answer
 `);
 
@@ -102,8 +107,9 @@ export const EXPIRE = script(`
   ${MOVE}
   ${PUT_BACK}
   local units = read()
-  local count = units and putBack(units) or 0
-  if count > 0 then write(units) end
+  if not units then return { 'done', 0 } end
+  local count = putBack(units)
+  write(units)
   return { 'done', count }
 `);
 
@@ -113,3 +119,15 @@ export const CLAIM = script(`
   local later = raise(KEYS[1], ARGV[1], ARGV[2])
   return later and { 'late', later } or { 'done' }
 `);
+
+/** KEYS: the ledger. ARGV: how many entries, and before which. It answers the number of the first, and all of them. */
+export const READ = script(
+  `
+  local last = math.min(redis.call('LLEN', KEYS[1]), ARGV[2] - 1)
+  local first = math.max(last - ARGV[1], 0)
+  if last <= first then return { 0, {} } end
+  local function text(number) return string.format('%.0f', number) end
+  return { first + 1, redis.call('LRANGE', KEYS[1], text(first), text(last - 1)) }
+`,
+  { reads: true },
+);
