@@ -204,10 +204,12 @@ async function openRedis({ scheme, network }: StoreUrl, options: StoreOptions) {
     "ioredis",
     () => import("../core/stores/redis/index.ts"),
   );
+  const { redisInventory } = await import("../core/inventory/redis.ts");
   const { redisOptions, prefix, replicas } = toRedisOptions(scheme, network);
   const client = openRedis(redisOptions);
   const locks = redisStore(client, { ...options, prefix, replicas, closeRedis: true });
-  return { locks, inventory: undefined, redis: { client, prefix } };
+  const inventory = redisInventory(client, { prefix, replicas });
+  return { locks, inventory, redis: { client, prefix } };
 }
 
 function toRedisOptions(scheme: string, url: NetworkUrl | undefined) {

@@ -25,4 +25,5 @@ export {
   UnknownReservationError,
   UnknownSkuError,
 } from "./inventory.ts";
+export { type RedisInventoryOptions, redisInventory } from "./redis.ts";
 export { sqlInventory } from "./sql.ts";

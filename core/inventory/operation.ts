@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { quote } from "../lock/errors.ts";
 import type { Fence } from "../lock/fence.ts";
 import type { Kind } from "./inventory.ts";
 
@@ -22,6 +23,14 @@ export interface Batch {
   readonly sku: string;
   readonly fence: Operation["fence"];
   readonly operations: readonly Operation[];
+}
+
+/** What a batch is, for messages. */
+export function describe({ sku, operations }: Batch): string {
+  const [first] = operations;
+  return first && operations.length === 1
+    ? `${first.kind} ${quote(first.operationId)}`
+    : `a batch of ${operations.length} for ${quote(sku)}`;
 }
 
 type Payload = Pick<Operation, "kind" | "sku" | "quantity" | "reservation">;

@@ -51,7 +51,7 @@ export const oversellCommand: CommandModule<unknown, OversellArgs> = {
       .option("seed", { type: "number", default: 1, describe: "decides where things go wrong" })
       .option("ttl", {
         type: "string",
-        describe: "the lock's ttl; default 150ms, or the shortest that the store has",
+        describe: "the lock's ttl; default 150ms, or the shortest that there is on the store",
       })
       .option("pause", {
         type: "string",

@@ -12,6 +12,7 @@ import { type Inventory, stockLock } from "../../core/inventory/inventory.ts";
 import { sleep } from "../../core/lock/abort.ts";
 import type { Fence } from "../../core/lock/fence.ts";
 import { HeldLease } from "../../core/stores/etcd/lease.ts";
+import { entriesOf, salesIn } from "./ledger.ts";
 import type { Books, Sale, Shop, Written } from "./shop.ts";
 
 /** A shop in etcd. Its name is also the sku that the library's own inventory sells for it. */
@@ -128,14 +129,7 @@ export function etcdShop(etcd: Etcd, prefix: string, inventory: Inventory, shop:
   async function readBooks(): Promise<Books> {
     const { kvs } = await etcd.range(get({ prefix: sales }));
     const byHand = kvs.map(({ value }) => JSON.parse(value) as { orderId: string; stock: number });
-    const entries = await inventory.history(shop, { limit: 10_000 });
-    const sold = entries
-      .filter(({ kind, outcome }) => kind === "decrement" && outcome === "applied")
-      .map(({ operationId = "", remaining }) => ({
-        orderId: operationId.slice(shop.length + 1),
-        stock: remaining,
-      }));
-    const all = [...byHand, ...sold];
+    const all = [...byHand, ...salesIn(await entriesOf(inventory, shop), shop)];
     const remaining = (await inventory.get(shop))?.onHand ?? (await read()).stock;
     return {
       remaining,

@@ -4,6 +4,7 @@ import { open } from "../../infra/open.ts";
 import { redact } from "../../infra/store-url.ts";
 import { Worker } from "./crew.ts";
 import type { Fault } from "./messages.ts";
+import { shortestTtl } from "./open-shop.ts";
 import { judge, type Observations, type StrategyReport } from "./report.ts";
 import { runSale } from "./sale.ts";
 import { scheduleOf } from "./schedule.ts";
@@ -17,7 +18,7 @@ export interface OversellOptions {
   readonly workers: number;
   readonly seed: number;
 
-  /** The lock's ttl: the incident's 10 s, made shorter. Default 150, or the shortest that the store has. */
+  /** The lock's ttl: the incident's 10 s, made shorter. Default 150, or the shortest that there is on the store. */
   readonly ttlMillis: number | undefined;
 
   /** How long a slow identity service blocks and a frozen process stays frozen: 30 s there, 3 ttls by default. */
@@ -42,19 +43,18 @@ export async function oversell(options: OversellOptions): Promise<OversellReport
   check(options);
   const { store, strategies, stock, buyers, workers: count, seed } = options;
   const opened = await open(store);
-  const { ttlMillis = Math.max(150, opened.locks.traits.minTtl) } = options;
-  const { pauseMillis = 3 * ttlMillis } = options;
-  const times = { ttlMillis, pauseMillis };
   const workers = Array.from({ length: count }, () => new Worker());
   try {
     if (opened.database) await migrate(opened.database);
     const reports: StrategyReport[] = [];
     for (const strategy of strategies) {
+      const { ttlMillis = Math.max(150, shortestTtl(opened, strategy)) } = options;
+      const { pauseMillis = 3 * ttlMillis } = options;
       let answered = 0;
       const onAnswer = () => options.onProgress?.(strategy, ++answered);
       const deliveries = scheduleOf(options);
       const seen = await runSale(
-        { ...options, ...times, opened, workers, deliveries, onAnswer },
+        { ...options, ttlMillis, pauseMillis, opened, workers, deliveries, onAnswer },
         strategy,
       );
       options.onSeen?.(seen);

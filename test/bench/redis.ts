@@ -7,6 +7,7 @@ import { openRedis, redisStore } from "../../core/stores/redis/index.ts";
 import { startServer } from "../../infra/servers/start.ts";
 import { pause } from "../support/until.ts";
 import type { Comparison, Contender, Repeated } from "./measure.ts";
+import { stockOnRedis } from "./redis-stock.ts";
 import type { Suite } from "./suites.ts";
 
 const TTL = 60_000;
@@ -26,7 +27,7 @@ const RELEASE = `
   return 0
 `;
 
-/** Locks on one Redis, against what the server can do, and npm redlock's. */
+/** Locks and stock on one Redis, against what the server can do, and npm redlock's. */
 export const redisSuite: Suite = async (onProgress) => {
   const server = await startServer("redis", { onProgress });
   const port = Number(new URL(server.url).port);
@@ -62,6 +63,7 @@ export const redisSuite: Suite = async (onProgress) => {
     ourLine(waiters, ours),
     redlockLine(waiters, theirs),
   ]);
+  const stock = await stockOnRedis(port);
   onProgress("counting commands");
   const counts: Record<string, number> = {};
   for (const line of lines) counts[`commands per turn: ${line.name}`] = await perTurn(line, raw);
@@ -69,9 +71,10 @@ export const redisSuite: Suite = async (onProgress) => {
   return {
     server: server.version,
     counts,
-    contenders: [...pairs, ...lines],
-    comparisons: COMPARISONS,
+    contenders: [...pairs, ...lines, ...stock.contenders],
+    comparisons: [...COMPARISONS, ...stock.comparisons],
     async close() {
+      await stock.close();
       await Promise.all(ours.map((each) => each.close()));
       for (const each of [raw, ...theirs]) each.disconnect();
       await server.stop();

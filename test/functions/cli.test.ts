@@ -3,6 +3,7 @@ import { readFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import { cli, onTerminal, startCli } from "../support/cli.ts";
+import { anyPrefix, redisServer } from "../support/redis-under-test.ts";
 import { temporaryDatabase, temporaryFile } from "../support/under-test.ts";
 import { until } from "../support/until.ts";
 
@@ -30,6 +31,8 @@ beforeAll(async () => {
     expect((await cli("migrate", "--store", url)).stdout).toBe("nothing to do\n");
     stores.push({ name: server.name, url, remove: drop });
   }
+  const url = `${redisServer("redis").url}?prefix=${anyPrefix()}`;
+  stores.push({ name: "redis", url, remove: async () => {} });
 });
 
 afterAll(async () => {
@@ -158,10 +161,48 @@ describe.each(names)("lockstep lock on %s", (storeName) => {
     await holder.finished;
     expect((await lock("line", "--wait", "0", "--", node, "-e", "").finished).status).toBe(0);
   });
+});
 
-  test("takes a sealed fence to the inventory, which refuses it once a later holder was there", async () => {
-    const env = { LOCKSTEP_SECRET: "a secret of more than 16 bytes", LOCKSTEP_STORE: store() };
-    const run = (...args: readonly string[]) => startCli(args, { env }).finished;
+/** Runs lockstep on one of the stores. */
+function runOn(storeName: string) {
+  return (...args: readonly string[]) => {
+    const store = stores.find(({ name }) => name === storeName)?.url ?? "";
+    const env = { LOCKSTEP_SECRET: "a secret of more than 16 bytes", LOCKSTEP_STORE: store };
+    return startCli(args, { env }).finished;
+  };
+}
+
+describe.each(["sqlite", "redis"])("lockstep inventory on %s", (storeName) => {
+  const run = runOn(storeName);
+
+  test("keeps stock: set, restock, decrement, get, history", async () => {
+    const answer = async (...args: readonly string[]) => {
+      const { status, stdout } = await run("inventory", ...args);
+      return { status, ...JSON.parse(stdout) };
+    };
+    expect(await answer("set", "kettle", "3")).toMatchObject({ outcome: "applied", remaining: 3 });
+    expect(await answer("restock", "kettle", "2")).toMatchObject({ remaining: 5 });
+    const order = ["decrement", "kettle", "4", "--operation-id", "kettle-1"];
+    expect(await answer(...order)).toMatchObject({ status: 0, remaining: 1, replayed: false });
+    expect(await answer(...order)).toMatchObject({ status: 0, remaining: 1, replayed: true });
+    expect(await answer("decrement", "kettle", "4")).toMatchObject({
+      status: 1,
+      outcome: "sold-out",
+    });
+    expect(await answer("get", "kettle")).toMatchObject({ onHand: 1, sold: 4, supplied: 5 });
+    const history = await run("inventory", "history", "kettle");
+    expect(history.stdout).toContain("kettle-1");
+    expect(await run("inventory", "get", "cup")).toMatchObject({
+      status: 1,
+      stderr: expect.stringContaining("no sku"),
+    });
+  });
+});
+
+describe.each([...names, "redis"])("a sealed fence on %s", (storeName) => {
+  const run = runOn(storeName);
+
+  test("counts for the inventory, until a later holder was there", async () => {
     await run("inventory", "set", "teapot", "5");
     const print = "process.stdout.write(process.env.LOCKSTEP_SEALED_FENCE)";
     const [early, late] = [
@@ -183,32 +224,6 @@ describe.each(names)("lockstep lock on %s", (storeName) => {
 });
 
 describe("lockstep", () => {
-  test("keeps stock: set, restock, decrement, get, history", async () => {
-    const { file, remove } = await temporaryFile();
-    const store = ["--store", `sqlite:${file}`];
-    const answer = async (...args: readonly string[]) => {
-      const { status, stdout } = await cli("inventory", ...args, ...store);
-      return { status, ...JSON.parse(stdout) };
-    };
-    expect(await answer("set", "teapot", "3")).toMatchObject({ outcome: "applied", remaining: 3 });
-    expect(await answer("restock", "teapot", "2")).toMatchObject({ remaining: 5 });
-    const order = ["decrement", "teapot", "4", "--operation-id", "order-1"];
-    expect(await answer(...order)).toMatchObject({ status: 0, remaining: 1, replayed: false });
-    expect(await answer(...order)).toMatchObject({ status: 0, remaining: 1, replayed: true });
-    expect(await answer("decrement", "teapot", "4")).toMatchObject({
-      status: 1,
-      outcome: "sold-out",
-    });
-    expect(await answer("get", "teapot")).toMatchObject({ onHand: 1, sold: 4, supplied: 5 });
-    const history = await cli("inventory", "history", "teapot", ...store);
-    expect(history.stdout).toContain("order-1");
-    expect(await cli("inventory", "get", "cup", ...store)).toMatchObject({
-      status: 1,
-      stderr: expect.stringContaining("no sku"),
-    });
-    await remove();
-  });
-
   test("shows what is locked, and raises the generation", async () => {
     const { file, remove } = await temporaryFile();
     const store = ["--store", `sqlite:${file}`];

@@ -11,6 +11,7 @@ import {
 import { scheduleOf } from "../../functions/oversell/schedule.ts";
 import { claimsSafe, STRATEGIES, type Strategy } from "../../functions/oversell/strategy.ts";
 import { cli } from "../support/cli.ts";
+import { anyPrefix, openLocal, redisServer } from "../support/redis-under-test.ts";
 import { temporaryDatabase, temporaryFile } from "../support/under-test.ts";
 
 const INCIDENT = STRATEGIES[0] as Strategy;
@@ -38,7 +39,20 @@ const stores: [name: string, make: () => Promise<{ url: string; remove: () => Pr
         name,
         async () => ({ url: `${url}/oversell`, remove: async () => {} }),
       ]),
+    [
+      "redis",
+      async () => {
+        const prefix = anyPrefix();
+        const remove = async () => expect(await keysUnder(prefix)).toEqual([]);
+        return { url: `${redisServer("redis").url}?prefix=${prefix}`, remove };
+      },
+    ],
   ];
+
+async function keysUnder(prefix: string): Promise<unknown> {
+  await using redis = openLocal();
+  return await redis.call(["KEYS", `*${prefix}*`]);
+}
 
 describe.each(stores)("the incident on %s", (_, make) => {
   test("oversells as it did, and does not with the repairs", async () => {

@@ -1,13 +1,16 @@
 import { randomBytes } from "node:crypto";
 import { remove } from "../../core/etcd/etcd.ts";
 import { etcdInventory } from "../../core/inventory/etcd.ts";
+import { redisInventory } from "../../core/inventory/redis.ts";
 import { sqlInventory } from "../../core/inventory/sql.ts";
 import { etcdStore, openEtcd } from "../../core/stores/etcd/index.ts";
 import { mysqlStore, openMysql } from "../../core/stores/mysql/index.ts";
+import { redisStore } from "../../core/stores/redis/index.ts";
 import { openSqlite, sqliteStore } from "../../core/stores/sqlite/index.ts";
 import { migrate } from "../../infra/migrate.ts";
 import type { InventoryUnderTest } from "../conformance/inventory.ts";
 import type { EtcdServer } from "./etcd-servers.ts";
+import { anyPrefix, openLocal } from "./redis-under-test.ts";
 import type { SqlServer } from "./sql-servers.ts";
 import { temporaryDatabase, temporaryFile } from "./under-test.ts";
 
@@ -67,5 +70,20 @@ export async function etcdInventoryUnderTest({
       await admin.txn({ when: [], do: [remove({ prefix })] });
       await admin.close();
     },
+  };
+}
+
+/** Stock in the Redis server that all tests share, under a prefix that nobody else has. */
+export async function redisInventoryUnderTest(): Promise<InventoryUnderTest> {
+  const prefix = anyPrefix();
+  return {
+    fencedByLock: false,
+    expiredAfter: (expiresIn) => expiresIn + 20,
+    open() {
+      const redis = openLocal();
+      const locks = redisStore(redis, { prefix, closeRedis: true });
+      return { inventory: redisInventory(redis, { prefix }), locks };
+    },
+    close: async () => {},
   };
 }

@@ -1,14 +1,14 @@
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
 
-/** A wire between a client and a server on loopback that can be cut, and that can lose an answer. */
+/** A wire between a client and a server on loopback that can be cut, and that can lose a request or an answer. */
 export class TcpProxy {
   readonly #server: Server;
   readonly #target: number;
   readonly #pairs = new Set<readonly [client: Socket, upstream: Socket]>();
   #cut = false;
   #connections = 0;
-  #lose: "no" | "after next request" | "next answer" = "no";
+  #lose: "no" | "next request" | "after next request" | "next answer" = "no";
 
   private constructor(target: number) {
     this.#target = target;
@@ -50,6 +50,11 @@ export class TcpProxy {
     this.#lose = "after next request";
   }
 
+  /** Ends the connection of the next request, which does not get through. */
+  loseNextRequest(): void {
+    this.#lose = "next request";
+  }
+
   async close(): Promise<void> {
     this.#server.close();
     this.reset();
@@ -66,6 +71,11 @@ export class TcpProxy {
     this.#pairs.add(pair);
     client.on("data", (request) => {
       if (this.#cut) return;
+      if (this.#lose === "next request") {
+        this.#lose = "no";
+        client.destroy();
+        return;
+      }
       if (this.#lose === "after next request") this.#lose = "next answer";
       upstream.write(request);
     });

@@ -1,11 +1,10 @@
 import { type Lease, NoLeaseError } from "../../etcd/etcd.ts";
 import { newLease, toSeconds } from "../../etcd/leases.ts";
 import { sleep } from "../../lock/abort.ts";
-import { quote } from "../../lock/errors.ts";
 import { elapsedSince, instant, type Millis } from "../../lock/time.ts";
 import { insist } from "../insist.ts";
 import type { OrderAnswer } from "../inventory.ts";
-import type { Batch } from "../operation.ts";
+import { type Batch, describe } from "../operation.ts";
 import type { Plan } from "../plan.ts";
 import { commit } from "./commit.ts";
 import { decide } from "./decide.ts";
@@ -27,13 +26,6 @@ export function change(
 ): Promise<readonly OrderAnswer[]> {
   const what = `${describe(batch)} was done`;
   return insist(place.etcd.address, what, signal, (limit) => attempt(place, batch, limit));
-}
-
-function describe({ sku, operations }: Batch): string {
-  const [first] = operations;
-  return first && operations.length === 1
-    ? `${first.kind} ${quote(first.operationId)}`
-    : `a batch of ${operations.length} for ${quote(sku)}`;
 }
 
 /** In turn with the other changes of the sku by this client, which would only be in each other's way. */

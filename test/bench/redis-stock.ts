@@ -1,0 +1,79 @@
+import { createHash, randomUUID } from "node:crypto";
+import { Redis as Ioredis } from "ioredis";
+import { type Inventory, stockLock } from "../../core/inventory/inventory.ts";
+import { redisInventory } from "../../core/inventory/redis.ts";
+import { openRedis, redisStore } from "../../core/stores/redis/index.ts";
+import type { Comparison, Contender } from "./measure.ts";
+
+const CLIENTS = 16;
+const BATCH = 200;
+const SKU = "teapot";
+
+/** Compare and decrement, as it is done everywhere. */
+const SELL = `
+  if tonumber(redis.call("GET", KEYS[1])) < tonumber(ARGV[1]) then return -1 end
+  return redis.call("DECRBY", KEYS[1], ARGV[1])
+`;
+
+/** Stock on the Redis behind this port: a fenced decrement with its ledger, against a number that is counted down. */
+export async function stockOnRedis(port: number) {
+  const theirs = Array.from({ length: CLIENTS }, () => new Ioredis({ port }));
+  const [raw] = theirs as [Ioredis, ...Ioredis[]];
+  await raw.set("bench-stock", 1_000_000_000);
+  await raw.script("LOAD", SELL);
+  const sha1 = createHash("sha1").update(SELL).digest("hex");
+
+  const ours = Array.from({ length: CLIENTS }, () => openRedis({ host: "127.0.0.1", port }));
+  const stocks = ours.map((redis) => redisInventory(redis));
+  const [stock] = stocks as [Inventory, ...Inventory[]];
+  const locks = redisStore(openRedis({ host: "127.0.0.1", port }), { closeRedis: true });
+  await stock.set({ sku: SKU, quantity: 1_000_000, operationId: randomUUID() });
+  const { fence } = await locks.lock(stockLock(SKU), { ttl: 60_000, wait: 0 });
+
+  const sell = async (client: number) => theirs[client]?.evalsha(sha1, 1, "bench-stock", 1);
+  const order = () => ({ operationId: randomUUID(), quantity: 1 });
+  const sellOurs = async (client: number) =>
+    stocks[client]?.decrement({ sku: SKU, fence, ...order() });
+
+  const contenders: readonly Contender[] = [
+    { name: plain(1), run: sell },
+    { name: plain(CLIENTS), clients: CLIENTS, run: sell },
+    { name: fenced(1), run: sellOurs },
+    { name: fenced(CLIENTS), clients: CLIENTS, run: sellOurs },
+    { name: TOGETHER, clients: CLIENTS, run: () => sellOurs(0) },
+    {
+      name: MANY,
+      batch: BATCH,
+      run: () =>
+        stock.decrementMany({ sku: SKU, fence, orders: Array.from({ length: BATCH }, order) }),
+    },
+  ];
+  const close = async () => {
+    await locks.close();
+    await Promise.all(ours.map((redis) => redis.close()));
+    for (const client of theirs) client.disconnect();
+  };
+  return { contenders, comparisons: COMPARISONS, close };
+}
+
+function plain(clients: number): string {
+  return `raw compare and decrement, ${clients} clients`;
+}
+
+function fenced(clients: number): string {
+  return `fenced decrement, ${clients} clients`;
+}
+
+const TOGETHER = `fenced decrement, ${CLIENTS} callers of one client`;
+const MANY = `decrementMany of ${BATCH}, 1 client`;
+
+const COMPARISONS: readonly Comparison[] = [
+  rate(fenced(1), plain(1), 0.6),
+  rate(fenced(CLIENTS), plain(CLIENTS), 0.5),
+  rate(TOGETHER, plain(CLIENTS), 0.5),
+  rate(MANY, plain(1), 5),
+];
+
+function rate(of: string, over: string, aim: number): Comparison {
+  return { name: `rate of ${of} over ${over}`, of, over, by: "rate", aim };
+}

@@ -1,0 +1,173 @@
+import { describe, expect, test } from "vitest";
+import { type Answer, type Inventory, stockLock } from "../../core/inventory/inventory.ts";
+import { redisInventory } from "../../core/inventory/redis.ts";
+import { entriesOf } from "../../functions/oversell/ledger.ts";
+import { open } from "../../infra/open.ts";
+import { startServer } from "../../infra/servers/start.ts";
+import { anyPrefix, openLocal, redisServer, wireToRedis } from "../support/redis-under-test.ts";
+import { runScript } from "../support/script.ts";
+import type { TcpProxy } from "../support/tcp-proxy.ts";
+import { pause, until } from "../support/until.ts";
+
+const sku = "a";
+
+const KEPT = ["--appendonly", "yes", "--appendfsync", "always"];
+
+/** One change of each kind, and what comes of them: done again, each answers the same. */
+const CHANGES: readonly ((stock: Inventory) => Promise<Answer | readonly object[]>)[] = [
+  (stock) => stock.set({ ...named("1"), quantity: 10 }),
+  (stock) => stock.restock({ ...named("2"), quantity: 5 }),
+  (stock) => stock.decrement({ ...named("3"), quantity: 3 }),
+  (stock) => stock.reserve({ ...named("4"), quantity: 4, expiresIn: 60_000 }),
+  (stock) => stock.reserve({ ...named("5"), quantity: 1, expiresIn: 60_000 }),
+  (stock) => stock.confirm({ ...named("6"), reservation: "4" }),
+  (stock) => stock.cancel({ ...named("7"), reservation: "5" }),
+  (stock) => stock.decrement({ ...named("8"), quantity: 9 }),
+  (stock) =>
+    stock.decrementMany({
+      sku,
+      orders: ["9", "10"].map((id) => ({ operationId: id, quantity: 1 })),
+    }),
+];
+
+const REMAINING = [10, 15, 12, 8, 7, 7, 8, 8, 6];
+const AFTER = { sku, onHand: 6, reserved: 0, sold: 9, supplied: 15 };
+
+function named(operationId: string) {
+  return { sku, operationId };
+}
+
+function remainingOf(answer: Answer | readonly object[]) {
+  const last = "outcome" in answer ? answer : (answer.at(-1) as Answer);
+  return { remaining: last.remaining, replayed: last.replayed };
+}
+
+describe.concurrent("a change of stock in Redis", () => {
+  test.each([
+    ["answer", (wire: TcpProxy) => wire.loseNextAnswer(), true],
+    ["request", (wire: TcpProxy) => wire.loseNextRequest(), false],
+  ] as const)("is done once, whichever %s is lost", async (_, lose, replayed) => {
+    await using wire = await wireToRedis();
+    await using redis = openLocal({ port: wire.port });
+    const prefix = anyPrefix();
+    const stock = redisInventory(redis, { prefix });
+    // So that the server knows the scripts: it is the change itself that is lost, not the question for them.
+    await redisInventory(redis, { prefix: anyPrefix() }).set({ ...named("0"), quantity: 1 });
+    await stock.expire(sku);
+    for (const [i, change] of CHANGES.entries()) {
+      await redis.call(["PING"]);
+      lose(wire);
+      expect(remainingOf(await change(stock))).toEqual({ remaining: REMAINING[i], replayed });
+    }
+    await using locks = await open(`${redisServer("redis").url}?prefix=${prefix}`);
+    const { fence } = await locks.locks.lock(stockLock(sku), { ttl: 10_000, wait: 0 });
+    for (const write of [() => stock.claim(fence), () => stock.expire(sku)]) {
+      lose(wire);
+      await write();
+    }
+    expect(wire.connections).toBeGreaterThan(CHANGES.length);
+    expect(await stock.get(sku)).toEqual(AFTER);
+    expect(await stock.history(sku)).toHaveLength(10);
+    for (const read of [() => stock.get(sku), () => stock.history(sku)]) {
+      await redis.call(["PING"]);
+      lose(wire);
+      await expect(read()).rejects.toMatchObject({ code: "STORE_UNAVAILABLE", retryable: true });
+    }
+  });
+
+  test("that is given up has an unknown outcome, and the same id finds it out", async () => {
+    await using wire = await wireToRedis();
+    await using redis = openLocal({ port: wire.port });
+    const stock = redisInventory(redis, { prefix: anyPrefix() });
+    await stock.set({ ...named("1"), quantity: 5 });
+    for (const kind of ["decrement", "restock"] as const) {
+      const patience = new AbortController();
+      wire.cut();
+      const given = stock[kind]({ ...named(kind), quantity: 2, signal: patience.signal });
+      await pause(50);
+      patience.abort(new Error("enough"));
+      await expect(given).rejects.toMatchObject({ code: "UNKNOWN_OUTCOME" });
+      wire.mend();
+      const answer = await stock[kind]({ ...named(kind), quantity: 2 });
+      expect(answer).toMatchObject({ outcome: "applied" });
+    }
+    expect(await stock.get(sku)).toMatchObject({ onHand: 5, sold: 2, supplied: 7 });
+  });
+
+  test("is known after a restart, and is done by a server that has forgotten the scripts", async () => {
+    await using server = await startServer("redis", { args: KEPT });
+    const [node] = server.nodes;
+    await using redis = openLocal({ port: Number(new URL(server.url).port) });
+    const stock = redisInventory(redis);
+    const answers: (Answer | readonly object[])[] = [];
+    for (const change of CHANGES) {
+      await redis.call(["SCRIPT", "FLUSH"]);
+      answers.push(await change(stock));
+    }
+    expect(answers.map((answer) => remainingOf(answer).remaining)).toEqual(REMAINING);
+    await node?.kill("SIGKILL");
+    const never = stock.restock({ ...named("never"), quantity: 1 });
+    await expect(never).rejects.toMatchObject({ code: "STORE_UNAVAILABLE" });
+    await node?.start();
+    for (const [i, change] of CHANGES.entries()) {
+      expect(remainingOf(await change(stock))).toEqual({ remaining: REMAINING[i], replayed: true });
+    }
+    expect(await stock.get(sku)).toEqual(AFTER);
+    expect(await stock.history(sku)).toHaveLength(10);
+  });
+
+  test("of a holder that was stopped for longer than its ttl is refused", async () => {
+    const url = `${redisServer("redis").url}?prefix=${anyPrefix()}`;
+    await using opened = await open(url);
+    const { locks, inventory } = opened;
+    await inventory?.set({ ...named("set"), quantity: 5 });
+    using holder = runScript("sell-late", url, sku);
+    expect(await holder.line()).toBe("locked");
+    const { fence } = await locks.lock(stockLock(sku), { ttl: 20_000, wait: 20_000 });
+    const change = { ...named("next"), quantity: 1, fence };
+    expect(await inventory?.decrement(change)).toMatchObject({ outcome: "applied" });
+    holder.child.kill("SIGCONT");
+    expect(await holder.line()).toBe("FENCED_OUT");
+    expect(await holder.ended).toBe(0);
+    expect(await inventory?.get(sku)).toMatchObject({ onHand: 4, sold: 1 });
+  });
+
+  test("that was acknowledged by a server that syncs always is there after it was killed, once", async () => {
+    await using server = await startServer("redis", { args: KEPT });
+    const [node] = server.nodes;
+    const port = Number(new URL(server.url).port);
+    const clients = Array.from({ length: 32 }, () => openLocal({ port }));
+    const stocks = clients.map((redis) => redisInventory(redis)) as [Inventory, ...Inventory[]];
+    await stocks[0].set({ ...named("set"), quantity: 1_000_000 });
+    const acknowledged = new Set<string>();
+    let over = false;
+    const sell = async (stock: Inventory, operationId: string): Promise<void> => {
+      await until(async () => {
+        const answer = await stock
+          .decrement({ ...named(operationId), quantity: 1 })
+          .catch((error) => void expect(error.retryable).toBe(true));
+        return answer?.outcome === "applied";
+      }, 60_000);
+      acknowledged.add(operationId);
+    };
+    const sellers = stocks.map(async (stock, number) => {
+      for (let i = 0; !over; i += 1) await sell(stock, `${number}/${i}`);
+    });
+    for (let kill = 0; kill < 3; kill += 1) {
+      const before = acknowledged.size;
+      await until(() => acknowledged.size > before + 300, 30_000);
+      await node?.kill("SIGKILL");
+      await node?.start();
+    }
+    over = true;
+    await Promise.all(sellers);
+    const entries = await entriesOf(stocks[0], sku);
+    const sold = entries.flatMap(({ kind, operationId }) =>
+      kind === "decrement" && operationId !== undefined ? operationId : [],
+    );
+    expect(sold.toSorted()).toEqual([...acknowledged].sort());
+    const onHand = 1_000_000 - sold.length;
+    expect(await stocks[0].get(sku)).toMatchObject({ onHand, sold: sold.length });
+    for (const redis of clients) await redis.close();
+  }, 120_000);
+});
