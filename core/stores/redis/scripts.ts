@@ -2,11 +2,11 @@ import { HIGHEST_GENERATION } from "../../lock/checks.ts";
 import { script } from "../../redis/redis.ts";
 
 /**
- * KEYS: the locks, their fences, the generation. ARGV: owner, ttl. Nil: busy.
+ * KEYS: the locks, their fences, the generation. ARGV: owner, ttl, the clock's step in microseconds. Nil: busy.
  *
  * Who asks again holds it already, and is told the same tokens. A token is one more than the last one, and no less
- * than the server's clock in microseconds: where the last ones are lost (a restart, a failover), the next ones are
- * still above them. Counting comes first: it is what can fail, and nothing is undone.
+ * than the server's clock in microseconds, rounded down to a step: where the last ones are lost (a restart, a
+ * failover), the next ones are still above them. Counting comes first: it is what can fail, and nothing is undone.
  */
 export const CLAIM = script(`
   local owner, ttl, n = ARGV[1], ARGV[2], (#KEYS - 1) / 2
@@ -17,7 +17,8 @@ export const CLAIM = script(`
     ours[i] = holder
   end
   local time = redis.call('TIME')
-  local now = time[1] .. string.format('%06d', time[2])
+  local micros = time[1] * 1000000 + time[2]
+  local now = string.format('%.0f', micros - micros % ARGV[3])
   local answer = { redis.call('GET', KEYS[#KEYS]) or '0' }
   for i = 1, n do
     local fence = KEYS[n + i]
