@@ -49,8 +49,8 @@ export interface Claims {
    */
   freeIn(names: readonly string[], signal: AbortSignal): Promise<Millis>;
 
-  /** Where waiters are told of a release: a way to wait for `names`. Without it, `freeIn` is asked again and again. */
-  stand?(names: readonly string[]): Turn;
+  /** Where waiters are told of a release: how to wait for `names`. Without it, `freeIn` is asked again and again. */
+  stand?(names: readonly string[], owner: string): Turn;
 
   inspect(name: string): Promise<LockInfo>;
   list(prefix: string): Promise<readonly LockInfo[]>;
@@ -105,7 +105,7 @@ class Attempt {
     this.#claims = claims;
     this.#request = request;
     this.#owner = owner;
-    this.#turn = claims.stand?.(request.names);
+    this.#turn = claims.stand?.(request.names, owner);
   }
 
   async acquire(): Promise<Hold | undefined> {

@@ -1,4 +1,4 @@
-import { deadline, follow, noAnswer, race } from "../lock/abort.ts";
+import { deadline, noAnswer, race } from "../lock/abort.ts";
 import { checkSpan, checkText, checkWhole } from "../lock/checks.ts";
 import { StoreClosedError, StoreUnavailableError, UnknownOutcomeError } from "../lock/errors.ts";
 import type { Millis } from "../lock/time.ts";
@@ -15,7 +15,7 @@ import type {
   Script,
   Subscriber,
 } from "./redis.ts";
-import { keepUp } from "./subscription.ts";
+import { Subscription } from "./subscription.ts";
 
 /** Redis over connections of whichever kind: one for commands, and one for each subscription. */
 export function redisOver(
@@ -36,6 +36,7 @@ class Client implements Redis {
   readonly #timeout: Millis;
   readonly #connect: Connect;
   readonly #closing = new AbortController();
+  readonly #subscriptions = new Set<Subscription>();
   #connection: Connection | undefined;
   #connecting: Promise<Connection> | undefined;
 
@@ -54,10 +55,8 @@ class Client implements Redis {
   }
 
   async runOnReplicas(script: Script, input: Input, { count, span }: Replicas) {
-    checkWhole("count", count, 1, 1_000);
     // Silence for longer than the timeout is taken for the end of a connection.
-    checkSpan("span", span, 1, this.#timeout / 2);
-    const wait: Command = ["WAIT", count, Math.ceil(span)];
+    const wait: Command = ["WAIT", count, Math.ceil(Math.min(span, this.#timeout / 2))];
     const send = (connection: Connection) => runOn(connection, script, input, wait);
     const [reply, confirmed] = await this.#send(send, input.signal);
     return { reply, confirmed: Number(confirmed) };
@@ -69,21 +68,23 @@ class Client implements Redis {
 
   subscribe(channel: string, subscriber: Subscriber): () => void {
     this.#closing.signal.throwIfAborted();
-    const stopping = new AbortController();
-    const scope = follow(stopping.signal, this.#closing.signal);
-    const subscription = {
+    const subscription = new Subscription({
       channel,
       subscriber,
       connect: this.#connect,
       timeout: this.#timeout,
+    });
+    this.#subscriptions.add(subscription);
+    return () => {
+      this.#subscriptions.delete(subscription);
+      subscription.close();
     };
-    void keepUp(subscription, scope.signal).finally(scope[Symbol.dispose]);
-    return () => stopping.abort();
   }
 
   async close(): Promise<void> {
     if (this.#closing.signal.aborted) return;
     this.#closing.abort(new StoreClosedError());
+    for (const subscription of this.#subscriptions) subscription.close();
     this.#connection?.close();
   }
 
@@ -142,9 +143,14 @@ class Client implements Redis {
   #toError(failure: CommandFailure, reads: boolean): unknown {
     const { aborted, reason } = this.#closing.signal;
     if (aborted && (reads || failure.why === "unsent")) return reason;
-    // The host's name may stand for another server by now.
-    if (failure.code === "READONLY") this.#connection?.close();
+    if (failure.code === "READONLY") this.#leave();
     return toError(this.address, failure, reads);
+  }
+
+  /** The host's name may stand for another server by now. */
+  #leave(): void {
+    this.#connection?.close();
+    for (const subscription of this.#subscriptions) subscription.startAnew();
   }
 
   #notSent(signal: AbortSignal | undefined): Error {

@@ -17,7 +17,8 @@ export interface Redis extends AsyncDisposable {
   run(script: Script, input: Input): Promise<Reply>;
 
   /**
-   * The same, and how many replicas have confirmed all of it: it waits until `count` of them have, for up to `span`.
+   * The same, and how many replicas have confirmed all of it: it waits until `count` of them have, for up to `span`,
+   * and no longer than half the client's timeout.
    *
    * Meanwhile everything else that this client asks for has to wait.
    */

@@ -1,4 +1,4 @@
-import { deadline, follow, noAnswer, race, sleep } from "../lock/abort.ts";
+import { deadline, noAnswer, race, sleep } from "../lock/abort.ts";
 import type { Millis } from "../lock/time.ts";
 import type { Connect, Connection } from "./connection.ts";
 import type { Subscriber } from "./redis.ts";
@@ -11,7 +11,7 @@ function pause(attempt: number): Millis {
   return Math.min(50 * 2 ** attempt, 1_000) * (0.5 + Math.random() / 2);
 }
 
-export interface Subscription {
+export interface SubscriptionOptions {
   readonly channel: string;
   readonly subscriber: Subscriber;
   readonly connect: Connect;
@@ -20,43 +20,61 @@ export interface Subscription {
   readonly timeout: Millis;
 }
 
-/** Keeps a subscription up, over one connection after another, until the signal aborts. */
-export async function keepUp(subscription: Subscription, closing: AbortSignal): Promise<void> {
-  for (let attempt = 0; !closing.aborted; attempt += 1) {
-    if (await stand(subscription, closing)) attempt = 0;
-    await sleep(pause(attempt), closing).catch(() => {});
-  }
-}
+/** One channel, over one connection after another, until it is closed. */
+export class Subscription {
+  readonly #options: SubscriptionOptions;
+  readonly #closing = new AbortController();
+  #end = () => {};
 
-/** One connection, to its end. Resolves to whether the subscription stood. */
-async function stand(
-  { channel, subscriber, connect, timeout }: Subscription,
-  closing: AbortSignal,
-): Promise<boolean> {
-  const ending = new AbortController();
-  const over = follow(closing, ending.signal);
-  const limit = deadline(timeout, noAnswer, over.signal);
-  let connection: Connection | undefined;
-  let stands = false;
-  try {
-    connection = await connect(limit.signal, {
-      message: (_, text) => subscriber.message(text),
-      ended: () => ending.abort(),
-    });
-    await race(connection.send(["SUBSCRIBE", channel]), limit.signal);
-    stands = true;
-    subscriber.ready();
-    limit[Symbol.dispose]();
-    for (;;) {
-      await sleep(PING_EVERY, over.signal);
-      await race(connection.send(["PING"]), over.signal);
+  constructor(options: SubscriptionOptions) {
+    this.#options = options;
+    void this.#keepUp();
+  }
+
+  /** Over another connection. */
+  startAnew(): void {
+    this.#end();
+  }
+
+  close(): void {
+    this.#closing.abort();
+    this.#end();
+  }
+
+  async #keepUp(): Promise<void> {
+    const { signal } = this.#closing;
+    for (let attempt = 0; !signal.aborted; attempt += 1) {
+      if (await this.#stand()) attempt = 0;
+      await sleep(pause(attempt), signal).catch(() => {});
     }
-  } catch {
-    // It has ended or was closed, or could not be made.
-    return stands;
-  } finally {
-    limit[Symbol.dispose]();
-    over[Symbol.dispose]();
-    connection?.close();
+  }
+
+  /** One connection, to its end. Resolves to whether the subscription stood. */
+  async #stand(): Promise<boolean> {
+    const { channel, subscriber, connect, timeout } = this.#options;
+    const ending = new AbortController();
+    this.#end = () => ending.abort();
+    const limit = deadline(timeout, noAnswer, ending.signal);
+    let connection: Connection | undefined;
+    let stands = false;
+    try {
+      connection = await connect(limit.signal, {
+        message: (_, text) => subscriber.message(text),
+        ended: this.#end,
+      });
+      await race(connection.send(["SUBSCRIBE", channel]), limit.signal);
+      stands = true;
+      subscriber.ready();
+      for (;;) {
+        await sleep(PING_EVERY, ending.signal);
+        await race(connection.send(["PING"]), ending.signal);
+      }
+    } catch {
+      // It has ended or was closed, or could not be made.
+      return stands;
+    } finally {
+      limit[Symbol.dispose]();
+      connection?.close();
+    }
   }
 }

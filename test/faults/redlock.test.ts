@@ -12,8 +12,8 @@ import { pause, until, within } from "../support/until.ts";
 /** A ttl that no pause of a busy machine outlasts. */
 const LONG = 20_000;
 
-/** Far less than what a client waits for a master that says nothing, times the masters that say nothing. */
-const QUICK = 4_000;
+/** What takes milliseconds. To wait for each master that says nothing would take several times as long. */
+const QUICK = 10_000;
 
 const held = { ttl: LONG, wait: 0 };
 const waiting = { ttl: LONG, wait: LONG };
@@ -47,7 +47,7 @@ describe.concurrent("exactly a quorum", () => {
     await pause(2_000);
     lock.assertHeld();
     await own.signal("SIGKILL", 2);
-    await until(() => lock.signal.aborted, 1_500 + QUICK);
+    await until(() => lock.signal.aborted);
     expect(lock.signal.reason).toBeInstanceOf(LockLostError);
     expect(lock.signal.reason).toMatchObject({ why: "expired" });
   });
@@ -62,11 +62,11 @@ describe.concurrent("exactly a quorum", () => {
     await lock.ensure(LONG);
     expect(await theirs.tryLock("a", held)).toBeUndefined();
     expect(await lock.unlock()).toBe("released");
-    expect(performance.now() - startedAt).toBeLessThan(1_000);
+    expect(performance.now() - startedAt).toBeLessThan(QUICK);
     const rounds = async (client: typeof ours) => {
       for (let i = 0; i < 10; i += 1) await (await client.lock("b", waiting)).unlock();
     };
-    await within(5 * QUICK, Promise.all([rounds(ours), rounds(theirs)]));
+    await within(2 * QUICK, Promise.all([rounds(ours), rounds(theirs)]));
     await own.signal("SIGCONT", 0, 4);
     await until(async () => (await own.owners("a")).every((owner) => owner === undefined));
     await until(async () => (await own.owners("b")).every((owner) => owner === undefined));
@@ -78,7 +78,7 @@ describe.concurrent("exactly a quorum", () => {
     for (const wire of wires.slice(0, 2)) wire.cut();
     const locks = shared.locks(wires.map(({ port }) => port));
     const startedAt = performance.now();
-    for (let i = 0; i < 5; i += 1) await (await locks.lock("a", held)).unlock();
+    for (let i = 0; i < 10; i += 1) await (await locks.lock("a", held)).unlock();
     expect(performance.now() - startedAt).toBeLessThan(QUICK);
     await Promise.all(wires.map((wire) => wire.close()));
   });
@@ -128,27 +128,30 @@ describe.concurrent("less than a quorum", () => {
 
   test("of refusals is told as a refusal", async () => {
     await using shared = Masters.shared();
-    for (const master of [0, 1, 2]) await shared.call(master, "LPUSH", shared.key("lock", "a"), 1);
+    const spoilt = shared.key("fence", "a");
+    for (const master of [0, 1, 2]) await shared.call(master, "SET", spoilt, "no number");
     const taking = shared.locks().lock("a", waiting);
     await expect(taking).rejects.toMatchObject({ code: "STORE_REFUSED" });
     expect(await shared.owners("a", [3, 4])).toEqual([undefined, undefined]);
-    for (const master of [0, 1, 2]) await shared.call(master, "DEL", shared.key("lock", "a"));
   });
 });
 
-test.concurrent("one lost answer among five costs nothing", async () => {
-  await using shared = Masters.shared();
-  await using wire = await TcpProxy.to(shared.ports[0] ?? 0);
-  const locks = shared.locks([wire.port, ...shared.ports.slice(1)]);
-  await locks.inspect("a");
-  await until(() => wire.connections > 0);
-  wire.loseNextAnswer();
-  const lock = await locks.lock("a", held);
-  wire.loseNextAnswer();
-  await lock.ensure(2 * LONG);
-  wire.loseNextAnswer();
-  expect(await lock.unlock()).toBe("released");
-  await until(async () => (await shared.owners("a")).every((owner) => owner === undefined));
+describe.concurrent.each(["claim", "renewal", "release"])("one lost answer among five", (which) => {
+  test(`to a ${which} costs nothing`, async () => {
+    await using shared = Masters.shared();
+    await using wire = await TcpProxy.to(shared.ports[0] ?? 0);
+    const locks = shared.locks([wire.port, ...shared.ports.slice(1)]);
+    // So that it is the answer to what the test asks for, not to a handshake.
+    await (await locks.lock("a", held)).unlock();
+    await until(async () => (await shared.owners("a", [0]))[0] === undefined);
+    if (which === "claim") wire.loseNextAnswer();
+    const lock = await locks.lock("a", held);
+    if (which === "renewal") wire.loseNextAnswer();
+    await lock.ensure(2 * LONG);
+    if (which === "release") wire.loseNextAnswer();
+    expect(await lock.unlock()).toBe("released");
+    await until(async () => (await shared.owners("a")).every((owner) => owner === undefined));
+  });
 });
 
 describe.concurrent.each([2, 4])("an even number of masters (%i)", (count) => {

@@ -191,7 +191,7 @@ test("a host name that stands for several addresses is tried at each of them", a
 });
 
 describe("a subscription", () => {
-  test("hears what is published, and stands anew after its connection was killed", async () => {
+  test("hears what is published, and stands anew after its connection was killed, or its server has become a replica", async () => {
     await using server = await startServer("redis");
     const redis = open({ port: Number(new URL(server.url).port) });
     const channel = "a";
@@ -208,6 +208,9 @@ describe("a subscription", () => {
     await until(() => heard.length === 1);
     await redis.call(["CLIENT", "KILL", "TYPE", "pubsub"]);
     await until(() => stood === 2);
+    await redis.call(["REPLICAOF", "127.0.0.1", await freePort()]);
+    await expect(redis.call(["SET", "a", 1])).rejects.toMatchObject({ code: "STORE_UNAVAILABLE" });
+    await until(() => stood === 3);
     await redis.call(["PUBLISH", channel, "two"]);
     await until(() => heard.length === 2);
     expect(heard).toEqual(["one", "two"]);

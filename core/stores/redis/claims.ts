@@ -41,7 +41,6 @@ export class RedisClaims implements Claims {
   readonly #options: ClaimsOptions;
   readonly #client = crypto.randomUUID();
   readonly #ear: Ear;
-  #waiters = 0;
 
   constructor(redis: Redis, options: ClaimsOptions) {
     this.#redis = redis;
@@ -50,8 +49,8 @@ export class RedisClaims implements Claims {
   }
 
   async claim({ names, owner, ttl }: Claim, signal: AbortSignal) {
-    const keys = [...this.#keys(names, "lock", "fence"), this.#generation];
-    const args = [owner, Math.ceil(ttl), this.#options.clockStep ?? 1];
+    const keys = [...this.#keys(names, "lock", "turn", "fence"), this.#generation];
+    const args = [owner, Math.ceil(ttl), this.#waiter(owner), this.#options.clockStep ?? 1];
     const reply = await this.#write(CLAIM, { keys, args, signal });
     if (reply === undefined) return undefined;
     const [generation, ...tokens] = reply as readonly string[];
@@ -64,8 +63,8 @@ export class RedisClaims implements Claims {
   }
 
   async drop(names: readonly string[], owner: string, signal: AbortSignal) {
-    const keys = this.#keys(names, "lock", "wait");
-    return (await this.#redis.run(DROP, { keys, args: [owner, this.#channels], signal })) === "1";
+    const keys = this.#keys(names, "lock", "turn", "wait");
+    return (await this.#redis.run(DROP, { keys, args: [this.#channels, owner], signal })) === "1";
   }
 
   async freeIn(names: readonly string[], signal: AbortSignal): Promise<Millis> {
@@ -75,13 +74,12 @@ export class RedisClaims implements Claims {
     return left === -1 ? Number.POSITIVE_INFINITY : Math.max(0, left);
   }
 
-  stand(names: readonly string[]): Turn {
-    this.#waiters += 1;
+  stand(names: readonly string[], owner: string): Turn {
     const waiter = new Waiter({
       redis: this.#redis,
       ear: this.#ear,
-      id: `${this.#client}/${this.#waiters}`,
-      keys: this.#keys(names, "lock", "wait"),
+      id: this.#waiter(owner),
+      keys: this.#keys(names, "lock", "turn", "wait"),
       channels: this.#channels,
     });
     return (left, signal) => waiter.turn(left, signal);
@@ -139,6 +137,10 @@ export class RedisClaims implements Claims {
   #keys(names: readonly string[], ...kinds: readonly string[]): readonly string[] {
     const { prefix } = this.#options;
     return kinds.flatMap((kind) => names.map((name) => keyOf(prefix, kind, name)));
+  }
+
+  #waiter(owner: string): string {
+    return `${this.#client}/${owner}`;
   }
 
   get #generation(): string {

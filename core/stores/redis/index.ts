@@ -39,7 +39,7 @@ export interface RedisStoreOptions extends StoreOptions {
    */
   readonly replicas?: number;
 
-  /** How long to wait for the replicas, in milliseconds; at most half the client's timeout. Default 1,000. */
+  /** How long to wait for the replicas, in milliseconds, but no longer than half the client's timeout. Default 1,000. */
   readonly replicaTimeout?: Millis;
 
   /** Close the client together with the store. Default false: who opened it closes it. */

@@ -1,33 +1,46 @@
 import { HIGHEST_GENERATION } from "../../lock/checks.ts";
+import type { Millis } from "../../lock/time.ts";
 import { script } from "../../redis/redis.ts";
 
+/** For how long a lock is kept for the waiter whose turn it is. Later than that, whoever comes first has it. */
+const TURN: Millis = 500;
+
 /**
- * KEYS: the locks, their fences, the generation. ARGV: owner, ttl, the clock's step in microseconds. Nil: busy.
+ * KEYS: the locks, whose turn it is, the fences, the generation. ARGV: owner, ttl, waiter, the clock's step.
+ * Nil: busy.
  *
- * Who asks again holds it already, and is told the same tokens. A token is one more than the last one, and no less
- * than the server's clock in microseconds, rounded down to a step: where the last ones are lost (a restart, a
- * failover), the next ones are still above them. Counting comes first: it is what can fail, and nothing is undone.
+ * Who asks again holds it already, and is told the same tokens. A token is no less than the server's clock in
+ * microseconds, rounded down to a step, and more than the last one: where the last ones are lost (a restart, a
+ * failover), the next ones are above them all the same. What can fail comes before the locks are set: nothing is
+ * undone.
  */
 export const CLAIM = script(`
-  local owner, ttl, n = ARGV[1], ARGV[2], (#KEYS - 1) / 2
-  local ours = {}
+  local owner, ttl, waiter, n = ARGV[1], ARGV[2], ARGV[3], (#KEYS - 1) / 3
+  local found = redis.call('MGET', unpack(KEYS))
   for i = 1, n do
-    local holder = redis.call('GET', KEYS[i])
+    local holder, turn = found[i], found[n + i]
     if holder and holder ~= owner then return false end
-    ours[i] = holder
+    if not holder and turn and turn ~= waiter then return false end
   end
   local time = redis.call('TIME')
-  local micros = time[1] * 1000000 + time[2]
-  local now = string.format('%.0f', micros - micros % ARGV[3])
-  local answer = { redis.call('GET', KEYS[#KEYS]) or '0' }
+  local now = time[1] * 1000000 + time[2]
+  now = now - now % ARGV[4]
+  local answer = { found[#KEYS] or '0' }
   for i = 1, n do
-    local fence = KEYS[n + i]
-    if not ours[i] and redis.call('INCR', fence) < tonumber(now) then
-      redis.call('SET', fence, now)
+    local fence, token = KEYS[2 * n + i], found[2 * n + i]
+    if not found[i] and tonumber(token or '0') < now then
+      token = string.format('%.0f', now)
+      redis.call('SET', fence, token)
+    elseif not found[i] then
+      redis.call('INCR', fence)
+      token = redis.call('GET', fence)
     end
-    answer[i + 1] = redis.call('GET', fence)
+    answer[i + 1] = token
   end
-  for i = 1, n do redis.call('SET', KEYS[i], owner, 'PX', ttl) end
+  for i = 1, n do
+    redis.call('SET', KEYS[i], owner, 'PX', ttl)
+    if found[n + i] then redis.call('DEL', KEYS[n + i]) end
+  end
   return answer
 `);
 
@@ -43,73 +56,86 @@ export const RENEW = script(`
 `);
 
 /**
- * Tells the first in a line that it is its turn. Who listens to nothing any more is skipped, as is one who may not
- * be told: a lock is given back in any case.
+ * Tells the first in a line that it is its turn. Who listens no longer is skipped, and so is one who may not be told:
+ * a lock is given back in any case.
  */
-const WAKE = `
-  local function wake(line, channels)
+const CALL = `
+  local function call(line, turn, channels)
     while true do
       local waiter = redis.call('ZPOPMIN', line)[1]
       if not waiter then return end
       local told = redis.pcall('PUBLISH', channels .. string.sub(waiter, 1, 36), waiter)
-      if type(told) == 'number' and told > 0 then return end
+      if type(told) == 'number' and told > 0 then
+        redis.call('SET', turn, waiter, 'PX', ${TURN})
+        return
+      end
     end
   end
 `;
 
-/** KEYS: the locks, their lines. ARGV: owner, channels. 0: not all of them were ours. */
+/** KEYS: the locks, whose turn it is, their lines. ARGV: channels, owner. 0: not all of them were ours. */
 export const DROP = script(`
-  ${WAKE}
-  local n, ours = #KEYS / 2, 0
+  ${CALL}
+  local n, ours = #KEYS / 3, 0
   for i = 1, n do
-    if redis.call('GET', KEYS[i]) == ARGV[1] then
+    if redis.call('GET', KEYS[i]) == ARGV[2] then
       redis.call('DEL', KEYS[i])
       ours = ours + 1
-      wake(KEYS[n + i], ARGV[2])
+      call(KEYS[2 * n + i], KEYS[n + i], ARGV[1])
     end
   end
   return ours == n and 1 or 0
 `);
 
 /**
- * KEYS: the locks, their lines. ARGV: waiter, channels, since when it waits or "", how long a line lasts that nobody
- * enters. It answers how long the first busy lock lasts, and since when the waiter stands in its line; with 0, all
- * are free and it stands nowhere.
+ * KEYS: the locks, whose turn it is, their lines. ARGV: channels, waiter, since when it waits or "", how long a line
+ * lasts that nobody enters.
  *
- * What is free in front of others that are busy is passed on to who waits for that alone.
+ * It answers how long the first busy one lasts and since when the waiter stands in its line; 0: it is busy with none,
+ * and stands nowhere. What it cannot use, as another one is busy, is passed on.
  */
 export const STAND = script(`
-  ${WAKE}
-  local n, busy, left = #KEYS / 2, nil, 0
+  ${CALL}
+  local waiter, n, busy, left, turns = ARGV[2], #KEYS / 3, nil, 0, {}
   for i = 1, n do
-    local ttl = redis.call('PTTL', KEYS[i])
-    if ttl ~= -2 and not busy then busy, left = i, ttl end
+    local expiry = redis.call('PTTL', KEYS[i])
+    turns[i] = redis.call('GET', KEYS[n + i])
+    if expiry == -2 and turns[i] and turns[i] ~= waiter then
+      expiry = redis.call('PTTL', KEYS[n + i])
+    end
+    if expiry ~= -2 and not busy then busy, left = i, expiry end
   end
   for i = 1, n do
-    if i ~= busy then redis.call('ZREM', KEYS[n + i], ARGV[1]) end
+    if i ~= busy then redis.call('ZREM', KEYS[2 * n + i], waiter) end
   end
   if not busy then return { 0 } end
   local time = redis.call('TIME')
-  local since = ARGV[3] ~= '' and ARGV[3] or time[1] .. string.format('%06d', time[2])
-  redis.call('ZADD', KEYS[n + busy], since, ARGV[1])
-  redis.call('PEXPIRE', KEYS[n + busy], ARGV[4])
+  local since = ARGV[3] ~= '' and ARGV[3] or string.format('%.0f', time[1] * 1000000 + time[2])
+  redis.call('ZADD', KEYS[2 * n + busy], since, waiter)
+  redis.call('PEXPIRE', KEYS[2 * n + busy], ARGV[4])
   for i = 1, n do
-    if redis.call('EXISTS', KEYS[i]) == 0 then wake(KEYS[n + i], ARGV[2]) end
+    if i ~= busy and turns[i] == waiter then
+      redis.call('DEL', KEYS[n + i])
+      call(KEYS[2 * n + i], KEYS[n + i], ARGV[1])
+    end
   end
   return { left < 0 and left or math.max(left, 1), since }
 `);
 
-/** KEYS: the locks, their lines. ARGV: waiter, channels. Who was told meanwhile passes that on. */
+/** KEYS: the locks, whose turn it is, their lines. ARGV: channels, waiter. Whose turn it is passes that on. */
 export const LEAVE = script(`
-  ${WAKE}
-  local n, stood = #KEYS / 2, 0
-  for i = 1, n do stood = stood + redis.call('ZREM', KEYS[n + i], ARGV[1]) end
+  ${CALL}
+  local n = #KEYS / 3
   for i = 1, n do
-    if stood == 0 and redis.call('EXISTS', KEYS[i]) == 0 then wake(KEYS[n + i], ARGV[2]) end
+    redis.call('ZREM', KEYS[2 * n + i], ARGV[2])
+    if redis.call('GET', KEYS[n + i]) == ARGV[2] then
+      redis.call('DEL', KEYS[n + i])
+      call(KEYS[2 * n + i], KEYS[n + i], ARGV[1])
+    end
   end
 `);
 
-/** KEYS: the locks. How long until the last of them expires; -2: all are free. */
+/** KEYS: the locks. How long until the last of them expires; -1: never; -2: all are free. */
 export const FREE_IN = script(
   `
   local last = -2
@@ -123,7 +149,7 @@ export const FREE_IN = script(
   { reads: true },
 );
 
-/** KEYS: the locks, their fences, the generation. It answers the last one, then owner, time left and token of each. */
+/** KEYS: the locks, the fences, the generation. It answers the last one, then owner, time left and token of each. */
 export const LOOK = script(
   `
   local n = (#KEYS - 1) / 2

@@ -30,7 +30,7 @@ export interface WaiterOptions {
   /** The first 36 characters name the client, and with it the channel on which it is called. */
   readonly id: string;
 
-  /** The locks, then their lines. */
+  /** The locks, whose turn it is, and their lines. */
   readonly keys: readonly string[];
 
   /** What the name of every client's channel begins with. */
@@ -40,9 +40,9 @@ export interface WaiterOptions {
 /**
  * One place in line at the server: in a sorted set of the first lock that is busy, by when it came.
  *
- * A release calls the first in line, and only that one, which has left the line by then; if somebody else comes
- * first all the same, it goes back to where it stood. Nobody relies on being called: all look when the lock may
- * have expired, and every two seconds.
+ * A release calls the first in line, and only that one, which has left the line by then; for half a second nobody
+ * else can claim the lock. If somebody has it all the same, the waiter goes back to where it stood. Nobody relies on
+ * being called: all look when the lock may have expired, and every two seconds.
  */
 export class Waiter {
   readonly #options: WaiterOptions;
@@ -86,7 +86,7 @@ export class Waiter {
   async #run(script: Script, args: readonly Argument[], signal: AbortSignal): Promise<Reply> {
     const { redis, keys, id, channels } = this.#options;
     try {
-      return await redis.run(script, { keys, args: [id, channels, ...args], signal });
+      return await redis.run(script, { keys, args: [channels, id, ...args], signal });
     } catch (error) {
       if (isCertain(error)) throw error;
       throw new StoreUnavailableError(redis.address, "no answer in time", error);

@@ -15,9 +15,9 @@ export interface RedlockStoreOptions extends StoreOptions {
   readonly prefix?: string;
 
   /**
-   * How long a master has for one answer, in milliseconds. Default 1,000.
+   * How long a master has for one answer, in milliseconds, and never longer than the ttl. Default 5,000.
    *
-   * A fifth of it, once a quorum has answered and the rest could still change the outcome.
+   * 200, once a quorum has answered and the rest could still change the outcome.
    */
   readonly masterTimeout?: Millis;
 
@@ -41,7 +41,7 @@ export function redlockStore(
   masters: readonly Redis[],
   options: RedlockStoreOptions = {},
 ): LockStore {
-  const { prefix = PREFIX, masterTimeout = 1_000, closeMasters = false, ...rest } = options;
+  const { prefix = PREFIX, masterTimeout = 5_000, closeMasters = false, ...rest } = options;
   checkPrefix(prefix);
   checkSpan("masterTimeout", masterTimeout, 1);
   checkWhole("number of masters", masters.length, 1, 99);

@@ -12,8 +12,8 @@ export interface Tally<Master, T> {
 
 export type Question<Master, T> = (master: Master, limit: AbortSignal) => Promise<T>;
 
-/** How long to wait for the rest once a quorum has answered, as a part of the time that each master has. */
-const REST = 5;
+/** How long to wait for the rest once a quorum has answered. */
+const REST: Millis = 200;
 
 /** Masters that know nothing of each other, and what a majority of them says. */
 export class Quorum<Master> {
@@ -57,7 +57,7 @@ export class Quorum<Master> {
       // Those that are still open go on to fill their maps.
       resolve({ ...tally, said: new Map(said), failed: new Map(failed) });
     };
-    const cancel = after(this.#timeout / REST, () => {
+    const cancel = after(REST, () => {
       for (const master of this.masters) {
         if (!said.has(master) && !failed.has(master)) this.#silent.add(master);
       }
@@ -102,7 +102,7 @@ export class Quorum<Master> {
       this.#silent.add(master);
       resolve(undefined);
     };
-    const cancel = after(isSilent ? 0 : this.#timeout / REST, giveUp);
+    const cancel = after(isSilent ? 0 : REST, giveUp);
     return Promise.race([telling, over]).finally(cancel);
   }
 
