@@ -142,8 +142,9 @@ describe.concurrent.each(["claim", "renewal", "release"])("one lost answer among
     await using wire = await TcpProxy.to(shared.ports[0] ?? 0);
     const locks = shared.locks([wire.port, ...shared.ports.slice(1)]);
     // So that it is the answer to what the test asks for, not to a handshake.
-    await (await locks.lock("a", held)).unlock();
-    await until(async () => (await shared.owners("a", [0]))[0] === undefined);
+    const first = await locks.lock("a", held);
+    await until(async () => (await shared.owners("a", [0]))[0] !== undefined);
+    await first.unlock();
     if (which === "claim") wire.loseNextAnswer();
     const lock = await locks.lock("a", held);
     if (which === "renewal") wire.loseNextAnswer();
