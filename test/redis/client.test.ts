@@ -179,11 +179,49 @@ describe("a server that cannot be used", () => {
     await admin.call(["ACL", "DELUSER", user]);
   });
 
+  test("for now is told so: a replica without its primary, too few replicas, too many clients, a script that runs", async () => {
+    await using server = await startServer("redis");
+    const port = Number(new URL(server.url).port);
+    const redis = open({ port });
+    const set = (name: string, value: string | number) =>
+      redis.call(["CONFIG", "SET", name, value]);
+    const passing = (text: string) => ({
+      code: "STORE_UNAVAILABLE",
+      message: expect.stringContaining(text),
+    });
+    const keys = ["a"];
+    await set("min-replicas-to-write", 1);
+    await expect(redis.run(COUNT, { keys })).rejects.toMatchObject(passing("replicas"));
+    await set("min-replicas-to-write", 0);
+    await set("replica-serve-stale-data", "no");
+    await redis.call(["REPLICAOF", "127.0.0.1", await freePort()]);
+    await expect(redis.run(READ, { keys })).rejects.toMatchObject(passing("without its primary"));
+    await redis.call(["REPLICAOF", "NO", "ONE"]);
+    await set("busy-reply-threshold", 1);
+    const other = open({ port });
+    const endless = other.run(script("while true do end"), { keys: [] });
+    const outcome = expect(endless).rejects.toMatchObject({ code: "STORE_REFUSED" });
+    await pause(50);
+    await expect(redis.run(COUNT, { keys })).rejects.toMatchObject(passing("busy"));
+    await redis.call(["SCRIPT", "KILL"]);
+    await outcome;
+    await set("maxclients", 2);
+    // Its answer may be overtaken by the end of the connection.
+    expect(await failureOf({ port })).toMatchObject({ code: "STORE_UNAVAILABLE" });
+    expect(await redis.run(READ, { keys })).toBeUndefined();
+  });
+
   test("because options are wrong is told before anything is sent", () => {
     for (const wrong of [{ port: 0 }, { database: -1 }, { host: "" }, { timeout: 0 }]) {
       expect(() => openRedis({ host: "127.0.0.1", ...wrong })).toThrow(RangeError);
     }
   });
+});
+
+test("a database is used by its number, and a connection has a name", async () => {
+  const info = String(await open({ database: 3 }).call(["CLIENT", "INFO"]));
+  expect(info).toMatch(/ db=3 /);
+  expect(info).toMatch(/ name=lockstep /);
 });
 
 test("a host name that stands for several addresses is tried at each of them", async () => {
@@ -222,15 +260,15 @@ describe("a subscription", () => {
 
 describe("closing", () => {
   test("ends what is under way, and nothing can be asked for any more", async () => {
-    await using wire = await wireToRedis();
-    const redis = open({ port: wire.port });
+    await using server = await startServer("redis");
+    const redis = open({ port: Number(new URL(server.url).port) });
     await redis.call(["PING"]);
-    wire.cut();
+    await server.nodes[0]?.kill("SIGSTOP");
     const calls = [redis.call(["PING"]), redis.call(["PING"], { reads: true })];
     const outcomes = Promise.allSettled(calls);
     await pause(20);
     await redis.close();
-    expect(await within(1_000, outcomes)).toMatchObject([
+    expect(await within(1_500, outcomes)).toMatchObject([
       { reason: { code: "UNKNOWN_OUTCOME" } },
       { reason: { code: "STORE_CLOSED" } },
     ]);

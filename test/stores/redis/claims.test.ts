@@ -48,3 +48,14 @@ test("a lock that never expires is free never", async () => {
   expect(await claims.freeIn(["a", "b"], never)).toBe(Number.POSITIVE_INFINITY);
   await claims.close();
 });
+
+test("a prefix of names is no pattern", async () => {
+  const { claims } = open();
+  const names = ["a*b", "axb", "a?b", "a[x]b", "a\\*b", "a[^x]b"];
+  await claims.claim({ names, owner: "x", ttl: 20_000, lockDelay: 0 }, never);
+  for (const start of ["a*", "a?", "a[x]", "a\\", "a[^"]) {
+    const found = (await claims.list(start)).map(({ name }) => name);
+    expect(found).toEqual(names.filter((name) => name.startsWith(start)));
+  }
+  await claims.close();
+});
