@@ -53,6 +53,8 @@ const STORES: Readonly<Record<string, Open>> = {
   "etcd+https": openEtcdGateway,
   redis: openRedis,
   rediss: openRedis,
+  redlock: openRedlock,
+  redlocks: openRedlock,
 };
 
 /** The stores' URLs, for messages. */
@@ -63,7 +65,8 @@ const STORE_URLS = [
   "etcd://HOST:PORT,HOST:PORT/PREFIX",
   "etcd+http://… (etcd's JSON gateway)",
   "redis://USER:PASSWORD@HOST:PORT/DATABASE?prefix=…&replicas=…",
-  "mysqls://…, etcds://…, etcd+https://… and rediss://… (TLS; options ca, cert, key name PEM files)",
+  "redlock://USER:PASSWORD@HOST:PORT,HOST:PORT,HOST:PORT?prefix=…",
+  "mysqls://…, etcds://…, etcd+https://…, rediss://… and redlocks://… (TLS; options ca, cert, key name PEM files)",
 ];
 
 /**
@@ -218,17 +221,41 @@ function toRedisOptions(scheme: string, url: NetworkUrl | undefined) {
   }
   const tls = scheme === "rediss";
   checkOptions(url, [...(tls ? ["ca", "cert", "key"] : []), "prefix", "replicas"]);
-  const { host, port, user, password, name, options } = url;
+  const { host, port, options } = url;
   return {
     prefix: options.get("prefix") ?? PREFIX,
     replicas: Number(options.get("replicas") ?? 0),
-    redisOptions: {
-      host,
-      ...(port !== undefined && { port }),
-      ...(user !== "" && { user }),
-      ...(password !== "" && { password }),
-      database: Number(name),
-      ...(tls && { tls: readTls(url) }),
-    },
+    redisOptions: { ...toServer({ host, port }), ...toLogin(url, tls) },
+  };
+}
+
+async function openRedlock({ scheme, network: url }: StoreUrl, options: StoreOptions) {
+  const { openRedis, redlockStore } = await load(
+    "ioredis",
+    () => import("../core/stores/redlock/index.ts"),
+  );
+  if (!url || !/^\d*$/.test(url.name)) {
+    throw new TypeError(`the store "${scheme}:" needs ${scheme}://HOST:PORT,HOST:PORT,HOST:PORT`);
+  }
+  const tls = scheme === "redlocks";
+  checkOptions(url, [...(tls ? ["ca", "cert", "key"] : []), "prefix"]);
+  const login = toLogin(url, tls);
+  const masters = url.hosts.map((host) => openRedis({ ...toServer(host), ...login }));
+  const prefix = url.options.get("prefix") ?? PREFIX;
+  const locks = redlockStore(masters, { ...options, prefix, closeMasters: true });
+  return { locks, inventory: undefined };
+}
+
+function toServer({ host, port }: Host) {
+  return { host, ...(port !== undefined && { port }) };
+}
+
+function toLogin(url: NetworkUrl, tls: boolean) {
+  const { user, password, name } = url;
+  return {
+    ...(user !== "" && { user }),
+    ...(password !== "" && { password }),
+    database: Number(name),
+    ...(tls && { tls: readTls(url) }),
   };
 }

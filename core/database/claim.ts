@@ -1,8 +1,9 @@
 import { FencedOutError } from "../lock/errors.ts";
-import { checkFence, type Fence, formatFence } from "../lock/fence.ts";
+import { checkFence, type Fence, fenceOwner, formatFence } from "../lock/fence.ts";
 import {
   asBigInt,
   asNumber,
+  asText,
   type Database,
   type Dialect,
   type Row,
@@ -12,21 +13,30 @@ import {
 } from "./sql.ts";
 
 /**
- * Raises the resource's claim to this fence, unless a later holder has raised it further.
+ * Raises the resource's claim to this fence, unless a later holder has raised it further, or another one came with an
+ * equal fence first.
  *
  * It belongs before the first read of the resource, not only before the write: a holder that is late would
  * otherwise still write between the read and the write of its successor. Its row stays locked until the
  * transaction ends, so a late holder waits here and then finds itself late.
  */
-export function claim(dialect: Dialect, { resource, generation, token }: Fence): Sql {
+export function claim(dialect: Dialect, fence: Fence): Sql {
+  const { resource, generation, token } = fence;
+  const owner = ownerOf(fence);
+  const isLower = sql`generation < ${generation} OR (generation = ${generation} AND token < ${token})`;
+  const isUnnamed = sql`generation = ${generation} AND token = ${token} AND owner IS NULL`;
+  // The owner first: MySQL assigns from left to right, and it depends on what the others were.
   return sql`
-    INSERT INTO lockstep_claim (resource, generation, token)
-    VALUES (${resource}, ${generation}, ${token})
+    INSERT INTO lockstep_claim (resource, generation, token, owner)
+    VALUES (${resource}, ${generation}, ${token}, ${owner})
     ${dialect.onConflict("resource")}
-      token = CASE
-        WHEN generation < ${generation} OR (generation = ${generation} AND token < ${token})
-        THEN ${token} ELSE token END,
+      owner = CASE WHEN ${isLower} OR (${isUnnamed}) THEN ${owner} ELSE owner END,
+      token = CASE WHEN ${isLower} THEN ${token} ELSE token END,
       generation = CASE WHEN generation < ${generation} THEN ${generation} ELSE generation END`;
+}
+
+function ownerOf(fence: Fence): string {
+  return fenceOwner(fence) ?? "";
 }
 
 /**
@@ -40,11 +50,12 @@ export function isClaimed(dialect: Dialect, fence: Fence | undefined): Sql {
     EXISTS (
       SELECT 1 FROM lockstep_claim
       WHERE resource = ${resource} AND generation = ${generation} AND token = ${token}
+        AND (owner = ${ownerOf(fence)} OR owner IS NULL)
       ${dialect.shared})`;
 }
 
 export function readClaim({ resource }: Fence): Sql {
-  return sql`SELECT generation, token FROM lockstep_claim WHERE resource = ${resource}`;
+  return sql`SELECT generation, token, owner FROM lockstep_claim WHERE resource = ${resource}`;
 }
 
 /** Throws a FencedOutError unless the answer to `readClaim` shows this very fence. */
@@ -52,8 +63,9 @@ export function checkClaim(fence: Fence, [row]: readonly Row[]): void {
   if (row === undefined) throw new FencedOutError(fence, "none");
   const generation = asNumber(row.generation);
   const token = asBigInt(row.token);
-  if (generation === fence.generation && token === fence.token) return;
-  throw new FencedOutError(fence, formatFence(generation, token));
+  const isEqual = generation === fence.generation && token === fence.token;
+  if (isEqual && (row.owner === null || asText(row.owner) === ownerOf(fence))) return;
+  throw new FencedOutError(fence, formatFence(generation, token), { byEqual: isEqual });
 }
 
 /**

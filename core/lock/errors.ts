@@ -133,20 +133,26 @@ export class FencedOutError extends LockError {
   readonly presented: Fence;
   /**
    * The fence that the resource holds, in the form of `Fence.toString()`: the presented one where nobody came
-   * after it, and its lock is gone all the same.
+   * after it, and its lock is gone all the same, or where another holder has come with an equal one.
    */
   readonly current: string;
 
-  constructor(presented: Fence, current: string) {
+  constructor(presented: Fence, current: string, { byEqual = false } = {}) {
     const resource = quote(presented.resource);
-    const problem =
-      current === presented.toString()
-        ? `the lock of fence ${presented} on ${resource} is gone`
-        : `${resource} has moved on to fence ${current}: ${presented} is late`;
-    super(problem, { code: "FENCED_OUT", retryable: false });
+    super(problemOf(presented, resource, current, byEqual), {
+      code: "FENCED_OUT",
+      retryable: false,
+    });
     this.presented = presented;
     this.current = current;
   }
+}
+
+function problemOf(fence: Fence, resource: string, current: string, byEqual: boolean): string {
+  if (byEqual) return `another holder came to ${resource} first, with a fence equal to ${fence}`;
+  return current === fence.toString()
+    ? `the lock of fence ${fence} on ${resource} is gone`
+    : `${resource} has moved on to fence ${current}: ${fence} is late`;
 }
 
 /** The fence was not issued by a lock, belongs to another resource, or its seal is broken. */

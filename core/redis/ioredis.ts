@@ -32,6 +32,8 @@ function connectTo(options: RedisOptions, timeout: Millis): Connect {
       // No answer for so long while one is due: the connection is taken for dead.
       socketTimeout: timeout,
       keepAlive: 10_000,
+      // Its timer would keep this process alive after a connection that could not be made.
+      disconnectTimeout: 0,
       stringNumbers: true,
       lazyConnect: true,
       enableOfflineQueue: false,

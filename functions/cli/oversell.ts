@@ -2,15 +2,19 @@ import { access, constants, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { SingleBar } from "cli-progress";
 import type { CommandModule } from "yargs";
+import { checkWhole } from "../../core/lock/checks.ts";
 import { type OversellReport, oversell } from "../oversell/oversell.ts";
 import { draw } from "../oversell/picture.ts";
-import { isBroken, type Observations, type StrategyReport } from "../oversell/report.ts";
+import { isBroken, type Observations } from "../oversell/report.ts";
+import { SCENARIOS, type ScenarioName } from "../oversell/scenarios/index.ts";
+import { isUnsafe, type ScenarioReport } from "../oversell/scenarios/report.ts";
 import { STRATEGIES, type Strategy } from "../oversell/strategy.ts";
 import { EXIT } from "./exit.ts";
-import { print, type StoreArgs, toMillis, warn, withStore } from "./options.ts";
+import { note, print, type StoreArgs, toMillis, warn, withStore } from "./options.ts";
 import { table } from "./table.ts";
 
 interface OversellArgs extends StoreArgs {
+  readonly scenario: ScenarioName | undefined;
   readonly strategy: readonly string[] | undefined;
   readonly stock: number;
   readonly buyers: number;
@@ -32,6 +36,20 @@ interface OversellArgs extends StoreArgs {
   readonly "operation-ids": boolean | undefined;
 }
 
+/** The options without a default that belong to the incident alone. */
+const NOT_IN_SCENARIOS = [
+  "strategy",
+  "ttl",
+  "pause",
+  "picture",
+  "lock",
+  "release",
+  "renewal",
+  "fence",
+  "decide",
+  "operation-ids",
+];
+
 const SWITCHES = "Switches (any of them makes a strategy of your own):";
 
 export const oversellCommand: CommandModule<unknown, OversellArgs> = {
@@ -44,6 +62,12 @@ export const oversellCommand: CommandModule<unknown, OversellArgs> = {
         array: true,
         choices: STRATEGIES.map(({ name }) => name),
         describe: "only these; default all",
+      })
+      .option("scenario", {
+        choices: Object.keys(SCENARIOS) as ScenarioName[],
+        requiresArg: true,
+        describe: "in place of the incident: what breaks a lock in Redis, on servers of its own",
+        conflicts: NOT_IN_SCENARIOS,
       })
       .option("stock", { type: "number", default: 30, describe: "units there are" })
       .option("buyers", { type: "number", default: 80, describe: "buyers of one unit each" })
@@ -83,11 +107,14 @@ export const oversellCommand: CommandModule<unknown, OversellArgs> = {
         "$0 oversell --strategy renewed --strategy fence-claimed",
         "a lock alone is not enough",
       )
+      .example("$0 oversell --scenario failover", "two holders, as a replica is promoted")
+      .example("$0 oversell --scenario clock-jump", "two holders of a Redlock")
       .epilog(
-        `Exit status 1 when a strategy that claims to be safe oversold, lost or duplicated anything;
+        `Exit status 1 when a strategy or variant that claims to be safe oversold, lost or duplicated anything;
 73 when the picture could not be written.`,
       ),
   async handler(args) {
+    if (args.scenario) return playScenario(args.scenario, args);
     if (args.picture) await checkFolder(args.picture);
     const seen: Observations[] = [];
     const report = await replay(args, (strategy) => seen.push(strategy));
@@ -97,6 +124,32 @@ export const oversellCommand: CommandModule<unknown, OversellArgs> = {
     if (report.strategies.some(isBroken)) process.exitCode = EXIT.no;
   },
 };
+
+async function playScenario(
+  name: ScenarioName,
+  { stock, json }: Pick<OversellArgs, "stock" | "json">,
+): Promise<void> {
+  checkWhole("stock", stock, 1, 1_000);
+  const report = await SCENARIOS[name]({ stock, onProgress: note });
+  if (json) print(JSON.stringify(report));
+  else showScenario(report);
+  if (report.variants.some(isUnsafe)) process.exitCode = EXIT.no;
+}
+
+function showScenario({ story, resource, stock, variants }: ScenarioReport): void {
+  print(`${story}\n\n${stock} units, in ${resource}\n`);
+  const head = ["variant", "holders at once", "sold", "oversold", "refused", "safe?"];
+  const rows = variants.map((variant) => [
+    variant.name,
+    variant.holders,
+    variant.sold,
+    variant.oversold,
+    variant.refused,
+    verdict(variant, isUnsafe(variant)),
+  ]);
+  print(table(head, rows));
+  print(["", ...variants.map(({ name, why }) => `${name}: ${why}`)].join("\n"));
+}
 
 async function checkFolder(picture: string): Promise<void> {
   try {
@@ -200,12 +253,15 @@ function show({ store, stock, buyers, workers, strategies }: OversellReport): vo
     report.p50Millis,
     report.p99Millis,
     report.ordersPerSec,
-    verdict(report),
+    verdict(report, isBroken(report)),
   ]);
   print(table(head, rows));
 }
 
-function verdict(report: StrategyReport): string {
-  if (isBroken(report)) return "BROKEN: claims to be safe";
-  return report.claimsSafe ? "safe" : "no";
+function verdict(
+  { claimsSafe }: { readonly claimsSafe: boolean },
+  isBrokenPromise: boolean,
+): string {
+  if (isBrokenPromise) return "BROKEN: claims to be safe";
+  return claimsSafe ? "safe" : "no";
 }

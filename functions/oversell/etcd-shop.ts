@@ -8,6 +8,7 @@ import {
   remove,
 } from "../../core/etcd/etcd.ts";
 import { keyOfFence, ownKey } from "../../core/etcd/names.ts";
+import { claimOf } from "../../core/inventory/etcd/fencing.ts";
 import { type Inventory, stockLock } from "../../core/inventory/inventory.ts";
 import { sleep } from "../../core/lock/abort.ts";
 import type { Fence } from "../../core/lock/fence.ts";
@@ -116,7 +117,7 @@ export function etcdShop(etcd: Etcd, prefix: string, inventory: Inventory, shop:
   /** The claim stands, and the lock too. */
   function isClaimed(fence: Fence): readonly Compare[] {
     const key = keyOfFence(fence);
-    const claimed = { keys: claimKey, target: "value", is: "=", than: String(fence) } as const;
+    const claimed = { keys: claimKey, target: "value", is: "=", than: claimOf(fence) } as const;
     return key === undefined ? [claimed] : [claimed, isCreated(key, fence.token)];
   }
 

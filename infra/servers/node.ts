@@ -1,4 +1,10 @@
-import { type ChildProcess, type ExecFileOptions, execFile, spawn } from "node:child_process";
+import {
+  type ChildProcess,
+  type ExecFileOptions,
+  execFile,
+  type StdioOptions,
+  spawn,
+} from "node:child_process";
 import { once } from "node:events";
 import { open, readFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -15,6 +21,9 @@ const LOG_LINES = 25;
 interface NodeOptions {
   readonly place: Place;
   readonly command: Command;
+
+  /** Besides that of this process. */
+  readonly env: NodeJS.ProcessEnv | undefined;
   readonly serves: (port: number) => Promise<boolean>;
 }
 
@@ -42,7 +51,9 @@ export class ServerNode {
   async start(): Promise<void> {
     const log = await open(join(this.place.folder, "log"), "a");
     const [file, ...args] = this.#options.command;
-    const child = spawn(file, args, { stdio: ["ignore", log.fd, log.fd], detached: true });
+    const stdio: StdioOptions = ["ignore", log.fd, log.fd];
+    const env = { ...process.env, ...this.#options.env };
+    const child = spawn(file, args, { stdio, env, detached: true });
     child.unref();
     this.#child = child;
     try {

@@ -32,18 +32,21 @@ export interface StartOptions {
   /** More arguments for the server's command line. */
   readonly args?: readonly string[];
 
+  /** More variables in the environment of each process. Then it is not started in Docker. */
+  readonly env?: (place: Place) => NodeJS.ProcessEnv;
+
   /** Told about what takes long, for a progress display. */
   readonly onProgress?: (step: string) => void;
 }
 
 /** Starts a server: from a binary on the PATH, else from Debian's packages as root, else in Docker. */
 export async function startServer(name: ServerName, options: StartOptions = {}): Promise<Server> {
-  const { tied = true, args = [], onProgress = () => {} } = options;
+  const { tied = true, args = [], env, onProgress = () => {} } = options;
   const kind: ServerKind = KINDS[name];
   const binary = options.binary ?? (await findOrInstall(kind, onProgress));
   onProgress(`starting ${name}`);
-  if (binary) return startNodes(name, kind, { binary, args, tied });
-  if (await hasDocker()) return startContainer(name, kind);
+  if (binary) return startNodes(name, kind, { binary, args, env, tied });
+  if (!env && (await hasDocker())) return startContainer(name, kind);
   throw new NoServerError(name, kind);
 }
 
@@ -59,10 +62,15 @@ class NoServerError extends Error {
   }
 }
 
+interface Processes extends Required<Pick<StartOptions, "args" | "tied">> {
+  readonly binary: string;
+  readonly env: StartOptions["env"] | undefined;
+}
+
 async function startNodes(
   name: ServerName,
   kind: ServerKind,
-  { binary, args, tied }: { binary: string; args: readonly string[]; tied: boolean },
+  { binary, args, env, tied }: Processes,
 ): Promise<Server> {
   const [version = ""] = (await run(binary, ["--version"])).trim().split("\n");
   const places = await Promise.all(Array.from({ length: kind.size }, () => makePlace(name, kind)));
@@ -70,7 +78,7 @@ async function startNodes(
   const nodes = places.map((place) => {
     const [file, ...rest] = kind.start(binary, version, place, places);
     const command: Command = [file, ...rest, ...args];
-    return new ServerNode({ place, command, serves: kind.serves });
+    return new ServerNode({ place, command, env: env?.(place), serves: kind.serves });
   });
   const stop = async () => {
     await Promise.all(nodes.map((node) => node.kill("SIGKILL")));

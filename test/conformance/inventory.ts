@@ -519,6 +519,39 @@ export function describeInventory(name: string, make: () => Promise<InventoryUnd
         await restarted.close();
       });
 
+      test("equal to that of another holder is refused, whoever of the two comes second", async () => {
+        const sku = await stocked(9);
+        // Two servers that count alike: a primary, and the replica that was promoted without the last lock.
+        const servers = [memoryStore(), memoryStore()];
+        const [first, second] = await Promise.all(
+          servers.map((store) => store.lock(stockLock(sku), { ttl: 20_000, wait: 0 })),
+        );
+        if (!first || !second) throw new Error("both have it");
+        const { fence } = second;
+        expect(String(fence)).toBe(String(first.fence));
+        const at = (order: number, by: Fence) => ({
+          sku,
+          quantity: 1,
+          operationId: `${sku}/${order}`,
+          fence: by,
+        });
+        expect(await inventory.decrement(at(1, first.fence))).toMatchObject({ outcome: "applied" });
+        const orders = [{ quantity: 1, operationId: `${sku}/2` }];
+        const changes = [
+          () => inventory.decrement(at(3, fence)),
+          () => inventory.restock(at(4, fence)),
+          () => inventory.decrementMany({ sku, orders, fence }),
+          () => inventory.claim(fence),
+        ];
+        const message = expect.stringMatching(/^another holder came .* first/);
+        const refused = { code: "FENCED_OUT", presented: fence, current: String(fence), message };
+        for (const change of changes) await expect(change()).rejects.toMatchObject(refused);
+        expect(await inventory.decrement(at(5, first.fence))).toMatchObject({ outcome: "applied" });
+        await inventory.claim(first.fence);
+        expect(await inventory.get(sku)).toMatchObject({ onHand: 7 });
+        await Promise.all(servers.map((store) => store.close()));
+      });
+
       test("that was sealed is as good as the lock's own", async () => {
         const sku = await stocked(5);
         const lock = await holding(sku);

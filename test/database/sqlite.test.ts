@@ -1,8 +1,10 @@
 import { dirname, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { expect, test } from "vitest";
+import { claimFence } from "../../core/database/claim.ts";
 import { sql } from "../../core/database/sql.ts";
 import { openSqlite } from "../../core/database/sqlite.ts";
+import { type Fence, issueFence } from "../../core/lock/fence.ts";
 import { sqliteStore } from "../../core/stores/sqlite/index.ts";
 import { migrate } from "../../infra/migrate.ts";
 import { temporaryFile } from "../support/under-test.ts";
@@ -127,5 +129,28 @@ test("a folder is made for a file where it alone is missing, and refused otherwi
     });
     await database.close();
   }
+  await remove();
+});
+
+test("a claim from before owners were kept is that of whoever comes with its fence first", async () => {
+  const { file, remove } = await temporaryFile();
+  const database = openSqlite(file);
+  await migrate(database);
+  const fences = ["one", "another"].map((owner) => issueFence("a", 1, 7n, owner));
+  const [first, second] = fences as [Fence, Fence];
+  await database.packet([
+    sql`INSERT INTO lockstep_claim (resource, generation, token) VALUES (${"a"}, ${1}, ${7})`,
+  ]);
+  const claim = (fence: Fence) =>
+    database.transaction(async (tx) => {
+      await claimFence(database, tx, fence);
+      await tx.commit([]);
+    });
+  await claim(first);
+  await claim(first);
+  await expect(claim(second)).rejects.toMatchObject({ code: "FENCED_OUT" });
+  await claim(issueFence("a", 1, 8n, "another"));
+  await expect(claim(first)).rejects.toMatchObject({ code: "FENCED_OUT" });
+  await database.close();
   await remove();
 });

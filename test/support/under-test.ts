@@ -13,6 +13,7 @@ import { etcdStore } from "../../core/stores/etcd/index.ts";
 import { memoryClaims, memoryStore, newMemory } from "../../core/stores/memory/index.ts";
 import { mysqlStore, openMysql } from "../../core/stores/mysql/index.ts";
 import { redisStore } from "../../core/stores/redis/index.ts";
+import { redlockStore } from "../../core/stores/redlock/index.ts";
 import { sqlClaims } from "../../core/stores/sql-store.ts";
 import { openSqlite, sqliteStore, sqliteTraits } from "../../core/stores/sqlite/index.ts";
 import { migrate } from "../../infra/migrate.ts";
@@ -22,6 +23,7 @@ import { TRANSPORTS } from "./etcd-under-test.ts";
 import { anyPrefix, openLocal, redisServer } from "./redis-under-test.ts";
 import type { SqlServer } from "./sql-servers.ts";
 import { TcpProxy } from "./tcp-proxy.ts";
+import { until } from "./until.ts";
 
 /** A store as the conformance suite takes it. */
 export interface StoreUnderTest {
@@ -194,6 +196,46 @@ export async function redisUnderTest(): Promise<StoreUnderTest> {
     async close() {
       for (const proxy of proxies) await proxy.close();
       await admin.close();
+    },
+  };
+}
+
+/** Locks on Redis servers that know nothing of each other: by default on the five that all tests share. */
+export async function redlockUnderTest(
+  ports: readonly number[] = redisServer("redlock").ports,
+): Promise<StoreUnderTest> {
+  const prefix = anyPrefix();
+  const admins = ports.map((port) => openLocal({ port }));
+  const proxies: TcpProxy[] = [];
+  const openOn = (on: readonly number[], options?: StoreOptions) => {
+    const masters = on.map((port) => openLocal({ port }));
+    return redlockStore(masters, { ...options, prefix, closeMasters: true });
+  };
+  return {
+    name: "redlock",
+    url: `redlock://${ports.map((port) => `127.0.0.1:${port}`).join(",")}?prefix=${prefix}`,
+    open: (options) => openOn(ports, options),
+    async openOverWire() {
+      const wires = await Promise.all(ports.map((port) => TcpProxy.to(port)));
+      proxies.push(...wires);
+      const store = openOn(wires.map(({ port }) => port));
+      // So that a lost answer is the answer to what the test asks for, not to a handshake.
+      await store.inspect("warm up");
+      await until(() => wires.every(({ connections }) => connections > 0));
+      const each = (act: (wire: TcpProxy) => void) => () => wires.forEach(act);
+      const wire: Wire = {
+        cut: each((one) => one.cut()),
+        mend: each((one) => one.mend()),
+        loseNextAnswer: each((one) => one.loseNextAnswer()),
+      };
+      return { store, wire };
+    },
+    async erase(name) {
+      const key = keyOf(prefix, "lock", name);
+      await Promise.allSettled(admins.map((admin) => admin.call(["DEL", key])));
+    },
+    async close() {
+      await Promise.all([...proxies, ...admins].map((each) => each.close()));
     },
   };
 }

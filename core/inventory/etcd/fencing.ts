@@ -10,16 +10,35 @@ import {
 } from "../../etcd/etcd.ts";
 import { keyOfFence } from "../../etcd/names.ts";
 import { FencedOutError } from "../../lock/errors.ts";
-import type { Fence } from "../../lock/fence.ts";
+import { type Fence, fenceOwner } from "../../lock/fence.ts";
 import type { Keys } from "./keys.ts";
 
 /** How a fence stands. */
 export interface Standing {
-  /** The highest fence that the resource has seen, as text. */
+  /** What the resource keeps of the highest fence that it has seen. */
   readonly claim: string | undefined;
 
   /** The fence was issued by a lock in etcd that is there no more. */
   readonly isGone: boolean;
+}
+
+/** What a resource keeps of a fence: its text, and whose it is. */
+export function claimOf(fence: Fence): string {
+  return `${fence} ${fenceOwner(fence)}`;
+}
+
+/** Whether the claim is that of a later fence, or of another holder's equal one. */
+export function isAhead(claim: string, fence: Fence): boolean {
+  return fenceIn(claim) > String(fence) || isRival(claim, fence);
+}
+
+/** Claims made before owners were kept are whoever's has the fence. */
+function isRival(claim: string, fence: Fence): boolean {
+  return claim.startsWith(`${fence} `) && claim !== claimOf(fence);
+}
+
+function fenceIn(claim: string): string {
+  return claim.split(" ", 1)[0] ?? "";
 }
 
 /** What is read to know how a fence stands. */
@@ -42,9 +61,10 @@ export function toStanding(
 
 /** Throws a FencedOutError when the fence is late, or its lock is gone. */
 export function checkStanding(fence: Fence, { claim = "", isGone }: Standing): void {
-  const text = String(fence);
-  if (claim > text) throw new FencedOutError(fence, claim);
-  if (isGone) throw new FencedOutError(fence, text);
+  if (isAhead(claim, fence)) {
+    throw new FencedOutError(fence, fenceIn(claim), { byEqual: isRival(claim, fence) });
+  }
+  if (isGone) throw new FencedOutError(fence, String(fence));
 }
 
 /** The fence still stands as it did. */
@@ -59,6 +79,6 @@ export function standsSo(keys: Keys, fence: Fence, { claim }: Standing): readonl
 
 /** Raises the resource's claim to the fence, where it is lower. */
 export function raise(keys: Keys, fence: Fence, { claim = "", isGone }: Standing): readonly Put[] {
-  const text = String(fence);
-  return isGone || claim >= text ? [] : [put(keys.claim(fence.resource), text)];
+  const isRaised = isAhead(claim, fence) || claim === claimOf(fence);
+  return isGone || isRaised ? [] : [put(keys.claim(fence.resource), claimOf(fence))];
 }

@@ -1,6 +1,6 @@
 import { get, type KeyValue, type Lease, type Op, type OpAnswer } from "../../etcd/etcd.ts";
 import type { Batch } from "../operation.ts";
-import { type Standing, standingReads, toStanding } from "./fencing.ts";
+import { isAhead, type Standing, standingReads, toStanding } from "./fencing.ts";
 import type { Keys } from "./keys.ts";
 import { PIECE, packed } from "./pieces.ts";
 import type { Place } from "./place.ts";
@@ -67,7 +67,7 @@ export function guess({ keys, seen }: Place, batch: Batch): View | undefined {
   const { sku, fence, operations } = batch;
   const stock = seen.get(keys.stock(sku));
   const claim = fence && seen.get(keys.claim(fence.resource))?.value;
-  const isLate = claim !== undefined && claim > String(fence);
+  const isLate = fence && claim !== undefined && isAhead(claim, fence);
   // Of more ids than one piece holds, one that is not new makes the transaction fail, and etcd log a warning.
   const isLarge = operations.length > PIECE;
   if (!stock || isLate || isLarge || reservationOf(batch) !== undefined) return undefined;

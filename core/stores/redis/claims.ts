@@ -28,6 +28,9 @@ export interface ClaimsOptions {
 
   /** Which replicas must have a claim or renewal before it counts. */
   readonly replicas: Replicas | undefined;
+
+  /** To what the clock is rounded down that tokens are no less than, in microseconds. Default 1. */
+  readonly clockStep?: number;
   readonly closeRedis: boolean;
 }
 
@@ -47,7 +50,7 @@ export class RedisClaims implements Claims {
 
   async claim({ names, owner, ttl }: Claim, signal: AbortSignal) {
     const keys = [...this.#keys(names, "lock", "turn", "fence"), this.#generation];
-    const args = [owner, Math.ceil(ttl), this.#waiter(owner)];
+    const args = [owner, Math.ceil(ttl), this.#waiter(owner), this.#options.clockStep ?? 1];
     const reply = await this.#write(CLAIM, { keys, args, signal });
     if (reply === undefined) return undefined;
     const [generation, ...tokens] = reply as readonly string[];

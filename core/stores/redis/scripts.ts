@@ -6,11 +6,13 @@ import { script } from "../../redis/redis.ts";
 const TURN: Millis = 500;
 
 /**
- * KEYS: the locks, whose turn it is, the fences, the generation. ARGV: owner, ttl, waiter. Nil: busy.
+ * KEYS: the locks, whose turn it is, the fences, the generation. ARGV: owner, ttl, waiter, the clock's step.
+ * Nil: busy.
  *
  * Who asks again holds it already, and is told the same tokens. A token is no less than the server's clock in
- * microseconds, and more than the last one: where the last ones are lost (a restart, a failover), the next ones are
- * above them all the same. What can fail comes before the locks are set: nothing is undone.
+ * microseconds, rounded down to a step, and more than the last one: where the last ones are lost (a restart, a
+ * failover), the next ones are above them all the same. What can fail comes before the locks are set: nothing is
+ * undone.
  */
 export const CLAIM = script(`
   local owner, ttl, waiter, n = ARGV[1], ARGV[2], ARGV[3], (#KEYS - 1) / 3
@@ -22,6 +24,7 @@ export const CLAIM = script(`
   end
   local time = redis.call('TIME')
   local now = time[1] * 1000000 + time[2]
+  now = now - now % ARGV[4]
   local answer = { found[#KEYS] or '0' }
   for i = 1, n do
     local fence, token = KEYS[2 * n + i], found[2 * n + i]

@@ -1,0 +1,51 @@
+import type { LockInfo } from "../../lock/lock.ts";
+
+/**
+ * A lock as a quorum of `needed` masters sees it, by what each of them has said.
+ *
+ * Of `silent` ones anything may be true: they count in favour of whoever most others name.
+ */
+export function combine(
+  name: string,
+  infos: readonly LockInfo[],
+  { needed, silent }: { readonly needed: number; readonly silent: number },
+): LockInfo {
+  const reached = <T>(values: readonly T[]) => values[Math.max(0, needed - silent - 1)];
+  const holder = mostNamed(infos);
+  const holds = infos.filter((info) => holder !== undefined && info.holder === holder);
+  const isHeld = holds.length + silent >= needed && holds.length > 0;
+  // For ever comes first.
+  const ends = holds.map(({ expiresIn }) => expiresIn).sort((a, b) => (b ?? HIGH) - (a ?? HIGH));
+  const fences = infos
+    .map(({ fence = "" }) => fence)
+    .sort()
+    .reverse();
+  return {
+    name,
+    holder: isHeld ? holder : undefined,
+    expiresIn: isHeld ? reached(ends) : undefined,
+    fence: reached(fences) || undefined,
+    waiters: 0,
+  };
+}
+
+const HIGH = Number.MAX_VALUE;
+
+/** Whether those that have yet to answer can still change who the holder is. */
+export function isSettled(
+  infos: readonly LockInfo[],
+  { needed, pending }: { readonly needed: number; readonly pending: number },
+): boolean {
+  const holder = mostNamed(infos);
+  const named = infos.filter((info) => holder !== undefined && info.holder === holder).length;
+  return named >= needed || named + pending < needed;
+}
+
+function mostNamed(infos: readonly LockInfo[]): string | undefined {
+  const counts = new Map<string, number>();
+  for (const { holder } of infos) {
+    if (holder !== undefined) counts.set(holder, (counts.get(holder) ?? 0) + 1);
+  }
+  const [first] = [...counts].sort(([, a], [, b]) => b - a);
+  return first?.[0];
+}

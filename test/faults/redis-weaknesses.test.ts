@@ -1,0 +1,130 @@
+import { describe, expect, test } from "vitest";
+import { compareFence } from "../../core/lock/fence.ts";
+import { stepClock, steppableClock } from "../../infra/clock/clock.ts";
+import { OwnRedis } from "../support/own-redis.ts";
+import { OwnMasters } from "../support/own-redlock.ts";
+import { until, within } from "../support/until.ts";
+
+const held = { ttl: 30_000, wait: 0, renew: false };
+
+/** By how much clocks are stepped: longer than the ttl. */
+const STEP = 60_000;
+
+test.concurrent("the clock of a server moves while it runs, both ways, and stays so over a restart", async () => {
+  await using own = await OwnMasters.start({ env: await steppableClock() });
+  const ahead = async (master: number) => {
+    const [seconds] = (await own.call(master, "TIME")) as readonly string[];
+    return BigInt(Math.round((Number(seconds) * 1_000 - Date.now()) / STEP));
+  };
+  expect(await ahead(0)).toBe(0n);
+  await stepClock(own.node(0), STEP);
+  expect(await ahead(0)).toBe(1n);
+  expect(await ahead(1)).toBe(0n);
+  await stepClock(own.node(0), -2 * STEP);
+  expect(await ahead(0)).toBe(-2n);
+  await own.signal("SIGKILL", 0);
+  await own.node(0).start();
+  expect(await ahead(0)).toBe(-2n);
+});
+
+describe.concurrent("Redlock and the clocks of its masters", () => {
+  /** Five masters of which clocks can be stepped, and a lock that all of them have. */
+  const start = async () => {
+    const own = await OwnMasters.start({ env: await steppableClock() });
+    const lock = await own.locks().lock("a", held);
+    await until(async () => (await own.owners("a")).every((owner) => owner !== undefined));
+    const step = (...masters: readonly number[]) =>
+      Promise.all(masters.map((master) => stepClock(own.node(master), STEP)));
+    return { own, lock, step, [Symbol.asyncDispose]: () => own[Symbol.asyncDispose]() };
+  };
+
+  test("three of five that jump forward give the lock to a second holder, whose fence is higher", async () => {
+    await using started = await start();
+    const { own, lock, step } = started;
+    await step(0, 2, 4);
+    const second = await own.locks().lock("a", held);
+    lock.assertHeld();
+    second.assertHeld();
+    expect(compareFence(lock.fence, second.fence)).toBe(-1);
+    expect(await lock.unlock()).toBe("was-lost");
+    second.assertHeld();
+  });
+
+  test("two of five that jump forward change nothing", async () => {
+    await using started = await start();
+    const { own, lock, step } = started;
+    await step(0, 2);
+    expect(await own.locks().tryLock("a", held)).toBeUndefined();
+    await lock.ensure(2 * held.ttl);
+    expect(await lock.unlock()).toBe("released");
+  });
+
+  test("fences go on rising when clocks that were ahead go back", async () => {
+    await using started = await start();
+    const { own, lock, step } = started;
+    await lock.unlock();
+    await step(1, 2, 3);
+    const locks = own.locks();
+    const ahead = await locks.lock("a", held);
+    await ahead.unlock();
+    for (const master of [1, 2, 3]) await stepClock(own.node(master), -STEP);
+    const back = await within(20_000, locks.lock("a", { ...held, wait: 10_000 }));
+    expect(compareFence(lock.fence, ahead.fence)).toBe(-1);
+    expect(compareFence(ahead.fence, back.fence)).toBe(-1);
+  });
+});
+
+test.concurrent("masters that forget, and come back sooner than a ttl, give the lock to a second holder", async () => {
+  await using own = await OwnMasters.start();
+  const lock = await own.locks().lock("a", held);
+  for (const master of [0, 1, 2]) {
+    await own.signal("SIGKILL", master);
+    await own.node(master).start();
+  }
+  const second = await own.locks().lock("a", held);
+  lock.assertHeld();
+  second.assertHeld();
+  // Though the counters are gone: no master's token is below its clock, in whole seconds.
+  expect(second.fence.token).toBeGreaterThanOrEqual(lock.fence.token);
+});
+
+describe.concurrent("a failover of Redis", () => {
+  /** A primary and its replica, which is cut off from it once it has the last token. */
+  const start = async (token: bigint) => {
+    const own = await OwnRedis.start("redis-replica");
+    const primary = own.client();
+    const promoted = own.client({ port: own.replica.place.port });
+    await primary.call(["SET", "{lockstep}fence:a", String(token)]);
+    await until(async () => (await promoted.call(["GET", "{lockstep}fence:a"])) === String(token));
+    await promoted.call(["REPLICAOF", "127.0.0.1", 1]);
+    const promote = async () => {
+      await own.node.kill("SIGKILL");
+      await promoted.call(["REPLICAOF", "NO", "ONE"]);
+      return own.locks({ redis: promoted }).lock("a", held);
+    };
+    const close = async () => {
+      // Else the lock would be given back again and again to a server that is gone.
+      await primary.close();
+      await own[Symbol.asyncDispose]();
+    };
+    return { own, primary, promote, [Symbol.asyncDispose]: close };
+  };
+
+  test("gives both holders the same fence where tokens are above the clocks", async () => {
+    await using started = await start(2n ** 60n);
+    const { own, primary, promote } = started;
+    const lock = await own.locks({ redis: primary }).lock("a", held);
+    const second = await promote();
+    lock.assertHeld();
+    second.assertHeld();
+    expect(compareFence(lock.fence, second.fence)).toBe(0);
+  });
+
+  test("leaves one holder where the lock waits for its replica: the first one does not get it", async () => {
+    await using started = await start(1n);
+    const { own, primary, promote } = started;
+    const locks = own.locks({ redis: primary, replicas: 1, replicaTimeout: 200 });
+    await expect(locks.lock("a", held)).rejects.toMatchObject({ code: "STORE_UNAVAILABLE" });
+    (await promote()).assertHeld();
+  });
+});

@@ -1,0 +1,296 @@
+import { readFile, writeFile } from "node:fs/promises";
+import { describe, expect, test } from "vitest";
+import { LockLostError } from "../../core/lock/errors.ts";
+import { compareFence, type Fence } from "../../core/lock/fence.ts";
+import { freePort } from "../../infra/servers/processes.ts";
+import { contend } from "../support/contend.ts";
+import { DURABLE, Masters, OwnMasters } from "../support/own-redlock.ts";
+import { TcpProxy } from "../support/tcp-proxy.ts";
+import { temporaryFile } from "../support/under-test.ts";
+import { pause, until, within } from "../support/until.ts";
+
+/** A ttl that no pause of a busy machine outlasts. */
+const LONG = 20_000;
+
+/** What takes milliseconds. To wait for each master that says nothing would take several times as long. */
+const QUICK = 10_000;
+
+const held = { ttl: LONG, wait: 0 };
+const waiting = { ttl: LONG, wait: LONG };
+
+/** Where counting starts that is above every clock, so that the counters alone decide. */
+const ABOVE_CLOCKS = 2n ** 60n;
+
+const NOBODY = [undefined, undefined, undefined, undefined, undefined];
+
+describe.concurrent("exactly a quorum", () => {
+  test("is enough to take a lock, to keep it and to give it back", async () => {
+    await using own = await OwnMasters.start();
+    await own.signal("SIGKILL", 1, 3);
+    const [ours, theirs] = [own.locks(), own.locks()];
+    const lock = await ours.lock("a", { ttl: 600, wait: 0 });
+    for (let i = 0; i < 6; i += 1) {
+      expect(await theirs.tryLock("a", held)).toBeUndefined();
+      await pause(200);
+    }
+    lock.assertHeld();
+    expect((await theirs.inspect("a")).holder).toBeDefined();
+    expect(await lock.unlock()).toBe("released");
+    const next = await theirs.lock("a", held);
+    expect(compareFence(lock.fence, next.fence)).toBe(-1);
+  });
+
+  test("that becomes a minority loses the lock no later than it expires, and says so", async () => {
+    await using own = await OwnMasters.start();
+    const lock = await own.locks().lock("a", { ttl: 1_500, wait: 0 });
+    await own.signal("SIGKILL", 0, 1);
+    await pause(2_000);
+    lock.assertHeld();
+    await own.signal("SIGKILL", 2);
+    await until(() => lock.signal.aborted);
+    expect(lock.signal.reason).toBeInstanceOf(LockLostError);
+    expect(lock.signal.reason).toMatchObject({ why: "expired" });
+  });
+
+  test("decides, though a minority is frozen, and what the frozen ones missed is nothing to others", async () => {
+    await using own = await OwnMasters.start();
+    const [ours, theirs] = [own.locks(), own.locks()];
+    await ours.inspect("a");
+    await own.signal("SIGSTOP", 0, 4);
+    const startedAt = performance.now();
+    const lock = await ours.lock("a", held);
+    await lock.ensure(LONG);
+    expect(await theirs.tryLock("a", held)).toBeUndefined();
+    expect(await lock.unlock()).toBe("released");
+    expect(performance.now() - startedAt).toBeLessThan(QUICK);
+    const rounds = async (client: typeof ours) => {
+      for (let i = 0; i < 10; i += 1) await (await client.lock("b", waiting)).unlock();
+    };
+    await within(2 * QUICK, Promise.all([rounds(ours), rounds(theirs)]));
+    await own.signal("SIGCONT", 0, 4);
+    await until(async () => (await own.owners("a")).every((owner) => owner === undefined));
+    await until(async () => (await own.owners("b")).every((owner) => owner === undefined));
+  });
+
+  test("is not waited for longer than a master has, whoever accepts connections and says nothing", async () => {
+    await using shared = Masters.shared();
+    const wires = await Promise.all(shared.ports.map((port) => TcpProxy.to(port)));
+    for (const wire of wires.slice(0, 2)) wire.cut();
+    const locks = shared.locks(wires.map(({ port }) => port));
+    const startedAt = performance.now();
+    for (let i = 0; i < 10; i += 1) await (await locks.lock("a", held)).unlock();
+    expect(performance.now() - startedAt).toBeLessThan(QUICK);
+    await Promise.all(wires.map((wire) => wire.close()));
+  });
+});
+
+describe.concurrent("less than a quorum", () => {
+  test("is unavailable at once where nobody listens, and nothing is left on the others", async () => {
+    await using own = await OwnMasters.start();
+    await own.signal("SIGKILL", 0, 1, 2);
+    const taking = within(QUICK, own.locks().lock("a", waiting));
+    await expect(taking).rejects.toMatchObject({
+      code: "STORE_UNAVAILABLE",
+      message: expect.stringContaining("it takes 3 of 5 masters, and 3 failed"),
+    });
+    expect(await own.owners("a", [3, 4])).toEqual([undefined, undefined]);
+    const reading = within(QUICK, own.locks().inspect("a"));
+    await expect(reading).rejects.toMatchObject({ code: "STORE_UNAVAILABLE" });
+  });
+
+  test("that is frozen may have taken it all the same, and when it wakes up nothing is left", async () => {
+    await using own = await OwnMasters.start();
+    const locks = own.locks();
+    await locks.inspect("a");
+    await own.signal("SIGSTOP", 0, 1, 2);
+    await expect(locks.lock("a", { ttl: 3_000, wait: 0 })).rejects.toMatchObject({
+      code: "UNKNOWN_OUTCOME",
+    });
+    expect(await own.owners("a", [3, 4])).toEqual([undefined, undefined]);
+    await own.signal("SIGCONT", 0, 1, 2);
+    await until(async () => (await own.owners("a")).every((owner) => owner === undefined));
+    await (await own.locks().lock("a", waiting)).unlock();
+  });
+
+  test("is given back everywhere before the answer, an answer lost or not", async () => {
+    await using shared = Masters.shared();
+    await using wire = await TcpProxy.to(shared.ports[4] ?? 0);
+    const locks = shared.locks([...shared.ports.slice(0, 4), wire.port]);
+    for (const master of [0, 1, 2]) await shared.occupy(master, "a", LONG);
+    expect(await locks.tryLock("a", held)).toBeUndefined();
+    expect(await shared.owners("a", [3, 4])).toEqual([undefined, undefined]);
+    await shared.call(2, "DEL", shared.key("lock", "a"));
+    await shared.occupy(3, "a", LONG);
+    wire.loseNextAnswer();
+    expect(await locks.tryLock("a", held)).toBeUndefined();
+    expect(await shared.owners("a", [2, 4])).toEqual([undefined, undefined]);
+  });
+
+  test("of refusals is told as a refusal", async () => {
+    await using shared = Masters.shared();
+    const spoilt = shared.key("fence", "a");
+    for (const master of [0, 1, 2]) await shared.call(master, "SET", spoilt, "no number");
+    const taking = shared.locks().lock("a", waiting);
+    await expect(taking).rejects.toMatchObject({ code: "STORE_REFUSED" });
+    expect(await shared.owners("a", [3, 4])).toEqual([undefined, undefined]);
+  });
+});
+
+describe.concurrent.each(["claim", "renewal", "release"])("one lost answer among five", (which) => {
+  test(`to a ${which} costs nothing`, async () => {
+    await using shared = Masters.shared();
+    await using wire = await TcpProxy.to(shared.ports[0] ?? 0);
+    const locks = shared.locks([wire.port, ...shared.ports.slice(1)]);
+    // So that it is the answer to what the test asks for, not to a handshake.
+    const first = await locks.lock("a", held);
+    await until(async () => (await shared.owners("a", [0]))[0] !== undefined);
+    await first.unlock();
+    if (which === "claim") wire.loseNextAnswer();
+    const lock = await locks.lock("a", held);
+    if (which === "renewal") wire.loseNextAnswer();
+    await lock.ensure(2 * LONG);
+    if (which === "release") wire.loseNextAnswer();
+    expect(await lock.unlock()).toBe("released");
+    await until(async () => (await shared.owners("a")).every((owner) => owner === undefined));
+  });
+});
+
+describe.concurrent.each([2, 4])("an even number of masters (%i)", (count) => {
+  test("that is split between two who are gone is free when they expire", async () => {
+    await using shared = Masters.shared(count);
+    for (let i = 0; i < count; i += 1) {
+      await shared.occupy(i, "a", 500, i < count / 2 ? "one" : "the other");
+    }
+    expect(await shared.locks().tryLock("a", held)).toBeUndefined();
+    expect((await shared.locks().inspect("a")).holder).toBeUndefined();
+    const lock = await within(QUICK, shared.locks().lock("a", waiting));
+    expect(await lock.unlock()).toBe("released");
+  });
+
+  test("settles among clients that ask at the same time, and loses no update", async () => {
+    await using shared = Masters.shared(count);
+    const { file, remove } = await temporaryFile();
+    await writeFile(file, "0");
+    const round = { name: "a", file, contenders: 1, rounds: 25 };
+    await Promise.all([1, 2, 3, 4].map(() => contend(shared.locks(), round)));
+    expect(await readFile(file, "utf8")).toBe("100");
+    await remove();
+  });
+});
+
+describe.concurrent("fences rise", () => {
+  test("through every pair of quorums, from masters that have counted differently", async () => {
+    await using shared = Masters.shared();
+    const starts = [0n, 1n, 1_000n, 10n ** 18n, 5n].map((n) => ABOVE_CLOCKS + n);
+    for (const [master, start] of starts.entries()) {
+      await shared.call(master, "SET", shared.key("fence", "a"), String(start));
+    }
+    // A generation that was raised nowhere else.
+    await shared.call(3, "SET", `{${shared.prefix}}generation`, "7");
+    const quorums = shuffled([...subsets(5, 3), ...subsets(5, 3), ...subsets(5, 3)]);
+    let last: Fence | undefined;
+    for (const quorum of quorums) {
+      const locks = await shared.locksOn(quorum);
+      const lock = await locks.lock("a", held);
+      if (last) expect(compareFence(last, lock.fence), `${last} ${lock.fence}`).toBe(-1);
+      last = lock.fence;
+      expect((await locks.inspect("a")).fence).toBe(String(last));
+      expect(await lock.unlock()).toBe("released");
+    }
+    expect(last?.generation).toBe(7);
+    expect(last?.token).toBeGreaterThan(ABOVE_CLOCKS + 10n ** 18n);
+  });
+
+  test("over 300 hand-overs while two of five masters at a time are killed and come back", async () => {
+    await using own = await OwnMasters.start({ args: DURABLE });
+    for (const master of own.ports.keys()) {
+      await own.call(master, "SET", own.key("fence", "a"), String(ABOVE_CLOCKS));
+    }
+    const clients = [own.locks(), own.locks()] as const;
+    const dead: number[] = [];
+    const kills = new Set<number>();
+    let last: Fence | undefined;
+    for (let i = 0; i < 300; i += 1) {
+      if (i % 4 === 0) {
+        if (dead.length === 2) await own.node(dead.shift() ?? 0).start();
+        const alive = [0, 1, 2, 3, 4].filter((master) => !dead.includes(master));
+        const victim = alive[Math.floor(Math.random() * alive.length)] ?? 0;
+        await own.signal("SIGKILL", victim);
+        dead.push(victim);
+        kills.add(victim);
+      }
+      const lock = await clients[i % 2 === 0 ? 0 : 1].lock("a", waiting);
+      if (last) expect(compareFence(last, lock.fence), `${last} ${lock.fence}`).toBe(-1);
+      last = lock.fence;
+      await lock.unlock();
+    }
+    expect(kills.size).toBe(5);
+  }, 90_000);
+
+  test("to a generation that is raised on a quorum, whichever quorum follows", async () => {
+    await using shared = Masters.shared();
+    const raised = await (await shared.locksOn([0, 1, 2])).raiseGeneration(5);
+    expect(raised).toBe(5);
+    for (const quorum of subsets(5, 3)) {
+      const locks = await shared.locksOn(quorum);
+      const lock = await locks.lock("a", held);
+      expect(lock.fence.generation).toBe(5);
+      await lock.unlock();
+    }
+    expect(await (await shared.locksOn([2, 3, 4])).raiseGeneration()).toBe(6);
+    expect(await (await shared.locksOn([0, 1, 4])).raiseGeneration()).toBe(7);
+    const few = await shared.locksOn([0, 1]);
+    await expect(few.raiseGeneration()).rejects.toMatchObject({ code: "STORE_UNAVAILABLE" });
+  });
+
+  test("and never beyond those of a master whose claim has gone to somebody else meanwhile", async () => {
+    await using shared = Masters.shared(3);
+    await shared.call(2, "SET", shared.key("fence", "a"), String(ABOVE_CLOCKS));
+    // The first has the most to say, and the others must be lifted: one of them belongs to somebody else by then.
+    await shared.occupy(0, "a", LONG);
+    const locks = await shared.locksOn([1, 2]);
+    const lock = await locks.lock("a", held);
+    expect(lock.fence.token).toBe(ABOVE_CLOCKS + 1n);
+    const counted = [1, 2].map((master) => shared.call(master, "GET", shared.key("fence", "a")));
+    expect(await Promise.all(counted)).toEqual(Array(2).fill(String(ABOVE_CLOCKS + 1n)));
+    await lock.unlock();
+  });
+});
+
+test.concurrent("masters that restart one after the other, on what they wrote, keep a lock for its holder", async () => {
+  await using own = await OwnMasters.start({ args: DURABLE });
+  const [ours, theirs] = [own.locks(), own.locks()];
+  const lock = await ours.lock("a", { ttl: 6_000, wait: 0 });
+  for (const master of own.ports.keys()) {
+    await own.signal("SIGKILL", master);
+    expect(await theirs.tryLock("a", held)).toBeUndefined();
+    await own.node(master).start();
+  }
+  lock.assertHeld();
+  await lock.ensure(LONG);
+  expect(await theirs.tryLock("a", held)).toBeUndefined();
+  expect(await lock.unlock()).toBe("released");
+  expect(await own.owners("a")).toEqual(NOBODY);
+});
+
+test.concurrent("a master that is named twice is refused, and so is none at all", async () => {
+  await using shared = Masters.shared();
+  const port = await freePort();
+  expect(() => shared.locks([port, port])).toThrow(RangeError);
+  expect(() => shared.locks([])).toThrow(RangeError);
+});
+
+/** All ways to choose `size` of the numbers below `count`. */
+function subsets(count: number, size: number): readonly (readonly number[])[] {
+  const all = Array.from({ length: 2 ** count }, (_, bits) =>
+    Array.from({ length: count }, (_, i) => i).filter((i) => (bits >> i) & 1),
+  );
+  return all.filter(({ length }) => length === size);
+}
+
+function shuffled<T>(all: readonly T[]): readonly T[] {
+  return all
+    .map((each) => [Math.random(), each] as const)
+    .sort(([a], [b]) => a - b)
+    .map(([, each]) => each);
+}

@@ -1,0 +1,4 @@
+import { describeLockStore } from "../conformance/lock-store.ts";
+import { redlockUnderTest } from "../support/under-test.ts";
+
+describeLockStore("redlock", () => redlockUnderTest());
