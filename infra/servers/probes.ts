@@ -26,3 +26,18 @@ export async function isHealthy(port: number): Promise<boolean> {
     return false;
   }
 }
+
+/** Whether a ZooKeeper node serves: without a quorum it accepts connections, and says that it does not. */
+export function isServing(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    let said = "";
+    const socket = connect({ port, host: "127.0.0.1" })
+      .setTimeout(PROBE_LIMIT, () => socket.destroy())
+      .on("data", (data) => {
+        said += data;
+      })
+      .on("error", () => {})
+      .on("close", () => resolve(/^Mode: /m.test(said)));
+    socket.write("srvr");
+  });
+}

@@ -1,5 +1,5 @@
-import { race } from "../../lock/abort.ts";
-import { after, type Millis } from "../../lock/time.ts";
+import { race } from "./abort.ts";
+import { after, type Millis } from "./time.ts";
 
 /** How often one looks even though nothing was told: a watch on a cut-off member stays silent. */
 const LOOK_EVERY: Millis = 10_000;
