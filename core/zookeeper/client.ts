@@ -1,7 +1,8 @@
 import { checkText } from "../lock/checks.ts";
 import { StoreClosedError } from "../lock/errors.ts";
 import type { Millis } from "../lock/time.ts";
-import { LiveSession, type Servers } from "./session.ts";
+import type { Servers } from "./connection.ts";
+import { LiveSession } from "./session.ts";
 import type { Session, ZooKeeper, ZooKeeperOptions } from "./zookeeper.ts";
 
 /**
@@ -14,8 +15,7 @@ export function openZooKeeper(options: ZooKeeperOptions): ZooKeeper {
   const { servers, user, password = "" } = options;
   if (servers.length === 0) throw new TypeError("zookeeper needs at least one server");
   for (const server of servers) checkText("server", server, 1_000);
-  const first = Math.floor(Math.random() * servers.length);
-  let turn = first;
+  let turn = Math.floor(Math.random() * servers.length);
   return new Client({
     address: `zookeeper at ${servers.join(", ")}`,
     login: user === undefined ? undefined : { user, password },

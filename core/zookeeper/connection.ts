@@ -1,15 +1,33 @@
 import { connect, type Socket } from "node:net";
-import { type Instant, instant, type Millis } from "../lock/time.ts";
+import { noAnswer } from "../lock/abort.ts";
+import { after, type Instant, instant, type Millis } from "../lock/time.ts";
 import { Reader, Writer } from "./jute.ts";
 import { XIDS } from "./requests.ts";
 import type { Path, Zxid } from "./zookeeper.ts";
 
-/** What a session and a server tell each other first. */
-export interface Handshake {
-  /** 0 for a new session. */
+/** Where sessions connect to, in turn, and as whom. */
+export interface Servers {
+  readonly address: string;
+  readonly login: { readonly user: string; readonly password: string } | undefined;
+
+  /** host:port of the next one. */
+  next(): string;
+  readonly count: number;
+}
+
+/** What a server tells a session first. */
+export interface Welcome {
   readonly session: bigint;
   readonly password: Uint8Array;
+
+  /** 0: there is no such session. */
   readonly timeout: Millis;
+}
+
+/** What a session tells a server first. */
+export interface Hello extends Welcome {
+  /** The latest change that it may have seen: no server that lacks it will do. */
+  readonly lastZxid: Zxid;
 }
 
 /** An answer's head. */
@@ -23,10 +41,17 @@ export interface ConnectionEvents {
   changed(path: Path): void;
 
   /** Answers to what was sent come in the order in which it was sent. */
-  answered(answer: Answer): void;
+  answered(connection: Connection, answer: Answer): void;
 
   /** Called once, whichever end has ended it. */
-  ended(error: Error): void;
+  ended(connection: Connection, error: Error): void;
+}
+
+interface Opening {
+  readonly hello: Hello;
+  readonly events: ConnectionEvents;
+  readonly span: Millis;
+  readonly signal: AbortSignal;
 }
 
 /** As many bytes as a message can have; anything else is no message. */
@@ -37,18 +62,17 @@ export class Connection {
   readonly sentAt: Instant;
   readonly #socket: Socket;
   readonly #events: ConnectionEvents;
-  readonly #shaken = Promise.withResolvers<Handshake>();
+  readonly #welcome = Promise.withResolvers<Welcome>();
   #received: Buffer = Buffer.alloc(0);
-  #isShaken = false;
+  #isWelcome = false;
   #isCorked = false;
   #lastZxid: Zxid;
   #lastXid = 0;
 
-  constructor(server: string, handshake: Handshake & { lastZxid: Zxid }, events: ConnectionEvents) {
+  private constructor(server: string, hello: Hello, events: ConnectionEvents) {
     const { hostname, port } = new URL(`tcp://${server}`);
     this.#events = events;
-    this.#lastZxid = handshake.lastZxid;
-    this.#shaken.promise.catch(() => {});
+    this.#lastZxid = hello.lastZxid;
     const host = hostname.replace(/^\[|\]$/g, "");
     let problem = new Error("the connection has ended");
     this.#socket = connect({ host, port: Number(port || 2_181), noDelay: true })
@@ -57,21 +81,32 @@ export class Connection {
         problem = error;
       })
       .on("close", () => {
-        this.#shaken.reject(problem);
-        events.ended(problem);
+        this.#welcome.reject(problem);
+        events.ended(this, problem);
       });
     this.sentAt = instant();
-    const { session, password, timeout, lastZxid } = handshake;
-    const hello = new Writer().int(0).long(lastZxid).int(timeout).long(session).bytes(password);
-    this.#socket.write(hello.bool(false).framed());
+    const { session, password, timeout, lastZxid } = hello;
+    const body = new Writer().int(0).long(lastZxid).int(timeout).long(session).bytes(password);
+    this.#socket.write(body.bool(false).framed());
   }
 
-  /** What the server has granted: a timeout of 0 says that there is no such session. Rejects with why it ended. */
-  get shaken(): Promise<Handshake> {
-    return this.#shaken.promise;
+  /** Rejects with why there is none, after `span` at the latest. */
+  static async open(
+    server: string,
+    { hello, events, span, signal }: Opening,
+  ): Promise<{ readonly connection: Connection; readonly welcome: Welcome }> {
+    const connection = new Connection(server, hello, events);
+    const giveUp = () => connection.destroy(noAnswer());
+    const cancel = after(span, giveUp);
+    signal.addEventListener("abort", giveUp, { once: true });
+    try {
+      return { connection, welcome: await connection.#welcome.promise };
+    } finally {
+      cancel();
+      signal.removeEventListener("abort", giveUp);
+    }
   }
 
-  /** The latest change that this session may have seen: no server that lacks it will do. */
   get lastZxid(): Zxid {
     return this.#lastZxid;
   }
@@ -105,7 +140,7 @@ export class Connection {
       for (;;) {
         const message = this.#nextMessage();
         if (message === undefined) return;
-        if (this.#isShaken) this.#dispatch(new Reader(message));
+        if (this.#isWelcome) this.#dispatch(new Reader(message));
         else this.#greet(new Reader(message));
       }
     } catch (error) {
@@ -128,21 +163,24 @@ export class Connection {
     const timeout = answer.int();
     const session = answer.long();
     const password = Buffer.from(answer.bytes());
-    this.#isShaken = true;
-    this.#shaken.resolve({ session, password, timeout });
+    this.#isWelcome = true;
+    this.#welcome.resolve({ session, password, timeout });
   }
 
   #dispatch(answer: Reader): void {
     const xid = answer.int();
     const zxid = answer.long();
     const code = answer.int();
-    if (xid === XIDS.watch) {
-      answer.int();
-      answer.int();
-      return this.#events.changed(answer.text());
-    }
     if (zxid > this.#lastZxid) this.#lastZxid = zxid;
+    if (xid === XIDS.watch) this.#events.changed(pathOf(answer));
     // A user who is not accepted finds that out with the first request.
-    if (xid !== XIDS.auth) this.#events.answered({ code, body: answer });
+    else if (xid !== XIDS.auth) this.#events.answered(this, { code, body: answer });
   }
+}
+
+/** After the kind of the change, and the state of the session. */
+function pathOf(answer: Reader): Path {
+  answer.int();
+  answer.int();
+  return answer.text();
 }

@@ -1,10 +1,11 @@
 import { deadline, noAnswer, race, sleep } from "../lock/abort.ts";
 import { pause } from "../lock/answers.ts";
-import { SessionExpiredError, StoreUnavailableError, UnknownOutcomeError } from "../lock/errors.ts";
-import { type Grant, margin } from "../lock/life.ts";
-import { after, elapsedSince, type Instant, instant, type Millis } from "../lock/time.ts";
-import { type Answer, Connection } from "./connection.ts";
-import { CODES, toError } from "./failure.ts";
+import { SessionExpiredError, StoreUnavailableError } from "../lock/errors.ts";
+import type { Grant } from "../lock/life.ts";
+import { elapsedSince, type Millis } from "../lock/time.ts";
+import { Asking } from "./asking.ts";
+import { type Answer, Connection, type ConnectionEvents, type Servers } from "./connection.ts";
+import { CODES } from "./failure.ts";
 import { Pulse } from "./pulse.ts";
 import {
   type Access,
@@ -12,7 +13,6 @@ import {
   childrenRequest,
   closeRequest,
   createRequest,
-  MultiFailure,
   multiRequest,
   type Request,
   readRequest,
@@ -20,6 +20,8 @@ import {
   syncRequest,
   writeRequest,
 } from "./requests.ts";
+import { Validity } from "./validity.ts";
+import { Watches } from "./watches.ts";
 import {
   type Created,
   type NewNode,
@@ -35,38 +37,17 @@ import {
   type Zxid,
 } from "./zookeeper.ts";
 
-/** Where sessions connect to, in turn, and as whom. */
-export interface Servers {
-  readonly address: string;
-  readonly login: { readonly user: string; readonly password: string } | undefined;
-
-  /** host:port of the next one. */
-  next(): string;
-  readonly count: number;
-}
-
 /** How long one tries to open a session, or to close it. */
 const PATIENCE: Millis = 5_000;
-
-/** A request on its way, or waiting for a connection. */
-interface Asked {
-  readonly request: Request<unknown>;
-  readonly watch: { readonly path: Path; readonly watch: Watch } | undefined;
-  sentAt: Instant | undefined;
-
-  /** Nobody waits for the answer any more. */
-  isOver: boolean;
-  resolve(answer: unknown): void;
-  reject(error: unknown): void;
-}
 
 /** A session over one connection after another. */
 export class LiveSession implements Session {
   readonly #servers: Servers;
   readonly #access: Access;
   readonly #ended = new AbortController();
-  readonly #watches = new Map<Path, Set<Watch>>();
-  #grant: Grant;
+  readonly #watches = new Watches();
+  readonly #asking: Asking;
+  readonly #validity: Validity;
   #id = 0n;
   #password: Uint8Array = new Uint8Array(16);
   #lastZxid: Zxid = 0n;
@@ -75,19 +56,20 @@ export class LiveSession implements Session {
   #isResting = false;
   #connecting: Promise<void> | undefined;
   #closing: Promise<void> | undefined;
-
-  /** Sent, in order, and not answered. */
-  #sent: Asked[] = [];
-
-  /** Not sent: there is no connection. */
-  #queued: Asked[] = [];
-  #renewed = Promise.withResolvers<void>();
-  #stopExpiry = () => {};
+  readonly #events: ConnectionEvents = {
+    changed: (path) => this.#watches.changed(path),
+    answered: (connection, answer) => this.#take(connection, answer),
+    ended: (connection, error) => this.#lose(connection, error),
+  };
 
   private constructor(servers: Servers, ttl: Millis) {
     this.#servers = servers;
     this.#access = servers.login ? "creator" : "anyone";
-    this.#grant = { ttl, sentAt: instant() };
+    this.#validity = new Validity(ttl, () => this.#end(new SessionExpiredError(this.id)));
+    // A connection that has been silent for so long is no good to others either.
+    this.#asking = new Asking(servers.address, (sentAt) => {
+      if (elapsedSince(sentAt) > this.ttl / 5) this.#lose(this.#connection, noAnswer());
+    });
   }
 
   static async open(servers: Servers, ttl: Millis, signal?: AbortSignal): Promise<LiveSession> {
@@ -118,7 +100,7 @@ export class LiveSession implements Session {
   }
 
   get ttl(): Millis {
-    return this.#grant.ttl;
+    return this.granted.ttl;
   }
 
   get signal(): AbortSignal {
@@ -126,26 +108,26 @@ export class LiveSession implements Session {
   }
 
   get granted(): Grant {
-    return this.#grant;
+    return this.#validity.grant;
   }
 
   remaining(): Millis {
-    if (this.signal.aborted) return 0;
-    return this.ttl - margin(this.ttl) - elapsedSince(this.#grant.sentAt);
+    return this.signal.aborted ? 0 : this.#validity.remaining();
   }
 
   async renew(signal: AbortSignal): Promise<Grant | undefined> {
+    if (this.#isResting) return this.reattach(signal);
     // Between heartbeats that are answered there is half of it left, at the least.
     while (!this.signal.aborted && this.remaining() < this.ttl / 3) {
-      await race(this.#renewed.promise, signal);
+      await race(this.#validity.extended, signal);
     }
-    return this.signal.aborted ? undefined : this.#grant;
+    return this.signal.aborted ? undefined : this.granted;
   }
 
   async reattach(signal: AbortSignal): Promise<Grant | undefined> {
     this.#lose(this.#connection, new Error("the session moves to a new connection"));
     await race(this.#connectSoon(), signal);
-    return this.signal.aborted ? undefined : this.#grant;
+    return this.signal.aborted ? undefined : this.granted;
   }
 
   rest(): void {
@@ -154,38 +136,35 @@ export class LiveSession implements Session {
   }
 
   create(node: NewNode, signal?: AbortSignal): Promise<Created> {
-    return this.#ask(createRequest(node, this.#access), { signal });
+    return this.#ask(createRequest(node, this.#access), signal);
   }
 
   remove(path: Path, signal?: AbortSignal): Promise<void> {
-    return this.#ask(removeRequest(path), { signal });
+    return this.#ask(removeRequest(path), signal);
   }
 
   write(path: Path, data: string, { version, signal }: Write = {}): Promise<Stat> {
-    return this.#ask(writeRequest(path, data, version), { signal });
+    return this.#ask(writeRequest(path, data, version), signal);
   }
 
-  read(path: Path, { watch, signal }: Read = {}): Promise<Node | undefined> {
-    const request = readRequest(path, watch !== undefined);
-    return unlessNoNode(this.#ask(request, { signal, ...(watch && { watch: { path, watch } }) }));
+  read(path: Path, options: Read = {}): Promise<Node | undefined> {
+    return this.#look(readRequest(path, options.watch !== undefined), path, options);
   }
 
-  children(path: Path, { watch, signal }: Read = {}): Promise<readonly string[] | undefined> {
-    const request = childrenRequest(path, watch !== undefined);
-    return unlessNoNode(this.#ask(request, { signal, ...(watch && { watch: { path, watch } }) }));
+  children(path: Path, options: Read = {}): Promise<readonly string[] | undefined> {
+    return this.#look(childrenRequest(path, options.watch !== undefined), path, options);
   }
 
   sync(signal?: AbortSignal): Promise<void> {
-    return this.#ask(syncRequest(), { signal });
+    return this.#ask(syncRequest(), signal);
   }
 
   multi(ops: readonly Op[], signal?: AbortSignal): Promise<readonly (Path | undefined)[]> {
-    return this.#ask(multiRequest(ops, this.#access), { signal });
+    return this.#ask(multiRequest(ops, this.#access), signal);
   }
 
   unwatch(path: Path, watch: Watch): void {
-    const watches = this.#watches.get(path);
-    if (watches?.delete(watch) && watches.size === 0) this.#watches.delete(path);
+    this.#watches.remove(path, watch);
   }
 
   close(reason: Error = new SessionExpiredError(this.id, "was closed")): Promise<void> {
@@ -200,88 +179,33 @@ export class LiveSession implements Session {
   async #close(reason: Error): Promise<void> {
     this.#pulse?.stop();
     const limit = deadline(Math.min(PATIENCE, Math.max(0, this.remaining())), noAnswer);
-    await this.#ask(closeRequest(), { signal: limit.signal }).catch(() => {});
+    await this.#ask(closeRequest(), limit.signal).catch(() => {});
     limit[Symbol.dispose]();
     this.#end(reason);
   }
 
-  #ask<T>(request: Request<T>, { signal, watch }: AskOptions): Promise<T> {
-    return new Promise((resolve, reject) => {
-      const quit = [signal, this.signal].find((each) => each?.aborted);
-      if (quit) return reject(quit.reason);
-      const settle = () => signal?.removeEventListener("abort", onAbort);
-      const asked: Asked = {
-        request,
-        watch,
-        sentAt: undefined,
-        isOver: false,
-        resolve: (answer) => {
-          settle();
-          resolve(answer as T);
-        },
-        reject: (error) => {
-          settle();
-          reject(error);
-        },
-      };
-      const onAbort = () => this.#abandon(asked, signal?.reason);
-      signal?.addEventListener("abort", onAbort, { once: true });
-      this.#queued.push(asked);
-      if (this.#connection) this.#flush(this.#connection);
-      else void this.#connectSoon();
-    });
+  async #ask<T>(request: Request<T>, signal?: AbortSignal, answered?: () => void): Promise<T> {
+    signal?.throwIfAborted();
+    this.signal.throwIfAborted();
+    const answer = this.#asking.ask(request, signal, answered);
+    if (this.#connection) this.#asking.flush(this.#connection);
+    else void this.#connectSoon();
+    return answer;
   }
 
-  #flush(connection: Connection): void {
-    for (const asked of this.#queued.splice(0)) {
-      asked.sentAt = instant();
-      this.#sent.push(asked);
-      connection.ask(asked.request.kind, asked.request.body);
-    }
-  }
-
-  /** The caller does not wait any longer. What was sent keeps its place: its answer must not be taken for another's. */
-  #abandon(asked: Asked, reason: unknown): void {
-    const { sentAt, request } = asked;
-    asked.isOver = true;
-    this.#queued = this.#queued.filter((each) => each !== asked);
-    asked.reject(sentAt && request.writes ? this.#unknown(reason) : reason);
-    // A connection that has been silent for so long is no good to others either.
-    const isSilent = this.#sent[0] === asked && sentAt && elapsedSince(sentAt) > this.ttl / 5;
-    if (isSilent) this.#lose(this.#connection, noAnswer());
-  }
-
-  #take({ code, body }: Answer): void {
-    const asked = this.#sent.shift();
-    if (!asked) return this.#lose(this.#connection, new Error("an answer to nothing"));
-    const { request, watch, isOver } = asked;
-    if (code !== 0) return this.#fail(asked, code);
+  async #look<T>(request: Request<T>, path: Path, { watch, signal }: Read): Promise<T | undefined> {
     try {
-      const answer = request.decode(body);
-      if (watch && !isOver) this.#watch(watch.path, watch.watch);
-      asked.resolve(answer);
+      return await this.#ask(request, signal, () => watch && this.#watches.add(path, watch));
     } catch (error) {
-      if (error instanceof MultiFailure) return this.#fail(asked, error.code);
-      asked.reject(this.#unknown(error));
+      if (error instanceof NoNodeError) return undefined;
       throw error;
     }
   }
 
-  #fail({ request, reject }: Asked, code: number): void {
-    reject(toError(this.address, code, request.writes));
+  #take(connection: Connection, answer: Answer): void {
+    const code = this.#asking.take(answer);
     if (code === CODES.sessionExpired) this.#end(new SessionExpiredError(this.id));
-    if (code === CODES.sessionMoved) this.#lose(this.#connection, new Error("the session moved"));
-  }
-
-  #watch(path: Path, watch: Watch): void {
-    const watches = this.#watches.get(path) ?? new Set();
-    this.#watches.set(path, watches.add(watch));
-  }
-
-  #changed(path: Path): void {
-    const watches = this.#watches.get(path) ?? [];
-    this.#watches.delete(path);
-    for (const watch of watches) watch();
+    if (code === CODES.sessionMoved) this.#lose(connection, new Error("the session moved"));
   }
 
   /** Until a connection stands, or the session has ended. */
@@ -302,38 +226,30 @@ export class LiveSession implements Session {
         return await this.#attach(signal);
       } catch (error) {
         problem = error;
-        const round = Math.floor(attempt / this.#servers.count);
-        if (attempt % this.#servers.count === 0) await sleep(pause(round), signal).catch(() => {});
+        const isRound = attempt % this.#servers.count === 0;
+        const patience = pause(attempt / this.#servers.count);
+        if (isRound) await sleep(patience, signal).catch(() => {});
       }
     }
   }
 
   /** One attempt at one server. */
   async #attach(signal: AbortSignal): Promise<void> {
-    const connection: Connection = new Connection(
-      this.#servers.next(),
-      {
-        session: this.#id,
-        password: this.#password,
-        timeout: this.ttl,
-        lastZxid: this.#lastZxid,
-      },
-      {
-        changed: (path) => this.#changed(path),
-        answered: (answer) => this.#take(answer),
-        ended: (error) => this.#lose(connection, error),
-      },
-    );
+    const hello = {
+      session: this.#id,
+      password: this.#password,
+      timeout: this.ttl,
+      lastZxid: this.#lastZxid,
+    };
     // The others have to get their turn before the session ends.
     const share = this.ttl / (2 * this.#servers.count);
-    const span = Math.min(Math.max(share, 200), 2_000);
-    const giveUp = () => connection.destroy(noAnswer());
-    const cancel = after(span, giveUp);
-    signal.addEventListener("abort", giveUp, { once: true });
-    const { session, password, timeout } = await connection.shaken.finally(() => {
-      cancel();
-      signal.removeEventListener("abort", giveUp);
+    const { connection, welcome } = await Connection.open(this.#servers.next(), {
+      hello,
+      events: this.#events,
+      span: Math.min(Math.max(share, 200), 2_000),
+      signal,
     });
+    const { session, password, timeout } = welcome;
     if (timeout <= 0) this.#end(new SessionExpiredError(this.id));
     if (this.signal.aborted) return connection.destroy();
     this.#id = session;
@@ -344,88 +260,36 @@ export class LiveSession implements Session {
   #stand(connection: Connection, ttl: Millis): void {
     const { login } = this.#servers;
     this.#connection = connection;
-    this.#prove({ ttl, sentAt: connection.sentAt });
+    this.#validity.extend({ ttl, sentAt: connection.sentAt });
     if (login) connection.send(authPacket(login.user, login.password));
-    this.#flush(connection);
+    this.#asking.flush(connection);
     if (this.#isResting) return;
     this.#pulse = new Pulse(connection.sentAt, {
       ttl,
       beat: () => this.sync(),
-      proven: (sentAt) => this.#prove({ ttl, sentAt }),
+      proven: (sentAt) => this.#validity.extend({ ttl, sentAt }),
       missed: () => this.#lose(connection, noAnswer()),
     });
   }
 
-  /** A grant never brings the expiry forward. */
-  #prove(grant: Grant): void {
-    if (grant.sentAt.mono < this.#grant.sentAt.mono) return;
-    this.#grant = grant;
-    this.#tellRenewed();
-    this.#watchExpiry();
-  }
-
-  #tellRenewed(): void {
-    this.#renewed.resolve();
-    this.#renewed = Promise.withResolvers<void>();
-  }
-
-  #watchExpiry(): void {
-    this.#stopExpiry();
-    const check = () => {
-      if (this.remaining() > 0) this.#watchExpiry();
-      else this.#end(new SessionExpiredError(this.id));
-    };
-    this.#stopExpiry = after(Math.ceil(this.remaining()), check, { idle: true });
-  }
-
-  /** Reads are sent once more, over the next connection. */
   #lose(connection: Connection | undefined, error: Error): void {
     if (!connection || connection !== this.#connection) return;
     this.#connection = undefined;
     this.#lastZxid = connection.lastZxid;
     this.#pulse?.stop();
     connection.destroy();
-    const sent = this.#sent;
-    this.#sent = [];
-    for (const { request, reject } of sent) if (request.writes) reject(this.#unknown(error));
-    const again = sent.filter(({ request, isOver }) => !request.writes && !isOver);
-    this.#queued = [...again, ...this.#queued];
-    this.#lookAgain();
-    if (!this.signal.aborted && (!this.#isResting || this.#queued.length > 0)) {
-      void this.#connectSoon();
-    }
-  }
-
-  /** What the old connection would have told, the new one does not. */
-  #lookAgain(): void {
-    for (const path of [...this.#watches.keys()]) this.#changed(path);
+    this.#asking.lose(error);
+    this.#watches.lose();
+    const isNeeded = !this.#isResting || this.#asking.isWaiting;
+    if (isNeeded && !this.signal.aborted) void this.#connectSoon();
   }
 
   #end(reason: Error): void {
     if (this.signal.aborted) return;
-    this.#stopExpiry();
     this.#ended.abort(reason);
+    this.#validity.stop();
     this.#lose(this.#connection, reason);
-    for (const { reject } of this.#queued.splice(0)) reject(reason);
-    this.#lookAgain();
-    this.#tellRenewed();
-  }
-
-  #unknown(cause: unknown): UnknownOutcomeError {
-    return new UnknownOutcomeError(this.address, "a request was carried out", cause);
-  }
-}
-
-interface AskOptions {
-  readonly signal: AbortSignal | undefined;
-  readonly watch?: { readonly path: Path; readonly watch: Watch };
-}
-
-async function unlessNoNode<T>(answer: Promise<T>): Promise<T | undefined> {
-  try {
-    return await answer;
-  } catch (error) {
-    if (error instanceof NoNodeError) return undefined;
-    throw error;
+    this.#asking.end(reason);
+    this.#watches.lose();
   }
 }

@@ -6,7 +6,7 @@ import {
   StoreUnavailableError,
 } from "../../lock/errors.ts";
 import type { Millis } from "../../lock/time.ts";
-import { NoNodeError, type Path, type Session, type Zxid } from "../../zookeeper/zookeeper.ts";
+import { NoNodeError, type Path, type Session } from "../../zookeeper/zookeeper.ts";
 import { type Entered, Place } from "./place.ts";
 import { inLine, makeQueue, newMark, removeIfThere } from "./queue.ts";
 

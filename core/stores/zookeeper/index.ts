@@ -6,11 +6,20 @@ import type { ZooKeeper } from "../../zookeeper/zookeeper.ts";
 import { ZooKeeperBackend } from "./backend.ts";
 
 export { openZooKeeper } from "../../zookeeper/client.ts";
-export type {
-  Session,
-  ZooKeeper,
-  ZooKeeperOptions,
+export {
+  BadVersionError,
+  type Created,
+  type NewNode,
+  type Node,
+  NodeExistsError,
+  NoNodeError,
+  type Op,
+  type Session,
+  type Stat,
+  type ZooKeeper,
+  type ZooKeeperOptions,
 } from "../../zookeeper/zookeeper.ts";
+export { Election, type Leader } from "./election.ts";
 
 export interface ZooKeeperStoreOptions extends StoreOptions {
   /** The node below which all others are, as "/shop/locks"; it is made where it is missing. Default: the root. */
