@@ -6,8 +6,8 @@ import {
   StoreUnavailableError,
 } from "../../lock/errors.ts";
 import type { Millis } from "../../lock/time.ts";
-import { NoNodeError, type Path, type Session } from "../../zookeeper/zookeeper.ts";
-import { type Entered, Place } from "./place.ts";
+import { NoNodeError, type Path, type Session, type Zxid } from "../../zookeeper/zookeeper.ts";
+import { lineBefore, Place, type Spot } from "./place.ts";
 import { inLine, makeQueue, newMark, removeIfThere } from "./queue.ts";
 
 /** Where to stand, as whom, and what is to stand in the nodes. */
@@ -103,16 +103,18 @@ class Entry {
       ]);
     const [{ paths, czxid }, read, ...looks] = await answerTo(enter, ttl, signal);
     signal.throwIfAborted();
-    const ahead = queues.map((queue, i) => {
-      const line = inLine(looks[i] ?? []).map((name) => `${queue}/${name}`);
-      const ours = line.indexOf(paths[i] ?? "");
-      if (ours < 0) throw lostPlace(session);
-      return line.slice(0, ours);
+    const spots = queues.map((queue, i): Spot => {
+      const path = paths[i] ?? "";
+      const line = lineBefore({ queue, path }, looks[i] ?? []);
+      if (!line) throw lostPlace(session);
+      return { queue, path, next: line.at(-1) };
     });
-    return new Place(session, { paths, czxid, ahead, read: read ? read.data : undefined });
+    return new Place(session, { spots, czxid, read: read ? read.data : undefined });
   }
 
-  async #create(limit: AbortSignal): Promise<Pick<Entered, "paths" | "czxid">> {
+  async #create(
+    limit: AbortSignal,
+  ): Promise<{ readonly paths: readonly Path[]; readonly czxid: Zxid }> {
     const { session, queues, data } = this.#standing;
     const nodes = queues.map((queue) => {
       return { path: `${queue}/${this.#mark}`, data, mode: "sequential" } as const;

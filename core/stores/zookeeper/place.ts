@@ -3,19 +3,24 @@ import { Bell } from "../../lock/bell.ts";
 import { hasCode, SessionExpiredError } from "../../lock/errors.ts";
 import { after, type Millis } from "../../lock/time.ts";
 import { NoNodeError, type Path, type Session, type Zxid } from "../../zookeeper/zookeeper.ts";
-import { removeIfThere } from "./queue.ts";
+import { inLine, removeIfThere } from "./queue.ts";
 
 /** What is known of a place when it is entered. */
 export interface Entered {
-  /** Ours, one in each queue. */
-  readonly paths: readonly Path[];
+  readonly spots: readonly Spot[];
   readonly czxid: Zxid;
-
-  /** Who stands before us, queue by queue, first come first. */
-  readonly ahead: readonly (readonly Path[])[];
 
   /** What was in the node that was read as well. */
   readonly read: string | undefined;
+}
+
+/** Our node in one queue. */
+export interface Spot {
+  readonly queue: Path;
+  readonly path: Path;
+
+  /** The last of those who stood before us; undefined: nobody does, and nobody ever will. */
+  readonly next: Path | undefined;
 }
 
 /** How long a place is held before its nodes are watched: most are left sooner than it is worth it. */
@@ -26,9 +31,8 @@ const GUARD_AFTER: Millis = 50;
  * any two places in the same order. Waits always go from a later one to an earlier one, so no two ever wait for
  * each other.
  *
- * Those before us can only become fewer, so whom we have seen once need not be looked for again: we wait for the
- * one right before us, then for the one before that, until nobody is left. A session reads what it has written, so
- * a look after the creation has missed nobody.
+ * Those before us can only become fewer, so it is the last of them whom we wait for, and nobody else is woken when
+ * it leaves. A session reads what it has written, so a look after the creation has missed nobody.
  */
 export class Place {
   readonly paths: readonly Path[];
@@ -39,19 +43,19 @@ export class Place {
   /** What was read on entering. */
   readonly read: string | undefined;
   #session: Session;
-  readonly #ahead: readonly Path[][];
+  readonly #spots: readonly Spot[];
 
-  constructor(session: Session, { paths, czxid, ahead, read }: Entered) {
+  constructor(session: Session, { spots, czxid, read }: Entered) {
     this.#session = session;
-    this.paths = paths;
+    this.paths = spots.map(({ path }) => path);
     this.czxid = czxid;
     this.read = read;
-    this.#ahead = ahead.map((line) => [...line]);
+    this.#spots = spots;
   }
 
-  /** Whether nobody is before us, as far as we have looked. */
+  /** Whether nobody was before us when we entered. */
   get isFirst(): boolean {
-    return this.#line() === undefined;
+    return this.#spots.every(({ next }) => next === undefined);
   }
 
   /**
@@ -60,43 +64,27 @@ export class Place {
    */
   async turn(caller: AbortSignal): Promise<void> {
     if (this.isFirst) return;
-    const scope = follow(caller, this.#session.signal);
-    const { signal } = scope;
-    const bell = new Bell();
-    const other = () => bell.ring();
-    let isSure = false;
-    const mine = () => {
-      isSure = false;
-      bell.ring();
-    };
-    let line = this.#line();
+    const gone = new AbortController();
+    const scope = follow(caller, this.#session.signal, gone.signal);
+    const stop = this.#guardNow(() => gone.abort(this.#expired()));
     try {
-      while (line !== undefined || !isSure) {
-        const next = line?.at(-1);
-        const looking = isSure || this.#areThere(mine, signal);
-        isSure = true;
-        const reading = next && this.#session.read(next, { watch: other, signal });
-        const [isOurs, found] = await Promise.all([looking, reading]);
-        if (!isOurs) throw this.#expired();
-        if (found) await bell.rung(signal);
-        else line?.pop();
-        line = this.#line();
-      }
+      for (const spot of this.#spots) await this.#outlast(spot, scope.signal);
     } finally {
+      stop();
       scope[Symbol.dispose]();
-      this.#unwatch(mine);
-      for (const path of line?.slice(-1) ?? []) this.#session.unwatch(path, other);
     }
   }
 
   /** Calls `onGone` as soon as a node of ours is gone, until the returned function is called. */
   guard(onGone: () => void): () => void {
-    const over = new AbortController();
-    const start = () => void this.#watchOwn(onGone, over.signal).catch(() => {});
+    let stop = () => {};
+    const start = () => {
+      stop = this.#guardNow(onGone);
+    };
     const cancel = after(GUARD_AFTER, start, { idle: true });
     return () => {
       cancel();
-      over.abort();
+      stop();
     };
   }
 
@@ -145,9 +133,30 @@ export class Place {
     return new SessionExpiredError(this.#session.id, "has lost its place in line");
   }
 
-  /** The first line that somebody stands in before us. */
-  #line(): Path[] | undefined {
-    return this.#ahead.find(({ length }) => length > 0);
+  /** Until nobody is before us in this queue. The last look sees our own node too. */
+  async #outlast({ queue, path, next }: Spot, signal: AbortSignal): Promise<void> {
+    const session = this.#session;
+    const bell = new Bell();
+    const watch = () => bell.ring();
+    let last = next;
+    try {
+      while (last !== undefined) {
+        if (await session.read(last, { watch, signal })) await bell.rung(signal);
+        const names = await session.children(queue, { signal });
+        const line = lineBefore({ queue, path }, names ?? []);
+        if (!line) throw this.#expired();
+        session.unwatch(last, watch);
+        last = line.at(-1);
+      }
+    } finally {
+      if (last !== undefined) session.unwatch(last, watch);
+    }
+  }
+
+  #guardNow(onGone: () => void): () => void {
+    const over = new AbortController();
+    this.#watchOwn(onGone, over.signal).catch(() => {});
+    return () => over.abort();
   }
 
   /** Names are not used again, so a node of ours that is there is the one that we have made. */
@@ -174,4 +183,14 @@ export class Place {
   #removals() {
     return this.paths.map((path) => ({ op: "remove", path }) as const);
   }
+}
+
+/** Who stands before our node, first come first; undefined: it is not there. */
+export function lineBefore(
+  { queue, path }: Pick<Spot, "queue" | "path">,
+  children: readonly string[],
+): readonly Path[] | undefined {
+  const line = inLine(children).map((name) => `${queue}/${name}`);
+  const ours = line.indexOf(path);
+  return ours < 0 ? undefined : line.slice(0, ours);
 }
