@@ -8,7 +8,7 @@ import type { Millis } from "../../lock/time.ts";
 import { NoNodeError, type Path, type Session, type Zxid } from "../../zookeeper/zookeeper.ts";
 import { enter } from "./entry.ts";
 import type { Place } from "./place.ts";
-import { inLine, makeQueue } from "./queue.ts";
+import { inLine, makeQueue, NEVER } from "./queue.ts";
 
 /** Who leads, and what it says of itself. */
 export interface Leader {
@@ -130,7 +130,7 @@ export class Election {
     readonly signal?: AbortSignal;
   } = {}): AsyncGenerator<Leader | undefined> {
     const scope = follow(signal, this.#session.signal);
-    const bell = new Bell();
+    const bell = new Bell(NEVER);
     const ring = () => bell.ring();
     let told: Leader | undefined | "nothing yet" = "nothing yet";
     try {

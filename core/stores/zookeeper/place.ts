@@ -3,7 +3,7 @@ import { Bell } from "../../lock/bell.ts";
 import { hasCode, SessionExpiredError } from "../../lock/errors.ts";
 import { after, type Millis } from "../../lock/time.ts";
 import { NoNodeError, type Path, type Session, type Zxid } from "../../zookeeper/zookeeper.ts";
-import { inLine, removeIfThere } from "./queue.ts";
+import { inLine, NEVER, removeIfThere } from "./queue.ts";
 
 /** What is known of a place when it is entered. */
 export interface Entered {
@@ -136,7 +136,7 @@ export class Place {
   /** Until nobody is before us in this queue. The last look sees our own node too. */
   async #outlast({ queue, path, next }: Spot, signal: AbortSignal): Promise<void> {
     const session = this.#session;
-    const bell = new Bell();
+    const bell = new Bell(NEVER);
     const watch = () => bell.ring();
     let last = next;
     try {
@@ -166,7 +166,7 @@ export class Place {
   }
 
   async #watchOwn(onGone: () => void, signal: AbortSignal): Promise<void> {
-    const bell = new Bell();
+    const bell = new Bell(NEVER);
     const ring = () => bell.ring();
     try {
       while (await this.#areThere(ring, signal)) await bell.rung(signal);

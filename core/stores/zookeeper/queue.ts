@@ -1,3 +1,4 @@
+import type { Millis } from "../../lock/time.ts";
 import { parentOf } from "../../zookeeper/names.ts";
 import {
   NodeExistsError,
@@ -79,3 +80,6 @@ export async function removeIfThere(
     if (!(error instanceof NoNodeError)) throw error;
   }
 }
+
+/** How often one looks without being told: a watch stands as long as its connection, whose end is told. */
+export const NEVER: Millis = Number.POSITIVE_INFINITY;
