@@ -1,7 +1,7 @@
 import { UnknownOutcomeError } from "../lock/errors.ts";
 import { type Instant, instant } from "../lock/time.ts";
 import type { Answer, Connection } from "./connection.ts";
-import { toError } from "./failure.ts";
+import { CODES, toError } from "./failure.ts";
 import { MultiFailure, type Request } from "./requests.ts";
 
 /** A request on its way, or waiting for a connection. */
@@ -37,7 +37,11 @@ export class Asking {
   }
 
   /** It is sent with the next `flush`. `answered` is called as soon as the answer is there. */
-  ask<T>(request: Request<T>, signal?: AbortSignal, answered = () => {}): Promise<T> {
+  ask<T>(
+    request: Request<T>,
+    signal?: AbortSignal,
+    answered: (answer: T) => void = () => {},
+  ): Promise<T> {
     return new Promise((resolve, reject) => {
       const settle = () => signal?.removeEventListener("abort", onAbort);
       const asked: Asked = {
@@ -46,7 +50,7 @@ export class Asking {
         isOver: false,
         resolve: (answer) => {
           settle();
-          if (!asked.isOver) answered();
+          if (!asked.isOver) answered(answer as T);
           resolve(answer as T);
         },
         reject: (error) => {
@@ -68,13 +72,15 @@ export class Asking {
     }
   }
 
-  /** Resolves to the code of a failure. Throws when it is not the answer to what was asked. */
+  /** Returns the code of a failure, or 0. Throws when it is not the answer to what was asked. */
   take({ code, body }: Answer): number {
     const asked = this.#sent.shift();
     if (!asked) throw new RangeError("an answer to nothing");
-    if (code !== 0) return this.#fail(asked, code);
+    const { decode, absent } = asked.request;
+    const isAbsent = code === CODES.noNode && absent !== undefined;
+    if (code !== 0 && !isAbsent) return this.#fail(asked, code);
     try {
-      asked.resolve(asked.request.decode(body));
+      asked.resolve(isAbsent ? absent() : decode(body));
       return 0;
     } catch (error) {
       if (error instanceof MultiFailure) return this.#fail(asked, error.code);

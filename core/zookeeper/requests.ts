@@ -7,6 +7,9 @@ export interface Request<T> {
   readonly body: Writer;
   readonly writes: boolean;
   decode(answer: Reader): T;
+
+  /** What to make of it that there is no such node. Default: a failure. */
+  readonly absent?: () => T;
 }
 
 const KINDS = {
@@ -57,21 +60,26 @@ export function writeRequest(path: Path, data: string, version?: number): Reques
   };
 }
 
-export function readRequest(path: Path, watch: boolean): Request<Node> {
+export function readRequest(path: Path, watch: boolean): Request<Node | undefined> {
   return {
     kind: KINDS.read,
     body: new Writer().text(path).bool(watch),
     writes: false,
     decode: (answer) => ({ data: answer.text(), stat: readStat(answer) }),
+    absent: nothing,
   };
 }
 
-export function childrenRequest(path: Path, watch: boolean): Request<readonly string[]> {
+export function childrenRequest(
+  path: Path,
+  watch: boolean,
+): Request<readonly string[] | undefined> {
   return {
     kind: KINDS.children,
     body: new Writer().text(path).bool(watch),
     writes: false,
     decode: (answer) => answer.list(() => answer.text()),
+    absent: nothing,
   };
 }
 

@@ -22,19 +22,18 @@ import {
 } from "./requests.ts";
 import { Validity } from "./validity.ts";
 import { Watches } from "./watches.ts";
-import {
-  type Created,
-  type NewNode,
-  type Node,
-  NoNodeError,
-  type Op,
-  type Path,
-  type Read,
-  type Session,
-  type Stat,
-  type Watch,
-  type Write,
-  type Zxid,
+import type {
+  Created,
+  NewNode,
+  Node,
+  Op,
+  Path,
+  Read,
+  Session,
+  Stat,
+  Watch,
+  Write,
+  Zxid,
 } from "./zookeeper.ts";
 
 /** How long one tries to open a session, or to close it. */
@@ -184,7 +183,11 @@ export class LiveSession implements Session {
     this.#end(reason);
   }
 
-  async #ask<T>(request: Request<T>, signal?: AbortSignal, answered?: () => void): Promise<T> {
+  async #ask<T>(
+    request: Request<T>,
+    signal?: AbortSignal,
+    answered?: (answer: T) => void,
+  ): Promise<T> {
     signal?.throwIfAborted();
     this.signal.throwIfAborted();
     const answer = this.#asking.ask(request, signal, answered);
@@ -193,13 +196,11 @@ export class LiveSession implements Session {
     return answer;
   }
 
-  async #look<T>(request: Request<T>, path: Path, { watch, signal }: Read): Promise<T | undefined> {
-    try {
-      return await this.#ask(request, signal, () => watch && this.#watches.add(path, watch));
-    } catch (error) {
-      if (error instanceof NoNodeError) return undefined;
-      throw error;
-    }
+  #look<T>(request: Request<T>, path: Path, { watch, signal }: Read): Promise<T> {
+    // Of a node that is not there, no watch is set.
+    return this.#ask(request, signal, (answer) => {
+      if (watch && answer !== undefined) this.#watches.add(path, watch);
+    });
   }
 
   #take(connection: Connection, answer: Answer): void {

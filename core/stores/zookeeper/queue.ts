@@ -8,7 +8,7 @@ import {
 } from "../../zookeeper/zookeeper.ts";
 
 /**
- * The name of a contender's node, before the ten digits of its sequence: as Curator, Go's client and the recipe of
+ * The name of a contender's node, before the ten digits of its sequence: as Curator and the recipe of
  * ZooKeeper itself read them, so that they all stand in one line. Its id is never used again.
  */
 export function newMark(): string {
