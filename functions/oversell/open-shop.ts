@@ -8,6 +8,6 @@ export function openShop({ database, etcd, inventory, locks }: Opened, name: str
   if (database && inventory) return sqlShop(database, inventory, name);
   if (etcd && inventory) return etcdShop(etcd.client, etcd.prefix, inventory, name);
   throw new TypeError(
-    `the incident cannot be replayed on ${locks.traits.name}: it needs several processes`,
+    `the incident cannot be replayed on ${locks.traits.name}: it needs stock that several processes share`,
   );
 }

@@ -77,6 +77,8 @@ describe("a store's URL", () => {
       "mysql:shop",
       "mysql://",
       "mysql:///shop",
+      "zookeeper:shop",
+      "zookeeper://h/x?timeout=5",
     ]) {
       await expect(open(url)).rejects.toThrow(TypeError);
     }
@@ -84,6 +86,7 @@ describe("a store's URL", () => {
     await expect(open("constructor:x")).rejects.toThrow(TypeError);
     await expect(open("mysql://h/x?connections=0")).rejects.toThrow(RangeError);
     await expect(open("mysql://h/x?conections=5")).rejects.toThrow("conections");
+    await expect(open("zookeeper://h,i//b")).rejects.toThrow("/shop/locks");
   });
 });
 

@@ -1,7 +1,10 @@
 import { randomBytes } from "node:crypto";
-import { connect } from "node:net";
+import { once } from "node:events";
+import { type AddressInfo, connect, createServer } from "node:net";
 import { inject } from "vitest";
 import { inLine } from "../../core/stores/zookeeper/queue.ts";
+import { Connection } from "../../core/zookeeper/connection.ts";
+import { closeRequest } from "../../core/zookeeper/requests.ts";
 import type { Path, Session } from "../../core/zookeeper/zookeeper.ts";
 import type { ServerNode } from "../../infra/servers/node.ts";
 import type { Server } from "../../infra/servers/start.ts";
@@ -43,4 +46,42 @@ export async function partsOf({ nodes }: Pick<Server, "nodes">) {
   if (!leader) throw new Error("there is no leader");
   const followers = parts.filter(({ said }) => said.includes("Mode: follower"));
   return { leader, followers: followers.map(({ node }) => node) };
+}
+
+/** Ends a session as somebody else who knows its id and password. */
+export async function endSession(
+  server: string,
+  session: bigint,
+  password: Uint8Array,
+): Promise<void> {
+  const ended = Promise.withResolvers<void>();
+  const { connection } = await Connection.open(server, {
+    hello: { session, password, timeout: 20_000, lastZxid: 0n },
+    events: { changed() {}, answered: () => ended.resolve(), ended: () => ended.resolve() },
+    span: 4_000,
+    signal: new AbortController().signal,
+  });
+  const { kind, body } = closeRequest();
+  connection.ask(kind, body);
+  await ended.promise;
+  connection.destroy();
+}
+
+/** A wire that overhears the password of the first session: it stands at the end of the server's first message. */
+export async function overhear(server: string) {
+  const heard = Promise.withResolvers<Uint8Array>();
+  const wire = createServer((client) => {
+    const upstream = connect(Number(server.split(":")[1]), "127.0.0.1");
+    client.pipe(upstream).pipe(client);
+    upstream.once("data", (welcome) => heard.resolve(Buffer.from(welcome.subarray(24, 40))));
+    for (const socket of [client, upstream]) socket.on("error", () => {});
+  });
+  await once(wire.listen(0, "127.0.0.1"), "listening");
+  return {
+    port: (wire.address() as AddressInfo).port,
+    password: heard.promise,
+    async [Symbol.asyncDispose]() {
+      wire.close();
+    },
+  };
 }

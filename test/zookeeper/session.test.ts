@@ -1,15 +1,13 @@
 import { once } from "node:events";
-import { type AddressInfo, connect, createServer } from "node:net";
+import { type AddressInfo, createServer } from "node:net";
 import { afterAll, describe, expect, test } from "vitest";
 import { elapsedSince } from "../../core/lock/time.ts";
 import { openZooKeeper } from "../../core/zookeeper/client.ts";
-import { Connection } from "../../core/zookeeper/connection.ts";
-import { closeRequest } from "../../core/zookeeper/requests.ts";
 import { BadVersionError, NodeExistsError, NoNodeError } from "../../core/zookeeper/zookeeper.ts";
 import { runScript } from "../support/script.ts";
 import { TcpProxy } from "../support/tcp-proxy.ts";
 import { pause, until, within } from "../support/until.ts";
-import { freshRoot, singleZooKeeper } from "../support/zookeeper.ts";
+import { endSession, freshRoot, overhear, singleZooKeeper } from "../support/zookeeper.ts";
 
 const LONG = 20_000;
 
@@ -26,40 +24,13 @@ afterAll(() => zookeeper.close());
 const over = (wire: { readonly port: number }) =>
   openZooKeeper({ servers: [`127.0.0.1:${wire.port}`] });
 
-/** Ends a session as somebody else who knows its id and password. */
-async function endBehindItsBack(id: bigint, password: Uint8Array): Promise<void> {
-  const ended = Promise.withResolvers<void>();
-  const { connection } = await Connection.open(server, {
-    hello: { session: id, password, timeout: LONG, lastZxid: 0n },
-    events: { changed() {}, answered: () => ended.resolve(), ended: () => ended.resolve() },
-    span: AT_ONCE,
-    signal: new AbortController().signal,
-  });
-  connection.ask(closeRequest().kind, closeRequest().body);
-  await ended.promise;
-  connection.destroy();
-}
-
-/** A wire that overhears a session's password: it stands at the end of the server's first message. */
-async function overhear() {
-  const heard = Promise.withResolvers<Uint8Array>();
-  const wire = createServer((client) => {
-    const upstream = connect(port, "127.0.0.1");
-    client.pipe(upstream).pipe(client);
-    upstream.once("data", (welcome) => heard.resolve(Buffer.from(welcome.subarray(24, 40))));
-    for (const socket of [client, upstream]) socket.on("error", () => {});
-  });
-  await once(wire.listen(0, "127.0.0.1"), "listening");
-  return { port: (wire.address() as AddressInfo).port, password: heard.promise, wire };
-}
-
 describe.concurrent("a session", () => {
   test("that somebody else ends is told at once, and so is who waits for an answer", async () => {
-    const { wire, ...line } = await overhear();
-    await using client = over(line);
+    await using wire = await overhear(server);
+    await using client = over(wire);
     const session = await client.openSession(LONG);
     const { path } = await session.create({ path: `${freshRoot()}`, mode: "ephemeral" });
-    await endBehindItsBack(session.owner, await line.password);
+    await endSession(server, session.owner, await wire.password);
     await until(() => session.signal.aborted, AT_ONCE);
     expect(session.signal.reason).toMatchObject({ code: "SESSION_EXPIRED" });
     expect(session.remaining()).toBe(0);
@@ -67,7 +38,6 @@ describe.concurrent("a session", () => {
     expect(await session.renew(new AbortController().signal)).toBeUndefined();
     const other = await zookeeper.openSession(LONG);
     expect(await other.read(path)).toBeUndefined();
-    wire.close();
   });
 
   test("lives for many times its ttl while nobody asks for anything", async () => {

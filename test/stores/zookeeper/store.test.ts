@@ -9,7 +9,13 @@ import {
 import { FAULTS, type Fault, faulty } from "../../support/faulty-zookeeper.ts";
 import { TcpProxy } from "../../support/tcp-proxy.ts";
 import { pause, until, within } from "../../support/until.ts";
-import { freshRoot, lineOf, singleZooKeeper } from "../../support/zookeeper.ts";
+import {
+  endSession,
+  freshRoot,
+  lineOf,
+  overhear,
+  singleZooKeeper,
+} from "../../support/zookeeper.ts";
 
 const LONG = 20_000;
 
@@ -201,6 +207,33 @@ test("a waiter whose node is gone is told at once, and never holds", async () =>
   await outcome;
   holder.assertHeld();
 });
+
+test.each(["holds", "waits"])(
+  "who %s when somebody else ends the session is told at once",
+  async (state) => {
+    await using wire = await overhear(servers[0] ?? "");
+    await using client = openZooKeeper({ servers: [`127.0.0.1:${wire.port}`] });
+    const root = freshRoot();
+    const [ours, theirs] = [openStore({ root }, client), openStore({ root })];
+    const first = state === "waits" ? await theirs.lock("a", { ttl: LONG, wait: 0 }) : undefined;
+    const locking = ours.lock("a", { ttl: LONG, wait: LONG });
+    const name = await until(async () => (await lineOf(admin, `${root}/a`))[first ? 1 : 0]);
+    const { owner } = (await admin.read(`${root}/a/${name}`))?.stat ?? { owner: 0n };
+    const lock = first ? undefined : await locking;
+    const outcome = expect(within(AT_ONCE, locking));
+    await endSession(servers[0] ?? "", owner, await wire.password);
+    if (lock) {
+      await until(() => lock.signal.aborted, AT_ONCE);
+      expect(lock.signal.reason).toMatchObject({ code: "LOCK_LOST", why: "taken" });
+      expect(await lock.unlock()).toBe("was-lost");
+    } else {
+      await outcome.rejects.toMatchObject({ code: "SESSION_EXPIRED" });
+    }
+    // And the same client goes on, with another session.
+    await first?.unlock();
+    expect(await (await ours.lock("a", { ttl: LONG, wait: 0 })).unlock()).toBe("released");
+  },
+);
 
 test("a holder whose node is gone is told at once, and harms nobody", async () => {
   const { root, ours, theirs } = clients();
