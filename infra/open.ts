@@ -55,6 +55,7 @@ const STORES: Readonly<Record<string, Open>> = {
   rediss: openRedis,
   redlock: openRedlock,
   redlocks: openRedlock,
+  zookeeper: openZooKeeper,
 };
 
 /** The stores' URLs, for messages. */
@@ -66,6 +67,7 @@ const STORE_URLS = [
   "etcd+http://… (etcd's JSON gateway)",
   "redis://USER:PASSWORD@HOST:PORT/DATABASE?prefix=…&replicas=…",
   "redlock://USER:PASSWORD@HOST:PORT,HOST:PORT,HOST:PORT?prefix=…",
+  "zookeeper://HOST:PORT,HOST:PORT/ROOT",
   "mysqls://…, etcds://…, etcd+https://…, rediss://… and redlocks://… (TLS; options ca, cert, key name PEM files)",
 ];
 
@@ -191,15 +193,33 @@ function toEtcdOptions(scheme: string, url: NetworkUrl | undefined) {
   return {
     prefix: name.replace(/\/*$/, "/").replace(/^\/$/, ""),
     etcdOptions: {
-      endpoints: hosts.map(toEndpoint),
+      endpoints: hosts.map((host) => toEndpoint(host, 2_379)),
       ...(user !== "" && { user, password }),
       ...(tls && { tls: readTls(url) }),
     },
   };
 }
 
-function toEndpoint({ host, port = 2_379 }: Host): string {
-  return `${host.includes(":") ? `[${host}]` : host}:${port}`;
+function toEndpoint({ host, port }: Host, standard: number): string {
+  return `${host.includes(":") ? `[${host}]` : host}:${port ?? standard}`;
+}
+
+async function openZooKeeper({ scheme, network }: StoreUrl, options: StoreOptions) {
+  if (!network) throw new TypeError(`the store "${scheme}:" needs ${scheme}://HOST:PORT`);
+  checkOptions(network, []);
+  const { zookeeperStore, openZooKeeper } = await import("../core/stores/zookeeper/index.ts");
+  const { hosts, user, password, name } = network;
+  const zookeeper = openZooKeeper({
+    servers: hosts.map((host) => toEndpoint(host, 2_181)),
+    ...(user !== "" && { user, password }),
+  });
+  const root = name.replace(/\/+$/, "");
+  const locks = zookeeperStore(zookeeper, {
+    ...options,
+    root: root && `/${root}`,
+    closeZooKeeper: true,
+  });
+  return { locks, inventory: undefined };
 }
 
 async function openRedis({ scheme, network }: StoreUrl, options: StoreOptions) {

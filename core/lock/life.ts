@@ -15,10 +15,11 @@ export interface Terms extends Grant {
 
   /**
    * One compare-and-set on the owner, given up when `signal` aborts. It never brings the expiry forward.
+   * `span` has to be left of it afterwards, where a store can do with less than the ttl starting anew.
    *
    * Resolves to what was granted, or to undefined when the store says that the lock is not ours.
    */
-  renew(ttl: Millis, signal: AbortSignal): Promise<Grant | undefined>;
+  renew(ttl: Millis, signal: AbortSignal, span: Millis): Promise<Grant | undefined>;
 
   readonly notify: LockListener;
 
@@ -35,7 +36,7 @@ export interface Grant {
 }
 
 /** Clock rates are taken to differ by less than 1 %; 2 ms cover the clocks' resolution. */
-function margin(ttl: Millis): Millis {
+export function margin(ttl: Millis): Millis {
   return ttl / 100 + 2;
 }
 
@@ -152,18 +153,19 @@ export class Life {
   /** For one ttl, or for more if `span` needs it: then there is a third of a ttl for the answer to come. */
   #renew(span: Millis = 0): Promise<void> {
     const { ttl } = this.#terms;
-    this.#renewing ??= this.#renewOnce(Math.max(ttl, padded(span) + ttl / 3)).finally(() => {
+    const wanted = Math.max(ttl, padded(span) + ttl / 3);
+    this.#renewing ??= this.#renewOnce(wanted, span).finally(() => {
       this.#renewing = undefined;
     });
     return this.#renewing;
   }
 
   /** Nothing is asked for that would outlast maxHold: nobody could use it, and others would have to wait. */
-  async #renewOnce(wanted: Millis): Promise<void> {
+  async #renewOnce(wanted: Millis, span: Millis): Promise<void> {
     const ttl = Math.min(wanted, padded(this.#untilMaxHold()));
     const limit = deadline(this.#untilExpiry(), noAnswer);
     try {
-      const granted = await this.#terms.renew(ttl, limit.signal);
+      const granted = await this.#terms.renew(ttl, limit.signal, span);
       if (this.signal.aborted) return;
       if (granted === undefined) return this.end("taken");
       this.#extend(granted);

@@ -13,7 +13,7 @@ export function openShop(opened: Opened, name: string): Shop {
   if (etcd && inventory) return etcdShop(etcd.client, etcd.prefix, inventory, name);
   if (redis && inventory) return redisShop(redis.client, redis.prefix, inventory, name);
   throw new TypeError(
-    `the incident cannot be replayed on ${locks.traits.name}: it needs several processes`,
+    `the incident cannot be replayed on ${locks.traits.name}: it needs stock that several processes share`,
   );
 }
 

@@ -5,6 +5,13 @@ import { run } from "./node.ts";
 /** Servers live in sbin, which the PATH of an ordinary user leaves out. */
 const FOLDERS = [...(process.env.PATH ?? "").split(delimiter), "/usr/local/sbin", "/usr/sbin"];
 
+/** The path of the first of the binaries that is installed, together with the files that it needs. */
+async function findRequired({ binaries, needs = [] }: Requirement): Promise<string | undefined> {
+  const found = await findBinary(binaries);
+  const isComplete = (await Promise.all(needs.map(isReadable))).every(Boolean);
+  return isComplete ? found : undefined;
+}
+
 /** The path of the first of `names` that is installed. */
 async function findBinary(names: readonly string[]): Promise<string | undefined> {
   for (const name of names) {
@@ -23,10 +30,20 @@ async function isExecutable(path: string): Promise<boolean> {
   );
 }
 
+async function isReadable(path: string): Promise<boolean> {
+  return access(path, constants.R_OK).then(
+    () => true,
+    () => false,
+  );
+}
+
 /** What has to be there, and where it comes from on Debian. */
 export interface Requirement {
   /** Any one of them will do. */
   readonly binaries: readonly string[];
+
+  /** All of these files besides. Default none. */
+  readonly needs?: readonly string[];
   readonly packages: readonly string[];
 }
 
@@ -37,7 +54,7 @@ export async function findOrInstall(
   required: Requirement,
   onProgress: (step: string) => void,
 ): Promise<string | undefined> {
-  const found = await findBinary(required.binaries);
+  const found = await findRequired(required);
   if (found || !(await canInstall())) return found;
   // One after the other: apt refuses to run twice at a time, and may bring what the next one needs.
   const installed = installing.then(() => installMissing(required, onProgress));
@@ -46,14 +63,14 @@ export async function findOrInstall(
 }
 
 async function installMissing(
-  { binaries, packages }: Requirement,
+  required: Requirement,
   onProgress: (step: string) => void,
 ): Promise<string | undefined> {
-  const found = await findBinary(binaries);
+  const found = await findRequired(required);
   if (found) return found;
-  onProgress(`installing ${packages.join(", ")}`);
-  await install(packages);
-  return findBinary(binaries);
+  onProgress(`installing ${required.packages.join(", ")}`);
+  await install(required.packages);
+  return findRequired(required);
 }
 
 /** Whether packages can be installed here: as root, on Debian or what is made from it. */

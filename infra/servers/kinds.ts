@@ -1,6 +1,7 @@
 import { join } from "node:path";
 import type { Requirement } from "./binaries.ts";
 import { accepts, isHealthy, isInSync, pongs } from "./probes.ts";
+import { zookeeper } from "./zookeeper.ts";
 
 /** A place for one server process: its ports on loopback and a data directory of its own. */
 export interface Place {
@@ -25,8 +26,11 @@ export interface ServerKind extends Requirement {
   /** The services in compose.yaml, one for each process. */
   readonly containers: readonly string[];
 
+  /** The arguments with which the binary prints the server's version. Default --version. */
+  readonly version?: readonly string[];
+
   /** Files to write into the folder before anything runs, by name. */
-  files?(place: Place): Readonly<Record<string, string>>;
+  files?(place: Place, all: readonly Place[]): Readonly<Record<string, string>>;
 
   /** Fills the data directory, once. */
   prepare?(binary: string, version: string, place: Place): Command;
@@ -148,6 +152,12 @@ export const KINDS = {
     size: 5,
     containers: ["redlock-1", "redlock-2", "redlock-3", "redlock-4", "redlock-5"],
     url: (ports) => `redlock://${ports.map((port) => `127.0.0.1:${port}`).join(",")}`,
+  },
+  zookeeper,
+  "zookeeper-cluster": {
+    ...zookeeper,
+    size: 3,
+    containers: ["zookeeper-1", "zookeeper-2", "zookeeper-3"],
   },
 } as const satisfies Readonly<Record<string, ServerKind>>;
 

@@ -55,3 +55,18 @@ function ask(port: number, command: string): Promise<string> {
       .once("close", () => answer(""));
   });
 }
+
+/** Whether a ZooKeeper node serves: without a quorum it accepts connections, and says that it does not. */
+export function isServing(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    let said = "";
+    const socket = connect({ port, host: "127.0.0.1" })
+      .setTimeout(PROBE_LIMIT, () => socket.destroy())
+      .on("data", (data) => {
+        said += data;
+      })
+      .on("error", () => {})
+      .on("close", () => resolve(/^Mode: /m.test(said)));
+    socket.write("srvr");
+  });
+}

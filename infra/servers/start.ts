@@ -72,7 +72,7 @@ async function startNodes(
   kind: ServerKind,
   { binary, args, env, tied }: Processes,
 ): Promise<Server> {
-  const [version = ""] = (await run(binary, ["--version"])).trim().split("\n");
+  const [version = ""] = (await run(binary, kind.version ?? ["--version"])).trim().split("\n");
   const places = await Promise.all(Array.from({ length: kind.size }, () => makePlace(name, kind)));
   if (tied) for (const { folder } of places) reap(folder);
   const nodes = places.map((place) => {
@@ -85,7 +85,7 @@ async function startNodes(
     await Promise.all(places.map(({ folder }) => discard(folder)));
   };
   try {
-    await Promise.all(places.map((place) => prepare(kind, binary, version, place)));
+    await Promise.all(places.map((place) => prepare(kind, { binary, version, place, places })));
     await Promise.all(nodes.map((node) => node.start()));
   } catch (error) {
     await stop();
@@ -103,14 +103,19 @@ async function makePlace(name: string, { peerPorts = 0 }: ServerKind): Promise<P
   };
 }
 
+interface Preparation {
+  readonly binary: string;
+  readonly version: string;
+  readonly place: Place;
+  readonly places: readonly Place[];
+}
+
 async function prepare(
   kind: ServerKind,
-  binary: string,
-  version: string,
-  place: Place,
+  { binary, version, place, places }: Preparation,
 ): Promise<void> {
   await mkdir(join(place.folder, "data"));
-  for (const [file, text] of Object.entries(kind.files?.(place) ?? {})) {
+  for (const [file, text] of Object.entries(kind.files?.(place, places) ?? {})) {
     await writeFile(join(place.folder, file), text);
   }
   const command = kind.prepare?.(binary, version, place);

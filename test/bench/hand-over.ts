@@ -65,7 +65,7 @@ export function deleteToEvent(name: string, etcd: Etcd): Reporter {
 }
 
 /** `lap` resolves to the milliseconds that count. */
-function toReporter(name: string, lap: () => Promise<number>): Reporter {
+export function toReporter(name: string, lap: () => Promise<number>): Reporter {
   return {
     name,
     async report(blockMillis) {

@@ -2,6 +2,7 @@ import { etcdSuite } from "./etcd.ts";
 import type { Comparison, Contender } from "./measure.ts";
 import { mysqlSuite } from "./mysql.ts";
 import { redisSuite } from "./redis.ts";
+import { zookeeperSuite } from "./zookeeper.ts";
 
 /** Starts what it needs, and says what to measure. */
 export type Suite = (onProgress: (step: string) => void) => Promise<{
@@ -22,4 +23,5 @@ export const SUITES: Readonly<Record<string, Suite>> = {
   etcd: etcdSuite,
   mysql: mysqlSuite,
   redis: redisSuite,
+  zookeeper: zookeeperSuite,
 };

@@ -19,6 +19,7 @@ const blocks = (language: string) =>
   );
 
 const [etcd] = inject("etcdServers");
+const [zookeeper] = inject("zookeeperServers");
 
 let project: string;
 let database: Awaited<ReturnType<typeof temporaryDatabase>>;
@@ -60,12 +61,13 @@ const here = (code: string) =>
   code
     .replace("mysql://root@127.0.0.1/shop", database.url)
     .replace("127.0.0.1:2379", etcd?.endpoints[0] ?? "")
+    .replace("127.0.0.1:2181", zookeeper?.servers[0] ?? "")
     .replace("port: 3306", `port: ${database.options.port}`)
     .replace('database: "shop"', `database: "${database.options.database}"`);
 
 test("the README's programs do what they say", async () => {
   const programs = blocks("ts");
-  expect(programs).toHaveLength(3);
+  expect(programs).toHaveLength(4);
   const outputs: string[] = [];
   for (const [i, program] of programs.entries()) {
     await writeFile(join(project, `example-${i}.mts`), here(program));
@@ -74,6 +76,7 @@ test("the README's programs do what they say", async () => {
   const [said] = /\{ outcome.*?\}/.exec(programs[0] ?? "") ?? [];
   expect(outputs[0]?.trim()).toBe(said);
   expect(outputs[2]?.trim()).toBe("true host-7");
+  expect(outputs[3]?.trim()).toBe("host-7");
   const [seats] = await connection.query("SELECT id FROM seat WHERE taken = 1 ORDER BY id");
   expect(seats).toEqual([{ id: 1 }, { id: 2 }, { id: 3 }]);
 });

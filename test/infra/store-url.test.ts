@@ -77,6 +77,8 @@ describe("a store's URL", () => {
       "mysql:shop",
       "mysql://",
       "mysql:///shop",
+      "zookeeper:shop",
+      "zookeeper://h/x?timeout=5",
     ]) {
       await expect(open(url)).rejects.toThrow(TypeError);
     }
@@ -91,6 +93,7 @@ describe("a store's URL", () => {
       await expect(open(`redis://h?${option}`)).rejects.toThrow(RangeError);
     }
     await expect(open("redis://h?ca=x")).rejects.toThrow("ca");
+    await expect(open("zookeeper://h,i//b")).rejects.toThrow("/shop/locks");
   });
 });
 

@@ -8,7 +8,10 @@ export class TcpProxy {
   readonly #pairs = new Set<readonly [client: Socket, upstream: Socket]>();
   #cut = false;
   #connections = 0;
-  #lose: "no" | "next request" | "after next request" | "next answer" = "no";
+  #lose: "no" | "after next request" | "next answer" | "next request" = "no";
+
+  /** How many requests get through before one is lost, or its answer. */
+  #spared = 0;
 
   private constructor(target: number) {
     this.#target = target;
@@ -45,14 +48,25 @@ export class TcpProxy {
     for (const pair of this.#pairs) for (const socket of pair) socket.destroy();
   }
 
-  /** Lets the next request through, and ends its connection in place of the answer. */
-  loseNextAnswer(): void {
+  /** Lets the next request through, and ends its connection in place of the answer; `spared` ones before it pass. */
+  loseNextAnswer(spared = 0): void {
+    this.#spared = spared;
     this.#lose = "after next request";
   }
 
-  /** Ends the connection of the next request, which does not get through. */
-  loseNextRequest(): void {
+  /** Ends the connection in place of the next request; `spared` ones before it pass. */
+  loseNextRequest(spared = 0): void {
+    this.#spared = spared;
     this.#lose = "next request";
+  }
+
+  /** Whether what was to be lost is still to come. */
+  get isToLose(): boolean {
+    return this.#lose !== "no";
+  }
+
+  loseNothing(): void {
+    this.#lose = "no";
   }
 
   async close(): Promise<void> {
@@ -71,12 +85,13 @@ export class TcpProxy {
     this.#pairs.add(pair);
     client.on("data", (request) => {
       if (this.#cut) return;
-      if (this.#lose === "next request") {
+      if (this.#spared > 0) this.#spared -= 1;
+      else if (this.#lose === "after next request") this.#lose = "next answer";
+      else if (this.#lose === "next request") {
         this.#lose = "no";
         client.destroy();
         return;
       }
-      if (this.#lose === "after next request") this.#lose = "next answer";
       upstream.write(request);
     });
     upstream.on("data", (answer) => {

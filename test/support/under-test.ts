@@ -16,6 +16,9 @@ import { redisStore } from "../../core/stores/redis/index.ts";
 import { redlockStore } from "../../core/stores/redlock/index.ts";
 import { sqlClaims } from "../../core/stores/sql-store.ts";
 import { openSqlite, sqliteStore, sqliteTraits } from "../../core/stores/sqlite/index.ts";
+import { openZooKeeper, zookeeperStore } from "../../core/stores/zookeeper/index.ts";
+import { inLine } from "../../core/stores/zookeeper/queue.ts";
+import { queueOf as zookeeperQueueOf } from "../../core/zookeeper/names.ts";
 import { migrate } from "../../infra/migrate.ts";
 import { breakable, type Wire } from "./breakable.ts";
 import type { EtcdServer } from "./etcd-servers.ts";
@@ -24,6 +27,7 @@ import { anyPrefix, openLocal, redisServer } from "./redis-under-test.ts";
 import type { SqlServer } from "./sql-servers.ts";
 import { TcpProxy } from "./tcp-proxy.ts";
 import { until } from "./until.ts";
+import type { ZooKeeperServer } from "./zookeeper-servers.ts";
 
 /** A store as the conformance suite takes it. */
 export interface StoreUnderTest {
@@ -236,6 +240,39 @@ export async function redlockUnderTest(
     },
     async close() {
       await Promise.all([...proxies, ...admins].map((each) => each.close()));
+    },
+  };
+}
+
+export async function zookeeperUnderTest({
+  name,
+  servers,
+}: ZooKeeperServer): Promise<StoreUnderTest> {
+  const root = `/test-${randomBytes(6).toString("hex")}`;
+  const client = openZooKeeper({ servers });
+  const admin = await client.openSession(60_000);
+  const proxies: TcpProxy[] = [];
+  const open = (at: readonly string[], more?: StoreOptions) =>
+    zookeeperStore(openZooKeeper({ servers: at }), { ...more, root, closeZooKeeper: true });
+  return {
+    name,
+    url: `zookeeper://${servers.join(",")}${root}`,
+    open: (more) => open(servers, more),
+    async openOverWire() {
+      const [server = ""] = servers;
+      const proxy = await TcpProxy.to(Number(server.split(":")[1]));
+      proxies.push(proxy);
+      return { store: open([`127.0.0.1:${proxy.port}`]), wire: proxy };
+    },
+    async erase(lockName) {
+      const queue = zookeeperQueueOf(root, lockName);
+      const [, children = []] = await Promise.all([admin.sync(), admin.children(queue)]);
+      const [first] = inLine(children);
+      if (first) await admin.remove(`${queue}/${first}`);
+    },
+    async close() {
+      for (const proxy of proxies) await proxy.close();
+      await client.close();
     },
   };
 }

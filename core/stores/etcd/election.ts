@@ -1,10 +1,10 @@
 import { type Etcd, get, isCreated, type KeyValue, put, type Revision } from "../../etcd/etcd.ts";
 import { follow, sleep } from "../../lock/abort.ts";
 import { giveBack, pause } from "../../lock/answers.ts";
+import { Bell } from "../../lock/bell.ts";
 import { checkText } from "../../lock/checks.ts";
 import { hasCode, LockReleasedError, SessionExpiredError } from "../../lock/errors.ts";
 import type { Unlocked } from "../../lock/lock.ts";
-import { Bell } from "./bell.ts";
 import { hex } from "./lease.ts";
 import { Place, spotsOf } from "./place.ts";
 import type { Session } from "./session.ts";

@@ -18,6 +18,7 @@ import {
 } from "../../etcd/etcd.ts";
 import { sleep } from "../../lock/abort.ts";
 import { answerTo, giveBack, pause } from "../../lock/answers.ts";
+import { Bell } from "../../lock/bell.ts";
 import {
   hasCode,
   isCertain,
@@ -25,7 +26,6 @@ import {
   StoreUnavailableError,
 } from "../../lock/errors.ts";
 import { after, type Millis } from "../../lock/time.ts";
-import { Bell } from "./bell.ts";
 import { hex } from "./lease.ts";
 
 /** Where to stand: a key of one's own in each of one or more queues. */

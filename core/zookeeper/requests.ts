@@ -1,0 +1,189 @@
+import { type Reader, Writer } from "./jute.ts";
+import type { Created, NewNode, Node, Op, Path, Stat } from "./zookeeper.ts";
+
+/** One request: its kind, its body, and what to make of the answer's. */
+export interface Request<T> {
+  readonly kind: number;
+  readonly body: Writer;
+  readonly writes: boolean;
+  decode(answer: Reader): T;
+
+  /** What to make of it that there is no such node. Default: a failure. */
+  readonly absent?: () => T;
+}
+
+const KINDS = {
+  create: 1,
+  remove: 2,
+  read: 4,
+  write: 5,
+  children: 8,
+  sync: 9,
+  multi: 14,
+  create2: 15,
+  createContainer: 19,
+  auth: 100,
+  closeSession: -11,
+} as const;
+
+/** The numbers of what nobody waits for in line. */
+export const XIDS = { watch: -1, auth: -4 } as const;
+
+const MODES = { persistent: 0, ephemeral: 1, sequential: 3, container: 4 } as const;
+
+/** Whom a new node belongs to: everybody, or the user who has logged in. */
+export type Access = "anyone" | "creator";
+
+const ALL = 31;
+
+const nothing = () => undefined;
+
+export function createRequest(node: NewNode, access: Access): Request<Created> {
+  return {
+    kind: kindOf(node),
+    body: newNode(node, access),
+    writes: true,
+    decode: (answer) => ({ path: answer.text(), czxid: readStat(answer).czxid }),
+  };
+}
+
+export function removeRequest(path: Path): Request<void> {
+  return { kind: KINDS.remove, body: removal(path), writes: true, decode: nothing };
+}
+
+export function writeRequest(path: Path, data: string, version?: number): Request<Stat> {
+  return {
+    kind: KINDS.write,
+    body: newData(path, data, version),
+    writes: true,
+    decode: readStat,
+  };
+}
+
+export function readRequest(path: Path, watch: boolean): Request<Node | undefined> {
+  return {
+    kind: KINDS.read,
+    body: new Writer().text(path).bool(watch),
+    writes: false,
+    decode: (answer) => ({ data: answer.text(), stat: readStat(answer) }),
+    absent: nothing,
+  };
+}
+
+export function childrenRequest(
+  path: Path,
+  watch: boolean,
+): Request<readonly string[] | undefined> {
+  return {
+    kind: KINDS.children,
+    body: new Writer().text(path).bool(watch),
+    writes: false,
+    decode: (answer) => answer.list(() => answer.text()),
+    absent: nothing,
+  };
+}
+
+export function syncRequest(): Request<void> {
+  return { kind: KINDS.sync, body: new Writer().text("/"), writes: false, decode: nothing };
+}
+
+export function closeRequest(): Request<void> {
+  return { kind: KINDS.closeSession, body: new Writer(), writes: false, decode: nothing };
+}
+
+/** What a failed transaction answers for each of its operations. */
+export class MultiFailure extends Error {
+  readonly code: number;
+
+  constructor(code: number) {
+    super(`an operation of a transaction was answered with code ${code}`);
+    this.code = code;
+  }
+}
+
+export function multiRequest(
+  ops: readonly Op[],
+  access: Access,
+): Request<readonly (Path | undefined)[]> {
+  const body = new Writer();
+  for (const op of ops) {
+    switch (op.op) {
+      case "create":
+        part(body, kindOf(op.node)).append(newNode(op.node, access));
+        break;
+      case "remove":
+        part(body, KINDS.remove).append(removal(op.path));
+        break;
+      case "write":
+        part(body, KINDS.write).append(newData(op.path, op.data, op.version));
+    }
+  }
+  return { kind: KINDS.multi, body: part(body, -1, true), writes: true, decode: readMulti };
+}
+
+/** Sent on each connection, before anything else. */
+export function authPacket(user: string, password: string): Writer {
+  const credentials = new Writer().int(0).text("digest").text(`${user}:${password}`);
+  return new Writer().int(XIDS.auth).int(KINDS.auth).append(credentials);
+}
+
+function kindOf({ mode }: NewNode): number {
+  return mode === "container" ? KINDS.createContainer : KINDS.create2;
+}
+
+function newNode({ path, data = "", mode = "persistent" }: NewNode, access: Access): Writer {
+  const [scheme, id] = access === "creator" ? ["auth", ""] : ["world", "anyone"];
+  const acl = new Writer().int(1).int(ALL).text(scheme).text(id);
+  return new Writer().text(path).text(data).append(acl).int(MODES[mode]);
+}
+
+function removal(path: Path): Writer {
+  return new Writer().text(path).int(-1);
+}
+
+function newData(path: Path, data: string, version = -1): Writer {
+  return new Writer().text(path).text(data).int(version);
+}
+
+/** What stands before each part of a transaction, and at its end. */
+function part(body: Writer, kind: number, isLast = false): Writer {
+  return body.int(kind).bool(isLast).int(-1);
+}
+
+function readMulti(answer: Reader): readonly (Path | undefined)[] {
+  const results: (Path | undefined)[] = [];
+  let failure = 0;
+  for (;;) {
+    const kind = answer.int();
+    const isLast = answer.bool();
+    answer.int();
+    if (isLast) break;
+    if (kind === -1) failure ||= answer.int();
+    else results.push(readResult(kind, answer));
+  }
+  // The code of those before the one that failed is 0.
+  if (failure !== 0) throw new MultiFailure(failure);
+  return results;
+}
+
+function readResult(kind: number, answer: Reader): Path | undefined {
+  const path = kind === KINDS.create || kind === KINDS.create2 ? answer.text() : undefined;
+  // 3.8 answers a create2 inside a transaction as a create, which tells no more than the path.
+  if (kind === KINDS.create2 || kind === KINDS.write) readStat(answer);
+  return path;
+}
+
+function readStat(answer: Reader): Stat {
+  const czxid = answer.long();
+  const mzxid = answer.long();
+  answer.long();
+  answer.long();
+  const version = answer.int();
+  answer.int();
+  answer.int();
+  const owner = answer.long();
+  answer.int();
+  answer.int();
+  answer.long();
+  return { czxid, mzxid, version, owner };
+}
