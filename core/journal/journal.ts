@@ -22,8 +22,8 @@ export interface Journal extends AsyncDisposable {
   /** Takes a run that is there already, and due. `missing`: there is none. */
   take(take: Take, signal?: AbortSignal): Promise<Claimed | Missing>;
 
-  /** Keeps the run ours for `ttl` milliseconds from now, never less than before. False: it is no longer ours. */
-  renew(run: RunKey, ttl: Millis, signal?: AbortSignal): Promise<boolean>;
+  /** Keeps the run ours for `ttl` milliseconds from now, never less than before. Undefined: it is no longer ours. */
+  renew(run: RunKey, ttl: Millis, signal?: AbortSignal): Promise<Renewed | undefined>;
 
   /**
    * Writes a record under its key, once. Resolves to what stands there now: a record of the same epoch that came
@@ -52,16 +52,22 @@ export interface Journal extends AsyncDisposable {
 
   /**
    * Gives the run back unfinished. It becomes due after `wakeIn` milliseconds, at once when a signal has come
-   * since `signalsSeen`, and as soon as one comes.
+   * since `signalsSeen` or it was cancelled after it was claimed, and as soon as one of the two comes.
    */
   park(run: RunKey, parking: Parking, signal?: AbortSignal): Promise<void>;
 
-  /** Ends the run. Its outcome and records are kept for `keep` milliseconds. */
+  /**
+   * Ends the run, and in the same step leaves the signal for its parent, if it has one that has not ended: the
+   * run's id is its dedupe id, its payload is made by `toPayload`.
+   *
+   * Its outcome and records are kept for `keep` milliseconds. From then on there is no such run: claiming it
+   * begins another one.
+   */
   finish(run: RunKey, ending: Ending, signal?: AbortSignal): Promise<void>;
 
   /**
    * Leaves a signal for a run, and makes it due if it is parked. Once per `dedupeId`: a second one with that id
-   * and name changes nothing.
+   * and name changes nothing. Where an answer was lost, the first one may be called a duplicate of itself.
    */
   signal(
     runId: string,
@@ -89,14 +95,27 @@ export interface Journal extends AsyncDisposable {
 /** A run that its holder writes to. */
 export interface RunKey {
   readonly runId: string;
+
+  /**
+   * Above 0. Raised whenever the run is taken; no run that bears this id later has it again, so it does not count
+   * from 1.
+   */
   readonly epoch: bigint;
+}
+
+/** What the holder of a run learns when it renews. */
+export interface Renewed {
+  readonly cancelled: boolean;
+
+  /** How many signals the run has been sent. */
+  readonly signals: number;
 }
 
 export interface Take {
   /** 1 to 255 bytes. */
   readonly runId: string;
 
-  /** Who works on it, for humans: 1 to 255 bytes. */
+  /** Who works on it, for humans alone: the same one is as busy as another. 1 to 255 bytes. */
   readonly owner: string;
 
   /** How long the run stays ours unless renewed. */
@@ -106,9 +125,11 @@ export interface Take {
 export interface Claim extends Take {
   /** 1 to 255 bytes. */
   readonly workflow: string;
+
+  /** From 0 to 2^31 - 1. */
   readonly version: number;
 
-  /** Encoded. */
+  /** Encoded, like all that is called so: a string of at most LONGEST_VALUE bytes. */
   readonly input: string;
 
   /** What must not differ when the same run id comes again: 64 hexadecimal digits. */
@@ -129,10 +150,10 @@ export type Claimed =
   | (Possession & { readonly kind: "claimed" })
   /** Somebody works on it, for `retryIn` milliseconds more unless renewed. */
   | { readonly kind: "busy"; readonly retryIn: Millis }
-  /** It is parked, and due in `wakeIn` milliseconds. */
+  /** It is parked, and due in `wakeIn` milliseconds; Infinity as in {@link Parking}. */
   | { readonly kind: "parked"; readonly reason: ParkReason; readonly wakeIn: Millis }
   | { readonly kind: "ended"; readonly ending: Ended }
-  /** The run's input was another one. */
+  /** The run's workflow or input was another one. */
   | { readonly kind: "conflict" };
 
 export interface Missing {
@@ -152,6 +173,8 @@ export interface Possession {
   /** How often in a row it was taken from a holder that had neither parked nor ended it. */
   readonly crashes: number;
   readonly cancelled: boolean;
+
+  /** In the order in which they were written. */
   readonly records: readonly StepRecord[];
 
   /** All signals it was ever sent, in the order of their arrival. */
@@ -190,10 +213,10 @@ export interface NewRecord {
   /** Encoded: the result of `ok`, the error of `failed` and `retry`. */
   readonly value: string | undefined;
 
-  /** Of the step's arguments; undefined where it has none. */
+  /** Of the step's arguments, 1 to 128 bytes; undefined where it has none. */
   readonly argsHash?: string | undefined;
 
-  /** The fences it was done under, as text, separated by spaces. */
+  /** The fences it was done under, as text, separated by spaces: 1 to 65,535 bytes. */
   readonly fence?: string | undefined;
 
   /** How long it took, and how long it waited for its locks before. */
@@ -218,7 +241,7 @@ export type ParkReason = "sleep" | "signal" | "deadline" | "lock-busy" | "retry-
 export interface Parking {
   readonly reason: ParkReason;
 
-  /** Infinity: only a signal wakes it. */
+  /** At most 100 years, or Infinity: only a signal or a cancellation wakes it. */
   readonly wakeIn: Millis;
 
   /** How many signals the run had been sent when it was decided to wait. */
@@ -236,6 +259,7 @@ export interface Ending {
   /** Whether everything that was to be undone is undone. */
   readonly compensated: boolean;
 
+  /** At most 100 years, or Infinity. */
   readonly keep: Millis;
 }
 
@@ -276,7 +300,7 @@ export interface RunQuery {
   readonly status?: RunStatus | undefined;
 
   /** Default 100, at most 10,000. */
-  readonly limit?: number;
+  readonly limit?: number | undefined;
 }
 
 export interface RunInfo extends WorkflowKey {
@@ -286,6 +310,8 @@ export interface RunInfo extends WorkflowKey {
 
   /** Who works or worked on it last. */
   readonly owner: string;
+
+  /** While it is parked. */
   readonly reason: ParkReason | undefined;
   readonly crashes: number;
   readonly cancelled: boolean;
@@ -294,7 +320,7 @@ export interface RunInfo extends WorkflowKey {
   /** When it was taken, parked or ended last. */
   readonly changedAt: Date;
 
-  /** While it runs, when its holder loses it; while it is parked, when it wakes up. */
+  /** While it runs, when its holder loses it; while it is parked, when it wakes up, if by itself. */
   readonly dueAt: Date | undefined;
 }
 
@@ -305,6 +331,9 @@ export interface RunDetails extends RunInfo {
   readonly ending: Ended | undefined;
   readonly now: Date;
 }
+
+/** The most bytes of UTF-8 in an input, a record's value, an ending or a signal's payload: 1 MiB. */
+export const LONGEST_VALUE = 1_048_576;
 
 export type JournalErrorCode = "STALE_RUN";
 
