@@ -52,6 +52,9 @@ export interface Terms {
 
   /** Lets go of the run. */
   readonly signal: AbortSignal | undefined;
+
+  /** Lets go of the run at its next step. */
+  readonly drain: AbortSignal | undefined;
 }
 
 /** The run has ended, or is to be parked. */
@@ -81,6 +84,7 @@ export class Drive implements Carrier {
   #gate = new Gate();
   #written: number;
   #divergence: NonDeterminismError | undefined;
+  #cancelled = false;
 
   constructor(terms: Terms) {
     this.#terms = terms;
@@ -98,6 +102,11 @@ export class Drive implements Carrier {
 
   get signal(): AbortSignal {
     return this.#gate.signal;
+  }
+
+  /** Somebody has asked for it while the run is carried: it stops at its next step. */
+  cancel(): void {
+    this.#cancelled = true;
   }
 
   /** Nothing is under way when it settles. Rejects when the run is lost, or the journal does not answer. */
@@ -203,6 +212,7 @@ export class Drive implements Carrier {
       await this.history.caughtUp(key).catch((error) => this.#diverge(error));
       const reason = this.#reasonToStop();
       if (reason) throw reason;
+      this.#parkIfDraining();
       return work();
     });
   }
@@ -235,6 +245,7 @@ export class Drive implements Carrier {
 
   async pause(reason: ParkReason, span: Millis): Promise<void> {
     if (span <= 0) return;
+    this.#parkIfDraining(reason, span);
     if (span > this.services.inlineWait || span >= this.deadline.remaining()) {
       throw new Suspension(reason, span);
     }
@@ -250,6 +261,10 @@ export class Drive implements Carrier {
     this.signal.throwIfAborted();
   }
 
+  #parkIfDraining(reason: ParkReason = "deadline", wakeIn: Millis = 0): void {
+    if (this.#terms.drain?.aborted) throw new Suspension(reason, wakeIn);
+  }
+
   #recorded(record: StepRecord): StepRecord {
     this.services.notify({ type: "recorded", runId: this.runId, record });
     return record;
@@ -260,7 +275,7 @@ export class Drive implements Carrier {
     const failure = this.#recordedFailure;
     if (failure) return new TerminalError(failure.code ?? "FAILED", failure.message);
     const { possession, workflow } = this.#terms;
-    if (possession.cancelled) return new RunCancelledError(this.runId);
+    if (possession.cancelled || this.#cancelled) return new RunCancelledError(this.runId);
     const isOver = this.since(possession.startedAt) > workflow.timeout;
     return isOver ? new RunTimeoutError(this.runId, workflow.timeout) : undefined;
   }

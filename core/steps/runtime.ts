@@ -13,10 +13,10 @@ import { sleep } from "../lock/abort.ts";
 import { checkSpan, checkText } from "../lock/checks.ts";
 import { Life } from "../lock/life.ts";
 import type { LockStore } from "../lock/lock.ts";
-import { type Deadline, instant, type Millis } from "../lock/time.ts";
+import { type Deadline, type Instant, instant, type Millis } from "../lock/time.ts";
 import { decode, decodeError, encode } from "./codec.ts";
 import { Context } from "./context.ts";
-import { Drive, type Left } from "./drive.ts";
+import { Drive, type Left, type Terms } from "./drive.ts";
 import { type Duration, toMillis } from "./duration.ts";
 import {
   InputConflictError,
@@ -57,8 +57,11 @@ export interface DriveOptions {
   /** The end of the invocation: nothing is begun that cannot finish, and what is under way is let go of. */
   readonly deadline?: Deadline;
 
-  /** Lets go of the run, so that others can go on with it. */
+  /** Lets go of the run, so that others can go on with it. What is under way is aborted. */
   readonly signal?: AbortSignal;
+
+  /** Lets go of the run as well, but only at its next step: what is under way may finish. */
+  readonly drain?: AbortSignal;
 }
 
 /** Carries runs, each as far as it gets: the same in a function, in a worker and in a program of one's own. */
@@ -219,7 +222,7 @@ class Engine implements Runtime {
   async #carry(
     runId: string,
     claim: (signal?: AbortSignal) => Promise<Claimed | Missing>,
-    { deadline = FOREVER, signal }: DriveOptions,
+    { deadline = FOREVER, signal, drain }: DriveOptions,
   ): Promise<RunOutcome<unknown>> {
     if (deadline.remaining() <= 0) return { runId, status: "busy", retryIn: 0 };
     const sentAt = instant();
@@ -238,28 +241,25 @@ class Engine implements Runtime {
       throw new UnknownWorkflowError(claimed.workflow, claimed.version);
     }
     this.#notify({ type: "taken", runId, workflow: workflow.name, crashes: claimed.crashes });
-    const life = this.#live(key, sentAt);
+    const hold = this.#hold(key, sentAt);
     try {
-      return await this.#leave(key, workflow, claimed, life, { deadline, signal });
+      const terms = { key, workflow, possession: claimed, deadline, signal, drain };
+      return await this.#leave({ ...terms, hold });
     } catch (error) {
-      if (!isLost(error)) throw error;
+      // Somebody else has the run by now.
+      if (!(error instanceof StaleRunError)) throw error;
       return { runId, status: "busy", retryIn: this.#lease };
     } finally {
-      life.end("released");
+      hold.life.end("released");
     }
   }
 
   /** Carries the run as far as it gets, then parks or ends it. */
-  async #leave(
-    key: RunKey,
-    workflow: AnyWorkflow,
-    possession: Possession,
-    life: Life,
-    { deadline, signal }: { readonly deadline: Deadline; readonly signal: AbortSignal | undefined },
-  ): Promise<RunOutcome<unknown>> {
-    const left = await this.#drive(key, workflow, possession, life, { deadline, signal });
+  async #leave(taken: Taken): Promise<RunOutcome<unknown>> {
+    const { key, workflow, possession, hold } = taken;
+    const left = await this.#drive(taken);
     // From here on nothing is renewed: a late renewal must not take back what is given up.
-    life.end("released");
+    hold.life.end("released");
     if ("parking" in left) {
       const parked = await this.#park(key, possession, left.parking);
       return { runId: key.runId, status: "suspended", ...parked };
@@ -269,35 +269,27 @@ class Engine implements Runtime {
     return outcomeOf(key.runId, left.ending);
   }
 
-  async #drive(
-    key: RunKey,
-    workflow: AnyWorkflow,
-    possession: Possession,
-    life: Life,
-    { deadline, signal }: { readonly deadline: Deadline; readonly signal: AbortSignal | undefined },
-  ): Promise<Left> {
+  async #drive({ hold, ...taken }: Taken): Promise<Left> {
+    const { key, workflow, possession, deadline, signal, drain } = taken;
     const { crashes } = possession;
     if (crashes >= workflow.maxCrashes) {
       const error = toErrorInfo(new RunPoisonedError(key.runId, crashes));
       return { ending: { status: "failed", value: encode(error), compensated: false } };
     }
-    if (signal?.aborted) return { parking: { reason: "deadline", wakeIn: 0 } };
+    if (signal?.aborted || drain?.aborted) return { parking: { reason: "deadline", wakeIn: 0 } };
     const services = {
       journal: this.journal,
       locks: this.#locks,
       inlineWait: this.#inlineWait,
       notify: this.#notify,
     };
-    const drive = new Drive({ services, key, possession, workflow, life, deadline, signal });
-    const context = new Context(drive, (child, input, { id, signal: name }) =>
-      this.#begin(child, {
-        input,
-        id,
-        deadline,
-        signal: drive.signal,
-        parent: { runId: key.runId, signal: name },
-      }),
-    );
+    const drive = new Drive({ ...taken, services, life: hold.life });
+    hold.onCancelled = () => drive.cancel();
+    const context = new Context(drive, (child, input, { id, signal: name }) => {
+      const parent = { runId: key.runId, signal: name };
+      const more = drain && { drain };
+      return this.#begin(child, { input, id, deadline, signal: drive.signal, ...more, parent });
+    });
     return drive.run(context);
   }
 
@@ -307,21 +299,27 @@ class Engine implements Runtime {
     return parking;
   }
 
-  #live(key: RunKey, sentAt: ReturnType<typeof instant>): Life {
-    const ttl = this.#lease;
-    return new Life({
-      names: [key.runId],
-      ttl,
-      sentAt,
-      auto: true,
-      maxHold: Number.POSITIVE_INFINITY,
-      notify: () => {},
-      lost: () => new StaleRunError(key),
-      renew: async (span, signal) => {
-        const grant = { ttl: span, sentAt: instant() };
-        return (await this.journal.renew(key, span, signal)) && grant;
-      },
-    });
+  /** Keeps the run ours, until its life ends. */
+  #hold(key: RunKey, sentAt: Instant): Hold {
+    const hold = {
+      onCancelled: () => {},
+      life: new Life({
+        names: [key.runId],
+        ttl: this.#lease,
+        sentAt,
+        auto: true,
+        maxHold: Number.POSITIVE_INFINITY,
+        notify: () => {},
+        lost: () => new StaleRunError(key),
+        renew: async (ttl, signal) => {
+          const grant = { ttl, sentAt: instant() };
+          const renewed = await this.journal.renew(key, ttl, signal);
+          if (renewed?.cancelled) hold.onCancelled();
+          return renewed && grant;
+        },
+      }),
+    };
+    return hold;
   }
 
   #know(workflow: AnyWorkflow): void {
@@ -338,15 +336,20 @@ class Engine implements Runtime {
 
 type Parked = Extract<Left, { readonly parking: unknown }>["parking"];
 
+interface Hold {
+  readonly life: Life;
+  onCancelled: () => void;
+}
+
+/** A run in our hands. */
+interface Taken extends Omit<Terms, "services" | "life"> {
+  readonly hold: Hold;
+}
+
 const FOREVER: Deadline = { remaining: () => Number.POSITIVE_INFINITY };
 
 function nameOf(workflow: string, version: number): string {
   return JSON.stringify([workflow, version]);
-}
-
-/** Somebody else has the run by now. */
-function isLost(error: unknown): boolean {
-  return error instanceof StaleRunError;
 }
 
 function outcomeOf(
