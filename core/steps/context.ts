@@ -1,6 +1,6 @@
 import type { RecordKind, Signal, StepRecord } from "../journal/journal.ts";
 import { checkText } from "../lock/checks.ts";
-import type { Deadline } from "../lock/time.ts";
+import type { Deadline, Millis } from "../lock/time.ts";
 import { carryOut } from "./attempt.ts";
 import { decode, decodeError, encode, encodeError } from "./codec.ts";
 import type { Drive } from "./drive.ts";
@@ -84,12 +84,11 @@ export class Context implements WorkflowContext {
     const millis = toMillis("span", span);
     const drive = this.#drive;
     const key = this.#nameOf(name);
-    const { last } = drive.meet(key, "sleep");
-    const left = (record: StepRecord) => decode<number>(record.value) - drive.since(record.at);
-    if (last && left(last) <= 0) return;
-    await drive.live(key, async () => {
-      const record = last ?? (await drive.append(done(key, "sleep", millis)));
-      await drive.pause("sleep", left(record));
+    const met = drive.meet(key, "sleep");
+    await drive.answer(key, met, async () => {
+      const begun = met.attempt("started", 1) ?? (await drive.append(begin(key, "sleep", millis)));
+      await drive.pause("sleep", decode<number>(begun.value) - drive.since(begun.at));
+      return drive.append(done(key, "sleep", millis));
     });
   }
 
@@ -109,21 +108,16 @@ export class Context implements WorkflowContext {
     const drive = this.#drive;
     const key = drive.history.keyOf(`~signal/${signal}`);
     const met = drive.meet(key, "signal");
-    const record =
-      met.last ??
-      (await drive.live(key, async () => {
-        const came = this.#next(signal);
-        if (came) return drive.append(await received(key, came, schema));
-        const begun =
-          met.attempt("started", 1) ??
-          (timeout === undefined ? undefined : await drive.append(begunAt(key)));
-        const left =
-          begun && timeout !== undefined
-            ? timeout - drive.since(begun.at)
-            : Number.POSITIVE_INFINITY;
-        if (left > 0) throw new Suspension("signal", left);
-        return drive.append(done(key, "signal", { value: { timedOut: true } }));
-      }));
+    const record = await drive.answer(key, met, async () => {
+      const came = this.#next(signal);
+      if (came) return drive.append(await received(key, came, schema));
+      if (timeout === undefined) throw new Suspension("signal", Number.POSITIVE_INFINITY);
+      const begun =
+        met.attempt("started", 1) ?? (await drive.append(begin(key, "signal", timeout)));
+      const left = decode<number>(begun.value) - drive.since(begun.at);
+      if (left > 0) throw new Suspension("signal", left);
+      return drive.append(done(key, "signal", { value: { timedOut: true } }));
+    });
     const { dedupeId, value } = decode<Received>(record.value);
     if (dedupeId !== undefined) this.#taken.add(dedupeId);
     if (record.outcome === "ok") return value as OutputOf<S>;
@@ -139,21 +133,16 @@ export class Context implements WorkflowContext {
     const drive = this.#drive;
     const key = this.#nameOf(name);
     const { id = `${this.runId}/${key}` } = options;
-    const { last } = drive.meet(key, "child");
-    const record =
-      last ??
-      (await drive.live(key, async () => {
-        const outcome = await this.#child(workflow, input, { id, signal: `~child/${key}` });
-        if (outcome.status === "completed") {
-          return drive.append(done(key, "child", outcome.output));
-        }
-        if (outcome.status === "failed") {
-          const value = encode(outcome.error);
-          return drive.append({ ...done(key, "child", undefined), outcome: "failed", value });
-        }
-        const wakeIn = outcome.status === "busy" ? outcome.retryIn : outcome.wakeIn;
-        throw new Suspension("child", Math.min(wakeIn, CHILD_LOOK));
-      }));
+    const record = await drive.answer(key, drive.meet(key, "child"), async () => {
+      const outcome = await this.#child(workflow, input, { id, signal: `~child/${key}` });
+      if (outcome.status === "completed") return drive.append(done(key, "child", outcome.output));
+      if (outcome.status === "failed") {
+        const value = encode(outcome.error);
+        return drive.append({ ...done(key, "child", undefined), outcome: "failed", value });
+      }
+      const wakeIn = outcome.status === "busy" ? outcome.retryIn : outcome.wakeIn;
+      throw new Suspension("child", Math.min(wakeIn, CHILD_LOOK));
+    });
     return this.#resultOf(key, record);
   }
 
@@ -181,13 +170,11 @@ export class Context implements WorkflowContext {
     const work = toWork(key, kind, options, functions);
     const met = drive.meet(key, kind, work.argsHash);
     if (met.last) drive.register(work, met.last);
-    const record =
-      met.last ??
-      (await drive.live(key, async () => {
-        const written = await carryOut(drive, work, met);
-        drive.register(work, written);
-        return written;
-      }));
+    const record = await drive.answer(key, met, async () => {
+      const written = await carryOut(drive, work, met);
+      drive.register(work, written);
+      return written;
+    });
     return this.#resultOf(key, record);
   }
 
@@ -200,9 +187,8 @@ export class Context implements WorkflowContext {
   async #value<T>(name: string, make: () => T, counted = true): Promise<T> {
     const drive = this.#drive;
     const key = counted ? drive.history.keyOf(name) : name;
-    const { last } = drive.meet(key, "value");
     const write = () => drive.append(done(key, "value", make()));
-    return this.#resultOf(key, last ?? (await drive.live(key, write)));
+    return this.#resultOf(key, await drive.answer(key, drive.meet(key, "value"), write));
   }
 
   #next(name: string): Signal | undefined {
@@ -232,9 +218,8 @@ function done(key: string, kind: RecordKind, value: unknown) {
   return { key, kind, outcome: "ok" as const, attempt: 1, value: encode(value) };
 }
 
-function begunAt(key: string) {
-  return {
-    ...done(attemptKey(key, "started", 1), "signal", undefined),
-    outcome: "started" as const,
-  };
+/** How long something lasts, counted from when this is written. */
+function begin(key: string, kind: RecordKind, millis: Millis) {
+  const begun = done(attemptKey(key, "started", 1), kind, millis);
+  return { ...begun, outcome: "started" as const };
 }

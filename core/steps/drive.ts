@@ -37,6 +37,9 @@ export interface Services {
 
   /** Pauses up to this long are waited for in the process, holding the run. */
   readonly inlineWait: Millis;
+
+  /** Whether sleeps and pauses between attempts take no time. */
+  readonly skipPauses: boolean;
   readonly notify: RunListener;
 }
 
@@ -168,7 +171,7 @@ export class Drive implements Carrier {
     } catch (error) {
       outcome = { error: toErrorInfo(error) };
     }
-    await this.history.caughtUp("the end").catch((error) => this.#diverge(error));
+    if (!this.#divergence) await this.#converging(this.history.caughtUp("the end")).catch(() => {});
     return outcome;
   }
 
@@ -206,10 +209,16 @@ export class Drive implements Carrier {
     }
   }
 
-  /** Does something that is not in the journal yet, once the code has come to all that is. */
-  live<T>(key: string, work: () => Promise<T>): Promise<T> {
+  /** The step's last word from the journal, or else what `work` comes to, once the code has come to all that is there. */
+  async answer(key: string, { last }: Met, work: () => Promise<StepRecord>): Promise<StepRecord> {
+    if (last === undefined) return this.#live(key, work);
+    await this.#converging(this.history.turnOf(key));
+    return last;
+  }
+
+  #live<T>(key: string, work: () => Promise<T>): Promise<T> {
     return this.#gate.pass(async () => {
-      await this.history.caughtUp(key).catch((error) => this.#diverge(error));
+      await this.#converging(this.history.caughtUp(key));
       const reason = this.#reasonToStop();
       if (reason) throw reason;
       this.#parkIfDraining();
@@ -244,7 +253,7 @@ export class Drive implements Carrier {
   }
 
   async pause(reason: ParkReason, span: Millis): Promise<void> {
-    if (span <= 0) return;
+    if (span <= 0 || this.services.skipPauses) return;
     this.#parkIfDraining(reason, span);
     if (span > this.services.inlineWait || span >= this.deadline.remaining()) {
       throw new Suspension(reason, span);
@@ -278,6 +287,10 @@ export class Drive implements Carrier {
     if (possession.cancelled || this.#cancelled) return new RunCancelledError(this.runId);
     const isOver = this.since(possession.startedAt) > workflow.timeout;
     return isOver ? new RunTimeoutError(this.runId, workflow.timeout) : undefined;
+  }
+
+  #converging(turn: Promise<void>): Promise<void> {
+    return turn.catch((error) => this.#diverge(error));
   }
 
   #diverge(error: unknown): never {
