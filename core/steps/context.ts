@@ -7,7 +7,7 @@ import type { Drive } from "./drive.ts";
 import { type Duration, toMillis } from "./duration.ts";
 import { InvalidValueError, StepFailedError } from "./errors.ts";
 import { Suspension } from "./halt.ts";
-import { attemptKey, checkStepName } from "./history.ts";
+import { attemptKey, checkSignalName, checkStepName } from "./history.ts";
 import { mapItems } from "./map.ts";
 import { type OutputOf, type Schema, validate } from "./schema.ts";
 import { type AnyOptions, type Functions, toWork } from "./work.ts";
@@ -36,7 +36,7 @@ export class Context implements WorkflowContext {
   readonly #child: DriveChild;
   readonly step: StepFunction;
 
-  /** The dedupe ids of the signals that calls before have had. */
+  /** The signals that calls before have had, each by name and dedupe id. */
   readonly #taken = new Set<string>();
 
   constructor(drive: Drive, child: DriveChild) {
@@ -103,7 +103,7 @@ export class Context implements WorkflowContext {
     schema: S,
     options?: { readonly timeout: Duration },
   ): Promise<OutputOf<S> | TimedOut> {
-    checkText("signal", signal, 255);
+    checkSignalName(signal);
     const timeout = options && toMillis("timeout", options.timeout);
     const drive = this.#drive;
     const key = drive.history.keyOf(`~signal/${signal}`);
@@ -119,7 +119,7 @@ export class Context implements WorkflowContext {
       return drive.append(done(key, "signal", { value: { timedOut: true } }));
     });
     const { dedupeId, value } = decode<Received>(record.value);
-    if (dedupeId !== undefined) this.#taken.add(dedupeId);
+    if (dedupeId !== undefined) this.#taken.add(idOf(signal, dedupeId));
     if (record.outcome === "ok") return value as OutputOf<S>;
     throw new StepFailedError(key, decodeError(encode(value)));
   }
@@ -193,8 +193,14 @@ export class Context implements WorkflowContext {
 
   #next(name: string): Signal | undefined {
     const { signals } = this.#drive.possession;
-    return signals.find((signal) => signal.name === name && !this.#taken.has(signal.dedupeId));
+    return signals.find(
+      (signal) => signal.name === name && !this.#taken.has(idOf(name, signal.dedupeId)),
+    );
   }
+}
+
+function idOf(signal: string, dedupeId: string): string {
+  return JSON.stringify([signal, dedupeId]);
 }
 
 interface Received {

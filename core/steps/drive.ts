@@ -15,7 +15,7 @@ import type { LockStore } from "../lock/lock.ts";
 import { after, type Deadline, type Millis } from "../lock/time.ts";
 import { carryOut } from "./attempt.ts";
 import type { Carrier, Transaction } from "./carrier.ts";
-import { decode, decodeError, encode } from "./codec.ts";
+import { decode, decodeError, encode, encodeInfo, encodeResult } from "./codec.ts";
 import {
   type ErrorInfo,
   NonDeterminismError,
@@ -68,6 +68,12 @@ export type Left =
 /** The key of the record that says why a run is being undone. */
 const FAILURE = "~failure";
 
+interface BodyOutcome {
+  /** Encoded. */
+  readonly output?: string;
+  readonly error?: ErrorInfo;
+}
+
 interface Undoing {
   /** Where the record of what is undone stands. */
   readonly index: number;
@@ -88,6 +94,7 @@ export class Drive implements Carrier {
   #written: number;
   #divergence: NonDeterminismError | undefined;
   #cancelled = false;
+  #isUndoing = false;
 
   constructor(terms: Terms) {
     this.#terms = terms;
@@ -120,7 +127,8 @@ export class Drive implements Carrier {
       return this.#failed(toErrorInfo(this.#divergence), this.#undos.length === 0);
     const failure = this.#recordedFailure ?? body.error;
     if (!failure) {
-      return { ending: { status: "completed", value: encode(body.output), compensated: true } };
+      const value = body.output ?? encode(undefined);
+      return { ending: { status: "completed", value, compensated: true } };
     }
     const compensated = await this.#phase(() => this.#compensate(failure));
     if (compensated instanceof Suspension) return { parking: compensated };
@@ -129,7 +137,7 @@ export class Drive implements Carrier {
 
   #failed(error: ErrorInfo, compensated: boolean): Left {
     const status = error.code === "RUN_CANCELLED" ? "cancelled" : "failed";
-    return { ending: { status, value: encode(error), compensated } };
+    return { ending: { status, value: encodeInfo(error), compensated } };
   }
 
   /** Resolves to a Suspension when the work cannot be finished now. */
@@ -163,11 +171,12 @@ export class Drive implements Carrier {
     };
   }
 
-  async #body(ctx: WorkflowContext): Promise<{ output?: unknown; error?: ErrorInfo }> {
+  async #body(ctx: WorkflowContext): Promise<BodyOutcome> {
     const { workflow, possession } = this.#terms;
-    let outcome: { output?: unknown; error?: ErrorInfo };
+    let outcome: BodyOutcome;
     try {
-      outcome = { output: await workflow.run(ctx, decode(possession.input)) };
+      const output = await workflow.run(ctx, decode(possession.input));
+      outcome = { output: encodeResult("the output", output) };
     } catch (error) {
       outcome = { error: toErrorInfo(error) };
     }
@@ -183,8 +192,9 @@ export class Drive implements Carrier {
   /** Undoes what was done, the last first. Resolves to whether all of it is undone. */
   async #compensate(failure: ErrorInfo): Promise<boolean> {
     if (this.#undos.length === 0) return true;
+    this.#isUndoing = true;
     if (!this.#recordedFailure) {
-      const value = encode(failure);
+      const value = encodeInfo(failure);
       await this.#gate.pass(() =>
         this.append({ key: FAILURE, kind: "failure", outcome: "failed", attempt: 1, value }),
       );
@@ -219,9 +229,7 @@ export class Drive implements Carrier {
   #live<T>(key: string, work: () => Promise<T>): Promise<T> {
     return this.#gate.pass(async () => {
       await this.#converging(this.history.caughtUp(key));
-      const reason = this.#reasonToStop();
-      if (reason) throw reason;
-      this.#parkIfDraining();
+      this.mayBegin();
       return work();
     });
   }
@@ -230,8 +238,7 @@ export class Drive implements Carrier {
   register(work: Work, record: StepRecord): void {
     if (!work.undo) return;
     const isDone = record.outcome === "ok";
-    const isUnclear = work.atMostOnce && decodeError(record.value).code === "STEP_INTERRUPTED";
-    if (!isDone && !isUnclear) return;
+    if (!isDone && !(work.atMostOnce && isUnclear(decodeError(record.value)))) return;
     const index = this.history.indexOf(record.key) ?? this.#written++;
     this.#undos.push({ index, work: toUndo(work, isDone ? decode(record.value) : undefined) });
   }
@@ -270,6 +277,12 @@ export class Drive implements Carrier {
     this.signal.throwIfAborted();
   }
 
+  mayBegin(): void {
+    const reason = this.#isUndoing ? undefined : this.#reasonToStop();
+    if (reason) throw reason;
+    this.#parkIfDraining();
+  }
+
   #parkIfDraining(reason: ParkReason = "deadline", wakeIn: Millis = 0): void {
     if (this.#terms.drain?.aborted) throw new Suspension(reason, wakeIn);
   }
@@ -297,6 +310,11 @@ export class Drive implements Carrier {
     if (error instanceof NonDeterminismError) this.#divergence ??= error;
     throw error;
   }
+}
+
+/** Whether what a step has failed with leaves open what it has done. */
+function isUnclear({ code = "" }: ErrorInfo): boolean {
+  return ["STEP_INTERRUPTED", "STEP_TIMEOUT", "LOCK_LOST"].includes(code);
 }
 
 function breakDown(error: unknown): never {

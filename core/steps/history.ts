@@ -26,6 +26,7 @@ export class History {
   readonly #records: ReadonlyMap<string, StepRecord>;
   readonly #order: ReadonlyMap<string, number>;
   readonly #counts = new Map<string, number>();
+  readonly #met = new Set<string>();
 
   /** The steps with a last word, in the order in which those were written. */
   readonly #answers: readonly string[];
@@ -75,8 +76,13 @@ export class History {
     this.#underWay.delete(key);
   }
 
-  /** Notes that the code has come to this step. Throws a NonDeterminismError where it was something else. */
+  /**
+   * Notes that the code has come to this step. Throws a NonDeterminismError where it was something else, and a
+   * RangeError where it has been come to already.
+   */
   meet(key: string, kind: RecordKind, argsHash?: string): Met {
+    if (this.#met.has(key)) throw new RangeError(`two steps have the key ${quote(key)}`);
+    this.#met.add(key);
     this.#underWay.delete(key);
     const last = this.#records.get(key);
     const attempt: Met["attempt"] = (outcome, number) =>
@@ -193,4 +199,10 @@ export function checkStepName(what: string, name: unknown): asserts name is stri
       `${what} ${quote(name)} must not begin with "~", or end in "#" or "@" and a number`,
     );
   }
+}
+
+/** Throws for a name that could be one of the engine's own signals. */
+export function checkSignalName(name: unknown): asserts name is string {
+  checkText("signal", name, 255);
+  if (name.startsWith("~")) throw new RangeError(`signal ${quote(name)} must not begin with "~"`);
 }

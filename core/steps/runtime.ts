@@ -26,6 +26,7 @@ import {
   UnknownWorkflowError,
 } from "./errors.ts";
 import type { RunListener } from "./events.ts";
+import { checkSignalName } from "./history.ts";
 import type { AnyWorkflow, RunOutcome, Workflow } from "./workflow.ts";
 
 export interface RuntimeOptions {
@@ -190,7 +191,7 @@ class Engine implements Runtime {
     { dedupeId }: { readonly dedupeId: string },
   ) {
     checkText("run id", runId, 255);
-    checkText("signal", name, 255);
+    checkSignalName(name);
     checkText("dedupe id", dedupeId, 255);
     const answer = await this.journal.signal(runId, { name, dedupeId, payload: encode(payload) });
     if (answer === "missing") throw new UnknownRunError(runId);

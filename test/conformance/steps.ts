@@ -423,6 +423,25 @@ export function describeSteps(name: string, open: () => Promise<StepsUnderTest>)
         expect((await rt.drive(wf, { n: 1 }, { id })).status).toBe("completed");
       });
 
+      test("of a key that another one has, or with a result that is too large, fails", async () => {
+        const rt = runtime();
+        let times = 0;
+        const twice = flow(async (ctx) => {
+          for (let i = 0; i < 2; i += 1) await ctx.step("a", { key: "k" }, async () => ++times);
+        });
+        const same = await rt.drive(twice, { n: 1 });
+        expect(same).toMatchObject({ status: "failed", error: { name: "RangeError" } });
+        expect(times).toBe(1);
+        const huge = flow(async (ctx) => ctx.step("a", async () => "x".repeat(2 ** 20)));
+        const large = await rt.drive(huge, { n: 1 });
+        expect(large).toMatchObject({ status: "failed", error: { code: "TOO_LARGE" } });
+        const output = await rt.drive(
+          flow(async () => "x".repeat(2 ** 20)),
+          { n: 1 },
+        );
+        expect(output).toMatchObject({ status: "failed", error: { code: "TOO_LARGE" } });
+      });
+
       test("checks its result before it is written", async () => {
         const rt = runtime();
         const wf = flow(async (ctx) =>
