@@ -12,7 +12,6 @@ import type { JournalUnderTest } from "../support/journal-under-test.ts";
 import { claimed, claimOf, DONE, HASH, mine, newRunId, record, running } from "../support/runs.ts";
 import { runScript } from "../support/script.ts";
 import { pause, until } from "../support/until.ts";
-import { describeTransactions } from "./transactions.ts";
 
 const STALE = { code: "STALE_RUN" };
 
@@ -761,7 +760,5 @@ export function describeJournal(name: string, make: () => Promise<JournalUnderTe
       expect(await ids({ workflow: "no such workflow" })).toEqual([]);
       expect((await journal.list()).length).toBeGreaterThan(3);
     });
-
-    describeTransactions(() => underTest);
   });
 }
