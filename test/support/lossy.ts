@@ -44,24 +44,23 @@ export function delaying(database: Database, nth: number): Lossy {
     read: (statement, signal) => database.read(statement, signal),
     async packet(statements, signal) {
       if (!isIt()) return database.packet(statements, signal);
-      late.push(pause(30).then(() => database.packet(statements)));
+      late.push(pause(30).then(() => database.packet(statements).catch(() => {})));
       throw lost();
     },
-    transaction(body, signal) {
-      const { promise, resolve, reject } =
-        Promise.withResolvers<Awaited<ReturnType<typeof body>>>();
-      const whole = database.transaction(async (tx) => {
-        const commit: Transaction["commit"] = async (statements) => {
-          if (isIt()) {
-            reject(lost());
-            await pause(30);
-          }
-          return tx.commit(statements);
-        };
-        return body({ packet: (statements) => tx.packet(statements), commit });
-      }, signal);
-      late.push(whole.then(resolve, reject));
-      return promise;
+    transaction<T>(body: (tx: Transaction) => Promise<T>, signal?: AbortSignal): Promise<T> {
+      return new Promise<T>((resolve, reject) => {
+        const whole = database.transaction((tx) => {
+          const commit: Transaction["commit"] = async (statements) => {
+            if (isIt()) {
+              reject(lost());
+              await pause(30);
+            }
+            return tx.commit(statements);
+          };
+          return body({ packet: (statements) => tx.packet(statements), commit });
+        }, signal);
+        late.push(whole.then(resolve, reject));
+      });
     },
     close: () => database.close(),
     [Symbol.asyncDispose]: () => database.close(),
