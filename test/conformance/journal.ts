@@ -12,7 +12,6 @@ import type { JournalUnderTest } from "../support/journal-under-test.ts";
 import { claimed, claimOf, DONE, HASH, mine, newRunId, record, running } from "../support/runs.ts";
 import { runScript } from "../support/script.ts";
 import { pause, until } from "../support/until.ts";
-import { describeTransactions } from "./transactions.ts";
 
 const STALE = { code: "STALE_RUN" };
 
@@ -190,7 +189,7 @@ export function describeJournal(name: string, make: () => Promise<JournalUnderTe
         const { url } = underTest;
         if (url === undefined) return skip();
         const runId = newRunId();
-        using script = runScript("carry", url, runId, "300");
+        using script = runScript("carry", url, runId, "1500");
         expect(await script.line()).toBe("ready");
         script.child.kill("SIGUSR2");
         expect(JSON.parse(await script.line())).toContain("claimed");
@@ -436,10 +435,10 @@ export function describeJournal(name: string, make: () => Promise<JournalUnderTe
     describe("a parked run", () => {
       test("cannot be claimed before it wakes up, and then by one", async () => {
         const { claim, ...run } = await running(journal);
-        await journal.park(run, { reason: "sleep", wakeIn: 400, signalsSeen: 0 });
+        await journal.park(run, { reason: "sleep", wakeIn: 1_500, signalsSeen: 0 });
         const parked = await journal.claim(claim);
         expect(parked).toEqual({ kind: "parked", reason: "sleep", wakeIn: expect.any(Number) });
-        if (parked.kind === "parked") expect(parked.wakeIn).toBeLessThanOrEqual(400);
+        if (parked.kind === "parked") expect(parked.wakeIn).toBeLessThanOrEqual(1_500);
         expect((await journal.take(claim)).kind).toBe("parked");
         expect(await journal.show(run.runId)).toMatchObject({ status: "parked", reason: "sleep" });
         await until(async () => (await journal.claim(claim)).kind === "claimed");
@@ -681,9 +680,9 @@ export function describeJournal(name: string, make: () => Promise<JournalUnderTe
         await journal.append(run, record("old"));
         await journal.signal(run.runId, { name: "old", dedupeId: "1", payload: "" });
         await journal.cancel(run.runId);
-        await journal.finish(run, { ...DONE, keep: 60 });
+        await journal.finish(run, { ...DONE, keep: 1_000 });
         expect((await journal.claim(claim)).kind).toBe("ended");
-        await pause(100);
+        await pause(1_050);
         const signal = { name: "a", dedupeId: "1", payload: "" };
         expect(await journal.take(claim)).toEqual({ kind: "missing" });
         expect(await journal.signal(run.runId, signal)).toBe("missing");
@@ -761,7 +760,5 @@ export function describeJournal(name: string, make: () => Promise<JournalUnderTe
       expect(await ids({ workflow: "no such workflow" })).toEqual([]);
       expect((await journal.list()).length).toBeGreaterThan(3);
     });
-
-    describeTransactions(() => underTest);
   });
 }
