@@ -2,6 +2,7 @@ import { hostname } from "node:os";
 import type { Database } from "../core/database/sql.ts";
 import type { Etcd } from "../core/etcd/etcd.ts";
 import type { Inventory } from "../core/inventory/inventory.ts";
+import type { Journal } from "../core/journal/journal.ts";
 import type { LockStore } from "../core/lock/lock.ts";
 import type { StoreOptions } from "../core/lock/store.ts";
 import { PREFIX } from "../core/redis/names.ts";
@@ -23,6 +24,9 @@ export interface Opened extends AsyncDisposable {
 
   /** Where the store keeps stock. */
   readonly inventory: Inventory | undefined;
+
+  /** Where the store keeps runs of workflows. */
+  readonly journal?: Journal;
 
   /** Where the store is a database. */
   readonly database?: Database;
@@ -110,16 +114,16 @@ async function load<T>(client: string, module: () => Promise<T>): Promise<T> {
 
 async function openMemory(_: StoreUrl, options: StoreOptions) {
   const { memoryStore } = await import("../core/stores/memory/index.ts");
-  return { locks: memoryStore(options), inventory: undefined };
+  const { memoryJournal } = await import("../core/journal/memory.ts");
+  return { locks: memoryStore(options), inventory: undefined, journal: memoryJournal() };
 }
 
 async function openSqlite({ path }: StoreUrl, options: StoreOptions) {
   const { openSqlite, sqliteStore } = await import("../core/stores/sqlite/index.ts");
-  const { sqlInventory } = await import("../core/inventory/sql.ts");
   const database = openSqlite(toFile(path));
   await migrate(database);
   const locks = sqliteStore(database, { ...options, closeDatabase: true });
-  return { locks, inventory: sqlInventory(database), database };
+  return { locks, database, ...(await keptIn(database)) };
 }
 
 function toFile(path: string): string {
@@ -138,10 +142,16 @@ async function openMysql({ scheme, network }: StoreUrl, options: StoreOptions) {
     "mysql2",
     () => import("../core/stores/mysql/index.ts"),
   );
-  const { sqlInventory } = await import("../core/inventory/sql.ts");
   const database = openMysql(toMysqlOptions(scheme, network));
   const locks = mysqlStore(database, { ...options, closeDatabase: true });
-  return { locks, inventory: sqlInventory(database), database };
+  return { locks, database, ...(await keptIn(database)) };
+}
+
+/** What a database keeps besides locks. */
+async function keptIn(database: Database) {
+  const { sqlInventory } = await import("../core/inventory/sql.ts");
+  const { sqlJournal } = await import("../core/journal/sql.ts");
+  return { inventory: sqlInventory(database), journal: sqlJournal(database) };
 }
 
 function toMysqlOptions(scheme: string, url: NetworkUrl | undefined) {

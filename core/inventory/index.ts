@@ -26,4 +26,4 @@ export {
   UnknownSkuError,
 } from "./inventory.ts";
 export { type RedisInventoryOptions, redisInventory } from "./redis.ts";
-export { sqlInventory } from "./sql.ts";
+export { type InventoryWithin, type SqlInventory, sqlInventory } from "./sql.ts";

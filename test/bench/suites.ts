@@ -2,6 +2,7 @@ import { etcdSuite } from "./etcd.ts";
 import type { Comparison, Contender } from "./measure.ts";
 import { mysqlSuite } from "./mysql.ts";
 import { redisSuite } from "./redis.ts";
+import { stepsSuite } from "./steps.ts";
 import { zookeeperSuite } from "./zookeeper.ts";
 
 /** Starts what it needs, and says what to measure. */
@@ -22,6 +23,7 @@ export type Suite = (onProgress: (step: string) => void) => Promise<{
 export const SUITES: Readonly<Record<string, Suite>> = {
   etcd: etcdSuite,
   mysql: mysqlSuite,
+  steps: stepsSuite,
   redis: redisSuite,
   zookeeper: zookeeperSuite,
 };

@@ -37,6 +37,7 @@ beforeAll(async () => {
   await run("npm", ["run", "build"], { cwd: root });
   project = await mkdtemp(join(tmpdir(), "lockstep-readme-"));
   await mkdir(join(project, "node_modules"));
+  await symlink(join(root, "node_modules/zod"), join(project, "node_modules/zod"));
   await symlink(root, join(project, "node_modules/lockstep"));
   await mkdir(join(project, "bin"));
   const main = join(root, "functions/cli/main.ts");
@@ -67,7 +68,7 @@ const here = (code: string) =>
 
 test("the README's programs do what they say", async () => {
   const programs = blocks("ts");
-  expect(programs).toHaveLength(4);
+  expect(programs).toHaveLength(5);
   const outputs: string[] = [];
   for (const [i, program] of programs.entries()) {
     await writeFile(join(project, `example-${i}.mts`), here(program));
@@ -77,6 +78,7 @@ test("the README's programs do what they say", async () => {
   expect(outputs[0]?.trim()).toBe(said);
   expect(outputs[2]?.trim()).toBe("true host-7");
   expect(outputs[3]?.trim()).toBe("host-7");
+  expect(outputs[4]?.trim()).toBe("completed 3");
   const [seats] = await connection.query("SELECT id FROM seat WHERE taken = 1 ORDER BY id");
   expect(seats).toEqual([{ id: 1 }, { id: 2 }, { id: 3 }]);
 });

@@ -1,8 +1,8 @@
 import { type Lease, NoLeaseError } from "../../etcd/etcd.ts";
 import { newLease, toSeconds } from "../../etcd/leases.ts";
 import { sleep } from "../../lock/abort.ts";
+import { insist } from "../../lock/insist.ts";
 import { elapsedSince, instant, type Millis } from "../../lock/time.ts";
-import { insist } from "../insist.ts";
 import type { OrderAnswer } from "../inventory.ts";
 import { type Batch, describe } from "../operation.ts";
 import type { Plan } from "../plan.ts";

@@ -1,6 +1,6 @@
 import { UnknownOutcomeError } from "../../lock/errors.ts";
+import { insist } from "../../lock/insist.ts";
 import type { Input, Reply, Script } from "../../redis/redis.ts";
-import { insist } from "../insist.ts";
 import type { Place } from "./place.ts";
 
 interface Writing {

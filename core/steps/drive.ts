@@ -1,0 +1,327 @@
+import type {
+  Ending,
+  Journal,
+  NewRecord,
+  Parking,
+  ParkReason,
+  Possession,
+  RecordKind,
+  RunKey,
+  StepRecord,
+} from "../journal/journal.ts";
+import { sleep } from "../lock/abort.ts";
+import type { Life } from "../lock/life.ts";
+import type { LockStore } from "../lock/lock.ts";
+import { after, type Deadline, type Millis } from "../lock/time.ts";
+import { carryOut } from "./attempt.ts";
+import type { Carrier, Transaction } from "./carrier.ts";
+import { decode, decodeError, encode, encodeInfo, encodeResult } from "./codec.ts";
+import {
+  type ErrorInfo,
+  NonDeterminismError,
+  RunCancelledError,
+  RunTimeoutError,
+  TerminalError,
+  toErrorInfo,
+} from "./errors.ts";
+import type { RunListener } from "./events.ts";
+import { Gate } from "./gate.ts";
+import { Breakdown, Suspension } from "./halt.ts";
+import { History, type Met } from "./history.ts";
+import { toUndo, type Work } from "./work.ts";
+import type { AnyWorkflow, WorkflowContext } from "./workflow.ts";
+
+export interface Services {
+  readonly journal: Journal;
+  readonly locks: LockStore | undefined;
+
+  /** Pauses up to this long are waited for in the process, holding the run. */
+  readonly inlineWait: Millis;
+
+  /** Whether sleeps and pauses between attempts take no time. */
+  readonly skipPauses: boolean;
+  readonly notify: RunListener;
+}
+
+export interface Terms {
+  readonly services: Services;
+  readonly key: RunKey;
+  readonly possession: Possession;
+  readonly workflow: AnyWorkflow;
+
+  /** For how long the run is ours. */
+  readonly life: Life;
+  readonly deadline: Deadline;
+
+  /** Lets go of the run. */
+  readonly signal: AbortSignal | undefined;
+
+  /** Lets go of the run at its next step. */
+  readonly drain: AbortSignal | undefined;
+}
+
+/** The run has ended, or is to be parked. */
+export type Left =
+  | { readonly ending: Omit<Ending, "keep"> }
+  | { readonly parking: Omit<Parking, "signalsSeen"> };
+
+/** The key of the record that says why a run is being undone. */
+const FAILURE = "~failure";
+
+interface BodyOutcome {
+  /** Encoded. */
+  readonly output?: string;
+  readonly error?: ErrorInfo;
+}
+
+interface Undoing {
+  /** Where the record of what is undone stands. */
+  readonly index: number;
+  readonly work: Work;
+}
+
+/** One holder's way through a run, from where it is taken up to where it ends or is parked. */
+export class Drive implements Carrier {
+  readonly runId: string;
+  readonly possession: Possession;
+  readonly deadline: Deadline;
+  readonly services: Services;
+  readonly history: History;
+  readonly #terms: Terms;
+  readonly #undos: Undoing[] = [];
+  readonly #takenAt = performance.now();
+  #gate = new Gate();
+  #written: number;
+  #divergence: NonDeterminismError | undefined;
+  #cancelled = false;
+  #isUndoing = false;
+
+  constructor(terms: Terms) {
+    this.#terms = terms;
+    this.runId = terms.key.runId;
+    this.possession = terms.possession;
+    this.deadline = terms.deadline;
+    this.services = terms.services;
+    this.history = new History(terms.possession.records);
+    this.#written = terms.possession.records.length;
+  }
+
+  get locks(): LockStore | undefined {
+    return this.services.locks;
+  }
+
+  get signal(): AbortSignal {
+    return this.#gate.signal;
+  }
+
+  /** Somebody has asked for it while the run is carried: it stops at its next step. */
+  cancel(): void {
+    this.#cancelled = true;
+  }
+
+  /** Nothing is under way when it settles. Rejects when the run is lost, or the journal does not answer. */
+  async run(ctx: WorkflowContext): Promise<Left> {
+    const body = await this.#phase(() => this.#body(ctx));
+    if (body instanceof Suspension) return { parking: body };
+    if (this.#divergence)
+      return this.#failed(toErrorInfo(this.#divergence), this.#undos.length === 0);
+    const failure = this.#recordedFailure ?? body.error;
+    if (!failure) {
+      const value = body.output ?? encode(undefined);
+      return { ending: { status: "completed", value, compensated: true } };
+    }
+    const compensated = await this.#phase(() => this.#compensate(failure));
+    if (compensated instanceof Suspension) return { parking: compensated };
+    return this.#failed(failure, compensated);
+  }
+
+  #failed(error: ErrorInfo, compensated: boolean): Left {
+    const status = error.code === "RUN_CANCELLED" ? "cancelled" : "failed";
+    return { ending: { status, value: encodeInfo(error), compensated } };
+  }
+
+  /** Resolves to a Suspension when the work cannot be finished now. */
+  async #phase<T>(work: () => Promise<T>): Promise<T | Suspension> {
+    const gate = new Gate();
+    this.#gate = gate;
+    using _ = this.#leash(gate);
+    const result = await Promise.race([work(), gate.halted]);
+    gate.close(new Suspension("deadline", 0));
+    await gate.idle();
+    return result ?? gate.suspension;
+  }
+
+  /** Closes the gate when the run is lost, its time is up, or whoever drives it lets go. */
+  #leash(gate: Gate): Disposable {
+    const { life, signal, deadline } = this.#terms;
+    const onLost = () => gate.close(new Breakdown(life.signal.reason));
+    const onLetGo = () => gate.close(new Suspension("deadline", 0));
+    if (life.signal.aborted) onLost();
+    if (signal?.aborted) onLetGo();
+    life.signal.addEventListener("abort", onLost);
+    signal?.addEventListener("abort", onLetGo);
+    const left = deadline.remaining();
+    const cancel = Number.isFinite(left) ? after(left, onLetGo) : () => {};
+    return {
+      [Symbol.dispose]: () => {
+        life.signal.removeEventListener("abort", onLost);
+        signal?.removeEventListener("abort", onLetGo);
+        cancel();
+      },
+    };
+  }
+
+  async #body(ctx: WorkflowContext): Promise<BodyOutcome> {
+    const { workflow, possession } = this.#terms;
+    let outcome: BodyOutcome;
+    try {
+      const output = await workflow.run(ctx, decode(possession.input));
+      outcome = { output: encodeResult("the output", output) };
+    } catch (error) {
+      outcome = { error: toErrorInfo(error) };
+    }
+    if (!this.#divergence) await this.#converging(this.history.caughtUp("the end")).catch(() => {});
+    return outcome;
+  }
+
+  get #recordedFailure(): ErrorInfo | undefined {
+    const record = this.history.record(FAILURE);
+    return record && decodeError(record.value);
+  }
+
+  /** Undoes what was done, the last first. Resolves to whether all of it is undone. */
+  async #compensate(failure: ErrorInfo): Promise<boolean> {
+    if (this.#undos.length === 0) return true;
+    this.#isUndoing = true;
+    if (!this.#recordedFailure) {
+      const value = encodeInfo(failure);
+      await this.#gate.pass(() =>
+        this.append({ key: FAILURE, kind: "failure", outcome: "failed", attempt: 1, value }),
+      );
+    }
+    let all = true;
+    for (const { work } of this.#undos.toSorted((a, b) => b.index - a.index)) {
+      const met = this.history.meet(work.key, "undo");
+      const record = met.last ?? (await this.#gate.pass(() => carryOut(this, work, met)));
+      if (record.outcome !== "ok") all = false;
+    }
+    return all;
+  }
+
+  /** Notes that the workflow's code has come to something; synchronously, in the order of its calls. */
+  meet(key: string, kind: RecordKind, argsHash?: string): Met {
+    this.#gate.called();
+    if (this.#divergence) throw this.#divergence;
+    try {
+      return this.history.meet(key, kind, argsHash);
+    } catch (error) {
+      return this.#diverge(error);
+    }
+  }
+
+  /** The step's last word from the journal, or else what `work` comes to, once the code has come to all that is there. */
+  async answer(key: string, { last }: Met, work: () => Promise<StepRecord>): Promise<StepRecord> {
+    if (last === undefined) return this.#live(key, work);
+    await this.#converging(this.history.turnOf(key));
+    return last;
+  }
+
+  #live<T>(key: string, work: () => Promise<T>): Promise<T> {
+    return this.#gate.pass(async () => {
+      await this.#converging(this.history.caughtUp(key));
+      this.mayBegin();
+      return work();
+    });
+  }
+
+  /** What the step has done is to be undone if the run fails. */
+  register(work: Work, record: StepRecord): void {
+    if (!work.undo) return;
+    const isDone = record.outcome === "ok";
+    if (!isDone && !(work.atMostOnce && isUnclear(decodeError(record.value)))) return;
+    const index = this.history.indexOf(record.key) ?? this.#written++;
+    this.#undos.push({ index, work: toUndo(work, isDone ? decode(record.value) : undefined) });
+  }
+
+  async append(record: NewRecord): Promise<StepRecord> {
+    const { journal } = this.services;
+    return this.#recorded(await journal.append(this.#terms.key, record).catch(breakDown));
+  }
+
+  async transact(
+    step: Parameters<Transaction>[1],
+    body: Parameters<Transaction>[2],
+  ): Promise<StepRecord> {
+    const { journal } = this.services;
+    if (!journal.transact) {
+      throw new TerminalError("NO_DATABASE", "step.tx needs a journal in a database");
+    }
+    const transacted = journal.transact(this.#terms.key, step, body, this.signal);
+    const record = await transacted.catch((error) => {
+      this.stillCarrying();
+      return breakDown(error);
+    });
+    return this.#recorded(record);
+  }
+
+  async pause(reason: ParkReason, span: Millis): Promise<void> {
+    if (span <= 0 || this.services.skipPauses) return;
+    this.#parkIfDraining(reason, span);
+    if (span > this.services.inlineWait || span >= this.deadline.remaining()) {
+      throw new Suspension(reason, span);
+    }
+    await sleep(span, this.signal);
+  }
+
+  since(at: Date): Millis {
+    const now = this.possession.now.getTime() + performance.now() - this.#takenAt;
+    return now - at.getTime();
+  }
+
+  stillCarrying(): void {
+    this.signal.throwIfAborted();
+  }
+
+  mayBegin(): void {
+    const reason = this.#isUndoing ? undefined : this.#reasonToStop();
+    if (reason) throw reason;
+    this.#parkIfDraining();
+  }
+
+  #parkIfDraining(reason: ParkReason = "deadline", wakeIn: Millis = 0): void {
+    if (this.#terms.drain?.aborted) throw new Suspension(reason, wakeIn);
+  }
+
+  #recorded(record: StepRecord): StepRecord {
+    this.services.notify({ type: "recorded", runId: this.runId, record });
+    return record;
+  }
+
+  /** The workflow is to be told that it is over. */
+  #reasonToStop(): TerminalError | undefined {
+    const failure = this.#recordedFailure;
+    if (failure) return new TerminalError(failure.code ?? "FAILED", failure.message);
+    const { possession, workflow } = this.#terms;
+    if (possession.cancelled || this.#cancelled) return new RunCancelledError(this.runId);
+    const isOver = this.since(possession.startedAt) > workflow.timeout;
+    return isOver ? new RunTimeoutError(this.runId, workflow.timeout) : undefined;
+  }
+
+  #converging(turn: Promise<void>): Promise<void> {
+    return turn.catch((error) => this.#diverge(error));
+  }
+
+  #diverge(error: unknown): never {
+    if (error instanceof NonDeterminismError) this.#divergence ??= error;
+    throw error;
+  }
+}
+
+/** Whether what a step has failed with leaves open what it has done. */
+function isUnclear({ code = "" }: ErrorInfo): boolean {
+  return ["STEP_INTERRUPTED", "STEP_TIMEOUT", "LOCK_LOST"].includes(code);
+}
+
+function breakDown(error: unknown): never {
+  throw new Breakdown(error);
+}
