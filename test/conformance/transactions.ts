@@ -31,6 +31,7 @@ export function describeTransactions(name: string, make: () => Promise<JournalUn
       inventory = sqlInventory(database);
       locks = memoryStore();
       await database.packet([sql`CREATE TABLE effect (name VARCHAR(64) NOT NULL)`]);
+      await database.packet([sql`CREATE TABLE once (name VARCHAR(64) NOT NULL PRIMARY KEY)`]);
     });
 
     afterAll(async () => {
@@ -323,6 +324,15 @@ export function describeTransactions(name: string, make: () => Promise<JournalUn
         return record("a");
       });
       await expect(swallowing).rejects.toMatchObject({ code: "STORE_REFUSED" });
+      let times = 0;
+      const doubling = transact(run, "a", async (tx) => {
+        times += 1;
+        const once = sql`INSERT INTO once (name) VALUES (${id})`;
+        await tx.packet([effect(id), once, once]).catch(() => {});
+        return record("a");
+      });
+      await expect(doubling).rejects.toMatchObject({ name: "DuplicateKeyError" });
+      expect(times).toBe(1);
       expect([await effects(id), await recordsOf(run)]).toEqual([0, []]);
       await transact(run, "a", async (tx) => {
         void tx.packet([effect(id)]);
@@ -357,7 +367,22 @@ export function describeTransactions(name: string, make: () => Promise<JournalUn
         await inventory.restock({ sku, quantity: 1, operationId: `${sku}/${reason}` });
       }
       expect(await inventory.get(sku)).toMatchObject({ onHand: 8, sold: 0 });
+      if (isShared()) {
+        const caller = new AbortController();
+        const asking = transact(
+          run,
+          "sell",
+          async (tx) => {
+            setTimeout(() => caller.abort("enough"), 100);
+            await tx.packet([effect(run.runId), sql`SELECT SLEEP(0.5)`]);
+            return record("sell");
+          },
+          { signal: caller.signal },
+        );
+        await expect(asking).rejects.toBe("enough");
+      }
       expect(await recordsOf(run)).toEqual([]);
+      expect(await effects(run.runId)).toBe(0);
     });
 
     test("each call is one round trip, and a transaction two more than its body", async () => {
