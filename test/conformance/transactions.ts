@@ -220,6 +220,32 @@ export function describeTransactions(name: string, make: () => Promise<JournalUn
       }
     });
 
+    test("a record that meets a claim which is under way waits for it, and is refused", async ({
+      skip,
+    }) => {
+      if (!isShared()) return skip();
+      const run = await running(journal);
+      await journal.append(run, record("early"));
+      const other = openDatabase();
+      const writing = await other.transaction(async (tx) => {
+        // What a claim does first.
+        const take = sql`UPDATE lockstep_run SET epoch = epoch + 1 WHERE run_id = ${run.runId}`;
+        await tx.packet([take]);
+        const writes = Promise.allSettled([
+          journal.append(run, record("late")),
+          transact(run, "late tx", leaving(run.runId, "late tx")),
+        ]);
+        await pause(150);
+        await tx.commit([]);
+        return { writes };
+      });
+      for (const outcome of await writing.writes) {
+        expect(outcome).toMatchObject({ reason: { code: "STALE_RUN" } });
+      }
+      expect(await recordsOf(run)).toEqual(["early"]);
+      expect(await effects(run.runId)).toBe(0);
+    });
+
     test("its holder renews the run during the body", async ({ skip }) => {
       if (!isShared()) return skip();
       const run = await running(journal, { ttl: 100 });
