@@ -189,7 +189,14 @@ export function describeInventoryWithin(name: string, make: () => Promise<Journa
       const sku = await stocked(9);
       const change = { sku, quantity: 1, operationId: `${sku}/1` };
       const answers = await Promise.all([
-        ...Array.from({ length: 8 }, () => within((stock) => stock.decrement(change))),
+        ...Array.from({ length: 8 }, () =>
+          within(async (stock) => {
+            const answer = await stock.decrement(change);
+            // So that the others are at it by now, and wait.
+            await pause(100);
+            return answer;
+          }),
+        ),
         inventory.decrement(change),
       ]);
       expect(answers.filter(({ replayed }) => !replayed)).toHaveLength(1);
