@@ -9,6 +9,7 @@ const unit = [
   "test/etcd/{codec,gateway}.test.ts",
   "test/infra/store-url.test.ts",
   "test/inventory/sqlite.test.ts",
+  "test/steps/{memory,sqlite,testing}.test.ts",
   "test/stores/{memory,sqlite}.test.ts",
 ];
 

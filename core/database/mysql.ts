@@ -9,6 +9,7 @@ import {
   UnknownOutcomeError,
 } from "../lock/errors.ts";
 import { LONGEST_CALL } from "../lock/time.ts";
+import { guarded } from "./guarded.ts";
 import { Places } from "./places.ts";
 import {
   type Database,
@@ -125,7 +126,7 @@ class Mysql implements Database {
 
   transaction<T>(body: (tx: Transaction) => Promise<T>, signal?: AbortSignal): Promise<T> {
     return this.#bounded(signal, (limit) =>
-      this.#inPlace(limit, () => this.#onConnection(limit, (query) => transact(query, body))),
+      this.#inPlace(limit, () => this.#onConnection(limit, (query) => this.#transact(query, body))),
     );
   }
 
@@ -137,6 +138,35 @@ class Mysql implements Database {
 
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
+  }
+
+  async #transact<T>(query: Query, body: (tx: Transaction) => Promise<T>): Promise<T> {
+    let start = BEGIN;
+    let open = false;
+    const send = async (texts: readonly string[]) => {
+      const begin = start;
+      start = [];
+      open = true;
+      return (await query([...begin, ...texts])).slice(begin.length);
+    };
+    const { tx, failure, end } = guarded(this.address, {
+      packet: (statements) => send(statements.map(render)),
+      commit: async (statements) => {
+        const results = await send([...statements.map(render), "COMMIT"]);
+        open = false;
+        return results.slice(0, -1);
+      },
+    });
+    try {
+      const result = await body(tx);
+      await end();
+      if (open && failure() === undefined) await query(["ROLLBACK"]);
+      return result;
+    } catch (error) {
+      await end();
+      // Whatever the body makes of it: it was rolled back to be repeated.
+      throw failure() instanceof VictimError ? failure() : error;
+    }
   }
 
   /** Repeats the work when the server has rolled it back in favour of another transaction. */
@@ -182,13 +212,18 @@ class Mysql implements Database {
 
   async #onConnection<T>(limit: AbortSignal, work: (query: Query) => Promise<T>): Promise<T> {
     const connection = await this.#connect(limit);
-    try {
-      const result = await work((texts) => this.#query(connection, texts, limit));
-      connection.release();
-      return result;
-    } catch (error) {
-      await this.#giveBack(connection, error, limit);
+    let failure: unknown;
+    const failed = (error: unknown) => {
+      failure ??= error;
       throw error;
+    };
+    try {
+      return await work((texts) => this.#query(connection, texts, limit).catch(failed)).catch(
+        failed,
+      );
+    } finally {
+      if (failure === undefined) connection.release();
+      else await this.#giveBack(connection, failure, limit);
     }
   }
 
@@ -248,27 +283,6 @@ class Mysql implements Database {
     const advice = errno === ER_NO_SUCH_TABLE ? " (make the tables by `lockstep migrate`)" : "";
     return new Problem(this.address, message + advice, error);
   }
-}
-
-async function transact<T>(query: Query, body: (tx: Transaction) => Promise<T>): Promise<T> {
-  let start = BEGIN;
-  let open = false;
-  const send = async (texts: readonly string[]) => {
-    const begin = start;
-    start = [];
-    open = true;
-    return (await query([...begin, ...texts])).slice(begin.length);
-  };
-  const result = await body({
-    packet: (statements) => send(statements.map(render)),
-    commit: async (statements) => {
-      const results = await send([...statements.map(render), "COMMIT"]);
-      open = false;
-      return results.slice(0, -1);
-    },
-  });
-  if (open) await query(["ROLLBACK"]);
-  return result;
 }
 
 /** Not mysql2/promise, which takes a stack trace for every query in case it fails. */

@@ -84,7 +84,7 @@ export interface Dialect {
   readonly exclusive: Sql;
 
   /** Closes an INSERT; followed by the assignments to make when the row with this key exists already. */
-  onConflict(key: "name" | "resource" | "sku" | "version" | "shop"): Sql;
+  onConflict(key: "name" | "resource" | "sku" | "version" | "shop" | "run_id"): Sql;
 }
 
 /**
@@ -115,6 +115,7 @@ export interface Database extends AsyncDisposable {
   close(): Promise<void>;
 }
 
+/** Over with its first failure, its commit and its body: what is asked of it later is refused. */
 export interface Transaction {
   /** Each packet is one round trip. */
   packet(statements: readonly Sql[]): Promise<readonly Result[]>;

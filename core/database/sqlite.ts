@@ -5,6 +5,7 @@ import { DatabaseSync, type SQLInputValue, type StatementSync } from "node:sqlit
 import { deadline, follow, noAnswer, sleep } from "../lock/abort.ts";
 import { StoreClosedError, StoreRefusedError, StoreUnavailableError } from "../lock/errors.ts";
 import { LONGEST_CALL } from "../lock/time.ts";
+import { guarded } from "./guarded.ts";
 import { Places } from "./places.ts";
 import {
   type Database,
@@ -82,9 +83,11 @@ class Sqlite implements Database {
       this.#inTurn(limit, async () => {
         await this.#whenFree(limit, (db) => db.exec("BEGIN IMMEDIATE"));
         const transaction = { open: true };
+        const { tx, end } = guarded(this.address, this.#transaction());
         try {
-          return await this.#inside.run(transaction, () => body(this.#transaction()));
+          return await this.#inside.run(transaction, () => body(tx));
         } finally {
+          await end();
           transaction.open = false;
           this.#rollback();
         }

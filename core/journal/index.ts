@@ -32,3 +32,4 @@ export type {
 } from "./journal.ts";
 export { LONGEST_VALUE, StaleRunError } from "./journal.ts";
 export { memoryJournal } from "./memory.ts";
+export { sqlJournal } from "./sql.ts";

@@ -197,7 +197,7 @@ export type RecordKind =
 
 /**
  * `ok`, `failed`: the record is the last word on its step. `started`, `retry`: one attempt of it, under the step's
- * key and "~" and the attempt's number.
+ * key, "@" and the attempt's number; for `started`, " started" as well.
  */
 export type RecordOutcome = "ok" | "failed" | "started" | "retry";
 

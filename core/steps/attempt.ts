@@ -5,7 +5,7 @@ import type { Fence } from "../lock/fence.ts";
 import type { LockSet } from "../lock/lock.ts";
 import { elapsedSince, instant, type Millis } from "../lock/time.ts";
 import type { Carrier } from "./carrier.ts";
-import { decode, encode, encodeError, hashOf } from "./codec.ts";
+import { decode, encode, encodeError, encodeResult, hashOf } from "./codec.ts";
 import { StepInterruptedError, StepTimeoutError, TerminalError } from "./errors.ts";
 import { Breakdown, Suspension } from "./halt.ts";
 import { attemptKey, type Met } from "./history.ts";
@@ -32,6 +32,7 @@ export async function carryOut(carrier: Carrier, work: Work, met: Met): Promise<
         recordOf(work, attempt, { outcome: "failed", value: encodeError(error) }),
       );
     }
+    carrier.mayBegin();
     if (carrier.deadline.remaining() <= work.budget) throw new Suspension("deadline", 0);
     const one = new Attempt(carrier, work, attempt);
     const ended = await one.run();
@@ -166,7 +167,8 @@ class Attempt {
     scope.signal.throwIfAborted();
     const result = await race(Promise.resolve(this.#work.fn(scope)), scope.signal);
     const { output, key } = this.#work;
-    return encode(output ? await validate(`the result of ${key}`, output, result) : result);
+    const what = `the result of ${key}`;
+    return encodeResult(what, output ? await validate(what, output, result) : result);
   }
 
   /** An error of the step's own is told apart from one of the journal by being the one that was thrown here. */

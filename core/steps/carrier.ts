@@ -23,6 +23,9 @@ export interface Carrier {
   /** Milliseconds since this time, by the journal's clock. */
   since(at: Date): Millis;
 
+  /** Throws what keeps an attempt from being begun: the run is over, or to be let go of. */
+  mayBegin(): void;
+
   /** Throws the Suspension or the Breakdown once the run is to be let go of. */
   stillCarrying(): void;
 }

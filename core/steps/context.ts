@@ -1,13 +1,13 @@
 import type { RecordKind, Signal, StepRecord } from "../journal/journal.ts";
 import { checkText } from "../lock/checks.ts";
-import type { Deadline } from "../lock/time.ts";
+import type { Deadline, Millis } from "../lock/time.ts";
 import { carryOut } from "./attempt.ts";
 import { decode, decodeError, encode, encodeError } from "./codec.ts";
 import type { Drive } from "./drive.ts";
 import { type Duration, toMillis } from "./duration.ts";
 import { InvalidValueError, StepFailedError } from "./errors.ts";
 import { Suspension } from "./halt.ts";
-import { attemptKey, checkStepName } from "./history.ts";
+import { attemptKey, checkSignalName, checkStepName } from "./history.ts";
 import { mapItems } from "./map.ts";
 import { type OutputOf, type Schema, validate } from "./schema.ts";
 import { type AnyOptions, type Functions, toWork } from "./work.ts";
@@ -36,7 +36,7 @@ export class Context implements WorkflowContext {
   readonly #child: DriveChild;
   readonly step: StepFunction;
 
-  /** The dedupe ids of the signals that calls before have had. */
+  /** The signals that calls before have had, each by name and dedupe id. */
   readonly #taken = new Set<string>();
 
   constructor(drive: Drive, child: DriveChild) {
@@ -84,12 +84,11 @@ export class Context implements WorkflowContext {
     const millis = toMillis("span", span);
     const drive = this.#drive;
     const key = this.#nameOf(name);
-    const { last } = drive.meet(key, "sleep");
-    const left = (record: StepRecord) => decode<number>(record.value) - drive.since(record.at);
-    if (last && left(last) <= 0) return;
-    await drive.live(key, async () => {
-      const record = last ?? (await drive.append(done(key, "sleep", millis)));
-      await drive.pause("sleep", left(record));
+    const met = drive.meet(key, "sleep");
+    await drive.answer(key, met, async () => {
+      const begun = met.attempt("started", 1) ?? (await drive.append(begin(key, "sleep", millis)));
+      await drive.pause("sleep", decode<number>(begun.value) - drive.since(begun.at));
+      return drive.append(done(key, "sleep", millis));
     });
   }
 
@@ -104,28 +103,23 @@ export class Context implements WorkflowContext {
     schema: S,
     options?: { readonly timeout: Duration },
   ): Promise<OutputOf<S> | TimedOut> {
-    checkText("signal", signal, 255);
+    checkSignalName(signal);
     const timeout = options && toMillis("timeout", options.timeout);
     const drive = this.#drive;
     const key = drive.history.keyOf(`~signal/${signal}`);
     const met = drive.meet(key, "signal");
-    const record =
-      met.last ??
-      (await drive.live(key, async () => {
-        const came = this.#next(signal);
-        if (came) return drive.append(await received(key, came, schema));
-        const begun =
-          met.attempt("started", 1) ??
-          (timeout === undefined ? undefined : await drive.append(begunAt(key)));
-        const left =
-          begun && timeout !== undefined
-            ? timeout - drive.since(begun.at)
-            : Number.POSITIVE_INFINITY;
-        if (left > 0) throw new Suspension("signal", left);
-        return drive.append(done(key, "signal", { value: { timedOut: true } }));
-      }));
+    const record = await drive.answer(key, met, async () => {
+      const came = this.#next(signal);
+      if (came) return drive.append(await received(key, came, schema));
+      if (timeout === undefined) throw new Suspension("signal", Number.POSITIVE_INFINITY);
+      const begun =
+        met.attempt("started", 1) ?? (await drive.append(begin(key, "signal", timeout)));
+      const left = decode<number>(begun.value) - drive.since(begun.at);
+      if (left > 0) throw new Suspension("signal", left);
+      return drive.append(done(key, "signal", { value: { timedOut: true } }));
+    });
     const { dedupeId, value } = decode<Received>(record.value);
-    if (dedupeId !== undefined) this.#taken.add(dedupeId);
+    if (dedupeId !== undefined) this.#taken.add(idOf(signal, dedupeId));
     if (record.outcome === "ok") return value as OutputOf<S>;
     throw new StepFailedError(key, decodeError(encode(value)));
   }
@@ -139,21 +133,16 @@ export class Context implements WorkflowContext {
     const drive = this.#drive;
     const key = this.#nameOf(name);
     const { id = `${this.runId}/${key}` } = options;
-    const { last } = drive.meet(key, "child");
-    const record =
-      last ??
-      (await drive.live(key, async () => {
-        const outcome = await this.#child(workflow, input, { id, signal: `~child/${key}` });
-        if (outcome.status === "completed") {
-          return drive.append(done(key, "child", outcome.output));
-        }
-        if (outcome.status === "failed") {
-          const value = encode(outcome.error);
-          return drive.append({ ...done(key, "child", undefined), outcome: "failed", value });
-        }
-        const wakeIn = outcome.status === "busy" ? outcome.retryIn : outcome.wakeIn;
-        throw new Suspension("child", Math.min(wakeIn, CHILD_LOOK));
-      }));
+    const record = await drive.answer(key, drive.meet(key, "child"), async () => {
+      const outcome = await this.#child(workflow, input, { id, signal: `~child/${key}` });
+      if (outcome.status === "completed") return drive.append(done(key, "child", outcome.output));
+      if (outcome.status === "failed") {
+        const value = encode(outcome.error);
+        return drive.append({ ...done(key, "child", undefined), outcome: "failed", value });
+      }
+      const wakeIn = outcome.status === "busy" ? outcome.retryIn : outcome.wakeIn;
+      throw new Suspension("child", Math.min(wakeIn, CHILD_LOOK));
+    });
     return this.#resultOf(key, record);
   }
 
@@ -181,13 +170,11 @@ export class Context implements WorkflowContext {
     const work = toWork(key, kind, options, functions);
     const met = drive.meet(key, kind, work.argsHash);
     if (met.last) drive.register(work, met.last);
-    const record =
-      met.last ??
-      (await drive.live(key, async () => {
-        const written = await carryOut(drive, work, met);
-        drive.register(work, written);
-        return written;
-      }));
+    const record = await drive.answer(key, met, async () => {
+      const written = await carryOut(drive, work, met);
+      drive.register(work, written);
+      return written;
+    });
     return this.#resultOf(key, record);
   }
 
@@ -200,15 +187,20 @@ export class Context implements WorkflowContext {
   async #value<T>(name: string, make: () => T, counted = true): Promise<T> {
     const drive = this.#drive;
     const key = counted ? drive.history.keyOf(name) : name;
-    const { last } = drive.meet(key, "value");
     const write = () => drive.append(done(key, "value", make()));
-    return this.#resultOf(key, last ?? (await drive.live(key, write)));
+    return this.#resultOf(key, await drive.answer(key, drive.meet(key, "value"), write));
   }
 
   #next(name: string): Signal | undefined {
     const { signals } = this.#drive.possession;
-    return signals.find((signal) => signal.name === name && !this.#taken.has(signal.dedupeId));
+    return signals.find(
+      (signal) => signal.name === name && !this.#taken.has(idOf(name, signal.dedupeId)),
+    );
   }
+}
+
+function idOf(signal: string, dedupeId: string): string {
+  return JSON.stringify([signal, dedupeId]);
 }
 
 interface Received {
@@ -232,9 +224,8 @@ function done(key: string, kind: RecordKind, value: unknown) {
   return { key, kind, outcome: "ok" as const, attempt: 1, value: encode(value) };
 }
 
-function begunAt(key: string) {
-  return {
-    ...done(attemptKey(key, "started", 1), "signal", undefined),
-    outcome: "started" as const,
-  };
+/** How long something lasts, counted from when this is written. */
+function begin(key: string, kind: RecordKind, millis: Millis) {
+  const begun = done(attemptKey(key, "started", 1), kind, millis);
+  return { ...begun, outcome: "started" as const };
 }

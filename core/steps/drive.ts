@@ -15,7 +15,7 @@ import type { LockStore } from "../lock/lock.ts";
 import { after, type Deadline, type Millis } from "../lock/time.ts";
 import { carryOut } from "./attempt.ts";
 import type { Carrier, Transaction } from "./carrier.ts";
-import { decode, decodeError, encode } from "./codec.ts";
+import { decode, decodeError, encode, encodeInfo, encodeResult } from "./codec.ts";
 import {
   type ErrorInfo,
   NonDeterminismError,
@@ -37,6 +37,9 @@ export interface Services {
 
   /** Pauses up to this long are waited for in the process, holding the run. */
   readonly inlineWait: Millis;
+
+  /** Whether sleeps and pauses between attempts take no time. */
+  readonly skipPauses: boolean;
   readonly notify: RunListener;
 }
 
@@ -65,6 +68,12 @@ export type Left =
 /** The key of the record that says why a run is being undone. */
 const FAILURE = "~failure";
 
+interface BodyOutcome {
+  /** Encoded. */
+  readonly output?: string;
+  readonly error?: ErrorInfo;
+}
+
 interface Undoing {
   /** Where the record of what is undone stands. */
   readonly index: number;
@@ -85,6 +94,7 @@ export class Drive implements Carrier {
   #written: number;
   #divergence: NonDeterminismError | undefined;
   #cancelled = false;
+  #isUndoing = false;
 
   constructor(terms: Terms) {
     this.#terms = terms;
@@ -117,7 +127,8 @@ export class Drive implements Carrier {
       return this.#failed(toErrorInfo(this.#divergence), this.#undos.length === 0);
     const failure = this.#recordedFailure ?? body.error;
     if (!failure) {
-      return { ending: { status: "completed", value: encode(body.output), compensated: true } };
+      const value = body.output ?? encode(undefined);
+      return { ending: { status: "completed", value, compensated: true } };
     }
     const compensated = await this.#phase(() => this.#compensate(failure));
     if (compensated instanceof Suspension) return { parking: compensated };
@@ -126,7 +137,7 @@ export class Drive implements Carrier {
 
   #failed(error: ErrorInfo, compensated: boolean): Left {
     const status = error.code === "RUN_CANCELLED" ? "cancelled" : "failed";
-    return { ending: { status, value: encode(error), compensated } };
+    return { ending: { status, value: encodeInfo(error), compensated } };
   }
 
   /** Resolves to a Suspension when the work cannot be finished now. */
@@ -160,15 +171,16 @@ export class Drive implements Carrier {
     };
   }
 
-  async #body(ctx: WorkflowContext): Promise<{ output?: unknown; error?: ErrorInfo }> {
+  async #body(ctx: WorkflowContext): Promise<BodyOutcome> {
     const { workflow, possession } = this.#terms;
-    let outcome: { output?: unknown; error?: ErrorInfo };
+    let outcome: BodyOutcome;
     try {
-      outcome = { output: await workflow.run(ctx, decode(possession.input)) };
+      const output = await workflow.run(ctx, decode(possession.input));
+      outcome = { output: encodeResult("the output", output) };
     } catch (error) {
       outcome = { error: toErrorInfo(error) };
     }
-    await this.history.caughtUp("the end").catch((error) => this.#diverge(error));
+    if (!this.#divergence) await this.#converging(this.history.caughtUp("the end")).catch(() => {});
     return outcome;
   }
 
@@ -180,8 +192,9 @@ export class Drive implements Carrier {
   /** Undoes what was done, the last first. Resolves to whether all of it is undone. */
   async #compensate(failure: ErrorInfo): Promise<boolean> {
     if (this.#undos.length === 0) return true;
+    this.#isUndoing = true;
     if (!this.#recordedFailure) {
-      const value = encode(failure);
+      const value = encodeInfo(failure);
       await this.#gate.pass(() =>
         this.append({ key: FAILURE, kind: "failure", outcome: "failed", attempt: 1, value }),
       );
@@ -206,13 +219,17 @@ export class Drive implements Carrier {
     }
   }
 
-  /** Does something that is not in the journal yet, once the code has come to all that is. */
-  live<T>(key: string, work: () => Promise<T>): Promise<T> {
+  /** The step's last word from the journal, or else what `work` comes to, once the code has come to all that is there. */
+  async answer(key: string, { last }: Met, work: () => Promise<StepRecord>): Promise<StepRecord> {
+    if (last === undefined) return this.#live(key, work);
+    await this.#converging(this.history.turnOf(key));
+    return last;
+  }
+
+  #live<T>(key: string, work: () => Promise<T>): Promise<T> {
     return this.#gate.pass(async () => {
-      await this.history.caughtUp(key).catch((error) => this.#diverge(error));
-      const reason = this.#reasonToStop();
-      if (reason) throw reason;
-      this.#parkIfDraining();
+      await this.#converging(this.history.caughtUp(key));
+      this.mayBegin();
       return work();
     });
   }
@@ -221,8 +238,7 @@ export class Drive implements Carrier {
   register(work: Work, record: StepRecord): void {
     if (!work.undo) return;
     const isDone = record.outcome === "ok";
-    const isUnclear = work.atMostOnce && decodeError(record.value).code === "STEP_INTERRUPTED";
-    if (!isDone && !isUnclear) return;
+    if (!isDone && !(work.atMostOnce && isUnclear(decodeError(record.value)))) return;
     const index = this.history.indexOf(record.key) ?? this.#written++;
     this.#undos.push({ index, work: toUndo(work, isDone ? decode(record.value) : undefined) });
   }
@@ -244,7 +260,7 @@ export class Drive implements Carrier {
   }
 
   async pause(reason: ParkReason, span: Millis): Promise<void> {
-    if (span <= 0) return;
+    if (span <= 0 || this.services.skipPauses) return;
     this.#parkIfDraining(reason, span);
     if (span > this.services.inlineWait || span >= this.deadline.remaining()) {
       throw new Suspension(reason, span);
@@ -259,6 +275,12 @@ export class Drive implements Carrier {
 
   stillCarrying(): void {
     this.signal.throwIfAborted();
+  }
+
+  mayBegin(): void {
+    const reason = this.#isUndoing ? undefined : this.#reasonToStop();
+    if (reason) throw reason;
+    this.#parkIfDraining();
   }
 
   #parkIfDraining(reason: ParkReason = "deadline", wakeIn: Millis = 0): void {
@@ -280,10 +302,19 @@ export class Drive implements Carrier {
     return isOver ? new RunTimeoutError(this.runId, workflow.timeout) : undefined;
   }
 
+  #converging(turn: Promise<void>): Promise<void> {
+    return turn.catch((error) => this.#diverge(error));
+  }
+
   #diverge(error: unknown): never {
     if (error instanceof NonDeterminismError) this.#divergence ??= error;
     throw error;
   }
+}
+
+/** Whether what a step has failed with leaves open what it has done. */
+function isUnclear({ code = "" }: ErrorInfo): boolean {
+  return ["STEP_INTERRUPTED", "STEP_TIMEOUT", "LOCK_LOST"].includes(code);
 }
 
 function breakDown(error: unknown): never {

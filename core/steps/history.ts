@@ -16,25 +16,43 @@ export interface Met {
   readonly failures: number;
 }
 
-/** What a run had done when it was taken up again, and how much of it the workflow's code has come across. */
+/**
+ * What a run had done when it was taken up again, and how much of it the workflow's code has come to.
+ *
+ * The answers are given in the order in which they once came, and the code runs as far as it can between two of
+ * them. So branches, and races between them, go the same way again.
+ */
 export class History {
   readonly #records: ReadonlyMap<string, StepRecord>;
-  readonly #order: readonly string[];
-
-  /** Steps that the code has not come to again yet. */
-  readonly #ahead: Set<string>;
+  readonly #order: ReadonlyMap<string, number>;
   readonly #counts = new Map<string, number>();
+  readonly #met = new Set<string>();
+
+  /** The steps with a last word, in the order in which those were written. */
+  readonly #answers: readonly string[];
+  #given = 0;
+
+  /** Steps that were under way, and that the code has not come to again yet. */
+  readonly #underWay: Set<string>;
+
+  /** Steps that wait for their answer, by key, and new ones that wait for all answers to be given. */
+  readonly #waiting = new Map<string, Waiter>();
+  readonly #newcomers: Waiter[] = [];
+  #isPumping = false;
 
   constructor(records: readonly StepRecord[]) {
     this.#records = new Map(records.map((record) => [record.key, record]));
-    this.#order = records.map(({ key }) => key);
+    this.#order = new Map(records.map(({ key }, index) => [key, index]));
     const steps = records.filter(({ kind }) => kind !== "undo" && kind !== "failure");
-    this.#ahead = new Set(steps.map(({ key }) => stepOf(key)));
+    const isLast = ({ outcome }: StepRecord) => outcome === "ok" || outcome === "failed";
+    this.#answers = steps.filter(isLast).map(({ key }) => key);
+    const begun = new Set(steps.map(({ key }) => stepOf(key)));
+    this.#underWay = begun.difference(new Set(this.#answers));
   }
 
-  /** Whether there are steps that the code has not come to again yet. */
+  /** Whether there is something that the code has not come to again yet. */
   get isReplaying(): boolean {
-    return this.#ahead.size > 0;
+    return this.#given < this.#answers.length || this.#underWay.size > 0;
   }
 
   /** The key of the step that is called `name` now: the second of a name has another one than the first. */
@@ -46,8 +64,7 @@ export class History {
 
   /** Where the record of this key stands in the order of all; undefined where there is none. */
   indexOf(key: string): number | undefined {
-    const index = this.#order.indexOf(key);
-    return index < 0 ? undefined : index;
+    return this.#order.get(key);
   }
 
   record(key: string): StepRecord | undefined {
@@ -56,12 +73,17 @@ export class History {
 
   /** Does not wait for the code to come to this step again. */
   skip(key: string): void {
-    this.#ahead.delete(key);
+    this.#underWay.delete(key);
   }
 
-  /** Notes that the code has come to this step. Throws a NonDeterminismError where it was something else. */
+  /**
+   * Notes that the code has come to this step. Throws a NonDeterminismError where it was something else, and a
+   * RangeError where it has been come to already.
+   */
   meet(key: string, kind: RecordKind, argsHash?: string): Met {
-    this.#ahead.delete(key);
+    if (this.#met.has(key)) throw new RangeError(`two steps have the key ${quote(key)}`);
+    this.#met.add(key);
+    this.#underWay.delete(key);
     const last = this.#records.get(key);
     const attempt: Met["attempt"] = (outcome, number) =>
       this.#records.get(attemptKey(key, outcome, number));
@@ -77,24 +99,88 @@ export class History {
     return { last, attempt, failures };
   }
 
+  /** Resolves when it is the turn of this step's answer. Rejects with a NonDeterminismError when it does not come. */
+  async turnOf(key: string): Promise<void> {
+    if (!this.#isPumping && this.#answers[this.#given] === key) {
+      this.#given += 1;
+      return;
+    }
+    const waiter = newWaiter(key);
+    this.#waiting.set(key, waiter);
+    void this.#pump();
+    await waiter.promise;
+  }
+
   /**
    * Resolves once the code has come to all that is recorded, so that something new may be done. Rejects with a
    * NonDeterminismError where it does not.
-   *
-   * What is recorded answers at once, so all branches of the code come to it within some turns of the queue; those
-   * that await something of their own besides get a moment more.
    */
-  async caughtUp(next: string): Promise<void> {
-    for (let turn = 0; this.isReplaying && turn < TURNS; turn += 1) await undefined;
-    if (this.isReplaying) await sleep(MOMENT);
+  async caughtUp(what: string): Promise<void> {
     if (!this.isReplaying) return;
-    const [expected = ""] = this.#ahead;
-    throw new NonDeterminismError(`${quote(expected)} was expected, and ${next} came`);
+    const waiter = newWaiter(what);
+    this.#newcomers.push(waiter);
+    void this.#pump();
+    await waiter.promise;
   }
+
+  /** Gives answer after answer, as long as somebody waits. */
+  async #pump(): Promise<void> {
+    if (this.#isPumping) return;
+    this.#isPumping = true;
+    while (this.#waiting.size + this.#newcomers.length > 0) {
+      if (!(await this.#comes())) this.#diverge();
+      else if (this.isReplaying) await this.#giveNext();
+      else for (const { resolve } of this.#newcomers.splice(0)) resolve();
+    }
+    this.#isPumping = false;
+  }
+
+  async #giveNext(): Promise<void> {
+    const key = this.#answers[this.#given] ?? "";
+    this.#given += 1;
+    this.#waiting.get(key)?.resolve();
+    this.#waiting.delete(key);
+    for (let turn = 0; turn < BETWEEN; turn += 1) await undefined;
+  }
+
+  /**
+   * Whether the code comes to what is next. All of its branches do so within some turns of the queue; those that
+   * await something of their own besides get a moment more.
+   */
+  async #comes(): Promise<boolean> {
+    for (let turn = 0; !this.#isNextHere && turn < TURNS; turn += 1) await undefined;
+    if (!this.#isNextHere) await sleep(MOMENT);
+    return this.#isNextHere;
+  }
+
+  get #isNextHere(): boolean {
+    const next = this.#answers[this.#given];
+    return next === undefined ? this.#underWay.size === 0 : this.#waiting.has(next);
+  }
+
+  #diverge(): void {
+    const expected = this.#answers[this.#given] ?? [...this.#underWay][0] ?? "";
+    const waiters = [...this.#waiting.values(), ...this.#newcomers.splice(0)];
+    this.#waiting.clear();
+    const came = waiters[0]?.what ?? "nothing";
+    const error = new NonDeterminismError(`${quote(expected)} was expected, and ${came} came`);
+    for (const { reject } of waiters) reject(error);
+  }
+}
+
+interface Waiter extends PromiseWithResolvers<void> {
+  readonly what: string;
+}
+
+function newWaiter(what: string): Waiter {
+  return { what, ...Promise.withResolvers<void>() };
 }
 
 const TURNS = 1_000;
 const MOMENT = 100;
+
+/** How many turns of the queue the code gets between two answers. */
+const BETWEEN = 100;
 
 export function attemptKey(key: string, outcome: "retry" | "started", attempt: number): string {
   return `${key}@${attempt}${outcome === "started" ? " started" : ""}`;
@@ -113,4 +199,10 @@ export function checkStepName(what: string, name: unknown): asserts name is stri
       `${what} ${quote(name)} must not begin with "~", or end in "#" or "@" and a number`,
     );
   }
+}
+
+/** Throws for a name that could be one of the engine's own signals. */
+export function checkSignalName(name: unknown): asserts name is string {
+  checkText("signal", name, 255);
+  if (name.startsWith("~")) throw new RangeError(`signal ${quote(name)} must not begin with "~"`);
 }

@@ -26,6 +26,7 @@ import {
   UnknownWorkflowError,
 } from "./errors.ts";
 import type { RunListener } from "./events.ts";
+import { checkSignalName } from "./history.ts";
 import type { AnyWorkflow, RunOutcome, Workflow } from "./workflow.ts";
 
 export interface RuntimeOptions {
@@ -45,6 +46,9 @@ export interface RuntimeOptions {
 
   /** Pauses up to this long are waited for in the process, holding the run. Default 1 s. */
   readonly inlineWait?: Duration;
+
+  /** For tests: sleeps and pauses between attempts take no time. Default false. */
+  readonly skipPauses?: boolean;
 
   /** Told of everything that happens to runs here. It must not throw. */
   readonly onEvent?: RunListener;
@@ -123,6 +127,7 @@ class Engine implements Runtime {
   readonly #owner: string;
   readonly #lease: Millis;
   readonly #inlineWait: Millis;
+  readonly #skipPauses: boolean;
   readonly #notify: RunListener;
   readonly #workflows = new Map<string, AnyWorkflow>();
 
@@ -135,6 +140,7 @@ class Engine implements Runtime {
     this.#lease = toMillis("lease", lease);
     checkSpan("lease", this.#lease, 100);
     this.#inlineWait = toMillis("inlineWait", options.inlineWait ?? 1_000);
+    this.#skipPauses = options.skipPauses ?? false;
     this.#notify = options.onEvent ?? (() => {});
     for (const workflow of workflows) this.#know(workflow);
   }
@@ -185,7 +191,7 @@ class Engine implements Runtime {
     { dedupeId }: { readonly dedupeId: string },
   ) {
     checkText("run id", runId, 255);
-    checkText("signal", name, 255);
+    checkSignalName(name);
     checkText("dedupe id", dedupeId, 255);
     const answer = await this.journal.signal(runId, { name, dedupeId, payload: encode(payload) });
     if (answer === "missing") throw new UnknownRunError(runId);
@@ -281,6 +287,7 @@ class Engine implements Runtime {
       journal: this.journal,
       locks: this.#locks,
       inlineWait: this.#inlineWait,
+      skipPauses: this.#skipPauses,
       notify: this.#notify,
     };
     const drive = new Drive({ ...taken, services, life: hold.life });

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, inject, test } from "vitest";
 import { openMysql } from "../../core/database/mysql.ts";
-import { type Database, list, type Sql, sql } from "../../core/database/sql.ts";
+import { type Database, list, type Sql, sql, type Transaction } from "../../core/database/sql.ts";
 import { openSqlite } from "../../core/database/sqlite.ts";
 import { temporaryDatabase } from "../support/under-test.ts";
 
@@ -140,6 +140,48 @@ describe.each(opened)("a database on %s", (name, open) => {
       code: "STORE_REFUSED",
     });
     expect(await count()).toBe(4);
+    await close();
+  });
+
+  test("takes nothing more from a transaction that is over, in whatever way", async () => {
+    const { database, close } = await open();
+    await database.packet([table]);
+    const insert = (value: string) => sql`INSERT INTO echo VALUES (${value}, 1)`;
+    const count = async () =>
+      Number((await database.read(sql`SELECT COUNT(*) AS n FROM echo`))[0]?.n);
+    await database.packet([insert("a")]);
+    let late: Transaction | undefined;
+    await database.transaction(async (tx) => {
+      late = tx;
+      await tx.packet([insert("b")]);
+      const duplicate = { name: "DuplicateKeyError" };
+      await expect(tx.packet([insert("a")])).rejects.toMatchObject(duplicate);
+      await expect(tx.packet([insert("c")])).rejects.toMatchObject(duplicate);
+      await expect(tx.commit([])).rejects.toMatchObject(duplicate);
+    });
+    const over = { code: "STORE_REFUSED", message: expect.stringContaining("over") };
+    await expect(late?.packet([insert("d")])).rejects.toMatchObject({ name: "DuplicateKeyError" });
+    await database.transaction(async (tx) => {
+      late = tx;
+      await tx.commit([insert("e")]);
+      await expect(tx.packet([insert("f")])).rejects.toMatchObject(over);
+    });
+    await expect(late?.packet([insert("g")])).rejects.toMatchObject(over);
+    const fault = new Error("the body's own");
+    const careless = database.transaction(async (tx) => {
+      late = tx;
+      void tx.packet([insert("h")]);
+      throw fault;
+    });
+    await expect(careless).rejects.toBe(fault);
+    await expect(late?.commit([insert("i")])).rejects.toMatchObject(over);
+    // What nobody waited for may not fail behind the commit.
+    const unseen = database.transaction(async (tx) => {
+      tx.packet([insert("a")]).catch(() => {});
+      await tx.commit([insert("j")]);
+    });
+    await expect(unseen).rejects.toMatchObject({ name: "DuplicateKeyError" });
+    expect(await count()).toBe(2);
     await close();
   });
 

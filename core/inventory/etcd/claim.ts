@@ -1,6 +1,6 @@
 import { quote } from "../../lock/errors.ts";
 import type { Fence } from "../../lock/fence.ts";
-import { insist } from "../insist.ts";
+import { insist } from "../../lock/insist.ts";
 import { commit } from "./commit.ts";
 import {
   checkStanding,

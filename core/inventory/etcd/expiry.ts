@@ -1,6 +1,6 @@
 import { get, type KeyValue, remove } from "../../etcd/etcd.ts";
 import { quote } from "../../lock/errors.ts";
-import { insist } from "../insist.ts";
+import { insist } from "../../lock/insist.ts";
 import type { Entry } from "../inventory.ts";
 import { book, commit, isUnchanged, type Write } from "./commit.ts";
 import { idIn, type Keys } from "./keys.ts";

@@ -11,7 +11,7 @@ import {
 } from "../../database/sql.ts";
 import { quote } from "../../lock/errors.ts";
 import type { Fence } from "../../lock/fence.ts";
-import { insist } from "../insist.ts";
+import { insist } from "../../lock/insist.ts";
 import {
   type Answer,
   OperationConflictError,

@@ -11,7 +11,7 @@ import {
   sql,
 } from "../../database/sql.ts";
 import { quote } from "../../lock/errors.ts";
-import { insist } from "../insist.ts";
+import { insist } from "../../lock/insist.ts";
 import { type OrderAnswer, type Outcome, UnknownSkuError } from "../inventory.ts";
 import type { Batch, Operation } from "../operation.ts";
 import { type Noted, type Plan, planOf, type Step } from "../plan.ts";

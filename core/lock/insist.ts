@@ -1,19 +1,20 @@
-import { deadline, follow, sleep } from "../lock/abort.ts";
-import { hasCode, StoreUnavailableError, UnknownOutcomeError } from "../lock/errors.ts";
-import { LONGEST_CALL } from "../lock/time.ts";
+import { deadline, follow, sleep } from "./abort.ts";
+import { hasCode, StoreUnavailableError, UnknownOutcomeError } from "./errors.ts";
+import { LONGEST_CALL, type Millis } from "./time.ts";
 
 /**
  * Repeats what may be repeated until it has answered: after a lost answer, and when it asks for it by
- * answering undefined.
+ * answering undefined. For 10 seconds, unless told otherwise.
  */
 export async function insist<T>(
   address: string,
   what: string,
   signal: AbortSignal | undefined,
   once: (limit: AbortSignal) => Promise<T | undefined>,
+  patience: Millis = LONGEST_CALL,
 ): Promise<T> {
   signal?.throwIfAborted();
-  const time = deadline(LONGEST_CALL, () => new StoreUnavailableError(address, "no answer"));
+  const time = deadline(patience, () => new StoreUnavailableError(address, "no answer"));
   const limit = follow(time.signal, signal);
   let lost: unknown;
   try {

@@ -1,0 +1,99 @@
+import { expectTypeOf } from "vitest";
+import { z } from "zod";
+import type { Fence } from "../../core/lock/fence.ts";
+import {
+  type RunOutcome,
+  type Runtime,
+  type TimedOut,
+  type Workflow,
+  type WorkflowContext,
+  workflow,
+} from "../../core/steps/index.ts";
+
+const Order = z.object({ id: z.string(), quantity: z.coerce.number() });
+
+/** What must and what must not compile: `npm run check:types` is the test, nothing here runs. */
+export const checks = {
+  async txNeedsALock({ step }: WorkflowContext) {
+    // @ts-expect-error no lock
+    await step.tx("reserve", {}, async () => 1);
+    await step.tx("reserve", { lock: "sku/1" }, async ({ tx, fence }) => {
+      expectTypeOf(fence).toEqualTypeOf<Fence>();
+      // @ts-expect-error the engine commits
+      tx.commit([]);
+    });
+  },
+
+  async onlyLockedStepsHaveAFence({ step }: WorkflowContext) {
+    // @ts-expect-error no fence
+    await step("plain", async (scope) => scope.fence);
+    // @ts-expect-error no fence
+    await step("plain", { timeout: "8s" }, async (scope) => scope.fence);
+    // @ts-expect-error no transaction
+    await step("locked", { lock: "sku/1" }, async (scope) => scope.tx);
+    // @ts-expect-error no fence
+    await step.map("items", [1], { keyOf: String }, async (_, scope) => scope.fence);
+    await step("locked", { lock: ["a", "b"] }, async ({ fence, fences }) => {
+      expectTypeOf(fence).toEqualTypeOf<Fence>();
+      expectTypeOf(fences.get("a")).toEqualTypeOf<Fence | undefined>();
+    });
+    const lock = (item: number) => `sku/${item}`;
+    await step.map("items", [1], { keyOf: String, lock }, async (_, { fence }) => {
+      expectTypeOf(fence).toEqualTypeOf<Fence>();
+    });
+  },
+
+  async undoKnowsTheResult({ step }: WorkflowContext) {
+    const paid = await step(
+      "charge",
+      { timeout: "8s", retry: { attempts: 3 } },
+      async () => ({ payment: "p1" }),
+      async (result, scope) => {
+        expectTypeOf(result).toEqualTypeOf<{ payment: string }>();
+        // @ts-expect-error no fence
+        void scope.fence;
+      },
+    );
+    expectTypeOf(paid).toEqualTypeOf<{ payment: string }>();
+    await step(
+      "once",
+      { semantics: "at-most-once" },
+      async () => 1,
+      async (result) => expectTypeOf(result).toEqualTypeOf<number | undefined>(),
+    );
+    await step.tx(
+      "reserve",
+      { lock: "sku/1" },
+      async () => 5n,
+      async (result, { tx, fence }) => {
+        expectTypeOf(result).toEqualTypeOf<bigint>();
+        expectTypeOf(fence).toEqualTypeOf<Fence>();
+        await tx.packet([]);
+      },
+    );
+  },
+
+  async mapKnowsWhatItAnswers({ step }: WorkflowContext) {
+    const doubled = await step.map("items", [1, 2], { keyOf: String }, async (i) => `${i}`);
+    expectTypeOf(doubled).toEqualTypeOf<readonly string[]>();
+    const options = { keyOf: String, onError: "collect" } as const;
+    const settled = await step.map("items", [1, 2], options, async (i) => `${i}`);
+    expectTypeOf(settled).toEqualTypeOf<readonly PromiseSettledResult<string>[]>();
+  },
+
+  async schemasGiveTheTypes(ctx: WorkflowContext, runtime: Runtime) {
+    const place = workflow({ name: "place", version: 1, input: Order }, async (_, order) => {
+      expectTypeOf(order).toEqualTypeOf<{ id: string; quantity: number }>();
+      return order.id;
+    });
+    expectTypeOf(place).toExtend<Workflow<{ id: string; quantity: unknown }, string>>();
+    // @ts-expect-error the input is another one
+    await runtime.drive(place, { id: 5 });
+    const outcome = await runtime.drive(place, { id: "1", quantity: "2" });
+    expectTypeOf(outcome).toEqualTypeOf<RunOutcome<string>>();
+    const paid = await ctx.waitFor("paid", z.boolean(), { timeout: "15m" });
+    expectTypeOf(paid).toEqualTypeOf<boolean | TimedOut>();
+    expectTypeOf(await ctx.waitFor("paid", z.boolean())).toEqualTypeOf<boolean>();
+    expectTypeOf(await ctx.child("one", place, { id: "1", quantity: 2 })).toEqualTypeOf<string>();
+  },
+};
