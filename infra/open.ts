@@ -2,6 +2,7 @@ import { hostname } from "node:os";
 import type { Database } from "../core/database/sql.ts";
 import type { Etcd } from "../core/etcd/etcd.ts";
 import type { Inventory } from "../core/inventory/inventory.ts";
+import type { Journal } from "../core/journal/journal.ts";
 import type { LockStore } from "../core/lock/lock.ts";
 import type { StoreOptions } from "../core/lock/store.ts";
 import { publish } from "./diagnostics.ts";
@@ -21,6 +22,9 @@ export interface Opened extends AsyncDisposable {
 
   /** Where the store keeps stock. */
   readonly inventory: Inventory | undefined;
+
+  /** Where the store keeps what runs have done. */
+  readonly journal: Journal | undefined;
 
   /** Where the store is a database. */
   readonly database?: Database;
@@ -97,16 +101,18 @@ async function load<T>(client: string, module: () => Promise<T>): Promise<T> {
 
 async function openMemory(_: StoreUrl, options: StoreOptions) {
   const { memoryStore } = await import("../core/stores/memory/index.ts");
-  return { locks: memoryStore(options), inventory: undefined };
+  const { memoryJournal } = await import("../core/journal/memory.ts");
+  return { locks: memoryStore(options), inventory: undefined, journal: memoryJournal() };
 }
 
 async function openSqlite({ path }: StoreUrl, options: StoreOptions) {
   const { openSqlite, sqliteStore } = await import("../core/stores/sqlite/index.ts");
   const { sqlInventory } = await import("../core/inventory/sql.ts");
+  const { sqlJournal } = await import("../core/journal/sql.ts");
   const database = openSqlite(toFile(path));
   await migrate(database);
   const locks = sqliteStore(database, { ...options, closeDatabase: true });
-  return { locks, inventory: sqlInventory(database), database };
+  return { locks, inventory: sqlInventory(database), journal: sqlJournal(database), database };
 }
 
 function toFile(path: string): string {
@@ -126,9 +132,10 @@ async function openMysql({ scheme, network }: StoreUrl, options: StoreOptions) {
     () => import("../core/stores/mysql/index.ts"),
   );
   const { sqlInventory } = await import("../core/inventory/sql.ts");
+  const { sqlJournal } = await import("../core/journal/sql.ts");
   const database = openMysql(toMysqlOptions(scheme, network));
   const locks = mysqlStore(database, { ...options, closeDatabase: true });
-  return { locks, inventory: sqlInventory(database), database };
+  return { locks, inventory: sqlInventory(database), journal: sqlJournal(database), database };
 }
 
 function toMysqlOptions(scheme: string, url: NetworkUrl | undefined) {
@@ -169,7 +176,8 @@ async function withEtcd(etcd: Etcd, prefix: string, options: StoreOptions) {
   const { etcdStore } = await import("../core/stores/etcd/index.ts");
   const { etcdInventory } = await import("../core/inventory/etcd.ts");
   const locks = etcdStore(etcd, { ...options, prefix, closeEtcd: true });
-  return { locks, inventory: etcdInventory(etcd, { prefix }), etcd: { client: etcd, prefix } };
+  const inventory = etcdInventory(etcd, { prefix });
+  return { locks, inventory, journal: undefined, etcd: { client: etcd, prefix } };
 }
 
 function toEtcdOptions(scheme: string, url: NetworkUrl | undefined) {
