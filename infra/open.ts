@@ -23,8 +23,8 @@ export interface Opened extends AsyncDisposable {
   /** Where the store keeps stock. */
   readonly inventory: Inventory | undefined;
 
-  /** Where the store keeps what runs have done. */
-  readonly journal: Journal | undefined;
+  /** Where the store keeps runs of workflows. */
+  readonly journal?: Journal;
 
   /** Where the store is a database. */
   readonly database?: Database;
@@ -107,12 +107,10 @@ async function openMemory(_: StoreUrl, options: StoreOptions) {
 
 async function openSqlite({ path }: StoreUrl, options: StoreOptions) {
   const { openSqlite, sqliteStore } = await import("../core/stores/sqlite/index.ts");
-  const { sqlInventory } = await import("../core/inventory/sql.ts");
-  const { sqlJournal } = await import("../core/journal/sql.ts");
   const database = openSqlite(toFile(path));
   await migrate(database);
   const locks = sqliteStore(database, { ...options, closeDatabase: true });
-  return { locks, inventory: sqlInventory(database), journal: sqlJournal(database), database };
+  return { locks, database, ...(await keptIn(database)) };
 }
 
 function toFile(path: string): string {
@@ -131,11 +129,16 @@ async function openMysql({ scheme, network }: StoreUrl, options: StoreOptions) {
     "mysql2",
     () => import("../core/stores/mysql/index.ts"),
   );
-  const { sqlInventory } = await import("../core/inventory/sql.ts");
-  const { sqlJournal } = await import("../core/journal/sql.ts");
   const database = openMysql(toMysqlOptions(scheme, network));
   const locks = mysqlStore(database, { ...options, closeDatabase: true });
-  return { locks, inventory: sqlInventory(database), journal: sqlJournal(database), database };
+  return { locks, database, ...(await keptIn(database)) };
+}
+
+/** What a database keeps besides locks. */
+async function keptIn(database: Database) {
+  const { sqlInventory } = await import("../core/inventory/sql.ts");
+  const { sqlJournal } = await import("../core/journal/sql.ts");
+  return { inventory: sqlInventory(database), journal: sqlJournal(database) };
 }
 
 function toMysqlOptions(scheme: string, url: NetworkUrl | undefined) {
@@ -176,8 +179,7 @@ async function withEtcd(etcd: Etcd, prefix: string, options: StoreOptions) {
   const { etcdStore } = await import("../core/stores/etcd/index.ts");
   const { etcdInventory } = await import("../core/inventory/etcd.ts");
   const locks = etcdStore(etcd, { ...options, prefix, closeEtcd: true });
-  const inventory = etcdInventory(etcd, { prefix });
-  return { locks, inventory, journal: undefined, etcd: { client: etcd, prefix } };
+  return { locks, inventory: etcdInventory(etcd, { prefix }), etcd: { client: etcd, prefix } };
 }
 
 function toEtcdOptions(scheme: string, url: NetworkUrl | undefined) {

@@ -32,26 +32,10 @@ export interface Page {
 export function inventoryOn(backend: Backend): Inventory {
   const together = new Together(backend);
   return {
-    async get(sku) {
-      checkSku(sku);
-      return backend.get(sku);
-    },
+    ...changesOn(backend),
 
-    set: async (change) => backend.apply(toOperation("set", change), change.signal),
-    restock: async (change) => backend.apply(toOperation("restock", change), change.signal),
     decrement: async (change) =>
       together.decrement(toOperation("decrement", change), change.signal),
-    reserve: async (change) => backend.apply(toOperation("reserve", change), change.signal),
-    confirm: async (change) => backend.apply(toOperation("confirm", change), change.signal),
-    cancel: async (change) => backend.apply(toOperation("cancel", change), change.signal),
-
-    async decrementMany({ sku, orders, fence, signal }) {
-      checkOrders(orders);
-      const operations = orders.map((order) =>
-        toOperation("decrement", { ...order, sku, fence, signal }),
-      );
-      return backend.applyMany({ sku, fence, operations }, signal);
-    },
 
     async expire(sku) {
       checkSku(sku);
@@ -67,6 +51,33 @@ export function inventoryOn(backend: Backend): Inventory {
     async claim(fence) {
       checkFence(fence, fence?.resource);
       await backend.claim(fence);
+    },
+  };
+}
+
+/** The part of it that changes stock, each change for itself. */
+export function changesOn(
+  backend: Pick<Backend, "get" | "apply" | "applyMany">,
+): Omit<Inventory, "expire" | "history" | "claim"> {
+  return {
+    async get(sku) {
+      checkSku(sku);
+      return backend.get(sku);
+    },
+
+    set: async (change) => backend.apply(toOperation("set", change), change.signal),
+    restock: async (change) => backend.apply(toOperation("restock", change), change.signal),
+    decrement: async (change) => backend.apply(toOperation("decrement", change), change.signal),
+    reserve: async (change) => backend.apply(toOperation("reserve", change), change.signal),
+    confirm: async (change) => backend.apply(toOperation("confirm", change), change.signal),
+    cancel: async (change) => backend.apply(toOperation("cancel", change), change.signal),
+
+    async decrementMany({ sku, orders, fence, signal }) {
+      checkOrders(orders);
+      const operations = orders.map((order) =>
+        toOperation("decrement", { ...order, sku, fence, signal }),
+      );
+      return backend.applyMany({ sku, fence, operations }, signal);
     },
   };
 }

@@ -25,4 +25,4 @@ export {
   UnknownReservationError,
   UnknownSkuError,
 } from "./inventory.ts";
-export { sqlInventory } from "./sql.ts";
+export { type InventoryWithin, type SqlInventory, sqlInventory } from "./sql.ts";

@@ -25,7 +25,7 @@ import { toDo, toRefuse } from "./statements.ts";
 
 /** Where operations are done, and which fences are known to have been claimed there. */
 export interface Place {
-  readonly database: Database;
+  readonly database: Pick<Database, "dialect" | "packet" | "read">;
   readonly claimed: WeakSet<Fence>;
 }
 
@@ -36,33 +36,37 @@ export interface Place {
  * out over it is the outcome unknown.
  */
 export async function apply(
-  place: Place,
+  database: Database,
+  claimed: WeakSet<Fence>,
   operation: Operation,
   signal: AbortSignal | undefined,
 ): Promise<Answer> {
   const what = `${operation.kind} ${quote(operation.operationId)} was done`;
-  return insist(place.database.address, what, signal, (limit) => attempt(place, operation, limit));
+  return insist(database.address, what, signal, async (limit) => {
+    try {
+      return await attempt({ database, claimed }, operation, limit);
+    } catch (error) {
+      // The same operation committed in another transaction while this one waited for the stock's row.
+      if (error instanceof DuplicateKeyError) return undefined;
+      throw error;
+    }
+  });
 }
 
-async function attempt(
+/** Resolves to undefined when it is worth trying again. */
+export async function attempt(
   place: Place,
   operation: Operation,
-  limit: AbortSignal,
+  limit?: AbortSignal,
 ): Promise<Answer | undefined> {
-  try {
-    return (await toDoIt(place, operation, limit)) ?? (await toRefuseIt(place, operation, limit));
-  } catch (error) {
-    // The same operation committed in another transaction while this one waited for the stock's row.
-    if (error instanceof DuplicateKeyError) return undefined;
-    throw error;
-  }
+  return (await toDoIt(place, operation, limit)) ?? (await toRefuseIt(place, operation, limit));
 }
 
 /** The one packet that is all in the ordinary case. */
 async function toDoIt(
   place: Place,
   operation: Operation,
-  limit: AbortSignal,
+  limit: AbortSignal | undefined,
 ): Promise<Answer | undefined> {
   const { database, claimed } = place;
   const { before, change, record, after } = toDo(database.dialect, operation);
@@ -85,7 +89,7 @@ async function toDoIt(
 async function toRefuseIt(
   place: Place,
   operation: Operation,
-  limit: AbortSignal,
+  limit: AbortSignal | undefined,
 ): Promise<Answer | undefined> {
   const { database, claimed } = place;
   const { kind, sku, fence, reservation = "" } = operation;

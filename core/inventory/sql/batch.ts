@@ -4,11 +4,13 @@ import {
   asNumber,
   asText,
   type Database,
+  type Dialect,
   DuplicateKeyError,
   list,
   type Row,
   type Sql,
   sql,
+  type Transaction,
 } from "../../database/sql.ts";
 import { quote } from "../../lock/errors.ts";
 import { insist } from "../../lock/insist.ts";
@@ -33,22 +35,31 @@ async function attempt(
   batch: Batch,
   limit: AbortSignal,
 ): Promise<readonly OrderAnswer[] | undefined> {
-  const { sku } = batch;
   try {
     const answers = await database.transaction(async (tx) => {
-      const state = toState(batch, await tx.packet(readState(database, batch)));
-      const plan = planOf(batch.operations, state, sell);
-      if (plan.isShort && state.hasExpired) return undefined;
-      await tx.commit(plan.done.length > 0 ? write(batch, state, plan) : []);
-      return plan.answers;
+      const { writes, answers } = await plan(database.dialect, tx, batch);
+      if (answers) await tx.commit(writes);
+      return answers;
     }, limit);
-    if (answers === undefined) await expireReservations(database, sku, limit);
+    if (answers === undefined) await expireReservations(database, batch.sku, limit);
     return answers;
   } catch (error) {
     // An operation id was used for another sku in the meantime: the next look finds it.
     if (error instanceof DuplicateKeyError) return undefined;
     throw error;
   }
+}
+
+/** What is still to be written, and the answers then; none where expired reservations are to be put back before. */
+export async function plan(
+  dialect: Dialect,
+  tx: Pick<Transaction, "packet">,
+  batch: Batch,
+): Promise<{ readonly writes: readonly Sql[]; readonly answers?: readonly OrderAnswer[] }> {
+  const state = toState(batch, await tx.packet(readState(dialect, batch)));
+  const { isShort, done, answers, ...rest } = planOf(batch.operations, state, sell);
+  if (isShort && state.hasExpired) return { writes: [] };
+  return { writes: done.length > 0 ? write(batch, state, { done, ...rest }) : [], answers };
 }
 
 interface State {
@@ -66,7 +77,7 @@ interface OnHand {
   readonly onHand: number;
 }
 
-function readState({ dialect }: Database, { sku, fence, operations }: Batch): readonly Sql[] {
+function readState(dialect: Dialect, { sku, fence, operations }: Batch): readonly Sql[] {
   const ids = list(operations.map(({ operationId }) => operationId));
   return [
     ...(fence ? [claim(dialect, fence), readClaim(fence)] : []),
@@ -112,7 +123,11 @@ function sell({ onHand }: OnHand, { quantity }: Operation): Step<OnHand> {
 }
 
 /** The stock's row is locked since it was read, and yet the condition stays: no sale without it. */
-function write({ sku }: Batch, state: State, { done, stock }: Plan<OnHand>): readonly Sql[] {
+function write(
+  { sku }: Batch,
+  state: State,
+  { done, stock }: Pick<Plan<OnHand>, "done" | "stock">,
+): readonly Sql[] {
   const total = state.stock.onHand - stock.onHand;
   return [
     sql`

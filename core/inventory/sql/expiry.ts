@@ -8,7 +8,7 @@ import { type Database, sql } from "../../database/sql.ts";
  * clock goes on.
  */
 export async function expireReservations(
-  database: Database,
+  database: Pick<Database, "dialect" | "packet">,
   sku: string,
   limit?: AbortSignal,
 ): Promise<void> {
