@@ -256,7 +256,12 @@ export class Drive implements Carrier {
     if (!journal.transact) {
       throw new TerminalError("NO_DATABASE", "step.tx needs a journal in a database");
     }
-    return this.#recorded(await journal.transact(this.#terms.key, step, body).catch(breakDown));
+    const transacted = journal.transact(this.#terms.key, step, body, this.signal);
+    const record = await transacted.catch((error) => {
+      this.stillCarrying();
+      return breakDown(error);
+    });
+    return this.#recorded(record);
   }
 
   async pause(reason: ParkReason, span: Millis): Promise<void> {
