@@ -17,7 +17,7 @@ export interface SqlInventory extends Inventory {
    * The fence is claimed before anything is read, and kept by the transaction. A DuplicateKeyError says that the
    * operation id has just been used for another sku; like every failure it ends the transaction.
    */
-  within(tx: Transaction): InventoryWithin;
+  within(tx: Pick<Transaction, "packet">): InventoryWithin;
 }
 
 /** The signal of a change counts for nothing here: the transaction has its own. */

@@ -8,6 +8,7 @@ import { inventoryCommand } from "./inventory.ts";
 import { lockCommand } from "./lock.ts";
 import { generationCommand, migrateCommand } from "./migrate.ts";
 import { warn } from "./options.ts";
+import { ordersCommand } from "./orders.ts";
 import { oversellCommand } from "./oversell.ts";
 import { runCommand } from "./run.ts";
 import { runsCommand } from "./runs.ts";
@@ -33,6 +34,7 @@ try {
     .command(workerCommand)
     .command(runCommand)
     .command(runsCommand)
+    .command(ordersCommand)
     .command(oversellCommand)
     .command(serversCommand)
     .demandCommand(1, "which command?")

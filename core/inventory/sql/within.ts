@@ -15,7 +15,7 @@ import { expireReservations } from "./expiry.ts";
 /** An open transaction, as far as it can stand in for its database. */
 export type Inside = Pick<Database, "dialect" | "packet" | "read">;
 
-export function inside(dialect: Dialect, tx: Transaction): Inside {
+export function inside(dialect: Dialect, tx: Pick<Transaction, "packet">): Inside {
   return {
     dialect,
     packet: (statements) => tx.packet(statements),
