@@ -1,13 +1,14 @@
 import { hostname } from "node:os";
 import type { Argv } from "yargs";
-import type { Journal } from "../../core/journal/journal.ts";
+import { sqlInventory } from "../../core/inventory/sql.ts";
+import { sqlJournal } from "../../core/journal/sql.ts";
 import type { RunListener } from "../../core/steps/events.ts";
 import { createRuntime, type Runtime } from "../../core/steps/runtime.ts";
 import type { AnyWorkflow } from "../../core/steps/workflow.ts";
 import { readConfig } from "../../infra/config.ts";
-import { type Opened, open } from "../../infra/open.ts";
+import { open } from "../../infra/open.ts";
 import type { Program } from "../worker/program.ts";
-import { type StoreArgs, using, withStore } from "./options.ts";
+import { databaseOf, type StoreArgs, using, withStore } from "./options.ts";
 
 export interface CarryingArgs extends StoreArgs {
   readonly locks: string | undefined;
@@ -32,7 +33,7 @@ export function withCarrying<T>(yargs: Argv<T>): Argv<T & CarryingArgs> {
 }
 
 export const MODULE_HELP = `FILE is a module, TypeScript or JavaScript. Its workflows are whatever it exports that
-is one; its default export may be a function from { locks, inventory, database } to
+is one; its default export may be a function from { locks, database, inventory } to
 workflows, for those that use the store.`;
 
 export interface Carrying {
@@ -49,11 +50,12 @@ export async function carrying<T>(
   const apart = args.locks === undefined ? undefined : await open(args.locks);
   try {
     return await using(args, async (opened) => {
-      const { inventory, database } = opened;
+      const database = databaseOf(opened);
       const { locks } = apart ?? opened;
-      const workflows = await program.workflows({ locks, inventory, database });
+      const services = { locks, database, inventory: sqlInventory(database) };
+      const workflows = await program.workflows(services);
       const owner = `${hostname().slice(0, 100)}:${process.pid}`;
-      const journal = journalOf(opened);
+      const journal = sqlJournal(database);
       return work({
         runtime: createRuntime({ journal, locks, workflows, owner, lease, onEvent }),
         workflows,
@@ -69,13 +71,6 @@ interface CarryingOptions {
   readonly program: Program;
   readonly lease: number;
   readonly onEvent: RunListener;
-}
-
-export function journalOf({ journal, locks }: Opened): Journal {
-  if (journal) return journal;
-  throw new TypeError(
-    `--store must name a store that keeps a journal, such as sqlite: or mysql:, not ${locks.traits.name}`,
-  );
 }
 
 /** Once the exit status is known: the module may hold something open that would keep the process from ending. */

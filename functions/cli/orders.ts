@@ -2,7 +2,6 @@ import { readFile } from "node:fs/promises";
 import { text } from "node:stream/consumers";
 import { SingleBar } from "cli-progress";
 import type { CommandModule } from "yargs";
-import type { Database } from "../../core/database/sql.ts";
 import { sqlInventory } from "../../core/inventory/sql.ts";
 import { checkSpan, checkWhole } from "../../core/lock/checks.ts";
 import { readConfig } from "../../infra/config.ts";
@@ -11,7 +10,15 @@ import { fulfil } from "../batch/fulfil.ts";
 import { addOrders, checkOrder, countOrders, type PlacedOrder } from "../batch/orders.ts";
 import { statusOfSignal } from "./exit.ts";
 import { parseJson } from "./json.ts";
-import { print, type StoreArgs, toMillis, toWhole, using, withStore } from "./options.ts";
+import {
+  databaseOf,
+  print,
+  type StoreArgs,
+  toMillis,
+  toWhole,
+  using,
+  withStore,
+} from "./options.ts";
 import { onTwoSignals } from "./signals.ts";
 
 export const ordersCommand: CommandModule = {
@@ -167,13 +174,6 @@ const countCommand: CommandModule<unknown, StoreArgs> = {
   handler: (args) =>
     using(args, async (opened) => print(JSON.stringify(await countOrders(databaseOf(opened))))),
 };
-
-function databaseOf({ database, locks }: Opened): Database {
-  if (database) return database;
-  throw new TypeError(
-    `--store must name a database, such as sqlite: or mysql:, not ${locks.traits.name}`,
-  );
-}
 
 /** Throws a TypeError or RangeError that names the line. */
 function parseOrders(lines: string): readonly PlacedOrder[] {

@@ -4,6 +4,7 @@ import { EXIT } from "./exit.ts";
 import { toJson } from "./json.ts";
 import { note, print } from "./options.ts";
 import { spanText } from "./spans.ts";
+import { nameOf, whatOf } from "./timeline.ts";
 
 /** One line of JSON, and an exit status that tells a script. */
 export function report(outcome: RunOutcome<unknown>): void {
@@ -25,10 +26,12 @@ export function outcomeText(outcome: RunOutcome<unknown>): string {
 /** Shows on a terminal what a run does. */
 export function showEvent(event: RunEvent): void {
   if (event.type !== "recorded") return;
-  const { key, outcome, took, waited } = event.record;
+  const { took, waited } = event.record;
   const spans = [
     ...(took === undefined ? [] : [spanText(took)]),
     ...(waited === undefined ? [] : [`waited ${spanText(waited)}`]),
   ];
-  note(`  ${key}  ${outcome}${spans.length > 0 ? `  ${spans.join(", ")}` : ""}`);
+  note(
+    `  ${nameOf(event.record)}  ${whatOf(event.record)}${spans.length > 0 ? `  ${spans.join(", ")}` : ""}`,
+  );
 }

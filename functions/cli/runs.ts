@@ -1,18 +1,13 @@
-import { randomUUID } from "node:crypto";
 import type { Argv, CommandModule } from "yargs";
 import type { RunDetails, RunInfo, RunStatus } from "../../core/journal/journal.ts";
-import { checkSpan, checkText, checkWhole } from "../../core/lock/checks.ts";
+import { sqlJournal } from "../../core/journal/sql.ts";
+import { checkText, checkWhole } from "../../core/lock/checks.ts";
 import { decode } from "../../core/steps/codec.ts";
 import { UnknownRunError } from "../../core/steps/errors.ts";
-import { createRuntime } from "../../core/steps/runtime.ts";
-import { loadProgram } from "../worker/program.ts";
-import { type CarryingArgs, carrying, journalOf, MODULE_HELP, withCarrying } from "./carrying.ts";
-import { EXIT } from "./exit.ts";
-import { parseJson, payloadOf, toJson } from "./json.ts";
-import { print, type StoreArgs, toMillis, toWhole, using, withStore } from "./options.ts";
-import { report, showEvent } from "./outcome.ts";
+import { payloadOf, toJson } from "./json.ts";
+import { databaseOf, print, type StoreArgs, toWhole, using, withStore } from "./options.ts";
 import { drawRun } from "./run-text.ts";
-import { onTwoSignals } from "./signals.ts";
+import { cancelCommand, type IdArgs, resumeCommand, signalCommand, withId } from "./runs-act.ts";
 import { spanText } from "./spans.ts";
 import { table } from "./table.ts";
 
@@ -57,7 +52,7 @@ const listCommand: CommandModule<unknown, ListArgs> = {
     const { workflow, status } = args;
     if (workflow !== undefined) checkText("--workflow", workflow, 255);
     await using(args, async (opened) => {
-      const runs = await journalOf(opened).list({ workflow, status, limit });
+      const runs = await sqlJournal(databaseOf(opened)).list({ workflow, status, limit });
       if (args.json) return print(toJson(runs));
       const head = ["run", "workflow", "status", "begun", "due", "crashes", "last carried by"];
       print(table(head, runs.map(rowOf)));
@@ -80,10 +75,6 @@ function dueText(dueAt: Date): string {
   return left > 0 ? `in ${spanText(left)}` : "now";
 }
 
-interface IdArgs extends StoreArgs {
-  readonly id: string;
-}
-
 const showCommand: CommandModule<unknown, IdArgs & { readonly json: boolean }> = {
   command: "show <id>",
   describe: "Show what a run did: steps, attempts, waits, fences, errors",
@@ -98,7 +89,7 @@ when it was written down, by the journal's clock.`,
   async handler(args) {
     checkText("id", args.id, 255);
     await using(args, async (opened) => {
-      const run = await journalOf(opened).show(args.id);
+      const run = await sqlJournal(databaseOf(opened)).show(args.id);
       if (!run) throw new UnknownRunError(args.id);
       if (args.json) return print(toJson(detailsOf(run)));
       print(drawRun(run, Math.min(Math.max(process.stdout.columns ?? 100, 100), 160)));
@@ -118,85 +109,6 @@ function detailsOf(run: RunDetails) {
   };
 }
 
-interface ResumeArgs extends CarryingArgs {
-  readonly id: string;
-  readonly file: string;
-}
-
-const resumeCommand: CommandModule<unknown, ResumeArgs> = {
-  command: "resume <id> <file>",
-  describe: "Go on with a run that is due, here and now",
-  builder: (yargs) =>
-    withId(withCarrying(yargs))
-      .positional("file", { type: "string", demandOption: true, describe: "the module" })
-      .example("$0 runs resume order-7 order.ts", "without a worker")
-      .epilog(`${MODULE_HELP}
-
-Exit status: 0 completed, 1 failed, 75 it waits for something or somebody else carries it.`),
-  async handler(args) {
-    checkText("id", args.id, 255);
-    const lease = toMillis("lease", args.lease);
-    checkSpan("--lease", lease, 100);
-    const program = await loadProgram(args.file);
-    await carrying(args, { program, lease, onEvent: showEvent }, async ({ runtime }) => {
-      using told = onTwoSignals();
-      report(await runtime.resume(args.id, { drain: told.first, signal: told.second }));
-    });
-  },
-};
-
-const cancelCommand: CommandModule<unknown, IdArgs> = {
-  command: "cancel <id>",
-  describe: "Stop a run at its next step, and undo what it did; exit status 1 when it has ended",
-  builder: (yargs) =>
-    withId(withStore(yargs)).example("$0 runs cancel order-7", "a worker undoes it"),
-  async handler(args) {
-    checkText("id", args.id, 255);
-    await using(args, async (opened) => {
-      const answer = await createRuntime({ journal: journalOf(opened) }).cancel(args.id);
-      say(answer);
-    });
-  },
-};
-
-interface SignalArgs extends IdArgs {
-  readonly name: string;
-  readonly payload: string;
-  readonly "dedupe-id": string;
-}
-
-const signalCommand: CommandModule<unknown, SignalArgs> = {
-  command: "signal <id> <name>",
-  describe: "Send a run a signal that it waits for; exit status 1 when it has ended",
-  builder: (yargs) =>
-    withId(withStore(yargs))
-      .positional("name", { type: "string", demandOption: true, describe: "the signal's name" })
-      .option("payload", {
-        type: "string",
-        default: "null",
-        requiresArg: true,
-        describe: "what it brings, as JSON",
-      })
-      .option("dedupe-id", {
-        type: "string",
-        default: randomUUID(),
-        defaultDescription: "a random one",
-        describe: "the same id is delivered once, however often it comes",
-      })
-      .example(`$0 runs signal order-7 paid --payload '{"amount":12}'`, "wakes it up"),
-  async handler(args) {
-    checkText("id", args.id, 255);
-    checkText("name", args.name, 255);
-    checkText("--dedupe-id", args["dedupe-id"], 255);
-    const payload = parseJson("--payload", args.payload);
-    await using(args, async (opened) => {
-      const runtime = createRuntime({ journal: journalOf(opened) });
-      const options = { dedupeId: args["dedupe-id"] };
-      say(await runtime.signal(args.id, args.name, payload, options));
-    });
-  },
-};
-
 const purgeCommand: CommandModule<unknown, StoreArgs & { readonly limit: string }> = {
   command: "purge",
   describe: "Forget ended runs that have been kept long enough",
@@ -208,24 +120,11 @@ const purgeCommand: CommandModule<unknown, StoreArgs & { readonly limit: string 
     const limit = toWhole("--limit", args.limit);
     checkWhole("--limit", limit, 1, 10_000_000);
     await using(args, async (opened) => {
-      const count = await journalOf(opened).purge(limit);
+      const count = await sqlJournal(databaseOf(opened)).purge(limit);
       print(`${count} forgotten`);
     });
   },
 };
-
-function say(answer: string): void {
-  print(answer);
-  if (answer === "ended") process.exitCode = EXIT.no;
-}
-
-function withId<T>(yargs: Argv<T>) {
-  return yargs.positional("id", {
-    type: "string",
-    demandOption: true,
-    describe: "the run's id",
-  });
-}
 
 function withJson<T>(yargs: Argv<T>) {
   return yargs.option("json", {

@@ -51,7 +51,7 @@ function lineOf(
   const written = since(run, record.at);
   const isPause = record.kind === "sleep" || record.kind === "signal";
   const isPending = isPause && isBegun(record);
-  const at = isPending ? Math.min(written + spanOf(record), since(run, run.now)) : written;
+  const at = isPending ? pendingUntil(run, record) : written;
   const start = begun && isPause ? since(run, begun.at) : written;
   const from = Math.max(0, start - (took ?? 0));
   const isError = record.outcome === "failed" || record.outcome === "retry";
@@ -60,13 +60,19 @@ function lineOf(
     from: isPending ? written : from,
     waitedFrom: isPending ? written : Math.max(0, from - (waited ?? 0)),
     step: nameOf(record),
-    what: WHAT[record.kind](record),
+    what: whatOf(record),
     tone: toneOf(record),
     took: isPause && begun ? at - from : took,
     waited,
     fence: record.fence,
     error: isError ? errorOf(record) : undefined,
   };
+}
+
+/** A pause is shown as far as it has gone. */
+function pendingUntil(run: RunDetails, record: StepRecord): Millis {
+  const written = since(run, record.at);
+  return Math.max(written, Math.min(written + spanOf(record), since(run, run.now)));
 }
 
 function lineOfSignal(run: RunDetails, { name, at }: Signal): Line {
@@ -104,6 +110,10 @@ const WHAT: Readonly<Record<StepRecord["kind"], What>> = {
   failure: () => "run failed",
 };
 
+export function whatOf(record: StepRecord): string {
+  return WHAT[record.kind](record);
+}
+
 function toneOf(record: StepRecord): Tone {
   const { kind, outcome } = record;
   if (kind === "failure" || outcome === "failed") return "failed";
@@ -113,7 +123,8 @@ function toneOf(record: StepRecord): Tone {
   return kind === "value" ? "noted" : "done";
 }
 
-function nameOf({ key, kind }: StepRecord): string {
+/** The step's name, for humans. */
+export function nameOf({ key, kind }: StepRecord): string {
   const step = stepOf(key);
   if (kind === "undo") return `↶ ${step.replace(/^~undo\//, "")}`;
   if (kind === "failure") return "✗";

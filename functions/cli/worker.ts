@@ -60,7 +60,6 @@ number; 69 store unavailable, 64 usage.`,
     checkWhole("--per-key", perKey, 1, 1_000);
     checkSpan("--drain", drain, 0);
     checkSpan("--lease", lease, 100);
-    if (args.store === "memory:") throw new TypeError("--store memory: is of one process alone");
     const program = await loadProgram(args.file);
     await carrying(args, { program, lease, onEvent: () => {} }, async ({ runtime, workflows }) => {
       using told = onTwoSignals();

@@ -2,20 +2,20 @@ import { access } from "node:fs/promises";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import type { Database } from "../../core/database/sql.ts";
-import type { Inventory } from "../../core/inventory/inventory.ts";
+import type { SqlInventory } from "../../core/inventory/sql.ts";
 import type { LockStore } from "../../core/lock/lock.ts";
 import type { AnyWorkflow } from "../../core/steps/workflow.ts";
 import type { KeyOf } from "./keys.ts";
 
-/** What a module's workflows may use: where the journal is, and the locks. */
+/** What a module's workflows may use. */
 export interface Services {
   readonly locks: LockStore;
 
-  /** Where that store keeps stock. */
-  readonly inventory: Inventory | undefined;
+  /** Where the journal is: what `step.tx` does belongs here. */
+  readonly database: Database;
 
-  /** Where the journal is. */
-  readonly database: Database | undefined;
+  /** The stock in it. */
+  readonly inventory: SqlInventory;
 }
 
 /** A module with workflows, loaded and not yet given its services. */

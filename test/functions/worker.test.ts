@@ -1,4 +1,7 @@
-import { expect, test } from "vitest";
+import { readFile, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { describe, expect, test } from "vitest";
 import { z } from "zod";
 import { memoryJournal } from "../../core/journal/memory.ts";
 import { createRuntime } from "../../core/steps/runtime.ts";
@@ -6,6 +9,9 @@ import { type AnyWorkflow, workflow } from "../../core/steps/workflow.ts";
 import { memoryStore } from "../../core/stores/memory/index.ts";
 import type { WorkerEvent, WorkerOptions } from "../../functions/worker/options.ts";
 import { runWorker } from "../../functions/worker/worker.ts";
+import { open } from "../../infra/open.ts";
+import { startCli } from "../support/cli.ts";
+import { temporaryFile } from "../support/under-test.ts";
 import { pause, until, within } from "../support/until.ts";
 
 const Item = z.object({ id: z.string() });
@@ -239,4 +245,119 @@ test("asks ever more rarely while nothing is due, and never more often than the 
   expect(looks).toBeLessThan(15);
   worker.end();
   await worker.ended;
+});
+
+/** The command line on a store of its own, and what the module test/programs/patient.ts says. */
+async function place() {
+  const { file, remove } = await temporaryFile();
+  const log = join(dirname(file), "log");
+  await writeFile(log, "");
+  const opened = await open(`sqlite:${file}`);
+  const { journal, locks } = opened;
+  if (!journal) throw new Error("there is no journal");
+  const args = [PATIENT, "--store", `sqlite:${file}`];
+  const env = { PATIENT_LOG: log };
+  return {
+    ...{ journal, locks },
+    worker: (...more: readonly string[]) => startCli(["worker", ...args, ...more], { env }),
+    begin: (workflow: string, id: string, millis: number) =>
+      startCli(
+        [
+          "run",
+          ...args,
+          "--workflow",
+          workflow,
+          "--detach",
+          "--input",
+          JSON.stringify({ id, millis }),
+        ],
+        { env },
+      ).finished,
+    said: async () => (await readFile(log, "utf8")).split("\n").filter(Boolean),
+    async close() {
+      await opened.close();
+      await remove();
+    },
+  };
+}
+
+const PATIENT = fileURLToPath(new URL("../programs/patient.ts", import.meta.url));
+const LONG = 60_000;
+
+describe.concurrent("lockstep worker", () => {
+  test("lets its step finish on TERM, parks the run, exits with 0, and leaves no lock", async () => {
+    const { worker, begin, said, journal, locks, close } = await place();
+    await begin("patient", "a", 2_000);
+    const { child, finished } = worker();
+    await until(async () => (await said()).includes("a begins, 1 held"), LONG);
+    child.kill("SIGTERM");
+    expect(await finished).toMatchObject({
+      status: 0,
+      stdout: '{"completed":0,"failed":0,"parked":1}\n',
+      stderr: "",
+    });
+    expect(await said()).toEqual(["a begins, 1 held", "a first"]);
+    expect(await locks.list()).toEqual([]);
+    expect(await journal.show("a")).toMatchObject({ status: "parked", reason: "deadline" });
+    const other = worker();
+    await until(async () => (await said()).includes("a second"), LONG);
+    await until(async () => (await journal.show("a"))?.status === "completed", LONG);
+    other.child.kill("SIGINT");
+    expect((await other.finished).status).toBe(0);
+    await close();
+  }, 180_000);
+
+  test("aborts its step on a second signal, or when the time to drain is over; the lock is free at once", async () => {
+    const { worker, begin, said, journal, locks, close } = await place();
+    await begin("patient", "a", 600_000);
+    for (const [drain, signals] of [
+      ["1h", 2],
+      ["300ms", 1],
+    ] as const) {
+      const { child, finished } = worker("--drain", drain);
+      const count = (line: string) => async () =>
+        (await said()).filter((one) => one === line).length === (drain === "1h" ? 1 : 2);
+      await until(count("a begins, 1 held"), LONG);
+      child.kill("SIGTERM");
+      if (signals === 2) {
+        // Two at once would count as one.
+        await pause(400);
+        expect(await count("a aborted")()).toBe(false);
+        child.kill("SIGTERM");
+      }
+      const { status, stderr } = await finished;
+      expect({ drain, status }).toEqual({ drain, status: 128 + 15 });
+      expect(stderr).toContain("1 runs were still under way");
+      expect(await count("a aborted")()).toBe(true);
+      expect(await locks.list()).toEqual([]);
+      expect(await journal.show("a")).toMatchObject({ status: "parked", crashes: 0 });
+    }
+    await close();
+  }, 180_000);
+
+  test("carries no two runs of a key that the module exports", async () => {
+    const { worker, begin, said, close } = await place();
+    for (const id of ["a", "b", "c"]) await begin("alone", id, 150);
+    const { child, finished } = worker();
+    await until(async () => (await said()).length === 6, LONG);
+    child.kill("SIGHUP");
+    expect((await finished).status).toBe(0);
+    const order = (await said()).map((line) => line.split(" ")[1]);
+    expect(order).toEqual(["in", "out", "in", "out", "in", "out"]);
+    await close();
+  }, 180_000);
+
+  test("a killed one's run is gone on with by another one, once its lease is over", async () => {
+    const { worker, begin, said, journal, close } = await place();
+    await begin("patient", "a", 400);
+    const first = worker("--lease", "1s");
+    await until(async () => (await said()).includes("a begins, 1 held"), LONG);
+    first.child.kill("SIGKILL");
+    const second = worker("--lease", "1s");
+    await until(async () => (await journal.show("a"))?.status === "completed", LONG);
+    second.child.kill("SIGTERM");
+    expect(await second.finished).toMatchObject({ status: 0 });
+    expect((await said()).filter((line) => line === "a second")).toHaveLength(1);
+    await close();
+  }, 180_000);
 });
