@@ -1,3 +1,4 @@
+import { join } from "node:path";
 import { defineConfig } from "vitest/config";
 
 /** What needs no server. */
@@ -9,6 +10,7 @@ const unit = [
   "test/etcd/{codec,gateway}.test.ts",
   "test/infra/store-url.test.ts",
   "test/inventory/sqlite.test.ts",
+  "test/journal/{memory,sqlite}.test.ts",
   "test/steps/{memory,sqlite,testing}.test.ts",
   "test/stores/{memory,sqlite}.test.ts",
 ];
@@ -29,6 +31,8 @@ export default defineConfig({
     ],
     testTimeout: 30_000,
     hookTimeout: 120_000,
+    // Many tests start processes of their own: this halves the time that one takes to start.
+    env: { NODE_COMPILE_CACHE: join(import.meta.dirname, "node_modules/.cache/node") },
     // Most of them wait for a ttl to pass, or for another process.
     maxWorkers: 4,
   },

@@ -24,7 +24,7 @@ const LONGEST_WAIT: Millis = 100 * 366 * 86_400_000;
 const HIGHEST_VERSION = 2 ** 31 - 1;
 const MOST_RUNS = 10_000;
 
-/** The journal, which gets nothing to see that it could not write down. Everything rejects before any I/O. */
+/** The journal, which gets nothing to see that it could not write down, or that is given up already. */
 export function checked(journal: Journal): Journal {
   const { transact } = journal;
   return {
@@ -32,23 +32,27 @@ export function checked(journal: Journal): Journal {
 
     async claim(claim, signal) {
       checkClaim(claim);
+      signal?.throwIfAborted();
       return journal.claim(claim, signal);
     },
 
     async take(take, signal) {
       checkTake(take);
+      signal?.throwIfAborted();
       return journal.take(take, signal);
     },
 
     async renew(run, ttl, signal) {
       checkRun(run);
       checkSpan("ttl", ttl, 1);
+      signal?.throwIfAborted();
       return journal.renew(run, ttl, signal);
     },
 
     async append(run, record, signal) {
       checkRun(run);
       checkRecord(record);
+      signal?.throwIfAborted();
       return journal.append(run, record, signal);
     },
 
@@ -64,18 +68,21 @@ export function checked(journal: Journal): Journal {
           if (record.key === work.key) return record;
           throw new RangeError(`the record's key must be ${work.key}, not ${record.key}`);
         };
+        signal?.throwIfAborted();
         return transact(run, work, checkedBody, signal);
       }),
 
     async park(run, parking, signal) {
       checkRun(run);
       checkParking(parking);
+      signal?.throwIfAborted();
       return journal.park(run, parking, signal);
     },
 
     async finish(run, ending, signal) {
       checkRun(run);
       checkEnding(ending);
+      signal?.throwIfAborted();
       return journal.finish(run, ending, signal);
     },
 
@@ -95,6 +102,7 @@ export function checked(journal: Journal): Journal {
     async due(query, signal) {
       checkWhole("limit", query.limit, 1, MOST_RUNS);
       for (const { workflow, version } of query.workflows) checkWorkflow(workflow, version);
+      signal?.throwIfAborted();
       return query.workflows.length === 0 ? [] : journal.due(query, signal);
     },
 

@@ -30,6 +30,9 @@ interface Run extends Omit<Claim, keyof Take> {
 
   /** Until when its holder has it, or its sleep lasts, by the monotonic clock; then until when it is kept. */
   until: Millis;
+
+  /** The same by the wall clock, for humans. */
+  untilDate: Date | undefined;
   crashes: number;
   cancelled: boolean;
 
@@ -72,7 +75,7 @@ export function memoryJournal(): Journal {
       epoch: lastEpoch,
       owner,
       reason: undefined,
-      until: performance.now() + ttl,
+      ...after(ttl),
       crashes: status === "running" ? run.crashes + 1 : 0,
       knownCancelled: run.cancelled,
       changedAt: new Date(),
@@ -98,8 +101,7 @@ export function memoryJournal(): Journal {
     address: "memory:",
     transact: undefined,
 
-    async claim(claim, signal) {
-      signal?.throwIfAborted();
+    async claim(claim) {
       const known = find(claim.runId);
       if (known && (known.workflow !== claim.workflow || known.inputHash !== claim.inputHash)) {
         return { kind: "conflict" };
@@ -112,22 +114,19 @@ export function memoryJournal(): Journal {
       return take(run, claim);
     },
 
-    async take(wanted, signal) {
-      signal?.throwIfAborted();
+    async take(wanted) {
       const run = find(wanted.runId);
       return run ? take(run, wanted) : { kind: "missing" };
     },
 
-    async renew(key, ttl, signal) {
-      signal?.throwIfAborted();
+    async renew(key, ttl) {
       if (!isDone(key, "running")) return undefined;
       const run = held(key);
-      run.until = Math.max(run.until, performance.now() + ttl);
+      if (performance.now() + ttl > run.until) Object.assign(run, after(ttl));
       return { cancelled: run.cancelled, signals: run.signals.length };
     },
 
-    async append(key, record, signal) {
-      signal?.throwIfAborted();
+    async append(key, record) {
       const { records } = held(key);
       const known = records.get(record.key);
       if (known) return known;
@@ -136,22 +135,19 @@ export function memoryJournal(): Journal {
       return written;
     },
 
-    async park(key, { reason, wakeIn, signalsSeen }, signal) {
-      signal?.throwIfAborted();
+    async park(key, { reason, wakeIn, signalsSeen }) {
       if (isDone(key, "parked")) return;
       const run = held(key);
       const isCalled = run.signals.length > signalsSeen || run.cancelled !== run.knownCancelled;
-      const until = performance.now() + (isCalled ? 0 : wakeIn);
-      Object.assign(run, { status: "parked", reason, until, changedAt: new Date() });
+      const due = after(isCalled ? 0 : wakeIn);
+      Object.assign(run, { status: "parked", reason, ...due, changedAt: new Date() });
     },
 
-    async finish(key, { status, value, compensated, keep }, signal) {
-      signal?.throwIfAborted();
+    async finish(key, { status, value, compensated, keep }) {
       if (isDone(key, "completed", "failed", "cancelled")) return;
       const run = held(key);
       const ending = { status, value, compensated, at: new Date() };
-      const until = performance.now() + keep;
-      Object.assign(run, { status, ending, until, changedAt: ending.at });
+      Object.assign(run, { status, ending, ...after(keep), changedAt: ending.at });
       if (!run.parent) return;
       const { runId, signal: name } = run.parent;
       leave(runId, { name, dedupeId: key.runId, payload: toPayload(ending) });
@@ -168,8 +164,7 @@ export function memoryJournal(): Journal {
       return "requested";
     },
 
-    async due({ workflows, limit }, signal) {
-      signal?.throwIfAborted();
+    async due({ workflows, limit }) {
       const isWanted = (run: Run) =>
         workflows.some((one) => one.workflow === run.workflow && one.version === run.version);
       return [...runs.values()]
@@ -216,7 +211,7 @@ function begin(claim: Claim): Run {
     epoch: 0n,
     owner: "",
     reason: undefined,
-    until: performance.now(),
+    ...after(0),
     crashes: 0,
     cancelled: false,
     knownCancelled: false,
@@ -230,17 +225,21 @@ function isOver({ until }: Run): boolean {
 }
 
 function wake(run: Run): void {
-  if (run.status === "parked") run.until = Math.min(run.until, performance.now());
+  if (run.status === "parked" && !isOver(run)) Object.assign(run, after(0));
+}
+
+function after(span: Millis): Pick<Run, "until" | "untilDate"> {
+  const untilDate = span === Number.POSITIVE_INFINITY ? undefined : new Date(Date.now() + span);
+  return { until: performance.now() + span, untilDate };
 }
 
 function info(run: Run): RunInfo {
   const { runId, workflow, version, status, epoch, owner, crashes, cancelled } = run;
-  const { startedAt, changedAt, until, ending } = run;
-  const isDueOnce = !ending && until < Number.POSITIVE_INFINITY;
+  const { startedAt, changedAt, untilDate, ending } = run;
   return {
     ...{ runId, workflow, version, status, epoch, owner, crashes, cancelled, startedAt, changedAt },
     reason: status === "parked" ? run.reason : undefined,
-    dueAt: isDueOnce ? new Date(Date.now() + until - performance.now()) : undefined,
+    dueAt: ending ? undefined : untilDate,
   };
 }
 

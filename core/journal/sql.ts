@@ -1,9 +1,10 @@
 import type { Database } from "../database/sql.ts";
 import { checked } from "./check.ts";
-import type { Journal, RunKey } from "./journal.ts";
+import type { Journal } from "./journal.ts";
 import { append } from "./sql/append.ts";
 import { claimRun, takeRun } from "./sql/claim.ts";
 import { finish, park, renew } from "./sql/hold.ts";
+import { LastAt } from "./sql/place.ts";
 import { purge } from "./sql/purge.ts";
 import { due, list, show } from "./sql/reads.ts";
 import { cancel, leaveSignal } from "./sql/signals.ts";
@@ -12,11 +13,11 @@ import { transact } from "./sql/transact.ts";
 /**
  * A journal in the tables of a MySQL, MariaDB or SQLite database. Who opened the database closes it.
  *
- * Only the database's clock is consulted. Every write is one round trip, and a holder should name its run by the
- * same object each time: what is known of the last write under it is not asked again.
+ * Only the database's clock is consulted, and every write is one round trip. Whoever carries a run writes to it
+ * through one such journal.
  */
 export function sqlJournal(database: Database): Journal {
-  const place = { database, lastAt: new WeakMap<RunKey, bigint>() };
+  const place = { database, lastAt: new LastAt() };
   return checked({
     address: database.address,
     claim: (claim, signal) => claimRun(database, claim, signal),

@@ -4,6 +4,8 @@
  * Time: a runtime with `skipPauses` sleeps no time at all. The memory journal, the memory store and the engine use
  * `setTimeout`, `performance.now` and `Date` alone, so that the fake timers of a test runner move them.
  */
+export { type OnPoint, pointed } from "./points.ts";
+
 import type { StepScope, Workflow, WorkflowContext } from "./workflow.ts";
 
 /** Called right before each attempt at a step: what it throws is what the attempt fails with. */

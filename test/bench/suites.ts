@@ -1,6 +1,7 @@
 import { etcdSuite } from "./etcd.ts";
 import type { Comparison, Contender } from "./measure.ts";
 import { mysqlSuite } from "./mysql.ts";
+import { stepsSuite } from "./steps.ts";
 
 /** Starts what it needs, and says what to measure. */
 export type Suite = (onProgress: (step: string) => void) => Promise<{
@@ -14,4 +15,8 @@ export type Suite = (onProgress: (step: string) => void) => Promise<{
   close(): Promise<void>;
 }>;
 
-export const SUITES: Readonly<Record<string, Suite>> = { etcd: etcdSuite, mysql: mysqlSuite };
+export const SUITES: Readonly<Record<string, Suite>> = {
+  etcd: etcdSuite,
+  mysql: mysqlSuite,
+  steps: stepsSuite,
+};

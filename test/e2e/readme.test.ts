@@ -36,6 +36,7 @@ beforeAll(async () => {
   await run("npm", ["run", "build"], { cwd: root });
   project = await mkdtemp(join(tmpdir(), "lockstep-readme-"));
   await mkdir(join(project, "node_modules"));
+  await symlink(join(root, "node_modules/zod"), join(project, "node_modules/zod"));
   await symlink(root, join(project, "node_modules/lockstep"));
   await mkdir(join(project, "bin"));
   const main = join(root, "functions/cli/main.ts");
@@ -65,7 +66,7 @@ const here = (code: string) =>
 
 test("the README's programs do what they say", async () => {
   const programs = blocks("ts");
-  expect(programs).toHaveLength(3);
+  expect(programs).toHaveLength(4);
   const outputs: string[] = [];
   for (const [i, program] of programs.entries()) {
     await writeFile(join(project, `example-${i}.mts`), here(program));
@@ -74,6 +75,7 @@ test("the README's programs do what they say", async () => {
   const [said] = /\{ outcome.*?\}/.exec(programs[0] ?? "") ?? [];
   expect(outputs[0]?.trim()).toBe(said);
   expect(outputs[2]?.trim()).toBe("true host-7");
+  expect(outputs[3]?.trim()).toBe("completed 3");
   const [seats] = await connection.query("SELECT id FROM seat WHERE taken = 1 ORDER BY id");
   expect(seats).toEqual([{ id: 1 }, { id: 2 }, { id: 3 }]);
 });

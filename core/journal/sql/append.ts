@@ -13,13 +13,8 @@ import { hasCode, quote } from "../../lock/errors.ts";
 import { insist } from "../../lock/insist.ts";
 import type { Millis } from "../../lock/time.ts";
 import { type NewRecord, type RunKey, StaleRunError, type StepRecord } from "../journal.ts";
+import type { Place } from "./place.ts";
 import { micros, RECORD, toDate, toMillis, toRecord } from "./rows.ts";
-
-/** Where records are written, and when the last one of each holder was. */
-export interface Place {
-  readonly database: Database;
-  readonly lastAt: WeakMap<RunKey, bigint>;
-}
 
 /**
  * Writes the record in one statement, once the last one that this holder has written is known: a record's time is
@@ -109,8 +104,7 @@ export function toAt([inserted, read]: readonly Result[]): bigint {
 }
 
 export function written(place: Place, run: RunKey, record: NewRecord, at: bigint): StepRecord {
-  const { lastAt } = place;
-  lastAt.set(run, max(at, lastAt.get(run) ?? 0n));
+  place.lastAt.note(run, at);
   const { took, waited } = record;
   return {
     ...record,
@@ -119,10 +113,6 @@ export function written(place: Place, run: RunKey, record: NewRecord, at: bigint
     epoch: run.epoch,
     at: toDate(at),
   };
-}
-
-function max(a: bigint, b: bigint): bigint {
-  return a > b ? a : b;
 }
 
 /** The run as it is now, with the record if it stands; no row where there is no such run. */

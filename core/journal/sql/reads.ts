@@ -22,11 +22,11 @@ export async function due(
   const wanted = workflows
     .map(({ workflow, version }) => sql`(workflow = ${workflow} AND version = ${version})`)
     .reduce((some, one) => sql`${some} OR ${one}`);
-  const rows = await database.read(
-    sql`
-      SELECT run_id FROM lockstep_run WHERE due_at <= ${now} AND (${wanted})
-      ORDER BY due_at LIMIT ${limit}`,
-    signal,
+  const read = sql`
+    SELECT run_id FROM lockstep_run WHERE due_at <= ${now} AND (${wanted})
+    ORDER BY due_at LIMIT ${limit}`;
+  const rows = await insist(database.address, "runs were looked for", signal, (given) =>
+    database.read(read, given),
   );
   return rows.map((row) => asText(row.run_id));
 }

@@ -9,7 +9,6 @@ import type { NewRecord, RunKey, StepRecord, TransactedStep } from "../journal.t
 import {
   insert,
   isRefusal,
-  type Place,
   readAt,
   readState,
   standing,
@@ -18,6 +17,7 @@ import {
   written,
 } from "./append.ts";
 import { checkLimit, inside } from "./inside.ts";
+import type { Place } from "./place.ts";
 
 /** What is to be done in one transaction. */
 export interface Work extends TransactedStep {
@@ -91,7 +91,7 @@ async function begin(
   const results = await tx.packet([
     ...sorted.flatMap((fence) => [claim(database.dialect, fence), readClaim(fence)]),
     readState(run, key),
-    ...(lastAt.has(run) ? [] : [readLastAt(run)]),
+    ...(lastAt.get(run) === undefined ? [readLastAt(run)] : []),
   ]);
   const [state, last] = results.slice(2 * sorted.length).map(({ rows }) => rows);
   const { record } = toState(run, state ?? []);
@@ -99,7 +99,7 @@ async function begin(
   sorted.forEach((fence: Fence, i) => {
     checkClaim(fence, results[2 * i + 1]?.rows ?? []);
   });
-  if (last) lastAt.set(run, asBigInt(last[0]?.last));
+  if (last) lastAt.note(run, asBigInt(last[0]?.last));
   return undefined;
 }
 

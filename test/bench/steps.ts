@@ -1,0 +1,124 @@
+import { randomUUID } from "node:crypto";
+import { z } from "zod";
+import { type Database, sql } from "../../core/database/sql.ts";
+import { sqlJournal } from "../../core/journal/sql.ts";
+import type { LockStore } from "../../core/lock/lock.ts";
+import { createRuntime, workflow } from "../../core/steps/index.ts";
+import { pointed } from "../../core/steps/points.ts";
+import { memoryStore } from "../../core/stores/memory/index.ts";
+import { mysqlStore, openMysql } from "../../core/stores/mysql/index.ts";
+import { migrate } from "../../infra/migrate.ts";
+import { startServer } from "../../infra/servers/start.ts";
+import { startDbos } from "./dbos.ts";
+import type { Comparison, Contender } from "./measure.ts";
+import { startPostgres } from "./postgres.ts";
+import type { Suite } from "./suites.ts";
+
+/** Steps of one run. */
+const STEPS = 20;
+
+const CLIENTS = 8;
+
+/** Durable steps on MariaDB or MySQL, beside DBOS on PostgreSQL; both servers with their own durable defaults. */
+export const stepsSuite: Suite = async (onProgress) => {
+  const server = await startServer("mysql", { onProgress });
+  const postgres = await startPostgres(onProgress);
+  const database = await openDatabase(server.url);
+  const dbos = await startDbos(postgres.url, STEPS, CLIENTS);
+  const inMemory = memoryStore();
+  const ours = workflowsOn(database, inMemory);
+  const locked = workflowsOn(database, mysqlStore(database));
+
+  const contenders: Contender[] = [1, CLIENTS].flatMap((clients) => {
+    const named = (name: string, run: () => Promise<unknown>): Contender => {
+      return { name: `${name}, ${clients} at a time`, batch: STEPS, clients, run };
+    };
+    return [
+      named("plain steps", ours.plain),
+      named("plain steps, DBOS", dbos.plain),
+      named("transacted steps, locks in memory", ours.transacted),
+      named("transacted steps, locks in MySQL", locked.transacted),
+      named("transacted steps, DBOS (no locks)", dbos.transacted),
+    ];
+  });
+  const comparisons: Comparison[] = [1, CLIENTS].flatMap((clients) => {
+    const ratio = (name: string, of: string, over: string): Comparison => {
+      const all = `, ${clients} at a time`;
+      return { name: `${name}${all}`, of: of + all, over: over + all, by: "rate", aim: 1 };
+    };
+    return [
+      ratio("plain steps over DBOS's", "plain steps", "plain steps, DBOS"),
+      ratio(
+        "transacted steps over DBOS's",
+        "transacted steps, locks in memory",
+        "transacted steps, DBOS (no locks)",
+      ),
+    ];
+  });
+  return {
+    server: `${server.version}; ${postgres.version}`,
+    notes: [await countCalls(server.url)],
+    contenders,
+    comparisons,
+    async close() {
+      await inMemory.close();
+      await database.close();
+      await dbos.stop();
+      await postgres.stop();
+      await server.stop();
+    },
+  };
+};
+
+async function openDatabase(url: string): Promise<Database> {
+  const { hostname: host, port, username: user, pathname } = new URL(url);
+  const login = { host, port: Number(port), user, database: pathname.slice(1) };
+  const database = openMysql({ ...login, connections: CLIENTS });
+  await migrate(database);
+  await database.packet([sql`CREATE TABLE IF NOT EXISTS effect (step INT NOT NULL)`]);
+  return database;
+}
+
+function workflowsOn(database: Database, locks: LockStore) {
+  const input = z.object({});
+  const runtime = createRuntime({ journal: sqlJournal(database), locks });
+  const plain = workflow({ name: "plain", version: 1, input }, async ({ step }) => {
+    for (let i = 0; i < STEPS; i += 1) await step("step", async () => i);
+  });
+  const transacted = workflow(
+    { name: "transacted", version: 1, input },
+    async ({ step, runId }) => {
+      for (let i = 0; i < STEPS; i += 1) {
+        await step.tx("step", { lock: runId }, async ({ tx }) => {
+          await tx.packet([sql`INSERT INTO effect (step) VALUES (${i})`]);
+        });
+      }
+    },
+  );
+  const id = () => ({ id: randomUUID() });
+  return {
+    plain: () => runtime.drive(plain, {}, id()),
+    transacted: () => runtime.drive(transacted, {}, id()),
+  };
+}
+
+/** What reaches the database for one more step: calls of a transaction are named tx. */
+async function countCalls(url: string): Promise<string> {
+  const calls = new Map<string, number>();
+  const database = pointed(await openDatabase(url), (point) => {
+    const [name = "", when] = point.split(":");
+    if (when === "before") calls.set(name, (calls.get(name) ?? 0) + 1);
+  });
+  const locks = memoryStore();
+  const { plain, transacted } = workflowsOn(database, locks);
+  const perStep = async (run: () => Promise<unknown>) => {
+    calls.clear();
+    await run();
+    // Claiming and ending the run are calls as well, one each.
+    return [...calls].map(([name, count]) => `${(count / STEPS).toFixed(1)} ${name}`).join(", ");
+  };
+  const said = `calls per step, of ${STEPS}: plain ${await perStep(plain)}; transacted ${await perStep(transacted)}`;
+  await locks.close();
+  await database.close();
+  return said;
+}

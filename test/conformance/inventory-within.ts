@@ -1,0 +1,200 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { Database, Transaction } from "../../core/database/sql.ts";
+import { sql } from "../../core/database/sql.ts";
+import { stockLock } from "../../core/inventory/inventory.ts";
+import { type InventoryWithin, type SqlInventory, sqlInventory } from "../../core/inventory/sql.ts";
+import type { LockStore } from "../../core/lock/lock.ts";
+import { memoryStore } from "../../core/stores/memory/index.ts";
+import type { JournalUnderTest } from "../support/journal-under-test.ts";
+import { pause } from "../support/until.ts";
+
+let skus = 0;
+
+/** Changes of stock as a part of the caller's transaction. */
+export function describeInventoryWithin(name: string, make: () => Promise<JournalUnderTest>): void {
+  describe(`stock in a caller's transaction on ${name}`, () => {
+    let underTest: JournalUnderTest;
+    let database: Database;
+    let inventory: SqlInventory;
+    let locks: LockStore;
+
+    beforeAll(async () => {
+      underTest = await make();
+      if (!underTest.openDatabase) throw new Error("there is no database");
+      database = underTest.openDatabase();
+      inventory = sqlInventory(database);
+      locks = memoryStore();
+    });
+
+    afterAll(async () => {
+      await locks.close();
+      await database.close();
+      await underTest.close();
+    });
+
+    const stocked = async (quantity: number): Promise<string> => {
+      skus += 1;
+      const sku = `within-${process.pid}-${skus}`;
+      await inventory.set({ sku, quantity, operationId: `${sku}/set` });
+      return sku;
+    };
+
+    const within = <T>(body: (stock: InventoryWithin, tx: Transaction) => Promise<T>): Promise<T> =>
+      database.transaction(async (tx) => {
+        const answer = await body(inventory.within(tx), tx);
+        await tx.commit([]);
+        return answer;
+      });
+
+    const all = async (stock: InventoryWithin, sku: string) => {
+      const change = (name: string) => ({ sku, quantity: 3, operationId: `${sku}/${name}` });
+      const closing = (name: string, reservation: string) => ({
+        ...change(name),
+        reservation: `${sku}/${reservation}`,
+      });
+      return [
+        await stock.set({ ...change("0"), quantity: 20 }),
+        await stock.restock(change("1")),
+        await stock.decrement(change("2")),
+        await stock.reserve({ ...change("3"), expiresIn: 60_000 }),
+        await stock.reserve({ ...change("4"), expiresIn: 60_000 }),
+        await stock.confirm(closing("5", "3")),
+        await stock.cancel(closing("6", "4")),
+        await stock.cancel(closing("7", "4")),
+        await stock.decrement({ ...change("8"), quantity: 100 }),
+      ];
+    };
+
+    const outcomes = [
+      ...[20, 23, 20, 17, 14, 14, 17].map((remaining) => ({ outcome: "applied", remaining })),
+      { outcome: "closed", remaining: 17 },
+      { outcome: "sold-out", remaining: 17 },
+    ];
+
+    test("is committed with it, or not at all, and seen by it", async () => {
+      const sku = await stocked(1);
+      const before = await inventory.get(sku);
+      const fault = new Error("the caller's own");
+      const failing = within(async (stock) => {
+        await all(stock, sku);
+        throw fault;
+      });
+      await expect(failing).rejects.toBe(fault);
+      expect(await inventory.get(sku)).toEqual(before);
+      expect(await inventory.history(sku)).toHaveLength(1);
+      const answers = await within(async (stock) => {
+        const done = await all(stock, sku);
+        expect(await stock.get(sku)).toMatchObject({ onHand: 17, reserved: 0, sold: 6 });
+        return done;
+      });
+      expect(answers).toEqual(outcomes.map((outcome) => ({ ...outcome, replayed: false })));
+      const replayed = outcomes.map((outcome) => ({ ...outcome, replayed: true }));
+      expect(await all(inventory, sku)).toEqual(replayed);
+      expect(await within((stock) => all(stock, sku))).toEqual(replayed);
+      expect(await inventory.get(sku)).toMatchObject({ onHand: 17, sold: 6, supplied: 23 });
+      expect(await inventory.history(sku)).toHaveLength(10);
+    });
+
+    test("makes a sku, and sells to many orders", async () => {
+      const sku = `within-new-${process.pid}`;
+      const orders = [4, 9, 3].map((quantity, i) => ({ operationId: `${sku}/${i}`, quantity }));
+      const sell = () =>
+        within(async (stock) => {
+          await stock.set({ sku, quantity: 10, operationId: `${sku}/set` });
+          return stock.decrementMany({ sku, orders });
+        });
+      const answers = await sell();
+      expect(answers.map(({ outcome }) => outcome)).toEqual(["applied", "sold-out", "applied"]);
+      expect((await sell()).every(({ replayed }) => replayed)).toBe(true);
+      expect(await inventory.get(sku)).toMatchObject({ onHand: 3, sold: 7 });
+    });
+
+    test("puts expired reservations back when it runs short", async () => {
+      const sku = await stocked(4);
+      const reserving = { sku, quantity: 3, expiresIn: 20 };
+      await inventory.reserve({ ...reserving, operationId: `${sku}/1` });
+      await pause(60);
+      const change = { sku, quantity: 4, operationId: `${sku}/2` };
+      expect(await within((stock) => stock.decrement(change))).toMatchObject({
+        outcome: "applied",
+        remaining: 0,
+      });
+      await inventory.restock({ ...change, operationId: `${sku}/3` });
+      await inventory.reserve({ ...reserving, operationId: `${sku}/4` });
+      await pause(60);
+      const orders = [{ operationId: `${sku}/5`, quantity: 4 }];
+      expect(await within((stock) => stock.decrementMany({ sku, orders }))).toMatchObject([
+        { outcome: "applied", remaining: 0 },
+      ]);
+      expect(await inventory.get(sku)).toMatchObject({ onHand: 0, reserved: 0, sold: 8 });
+    });
+
+    test("refuses a late holder, and keeps the claim until its end", async () => {
+      const sku = await stocked(9);
+      const first = await locks.lock(stockLock(sku), { ttl: 20_000, wait: 0 });
+      await first.unlock();
+      const next = await locks.lock(stockLock(sku), { ttl: 20_000, wait: 0 });
+      const change = { sku, quantity: 1 };
+      const order: string[] = [];
+      const begun = Promise.withResolvers<void>();
+      const claiming = begun.promise
+        .then(() => inventory.claim(next.fence))
+        .then(() => order.push("claimed"));
+      await within(async (stock) => {
+        await stock.decrement({ ...change, operationId: `${sku}/1`, fence: first.fence });
+        begun.resolve();
+        await pause(100);
+        order.push("committing");
+      });
+      await claiming;
+      expect(order).toEqual(["committing", "claimed"]);
+      const late = { ...change, operationId: `${sku}/2`, fence: first.fence };
+      const orders = [{ operationId: `${sku}/2`, quantity: 1 }];
+      const bodies: readonly ((stock: InventoryWithin) => Promise<unknown>)[] = [
+        (stock) => stock.decrement(late),
+        (stock) => stock.restock(late),
+        (stock) => stock.decrementMany({ sku, orders, fence: first.fence }),
+      ];
+      for (const body of bodies) {
+        await expect(within(body)).rejects.toMatchObject({ code: "FENCED_OUT" });
+      }
+      expect(await inventory.get(sku)).toMatchObject({ onHand: 8 });
+      await next.unlock();
+    });
+
+    test("refuses what is refused outside as well", async () => {
+      const sku = await stocked(9);
+      const change = { sku, quantity: 1, operationId: `${sku}/1` };
+      await inventory.decrement(change);
+      const refused = async (code: string, body: (stock: InventoryWithin) => Promise<unknown>) =>
+        expect(within(body)).rejects.toMatchObject({ code });
+      await refused("OPERATION_CONFLICT", (stock) => stock.restock(change));
+      await refused("UNKNOWN_SKU", (stock) =>
+        stock.decrement({ ...change, sku: "no such sku", operationId: `${sku}/unknown` }),
+      );
+      const closing = { ...change, operationId: `${sku}/2`, reservation: "none" };
+      await refused("UNKNOWN_RESERVATION", (stock) => stock.confirm(closing));
+      const bad = within((stock) => stock.decrement({ ...change, quantity: 0.5 }));
+      await expect(bad).rejects.toThrow(RangeError);
+      // A transaction that has failed is asked nothing more, for ever.
+      const dead = within(async (stock, tx) => {
+        await tx.packet([sql`SELECT * FROM no_such_table`]).catch(() => {});
+        return stock.decrement({ ...change, operationId: `${sku}/3` });
+      });
+      await expect(dead).rejects.toMatchObject({ code: "STORE_REFUSED" });
+      expect(await inventory.get(sku)).toMatchObject({ onHand: 8 });
+    });
+
+    test("under one operation id by many transactions at once is done once, and replayed for the rest", async () => {
+      const sku = await stocked(9);
+      const change = { sku, quantity: 1, operationId: `${sku}/1` };
+      const answers = await Promise.all([
+        ...Array.from({ length: 8 }, () => within((stock) => stock.decrement(change))),
+        inventory.decrement(change),
+      ]);
+      expect(answers.filter(({ replayed }) => !replayed)).toHaveLength(1);
+      expect(new Set(answers.map(({ remaining }) => remaining))).toEqual(new Set([8]));
+      expect(await inventory.get(sku)).toMatchObject({ onHand: 8, sold: 1 });
+    });
+  });
+}

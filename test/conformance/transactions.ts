@@ -1,0 +1,487 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { type Database, sql, type Transaction } from "../../core/database/sql.ts";
+import { stockLock } from "../../core/inventory/inventory.ts";
+import { type SqlInventory, sqlInventory } from "../../core/inventory/sql.ts";
+import type { Journal, NewRecord, RunKey, StepRecord } from "../../core/journal/journal.ts";
+import { sqlJournal } from "../../core/journal/sql.ts";
+import { UnknownOutcomeError } from "../../core/lock/errors.ts";
+import type { Fence } from "../../core/lock/fence.ts";
+import type { LockStore } from "../../core/lock/lock.ts";
+import { pointed } from "../../core/steps/points.ts";
+import { memoryStore } from "../../core/stores/memory/index.ts";
+import type { JournalUnderTest } from "../support/journal-under-test.ts";
+import { delaying, type Lossy, losing } from "../support/lossy.ts";
+import { claimed, claimOf, DONE, newRunId, record, running } from "../support/runs.ts";
+import { pause, until } from "../support/until.ts";
+
+/** Steps of runs in one transaction with their records, on a database. */
+export function describeTransactions(name: string, make: () => Promise<JournalUnderTest>): void {
+  describe(`steps in transactions on ${name}`, () => {
+    let underTest: JournalUnderTest;
+    let database: Database;
+    let journal: Journal;
+    let inventory: SqlInventory;
+    let locks: LockStore;
+    const opened: Database[] = [];
+
+    beforeAll(async () => {
+      underTest = await make();
+      database = openDatabase();
+      journal = sqlJournal(database);
+      inventory = sqlInventory(database);
+      locks = memoryStore();
+      await database.packet([sql`CREATE TABLE effect (name VARCHAR(64) NOT NULL)`]);
+    });
+
+    afterAll(async () => {
+      await locks.close();
+      for (const one of opened) await one.close();
+      await underTest.close();
+    });
+
+    const openDatabase = (): Database => {
+      if (!underTest.openDatabase) throw new Error("there is no database");
+      const one = underTest.openDatabase();
+      opened.push(one);
+      return one;
+    };
+
+    /** Where other clients can work while a transaction is open. */
+    const isShared = () => database.dialect.name === "mysql";
+
+    const effect = (id: string) => sql`INSERT INTO effect (name) VALUES (${id})`;
+
+    const effects = async (id: string) =>
+      Number((await database.read(sql`SELECT COUNT(*) AS n FROM effect WHERE name = ${id}`))[0]?.n);
+
+    const transact = (
+      run: RunKey,
+      key: string,
+      body: (tx: Transaction) => Promise<NewRecord>,
+      { fences = [], signal, on = journal }: On = {},
+    ): Promise<StepRecord> => {
+      if (!on.transact) throw new Error("no transactions");
+      return on.transact(run, { key, fences }, body, signal);
+    };
+
+    const leaving = (id: string, key: string) => async (tx: Transaction) => {
+      await tx.packet([effect(id)]);
+      return record(key, { kind: "tx" });
+    };
+
+    const recordsOf = async ({ runId }: RunKey) =>
+      (await journal.show(runId))?.records.map(({ key }) => key);
+
+    const stocked = async (quantity: number): Promise<string> => {
+      const sku = `sku of ${newRunId()}`;
+      await inventory.set({ sku, quantity, operationId: `${sku}/set` });
+      return sku;
+    };
+
+    const taking = (runId: string): Promise<RunKey> =>
+      until(async () => {
+        const answer = await journal.take({ runId, owner: "a successor", ttl: 20_000 });
+        return answer.kind === "claimed" && { runId, epoch: answer.epoch };
+      });
+
+    test("effect and record are committed together, under the fence, and once", async () => {
+      const run = await running(journal);
+      const sku = await stocked(9);
+      await using lock = await locks.lock(stockLock(sku), { ttl: 20_000, wait: 0 });
+      const { fence } = lock;
+      let bodies = 0;
+      const sell = () =>
+        transact(
+          run,
+          "sell",
+          async (tx) => {
+            bodies += 1;
+            const stock = inventory.within(tx);
+            const change = { sku, operationId: `${run.runId}/sell`, fence };
+            const { remaining } = await stock.decrement({ ...change, quantity: 2 });
+            return record("sell", { kind: "tx", value: `${remaining}`, fence: `${fence}` });
+          },
+          { fences: [fence] },
+        );
+      const first = await sell();
+      expect(first).toMatchObject({ key: "sell", value: "7", epoch: run.epoch, fence: `${fence}` });
+      expect(await sell()).toEqual(first);
+      expect(bodies).toBe(1);
+      expect((await journal.show(run.runId))?.records).toEqual([first]);
+      expect(await inventory.get(sku)).toMatchObject({ onHand: 7, sold: 2 });
+      expect((await inventory.history(sku))[0]?.fence).toBe(String(fence));
+      // What stands there from an earlier epoch is the answer as well.
+      await journal.park(run, { reason: "sleep", wakeIn: 0, signalsSeen: 0 });
+      const next = await taking(run.runId);
+      expect(await transact(next, "sell", leaving(run.runId, "sell"))).toEqual(first);
+      expect(await effects(run.runId)).toBe(0);
+    });
+
+    test("nothing is left of a body that rejects, with whatever it rejects", async () => {
+      const run = await running(journal);
+      await using lock = await locks.lock(run.runId, { ttl: 20_000, wait: 0 });
+      for (const fault of [
+        new Error("its own"),
+        new UnknownOutcomeError("another store", "something was done"),
+        null,
+        undefined,
+      ]) {
+        let bodies = 0;
+        const failing = transact(
+          run,
+          "a",
+          async (tx) => {
+            bodies += 1;
+            await tx.packet([effect(run.runId)]);
+            throw fault;
+          },
+          { fences: [lock.fence] },
+        );
+        expect(await failing.catch((error: unknown) => ({ error }))).toEqual({ error: fault });
+        expect(bodies).toBe(1);
+      }
+      await expect(transact(run, "a", leaving(run.runId, "b"))).rejects.toThrow(RangeError);
+      const tooLarge = record("a", { value: "x".repeat(2 ** 20 + 1) });
+      await expect(transact(run, "a", async () => tooLarge)).rejects.toThrow(RangeError);
+      expect(await effects(run.runId)).toBe(0);
+      expect(await recordsOf(run)).toEqual([]);
+      const claims = await database.read(
+        sql`SELECT token FROM lockstep_claim WHERE resource = ${run.runId}`,
+      );
+      expect(claims).toEqual([]);
+    });
+
+    test("a fence that is late, or none at all, is refused before the body", async () => {
+      const run = await running(journal);
+      const [a, b] = [`${run.runId}/a`, `${run.runId}/b`];
+      const early = await locks.lock(b, { ttl: 20_000, wait: 0 });
+      await early.unlock();
+      const later = await locks.lock(b, { ttl: 20_000, wait: 0 });
+      const other = await locks.lock(a, { ttl: 20_000, wait: 0 });
+      await inventory.claim(later.fence);
+      const forged: Fence = { ...later.fence, token: 10n ** 12n, toString: () => "forged" };
+      let bodies = 0;
+      const body = async (tx: Transaction) => {
+        bodies += 1;
+        return leaving(run.runId, "a")(tx);
+      };
+      const late = transact(run, "a", body, { fences: [early.fence, other.fence] });
+      await expect(late).rejects.toMatchObject({
+        code: "FENCED_OUT",
+        presented: early.fence,
+        current: String(later.fence),
+      });
+      await expect(
+        transact(run, "a", body, { fences: [other.fence, forged] }),
+      ).rejects.toMatchObject({ code: "FENCE_INVALID" });
+      expect(bodies).toBe(0);
+      expect(await effects(run.runId)).toBe(0);
+      await transact(run, "a", body, { fences: [later.fence, other.fence] });
+      expect(await effects(run.runId)).toBe(1);
+      await expect(
+        inventory.claim(early.fence).then(() => inventory.claim(other.fence)),
+      ).rejects.toMatchObject({ code: "FENCED_OUT" });
+      for (const lock of [later, other]) await lock.unlock();
+    });
+
+    test("a holder that has lost its run is refused, and nothing of the body is left", async () => {
+      const late = await running(journal, { ttl: 1 });
+      await pause(20);
+      const successor = await taking(late.runId);
+      let bodies = 0;
+      const body = async (tx: Transaction) => {
+        bodies += 1;
+        return leaving(late.runId, "a")(tx);
+      };
+      await expect(transact(late, "a", body)).rejects.toMatchObject({ code: "STALE_RUN" });
+      expect(bodies).toBe(0);
+      await transact(successor, "a", leaving(late.runId, "a"));
+      await expect(transact(late, "a", body)).rejects.toMatchObject({ code: "STALE_RUN" });
+      expect(await effects(late.runId)).toBe(1);
+    });
+
+    test("a run that is taken during the body takes all of it back", async ({ skip }) => {
+      if (!isShared()) return skip();
+      for (const end of ["take", "park", "finish"] as const) {
+        const run = await running(journal, { ttl: 30 });
+        const other = sqlJournal(openDatabase());
+        const overtaken = transact(run, "a", async (tx) => {
+          await tx.packet([effect(run.runId)]);
+          if (end === "take") await taking(run.runId);
+          if (end === "finish") await other.finish(run, DONE);
+          const parking = { reason: "sleep", wakeIn: 9_000, signalsSeen: 0 } as const;
+          if (end === "park") await other.park(run, parking);
+          return record("a");
+        });
+        await expect(overtaken).rejects.toMatchObject({ code: "STALE_RUN" });
+        expect(await effects(run.runId)).toBe(0);
+        expect(await recordsOf(run)).toEqual([]);
+      }
+    });
+
+    test("its holder renews the run during the body", async ({ skip }) => {
+      if (!isShared()) return skip();
+      const run = await running(journal, { ttl: 100 });
+      await transact(run, "a", async (tx) => {
+        await tx.packet([effect(run.runId)]);
+        expect(await journal.renew(run, 20_000)).toBeDefined();
+        await journal.append(run, record("beside"));
+        await pause(150);
+        return record("a");
+      });
+      expect((await journal.claim(run.claim)).kind).toBe("busy");
+      expect(await recordsOf(run)).toEqual(["beside", "a"]);
+      expect(await effects(run.runId)).toBe(1);
+    });
+
+    test("of many at once under one key one is committed, and is the answer to all", async () => {
+      const run = await running(journal);
+      const journals = [journal, sqlJournal(openDatabase()), sqlJournal(openDatabase())];
+      const answers = await Promise.all(
+        Array.from({ length: 12 }, (_, i) =>
+          transact(
+            run,
+            "a",
+            async (tx) => {
+              await tx.packet([effect(run.runId)]);
+              await pause(5);
+              return record("a", { value: `${i}` });
+            },
+            { on: journals[i % 3] as Journal },
+          ),
+        ),
+      );
+      expect(new Set(answers.map(({ value }) => value)).size).toBe(1);
+      expect(await effects(run.runId)).toBe(1);
+      expect(await recordsOf(run)).toEqual(["a"]);
+    });
+
+    test("two that take two skus in opposite order are both done in the end", async () => {
+      const skus = [await stocked(10), await stocked(10)];
+      const sell = async (order: readonly string[]) => {
+        const own = openDatabase();
+        const [on, stock] = [sqlJournal(own), sqlInventory(own)];
+        const run = await running(on);
+        await transact(
+          run,
+          "sell",
+          async (tx) => {
+            for (const sku of order) {
+              const operationId = `${run.runId}/${sku}`;
+              await stock.within(tx).decrement({ sku, quantity: 1, operationId });
+              await pause(30);
+            }
+            return record("sell");
+          },
+          { on },
+        );
+        expect(await recordsOf(run)).toEqual(["sell"]);
+      };
+      await Promise.all([sell(skus), sell([...skus].reverse()), sell(skus)]);
+      for (const sku of skus) {
+        expect(await inventory.get(sku)).toMatchObject({ onHand: 7, sold: 3 });
+        expect(await inventory.history(sku)).toHaveLength(4);
+      }
+    });
+
+    test("its body cannot end the transaction, nor use it when it is over", async () => {
+      const run = await running(journal);
+      const id = run.runId;
+      let kept: Transaction | undefined;
+      const bodies: readonly ((tx: Transaction) => Promise<unknown>)[] = [
+        (tx) => tx.commit([effect(id)]),
+        ...[
+          sql`COMMIT`,
+          sql` /* a */ commit`,
+          sql`/*!40000 COMMIT */`,
+          sql`ROLLBACK`,
+          sql`BEGIN`,
+          sql`START TRANSACTION`,
+          sql`SET autocommit = 1`,
+          sql`CREATE TABLE other (a INTEGER)`,
+          sql`TRUNCATE effect`,
+          sql`DELETE FROM effect; COMMIT`,
+        ].map((statement) => async (tx: Transaction) => {
+          kept = tx;
+          await tx.packet([effect(id), statement]);
+        }),
+      ];
+      for (const body of bodies) {
+        const trying = transact(run, "a", async (tx) => {
+          await tx.packet([effect(id)]);
+          await body(tx);
+          return record("a");
+        });
+        await expect(trying).rejects.toThrow(TypeError);
+      }
+      await expect(kept?.packet([effect(id)])).rejects.toMatchObject({ code: "STORE_REFUSED" });
+      expect(await effects(id)).toBe(0);
+      // A failure that the body has swallowed is its own all the same.
+      const swallowing = transact(run, "a", async (tx) => {
+        await tx.packet([effect(id)]);
+        await tx.packet([sql`SELECT * FROM no_such_table`]).catch(() => {});
+        return record("a");
+      });
+      await expect(swallowing).rejects.toMatchObject({ code: "STORE_REFUSED" });
+      expect([await effects(id), await recordsOf(run)]).toEqual([0, []]);
+      await transact(run, "a", async (tx) => {
+        void tx.packet([effect(id)]);
+        const text = "a;b";
+        await tx.packet([
+          sql` -- Which are there?
+            SELECT ';' AS a, name FROM effect WHERE name = ${text}`,
+        ]);
+        return record("a");
+      });
+      expect(await effects(id)).toBe(1);
+    });
+
+    test("one that its caller gives up leaves nothing, and keeps nothing locked", async () => {
+      const run = await running(journal);
+      const sku = await stocked(5);
+      for (const reason of [new Error("enough"), "enough", null]) {
+        const caller = new AbortController();
+        const stuck = Promise.withResolvers<never>();
+        const selling = transact(
+          run,
+          "sell",
+          async (tx) => {
+            const change = { sku, quantity: 1, operationId: `${sku}/${reason}` };
+            await inventory.within(tx).decrement(change);
+            caller.abort(reason);
+            return stuck.promise;
+          },
+          { signal: caller.signal },
+        );
+        expect(await selling.catch((error: unknown) => ({ error }))).toEqual({ error: reason });
+        await inventory.restock({ sku, quantity: 1, operationId: `${sku}/${reason}` });
+      }
+      expect(await inventory.get(sku)).toMatchObject({ onHand: 8, sold: 0 });
+      expect(await recordsOf(run)).toEqual([]);
+    });
+
+    test("each call is one round trip, and a transaction two more than its body", async () => {
+      const points: string[] = [];
+      const counted = pointed(openDatabase(), (point) => {
+        if (point.endsWith(":before")) points.push(point.slice(0, -7));
+      });
+      const own = sqlJournal(counted);
+      const cost = async <T>(call: () => Promise<T>) => {
+        points.length = 0;
+        await call();
+        return points.join(" ");
+      };
+      const claim = claimOf(newRunId());
+      expect(await cost(() => own.claim(claim))).toBe("packet");
+      expect(await cost(() => own.claim(claim))).toBe("packet");
+      const { epoch } = (await journal.show(claim.runId)) ?? { epoch: 0n };
+      const run = { runId: claim.runId, epoch };
+      expect(await cost(() => own.append(run, record("a")))).toBe("packet");
+      expect(await cost(() => own.append(run, record("b")))).toBe("packet");
+      expect(await cost(() => own.renew(run, 1_000))).toBe("packet");
+      await using lock = await locks.lock(run.runId, { ttl: 20_000, wait: 0 });
+      const fences = [lock.fence];
+      const transacting = () => transact(run, "c", leaving(run.runId, "c"), { fences, on: own });
+      expect(await cost(transacting)).toBe("tx.packet tx.packet tx.commit");
+      expect(await cost(transacting)).toBe("tx.packet");
+      const parking = { reason: "sleep", wakeIn: 0, signalsSeen: 0 } as const;
+      expect(await cost(() => own.park(run, parking))).toBe("packet");
+      expect(await cost(() => own.take(claim))).toBe("packet");
+      const next = { ...run, epoch: epoch + 1n };
+      const signal = { name: "a", dedupeId: "1", payload: "" };
+      expect(await cost(() => own.signal(run.runId, signal))).toBe("packet");
+      expect(await cost(() => own.finish(next, DONE))).toBe("packet");
+    });
+
+    describe("whatever is lost on the way", () => {
+      /** A child that sells, and its parent that waits for it: every kind of write. */
+      const scenario = async (on: Database): Promise<void> => {
+        const [own, stock] = [sqlJournal(on), sqlInventory(on)];
+        const sku = await stocked(5);
+        const parentClaim = claimOf(newRunId());
+        const parent = { ...parentClaim, ...(await claimed(own, parentClaim)) };
+        const childClaim = claimOf(newRunId(), {
+          parent: { runId: parent.runId, signal: "child" },
+        });
+        const child = { ...childClaim, ...(await claimed(own, childClaim)) };
+        await own.append(parent, record("child", { kind: "child" }));
+        const parking = { reason: "child", wakeIn: Number.POSITIVE_INFINITY, signalsSeen: 0 };
+        await own.park(parent, parking as Parameters<Journal["park"]>[1]);
+        await using lock = await locks.lock(stockLock(sku), { ttl: 20_000, wait: 0 });
+        const { fence } = lock;
+        const sold = await transact(
+          child,
+          "sell",
+          async (tx) => {
+            const operationId = `${child.runId}/sell`;
+            const change = { sku, quantity: 2, operationId, fence };
+            const { remaining } = await stock.within(tx).decrement(change);
+            await tx.packet([effect(child.runId)]);
+            return record("sell", { value: `${remaining}` });
+          },
+          { fences: [fence], on: own },
+        );
+        expect(sold.value).toBe("3");
+        // Without a fence it is the record's key alone that keeps it from being done twice.
+        await transact(child, "more", leaving(child.runId, "more"), { on: own });
+        const written = await own.append(child, record("last"));
+        expect(written.epoch).toBe(child.epoch);
+        expect(await own.renew(child, 30_000)).toBeDefined();
+        await own.finish(child, DONE);
+        const woken = await claimed(own, parentClaim);
+        expect(woken).toMatchObject({ crashes: 0, records: [{ key: "child" }] });
+        expect(woken.signals).toMatchObject([{ name: "child", dedupeId: child.runId }]);
+        expect(await own.take(parentClaim)).toMatchObject({ kind: "busy" });
+        expect(await own.cancel(parent.runId)).toBe("requested");
+        const signal = { name: "a", dedupeId: "1", payload: "" };
+        expect(["delivered", "duplicate"]).toContain(await own.signal(parent.runId, signal));
+        await own.finish({ ...parent, epoch: woken.epoch }, DONE);
+        ended.push({ sku, parent, child });
+      };
+
+      interface EndedRuns {
+        readonly sku: string;
+        readonly parent: RunKey;
+        readonly child: RunKey;
+      }
+      const ended: EndedRuns[] = [];
+
+      const expectOnce = async ({ sku, parent, child }: EndedRuns): Promise<void> => {
+        expect(await effects(child.runId)).toBe(2);
+        expect(await inventory.get(sku)).toMatchObject({ onHand: 3, sold: 2 });
+        expect(await inventory.history(sku)).toHaveLength(2);
+        const shown = await journal.show(child.runId);
+        expect(shown).toMatchObject({ status: "completed", epoch: child.epoch, crashes: 0 });
+        expect(await recordsOf(child)).toEqual(["sell", "more", "last"]);
+        const told = await journal.show(parent.runId);
+        expect(told).toMatchObject({ status: "completed", epoch: parent.epoch + 1n });
+        expect(told?.signals.map((signal) => signal.name)).toEqual(["child", "a"]);
+      };
+
+      const exhaust = async (lossy: (database: Database, nth: number) => Lossy) => {
+        const own = openDatabase();
+        for (let nth = 1; ; nth += 1) {
+          const { database: wire, isOver, settled } = lossy(own, nth);
+          await scenario(wire);
+          await settled();
+          await expectOnce(ended.at(-1) as EndedRuns);
+          if (!isOver()) return nth - 1;
+        }
+      };
+
+      test("each request and each answer in turn: all is done once", async () => {
+        expect(await exhaust(losing)).toBeGreaterThan(30);
+      }, 60_000);
+
+      test("each request in turn, and it arrives later: all is done once", async () => {
+        expect(await exhaust(delaying)).toBeGreaterThan(10);
+      }, 60_000);
+    });
+  });
+}
+
+interface On {
+  readonly fences?: readonly Fence[];
+  readonly signal?: AbortSignal;
+  readonly on?: Journal;
+}
