@@ -169,6 +169,36 @@ export function describeJournal(name: string, make: () => Promise<JournalUnderTe
         expect(await journal.append(next, record("next"))).toMatchObject({ epoch: next.epoch });
       });
 
+      test("has written what its successor sees, or nothing, however close they come", async () => {
+        const other = underTest.open();
+        let before = 0;
+        for (let i = 0; i < 40; i += 1) {
+          const { claim, ...run } = await running(journal, { ttl: 1 });
+          if (i % 2) await journal.append(run, record("early"));
+          await pause(2);
+          const transacting = journal.transact?.(run, { key: "tx", fences: [] }, async () =>
+            record("tx"),
+          );
+          const writes = [
+            pause(Math.random() * 3).then(() => journal.append(run, record("plain"))),
+            ...(transacting ? [transacting] : []),
+          ];
+          const taking = pause(Math.random() * 4).then(() => other.journal.take(claim));
+          const outcomes = await Promise.allSettled(writes);
+          const successor = mine(await taking);
+          const seen = successor.records.map(({ key }) => key).filter((key) => key !== "early");
+          const written = outcomes.flatMap((outcome) => {
+            if (outcome.status === "fulfilled") return [outcome.value.key];
+            expect(outcome.reason).toMatchObject(STALE);
+            return [];
+          });
+          expect([...seen].sort()).toEqual(written.sort());
+          before += written.length;
+        }
+        expect(before).toBeGreaterThan(0);
+        await other.close();
+      }, 60_000);
+
       test("by parking or ending it itself is refused like any other", async () => {
         const parked = await running(journal);
         await journal.append(parked, record("early"));

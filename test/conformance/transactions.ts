@@ -393,6 +393,21 @@ export function describeTransactions(name: string, make: () => Promise<JournalUn
       expect(await cost(() => own.finish(next, DONE))).toBe("packet");
     });
 
+    test("a claim that arrives when its holder has parked the run already takes it for nobody", async () => {
+      for (const call of ["claim", "take"] as const) {
+        const begun = await running(journal);
+        await journal.park(begun, { reason: "sleep", wakeIn: 0, signalsSeen: 0 });
+        const { database: wire, settled } = delaying(openDatabase(), 1);
+        const own = sqlJournal(wire);
+        const answer = await own[call](begun.claim);
+        expect(answer).toMatchObject({ kind: "claimed", epoch: begun.epoch + 1n });
+        const run = { runId: begun.runId, epoch: begun.epoch + 1n };
+        await own.park(run, { reason: "sleep", wakeIn: 0, signalsSeen: 0 });
+        await settled();
+        expect(await journal.show(run.runId)).toMatchObject({ ...run, status: "parked" });
+      }
+    });
+
     describe("whatever is lost on the way", () => {
       /** A child that sells, and its parent that waits for it: every kind of write. */
       const scenario = async (on: Database): Promise<void> => {
