@@ -139,10 +139,16 @@ class Worker {
   /** Never rejects. */
   async #carry(runId: string): Promise<void> {
     using _ = this.#keys?.enter(runId);
-    const drain = this.#ending.signal;
+    let isTaken = false;
+    const onTaken = () => {
+      isTaken = true;
+      this.#pace.found();
+    };
+    const ends = { drain: this.#ending.signal, signal: this.#stop.signal };
     try {
-      const { runtime } = this.#options;
-      this.#onOutcome(await runtime.resume(runId, { drain, signal: this.#stop.signal }));
+      const outcome = await this.#options.runtime.resume(runId, { ...ends, onTaken });
+      // Otherwise another worker was faster.
+      if (isTaken) this.#onCarried(outcome);
     } catch (error) {
       // It was there a moment ago, and its time was over.
       if (error instanceof UnknownRunError) return;
@@ -151,14 +157,13 @@ class Worker {
     }
   }
 
-  #onOutcome(outcome: RunOutcome<unknown>): void {
+  #onCarried(outcome: RunOutcome<unknown>): void {
     this.#options.onEvent({ type: "carried", outcome });
-    // Another worker was faster.
-    if (outcome.status === "busy") return;
     this.#resting.delete(outcome.runId);
-    this.#pace.found();
-    if (outcome.status === "suspended") this.#pace.parked(outcome.wakeIn);
-    this.#counts[outcome.status === "suspended" ? "parked" : outcome.status] += 1;
+    const { status } = outcome;
+    if (status === "suspended") this.#pace.parked(outcome.wakeIn);
+    // Busy: it was lost on the way.
+    if (status !== "busy") this.#counts[status === "suspended" ? "parked" : status] += 1;
   }
 
   #onRefused(runId: string, error: unknown): void {
