@@ -5,6 +5,8 @@ import type { Inventory } from "../core/inventory/inventory.ts";
 import type { Journal } from "../core/journal/journal.ts";
 import type { LockStore } from "../core/lock/lock.ts";
 import type { StoreOptions } from "../core/lock/store.ts";
+import { PREFIX } from "../core/redis/names.ts";
+import type { Redis } from "../core/redis/redis.ts";
 import { publish } from "./diagnostics.ts";
 import { migrate } from "./migrate.ts";
 import {
@@ -32,6 +34,9 @@ export interface Opened extends AsyncDisposable {
   /** Where the store is an etcd: its client, and what stands before all keys. */
   readonly etcd?: { readonly client: Etcd; readonly prefix: string };
 
+  /** Where the store is a Redis: its client, and what stands before all keys. */
+  readonly redis?: { readonly client: Redis; readonly prefix: string };
+
   close(): Promise<void>;
 }
 
@@ -50,6 +55,8 @@ const STORES: Readonly<Record<string, Open>> = {
   etcds: openEtcd,
   "etcd+http": openEtcdGateway,
   "etcd+https": openEtcdGateway,
+  redis: openRedis,
+  rediss: openRedis,
 };
 
 /** The stores' URLs, for messages. */
@@ -59,7 +66,8 @@ const STORE_URLS = [
   "mysql://USER:PASSWORD@HOST:PORT/DATABASE",
   "etcd://HOST:PORT,HOST:PORT/PREFIX",
   "etcd+http://… (etcd's JSON gateway)",
-  "mysqls://…, etcds://… and etcd+https://… (TLS; options ca, cert, key name PEM files)",
+  "redis://USER:PASSWORD@HOST:PORT/DATABASE?prefix=…&replicas=…",
+  "mysqls://…, etcds://…, etcd+https://… and rediss://… (TLS; options ca, cert, key name PEM files)",
 ];
 
 /**
@@ -199,4 +207,36 @@ function toEtcdOptions(scheme: string, url: NetworkUrl | undefined) {
 
 function toEndpoint({ host, port = 2_379 }: Host): string {
   return `${host.includes(":") ? `[${host}]` : host}:${port}`;
+}
+
+async function openRedis({ scheme, network }: StoreUrl, options: StoreOptions) {
+  const { openRedis, redisStore } = await load(
+    "ioredis",
+    () => import("../core/stores/redis/index.ts"),
+  );
+  const { redisOptions, prefix, replicas } = toRedisOptions(scheme, network);
+  const client = openRedis(redisOptions);
+  const locks = redisStore(client, { ...options, prefix, replicas, closeRedis: true });
+  return { locks, inventory: undefined, redis: { client, prefix } };
+}
+
+function toRedisOptions(scheme: string, url: NetworkUrl | undefined) {
+  if (!url || url.hosts.length > 1 || !/^\d*$/.test(url.name)) {
+    throw new TypeError(`the store "${scheme}:" needs ${scheme}://HOST:PORT/DATABASE-NUMBER`);
+  }
+  const tls = scheme === "rediss";
+  checkOptions(url, [...(tls ? ["ca", "cert", "key"] : []), "prefix", "replicas"]);
+  const { host, port, user, password, name, options } = url;
+  return {
+    prefix: options.get("prefix") ?? PREFIX,
+    replicas: Number(options.get("replicas") ?? 0),
+    redisOptions: {
+      host,
+      ...(port !== undefined && { port }),
+      ...(user !== "" && { user }),
+      ...(password !== "" && { password }),
+      database: Number(name),
+      ...(tls && { tls: readTls(url) }),
+    },
+  };
 }

@@ -49,6 +49,9 @@ export interface Claims {
    */
   freeIn(names: readonly string[], signal: AbortSignal): Promise<Millis>;
 
+  /** Where waiters are told of a release: how to wait for `names`. Without it, `freeIn` is asked again and again. */
+  stand?(names: readonly string[], owner: string): Turn;
+
   inspect(name: string): Promise<LockInfo>;
   list(prefix: string): Promise<readonly LockInfo[]>;
   raiseGeneration(least: number): Promise<number>;
@@ -62,7 +65,14 @@ export interface Claim {
   readonly lockDelay: Millis;
 }
 
-/** Turns claims into a backend: asks until it may have the lock, with growing pauses. */
+/**
+ * Waits until a claim may be worth its while again, for `left` at the most.
+ *
+ * It rejects with the signal's reason when that aborts, and as `freeIn` does. Once it has settled, nobody waits.
+ */
+export type Turn = (left: Millis, signal: AbortSignal) => Promise<void>;
+
+/** Turns claims into a backend: asks until it may have the lock, when it is told to or with growing pauses. */
 export function pollingBackend(claims: Claims, label: string): Backend {
   return {
     traits: claims.traits,
@@ -89,20 +99,22 @@ class Attempt {
   readonly #claims: Claims;
   readonly #request: LockRequest;
   readonly #owner: string;
+  readonly #turn: Turn | undefined;
 
   constructor(claims: Claims, request: LockRequest, owner: string) {
     this.#claims = claims;
     this.#request = request;
     this.#owner = owner;
+    this.#turn = claims.stand?.(request.names, owner);
   }
 
   async acquire(): Promise<Hold | undefined> {
-    const { wait, signal } = this.#request;
+    const { wait } = this.#request;
     const startedAt = instant();
     let answered = false;
     for (let look = 0; ; look += 1) {
       try {
-        if (look === 0 || (await this.#isFree())) {
+        if (look === 0 || this.#turn || (await this.#isFree())) {
           const hold = await this.#claim();
           if (hold) return hold;
         }
@@ -113,8 +125,19 @@ class Attempt {
       }
       const left = wait - elapsedSince(startedAt);
       if (left <= 0) return undefined;
-      await sleep(Math.min(pause(look), left), signal);
+      await this.#rest(look, left);
     }
+  }
+
+  /** Until it may be worth looking again. */
+  async #rest(look: number, left: Millis): Promise<void> {
+    const { signal } = this.#request;
+    try {
+      if (this.#turn) return await this.#turn(left, signal);
+    } catch (error) {
+      if (!hasCode(error, "STORE_UNAVAILABLE")) throw error;
+    }
+    await sleep(Math.min(pause(look), left), signal);
   }
 
   async #isFree(): Promise<boolean> {

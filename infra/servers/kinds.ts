@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import type { Requirement } from "./binaries.ts";
-import { accepts, isHealthy } from "./probes.ts";
+import { accepts, isHealthy, isInSync, pongs } from "./probes.ts";
 
 /** A place for one server process: its ports on loopback and a data directory of its own. */
 export interface Place {
@@ -62,6 +62,34 @@ const etcd = {
   url: (ports) => `etcd://${ports.map((port) => `127.0.0.1:${port}`).join(",")}`,
 } as const satisfies ServerKind;
 
+const redis = {
+  size: 1,
+  binaries: ["redis-server"],
+  packages: ["redis-server"],
+  containers: ["redis"],
+  start: (binary, _version, { port, folder }) => [
+    binary,
+    "--port",
+    String(port),
+    "--bind",
+    "127.0.0.1",
+    "--dir",
+    join(folder, "data"),
+    // Nothing is kept over a restart.
+    "--save",
+    "",
+    "--appendonly",
+    "no",
+    // Its title would take the place of the command line, by which a process is found again.
+    "--set-proc-title",
+    "no",
+    "--repl-diskless-sync-delay",
+    "0",
+  ],
+  serves: pongs,
+  url: ([port]) => `redis://127.0.0.1:${port}`,
+} as const satisfies ServerKind;
+
 export const KINDS = {
   /** MySQL or MariaDB, whichever is there; root has no password, and the database is called lockstep. */
   mysql: {
@@ -100,6 +128,27 @@ export const KINDS = {
 
   etcd,
   "etcd-cluster": { ...etcd, size: 3, containers: ["etcd-1", "etcd-2", "etcd-3"] },
+
+  redis,
+  /** A primary, which the URL names, and its replica. A replica serves once it has all that its primary has. */
+  "redis-replica": {
+    ...redis,
+    size: 2,
+    containers: ["redis-replica-1", "redis-replica-2"],
+    start: (binary, version, place, all) => {
+      const [primary] = all as readonly [Place, ...Place[]];
+      const replicaOf = ["--replicaof", `127.0.0.1 ${primary.port}`];
+      return [...redis.start(binary, version, place), ...(place === primary ? [] : replicaOf)];
+    },
+    serves: isInSync,
+  },
+  /** Servers that know nothing of each other. */
+  redlock: {
+    ...redis,
+    size: 5,
+    containers: ["redlock-1", "redlock-2", "redlock-3", "redlock-4", "redlock-5"],
+    url: (ports) => `redlock://${ports.map((port) => `127.0.0.1:${port}`).join(",")}`,
+  },
 } as const satisfies Readonly<Record<string, ServerKind>>;
 
 export type ServerName = keyof typeof KINDS;

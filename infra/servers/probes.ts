@@ -26,3 +26,32 @@ export async function isHealthy(port: number): Promise<boolean> {
     return false;
   }
 }
+
+/** Whether a Redis server serves: one that loads its data accepts connections, and answers nothing else. */
+export async function pongs(port: number): Promise<boolean> {
+  return (await ask(port, "PING")).startsWith("+PONG");
+}
+
+/** Whether a Redis server serves and, if it is a replica, has all that its primary has. */
+export async function isInSync(port: number): Promise<boolean> {
+  if (!(await pongs(port))) return false;
+  const role = await ask(port, "ROLE");
+  return role.includes("master") || role.includes("connected");
+}
+
+/** What a Redis server answers to a command, as far as it comes at once; "" if nothing does. */
+function ask(port: number, command: string): Promise<string> {
+  return new Promise((resolve) => {
+    const socket = connect({ port, host: "127.0.0.1" });
+    const answer = (text: string) => {
+      socket.destroy();
+      resolve(text);
+    };
+    socket.setTimeout(PROBE_LIMIT, () => answer(""));
+    socket
+      .once("connect", () => socket.write(`${command}\r\n`))
+      .once("data", (data) => answer(String(data)))
+      .once("error", () => answer(""))
+      .once("close", () => answer(""));
+  });
+}

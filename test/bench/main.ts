@@ -26,7 +26,7 @@ const { suite, rounds, block, json } = await yargs(hideBin(process.argv))
 const bar = new SingleBar({ format: "{bar} {percentage}%", clearOnComplete: true });
 const setUp = SUITES[suite];
 if (!setUp) throw new RangeError(`there is no suite ${suite}`);
-const { server, notes = [], contenders, comparisons, close } = await setUp(note);
+const { server, notes = [], counts = {}, contenders, comparisons, close } = await setUp(note);
 for (const each of notes) warn(each);
 try {
   bar.start(rounds, 0);
@@ -39,7 +39,7 @@ try {
   });
   bar.stop();
   if (json) {
-    print(JSON.stringify({ suite, server, notes, results, ratios }));
+    print(JSON.stringify({ suite, server, notes, counts, results, ratios }));
   } else {
     print(`${suite}, on ${server}\n`);
     const rows = results.map((result) => Object.values(result) as (string | number)[]);
@@ -51,6 +51,7 @@ try {
       aim,
       met ? "met" : "not met",
     ]);
+    if (Object.keys(counts).length > 0) print(table(["", "count"], Object.entries(counts)));
     print(table(["ratio", "value", "95 % interval", "aim", ""], verdicts));
   }
 } finally {

@@ -1,6 +1,7 @@
 import { etcdSuite } from "./etcd.ts";
 import type { Comparison, Contender } from "./measure.ts";
 import { mysqlSuite } from "./mysql.ts";
+import { redisSuite } from "./redis.ts";
 import { stepsSuite } from "./steps.ts";
 
 /** Starts what it needs, and says what to measure. */
@@ -10,6 +11,9 @@ export type Suite = (onProgress: (step: string) => void) => Promise<{
 
   /** What is missing, and why. */
   readonly notes?: readonly string[];
+
+  /** What was counted, and not timed, by name. */
+  readonly counts?: Readonly<Record<string, number>>;
   readonly contenders: readonly Contender[];
   readonly comparisons: readonly Comparison[];
   close(): Promise<void>;
@@ -19,4 +23,5 @@ export const SUITES: Readonly<Record<string, Suite>> = {
   etcd: etcdSuite,
   mysql: mysqlSuite,
   steps: stepsSuite,
+  redis: redisSuite,
 };

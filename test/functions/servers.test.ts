@@ -1,9 +1,10 @@
 import { existsSync } from "node:fs";
 import { dirname } from "node:path";
 import { expect, inject, onTestFinished, test } from "vitest";
+import { openRedis } from "../../core/redis/ioredis.ts";
 import { KINDS } from "../../infra/servers/kinds.ts";
 import { run, type ServerNode } from "../../infra/servers/node.ts";
-import { accepts, isHealthy } from "../../infra/servers/probes.ts";
+import { accepts, isHealthy, pongs } from "../../infra/servers/probes.ts";
 import { isOurs } from "../../infra/servers/processes.ts";
 import { reap } from "../../infra/servers/reap.ts";
 import { startServer } from "../../infra/servers/start.ts";
@@ -54,9 +55,44 @@ test.each([
   },
 );
 
+test("lockstep servers starts Redis servers, a primary with its replica among them, and stops them", async () => {
+  const servers = await serversCommand();
+  for (const [name, size] of [
+    ["redis", 1],
+    ["redis-replica", 1],
+    ["redlock", 5],
+  ] as const) {
+    const up = await servers("up", name);
+    expect(up).toMatchObject({ status: 0, stderr: "" });
+    const url = up.stdout.trim();
+    expect(url).toMatch(/^(redis|redlock):\/\/127\.0\.0\.1:\d+(,127\.0\.0\.1:\d+)*$/);
+    expect(url.split(",")).toHaveLength(size);
+    expect((await servers("up", name)).stdout.trim()).toBe(url);
+  }
+  const { stdout } = await servers("status");
+  expect(stdout.match(/running .*Redis server v=\d+/g)).toHaveLength(3);
+  expect(await servers("down")).toMatchObject({ status: 0 });
+  expect((await servers("status")).stdout).toBe("none\n");
+});
+
+test("a replica serves once it has what its primary has", async () => {
+  await using server = await startServer("redis-replica");
+  const [primary, replica] = server.nodes as [ServerNode, ServerNode];
+  const ask = async (node: ServerNode, ...command: [string, ...string[]]) => {
+    await using redis = openRedis({ host: "127.0.0.1", port: node.place.port });
+    return await redis.call(command);
+  };
+  await ask(primary, "SET", "a", "1");
+  await replica.kill("SIGKILL");
+  expect(await pongs(replica.place.port)).toBe(false);
+  await replica.start();
+  expect(await ask(replica, "GET", "a")).toBe("1");
+});
+
 test.each([
   ["mysql", 1],
   ["etcd-cluster", 3],
+  ["redlock", 5],
 ] as const)(
   "%s ends with its owner, however that is killed, and leaves no folder behind",
   async (name, size) => {
@@ -125,7 +161,7 @@ test.each(inject("etcdServers"))(
   },
 );
 
-test.each(["mysql", "etcd"] as const)("%s that cannot start says why", async (name) => {
+test.each(["mysql", "etcd", "redis"] as const)("%s that cannot start says why", async (name) => {
   await expect(startServer(name, { args: ["--no-such-option"] })).rejects.toThrow("no-such-option");
 });
 

@@ -84,6 +84,13 @@ describe("a store's URL", () => {
     await expect(open("constructor:x")).rejects.toThrow(TypeError);
     await expect(open("mysql://h/x?connections=0")).rejects.toThrow(RangeError);
     await expect(open("mysql://h/x?conections=5")).rejects.toThrow("conections");
+    for (const url of ["redis:x", "redis://a,b", "redis://h/shop", "redis://h/-1"]) {
+      await expect(open(url)).rejects.toThrow(TypeError);
+    }
+    for (const option of ["prefix={a}", "prefix=", "replicas=-1", "replicas=some"]) {
+      await expect(open(`redis://h?${option}`)).rejects.toThrow(RangeError);
+    }
+    await expect(open("redis://h?ca=x")).rejects.toThrow("ca");
   });
 });
 

@@ -79,6 +79,72 @@ describe("a store that cannot be reached", () => {
   });
 });
 
+describe("a store that tells waiters of a release", () => {
+  test("is asked for the lock, and for nothing else, when it has told so", async () => {
+    const memory = newMemory();
+    const calls: (Call | "turn")[] = [];
+    const over: Over = async (call, work) => {
+      calls.push(call);
+      return work();
+    };
+    const spans: number[] = [];
+    const claims: Claims = {
+      ...wrap(memory, over),
+      stand: () => async (left, signal) => {
+        calls.push("turn");
+        spans.push(left);
+        await sleep(1_000, signal);
+      },
+    };
+    const holder = await pollingStore(memoryClaims(memory)).lock("a", { ttl: 60_000, wait: 0 });
+    const waiting = pollingStore(claims).lock("a", { ttl: 60_000, wait: 5_000 });
+    await vi.advanceTimersByTimeAsync(1_500);
+    await holder.unlock();
+    const lock = await finish(waiting);
+    expect(calls).toEqual(["claim", "turn", "claim", "turn", "claim"]);
+    expect(spans).toEqual([5_000, 4_000]);
+    await lock.unlock();
+  });
+
+  test("and cannot be reached is waited for with pauses", async () => {
+    const memory = newMemory();
+    let turns = 0;
+    const claims: Claims = {
+      ...memoryClaims(memory),
+      stand: () => async () => {
+        turns += 1;
+        throw down();
+      },
+    };
+    const holder = await pollingStore(memoryClaims(memory)).lock("a", { ttl: 60_000, wait: 0 });
+    const waiting = pollingStore(claims).lock("a", { ttl: 1_000, wait: 60_000 });
+    await vi.advanceTimersByTimeAsync(10_000);
+    expect(turns).toBeGreaterThan(10_000 / 200 - 1);
+    expect(turns).toBeLessThan(10_000 / 100 + 20);
+    await holder.unlock();
+    await (await finish(waiting)).unlock();
+  });
+
+  test("does not outlast the caller's patience", async () => {
+    const memory = newMemory();
+    const claims: Claims = {
+      ...memoryClaims(memory),
+      stand: () => (left, signal) => sleep(left, signal),
+    };
+    const holder = await pollingStore(memoryClaims(memory)).lock("a", { ttl: 60_000, wait: 0 });
+    const store = pollingStore(claims);
+    const timed = store.lock("a", { ttl: 1_000, wait: 300 });
+    await expect(finish(timed)).rejects.toMatchObject({ code: "LOCK_TIMEOUT" });
+    const caller = new AbortController();
+    const aborted = store.lock("a", { ttl: 1_000, wait: 60_000, signal: caller.signal });
+    const outcome = expect(aborted).rejects.toBe("enough");
+    await vi.advanceTimersByTimeAsync(100);
+    caller.abort("enough");
+    await outcome;
+    await holder.unlock();
+  });
+});
+
 describe("a claim whose answer is lost", () => {
   test("is withdrawn and asked for again", async () => {
     const memory = newMemory();

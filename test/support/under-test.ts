@@ -8,15 +8,18 @@ import { get, remove } from "../../core/etcd/etcd.ts";
 import { queueOf } from "../../core/etcd/names.ts";
 import type { LockStore } from "../../core/lock/lock.ts";
 import { pollingStore, type StoreOptions } from "../../core/lock/store.ts";
+import { keyOf } from "../../core/redis/names.ts";
 import { etcdStore } from "../../core/stores/etcd/index.ts";
 import { memoryClaims, memoryStore, newMemory } from "../../core/stores/memory/index.ts";
 import { mysqlStore, openMysql } from "../../core/stores/mysql/index.ts";
+import { redisStore } from "../../core/stores/redis/index.ts";
 import { sqlClaims } from "../../core/stores/sql-store.ts";
 import { openSqlite, sqliteStore, sqliteTraits } from "../../core/stores/sqlite/index.ts";
 import { migrate } from "../../infra/migrate.ts";
 import { breakable, type Wire } from "./breakable.ts";
 import type { EtcdServer } from "./etcd-servers.ts";
 import { TRANSPORTS } from "./etcd-under-test.ts";
+import { anyPrefix, openLocal, redisServer } from "./redis-under-test.ts";
 import type { SqlServer } from "./sql-servers.ts";
 import { TcpProxy } from "./tcp-proxy.ts";
 
@@ -162,6 +165,34 @@ export async function etcdUnderTest(
     async close() {
       for (const proxy of proxies) await proxy.close();
       await admin.txn({ when: [], do: [remove({ prefix })] });
+      await admin.close();
+    },
+  };
+}
+
+/** Locks in the Redis server that all tests share, under a prefix that nobody else has. */
+export async function redisUnderTest(): Promise<StoreUnderTest> {
+  const prefix = anyPrefix();
+  const admin = openLocal();
+  const [port = 0] = redisServer("redis").ports;
+  const proxies: TcpProxy[] = [];
+  return {
+    name: "redis",
+    url: `redis://127.0.0.1:${port}?prefix=${prefix}`,
+    open: (options) => redisStore(openLocal(), { ...options, prefix, closeRedis: true }),
+    async openOverWire() {
+      const proxy = await TcpProxy.to(port);
+      proxies.push(proxy);
+      const redis = openLocal({ port: proxy.port });
+      // So that a lost answer is the answer to what the test asks for, not to a handshake.
+      await redis.call(["PING"]);
+      return { store: redisStore(redis, { prefix, closeRedis: true }), wire: proxy };
+    },
+    async erase(name) {
+      await admin.call(["DEL", keyOf(prefix, "lock", name)]);
+    },
+    async close() {
+      for (const proxy of proxies) await proxy.close();
       await admin.close();
     },
   };

@@ -1,0 +1,4 @@
+import { describeLockStore } from "../conformance/lock-store.ts";
+import { redisUnderTest } from "../support/under-test.ts";
+
+describeLockStore("redis", redisUnderTest);

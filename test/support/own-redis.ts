@@ -1,0 +1,73 @@
+import type { LockStore } from "../../core/lock/lock.ts";
+import { openRedis } from "../../core/redis/ioredis.ts";
+import type { Redis, RedisOptions } from "../../core/redis/redis.ts";
+import { type RedisStoreOptions, redisStore } from "../../core/stores/redis/index.ts";
+import type { ServerNode } from "../../infra/servers/node.ts";
+import { type Server, type StartOptions, startServer } from "../../infra/servers/start.ts";
+
+/** A Redis server of a test's own, which it may break, and clients of it. */
+export class OwnRedis implements AsyncDisposable {
+  readonly #server: Server;
+  readonly #clients: Redis[] = [];
+  readonly #stores: LockStore[] = [];
+
+  private constructor(server: Server) {
+    this.#server = server;
+  }
+
+  static async start(
+    name: "redis" | "redis-replica" = "redis",
+    args: StartOptions["args"] = [],
+  ): Promise<OwnRedis> {
+    return new OwnRedis(await startServer(name, { args }));
+  }
+
+  get url(): string {
+    return this.#server.url;
+  }
+
+  get port(): number {
+    return this.node.place.port;
+  }
+
+  /** The primary. */
+  get node(): ServerNode {
+    return this.#server.nodes[0] as ServerNode;
+  }
+
+  get replica(): ServerNode {
+    return this.#server.nodes[1] as ServerNode;
+  }
+
+  client(options: Partial<RedisOptions> = {}): Redis {
+    const redis = openRedis({ host: "127.0.0.1", port: this.port, ...options });
+    this.#clients.push(redis);
+    return redis;
+  }
+
+  locks(options: RedisStoreOptions & { readonly redis?: Redis } = {}): LockStore {
+    const { redis = this.client(), ...rest } = options;
+    const store = redisStore(redis, { ...rest, closeRedis: true });
+    this.#stores.push(store);
+    return store;
+  }
+
+  async restart(): Promise<void> {
+    await this.node.kill("SIGKILL");
+    await this.node.start();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const node of this.#server.nodes) await node.kill("SIGCONT");
+    await Promise.all(this.#stores.map((store) => store.close()));
+    await Promise.all(this.#clients.map((client) => client.close()));
+    await this.#server.stop();
+  }
+}
+
+/** How often a server has carried out a command, scripts' own ones among them. */
+export async function callsOf(redis: Redis, command: string): Promise<number> {
+  const stats = String(await redis.call(["INFO", "commandstats"]));
+  const [, calls = "0"] = new RegExp(`^cmdstat_${command}:calls=(\\d+)`, "m").exec(stats) ?? [];
+  return Number(calls);
+}
