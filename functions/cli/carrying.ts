@@ -32,9 +32,9 @@ export function withCarrying<T>(yargs: Argv<T>): Argv<T & CarryingArgs> {
     });
 }
 
-export const MODULE_HELP = `FILE is a module, TypeScript or JavaScript. Its workflows are whatever it exports that
-is one; its default export may be a function from { locks, database, inventory } to
-workflows, for those that use the store.`;
+export const MODULE_HELP = `FILE is a module, TypeScript or JavaScript. Its workflows are whatever it
+exports that is one; its default export may be a function from
+{ locks, database, inventory } to workflows, for those that use the store.`;
 
 export interface Carrying {
   readonly runtime: Runtime;

@@ -98,9 +98,11 @@ const fulfilCommand: CommandModule<unknown, FulfilArgs> = {
       })
       .example("$0 orders fulfil --store mysql://shop@db/shop", "in several processes at once")
       .epilog(
-        `Orders for one article are answered together: one lock, one transaction. Somebody else
-is at an article: another one comes first. Killed at any point, an order has its answer
-and its units, or neither.`,
+        `Orders for one article are answered together: one lock, one transaction. While
+somebody else is at an article, another one comes first. Whenever it is
+killed, each order has its answer and its units, or neither.
+
+Ends on TERM, INT and HUP when the groups under way are done.`,
       ),
   async handler(args) {
     const concurrency = toWhole("--concurrency", args.concurrency);

@@ -49,11 +49,11 @@ export const runCommand: CommandModule<unknown, RunArgs> = {
       .epilog(
         `${MODULE_HELP}
 
-Prints the outcome as one line of JSON. Interrupted, it parks the run before its next
-step; interrupted twice, at once.
+Prints the outcome as one line of JSON. Interrupted, it parks the run before
+its next step; interrupted twice, at once.
 
-Exit status: 0 completed, or begun with --detach; 1 failed; 75 it waits for something,
-or somebody else carries it; 69 store unavailable; 64 usage.`,
+Exit status: 0 completed, or begun with --detach; 1 failed; 75 it waits for
+something, or somebody else carries it; 69 store unavailable; 64 usage.`,
       ),
   async handler(args) {
     const lease = toMillis("lease", args.lease);

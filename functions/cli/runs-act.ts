@@ -29,7 +29,8 @@ export const resumeCommand: CommandModule<unknown, ResumeArgs> = {
       .example("$0 runs resume order-7 order.ts", "without a worker")
       .epilog(`${MODULE_HELP}
 
-Exit status: 0 completed, 1 failed, 75 it waits for something or somebody else carries it.`),
+Exit status: 0 completed, 1 failed, 75 it waits for something, or somebody
+else carries it.`),
   async handler(args) {
     checkText("id", args.id, 255);
     const lease = toMillis("lease", args.lease);

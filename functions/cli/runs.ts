@@ -82,9 +82,9 @@ const showCommand: CommandModule<unknown, IdArgs & { readonly json: boolean }> =
     withJson(withId(withStore(yargs)))
       .example("$0 runs show order-7", "as a picture")
       .epilog(
-        `In the picture, █ is work, ▓ an attempt that failed, ▒ something undone, ░ the wait for
-a lock, ┄ a sleep or the wait for a signal. "after" counts from the run's start to
-when it was written down, by the journal's clock.`,
+        `In the picture, █ is work, ▓ an attempt that failed, ▒ something undone,
+░ the wait for a lock, ┄ a sleep or the wait for a signal. "after" counts from
+the run's start to when it was written down, by the journal's clock.`,
       ),
   async handler(args) {
     checkText("id", args.id, 255);

@@ -40,14 +40,16 @@ export const workerCommand: CommandModule<unknown, WorkerArgs> = {
       .example("$0 worker order.ts --store mysql://shop@db/shop", "start as many as you like")
       .example("$0 worker order.ts --locks etcd://127.0.0.1:2379", "with the steps' locks in etcd")
       .epilog(
-        `${MODULE_HELP} If it exports keyOf({ runId, workflow,
-version, input }), at most --per-key runs of one key are carried here at a time.
+        `${MODULE_HELP}
+If it exports keyOf({ runId, workflow, version, input }), at most --per-key
+runs of one key are carried here at a time.
 
-Ends on TERM, INT and HUP: takes no more runs, lets steps under way finish, parks each
-run before its next step. A second signal, or the end of --drain, aborts the steps.
+Ends on TERM, INT and HUP: takes no more runs, lets steps under way finish,
+and parks each run before its next step. A second signal, or the end of
+--drain, aborts the steps.
 
-Exit status: 0 when everything under way could finish, else 128 and the signal's
-number; 69 store unavailable, 64 usage.`,
+Exit status: 0 when everything under way could finish, else 128 and the
+signal's number; 69 store unavailable, 64 usage.`,
       ),
   async handler(args) {
     const [concurrency, perKey, drain, lease] = [

@@ -8,12 +8,17 @@ import { temporaryDatabase, temporaryFile } from "../support/under-test.ts";
 async function expectOnce(open: () => Database): Promise<void> {
   const clients = Array.from({ length: 5 }, open);
   const applied = await Promise.all(clients.map((client) => migrate(client)));
-  expect(applied.flat().sort()).toEqual(["0001-locks.sql", "0002-inventory.sql", "0003-steps.sql"]);
+  expect(applied.flat().sort()).toEqual([
+    "0001-locks.sql",
+    "0002-inventory.sql",
+    "0003-steps.sql",
+    "0004-orders.sql",
+  ]);
   expect(await migrate(clients[0] as Database)).toEqual([]);
   const versions = await clients[0]?.read(
     sql`SELECT version FROM lockstep_migration ORDER BY version`,
   );
-  expect(versions?.map(({ version }) => Number(version))).toEqual([0, 1, 2, 3]);
+  expect(versions?.map(({ version }) => Number(version))).toEqual([0, 1, 2, 3, 4]);
   for (const client of clients) await client.close();
 }
 

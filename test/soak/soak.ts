@@ -37,7 +37,7 @@ const KILL_EVERY = 3_000;
 const SKUS = 8;
 
 /** Units of each sku for each second: too few for those that are wanted most. */
-const STOCK_PER_SECOND = 8;
+const STOCK_PER_SECOND = 3;
 
 /** How many runs are under way at a time. */
 const OPEN_RUNS = 80;
