@@ -50,7 +50,7 @@ const addCommand: CommandModule<unknown, AddArgs> = {
         defaultDescription: "standard input",
         describe: "a JSON object a line: orderId, sku, quantity",
       })
-      .example(`echo '{"orderId":"7","sku":"teapot","quantity":1}' | $0 orders add`, "one order"),
+      .example("$0 orders add orders.jsonl", '{"orderId":"7","sku":"teapot","quantity":1} …'),
   async handler(args) {
     const orders = parseOrders(await readAll(args.file));
     await using(args, async (opened) => {

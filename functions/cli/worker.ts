@@ -82,8 +82,10 @@ signal's number; 69 store unavailable, 64 usage.`,
 
 function tell(event: WorkerEvent): void {
   if (event.type === "carried") note(`${event.outcome.runId}  ${outcomeText(event.outcome)}`);
-  if (event.type === "draining") note(`${event.running} runs are under way; once more aborts them`);
-  if (event.type === "aborting") warn(`${event.running} runs were still under way: aborted`);
+  if (event.type === "draining")
+    note(`runs under way: ${event.running}; a second signal aborts them`);
+  if (event.type === "aborting")
+    warn(`runs that were still under way, and aborted: ${event.running}`);
   if (event.type === "outage") warn(`the journal is away: ${describe(event.error)}`);
   if (event.type === "recovered") warn("the journal is back");
   if (event.type === "refused") {

@@ -327,7 +327,7 @@ describe.concurrent("lockstep worker", () => {
       }
       const { status, stderr } = await finished;
       expect({ drain, status }).toEqual({ drain, status: 128 + 15 });
-      expect(stderr).toContain("1 runs were still under way");
+      expect(stderr).toContain("still under way, and aborted: 1");
       expect(await count("a aborted")()).toBe(true);
       expect(await locks.list()).toEqual([]);
       expect(await journal.show("a")).toMatchObject({ status: "parked", crashes: 0 });
