@@ -109,7 +109,6 @@ test("orders with locks in etcd and a journal in MySQL, 4 workers, two killed ev
   const report = await soak({ store: url, locks, seconds: 15 });
   expect(report).toMatchObject({ faults: [] });
   expect(report.completed).toBeGreaterThan(10);
-  expect(report.declined).toBeGreaterThan(0);
-  expect(report.kills).toBeGreaterThan(0);
+  expect(report.kills).toBeGreaterThanOrEqual(4);
   await drop();
 }, 300_000);

@@ -4,10 +4,12 @@ import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import { z } from "zod";
 import { memoryJournal } from "../../core/journal/memory.ts";
+import { SessionExpiredError, UnknownOutcomeError } from "../../core/lock/errors.ts";
 import { createRuntime } from "../../core/steps/runtime.ts";
 import { type AnyWorkflow, workflow } from "../../core/steps/workflow.ts";
 import { memoryStore } from "../../core/stores/memory/index.ts";
 import type { WorkerEvent, WorkerOptions } from "../../functions/worker/options.ts";
+import { Pace } from "../../functions/worker/pace.ts";
 import { runWorker } from "../../functions/worker/worker.ts";
 import { open } from "../../infra/open.ts";
 import { startCli } from "../support/cli.ts";
@@ -245,6 +247,44 @@ test("asks ever more rarely while nothing is due, and never more often than the 
   expect(looks).toBeLessThan(15);
   worker.end();
   await worker.ended;
+});
+
+test("looks when a run wakes up that it has parked, and not before the journal has had a rest", () => {
+  const pace = new Pace();
+  for (let i = 0; i < 6; i += 1) pace.looked();
+  expect(pace.wait).toBeGreaterThan(400);
+  pace.parked(Number.POSITIVE_INFINITY);
+  pace.parked(150);
+  pace.looked();
+  expect(pace.wait).toBeLessThanOrEqual(150);
+  pace.found();
+  expect(pace.wait).toBe(0);
+  for (let i = 0; i < 8; i += 1) pace.failed();
+  expect(pace.wait).toBeGreaterThan(2_000);
+  expect(pace.wait).toBeLessThanOrEqual(5_000);
+  // A run that is carried all the while is no sign of the journal's.
+  pace.found();
+  expect(pace.wait).toBeGreaterThan(2_000);
+});
+
+test("a place in line that was lost is no failed attempt: the run comes back for its lock", async () => {
+  const item = workflow({ name: "item", version: 1, input: Item, id: itemId }, (ctx) =>
+    ctx.step("work", { lock: "a", retry: false }, async ({ attempt }) => attempt),
+  );
+  const store = memoryStore();
+  const losses = [new SessionExpiredError("7"), new UnknownOutcomeError("etcd", "it was locked")];
+  const lockAll: typeof store.lockAll = async (...args) => {
+    const loss = losses.pop();
+    if (loss) throw loss;
+    return store.lockAll(...args);
+  };
+  const journal = memoryJournal();
+  const locks = Object.assign(Object.create(store), { lockAll });
+  const runtime = createRuntime({ journal, locks, inlineWait: 10 });
+  const first = await runtime.drive(item, { id: "one" });
+  expect(first).toMatchObject({ status: "suspended", reason: "lock-busy" });
+  expect(await runtime.run(item, { id: "one" })).toMatchObject({ status: "completed", output: 1 });
+  expect(losses).toEqual([]);
 });
 
 /** The command line on a store of its own, and what the module test/programs/patient.ts says. */

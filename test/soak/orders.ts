@@ -15,7 +15,7 @@ const Order = z.object({
 export type SoakOrder = z.infer<typeof Order>;
 
 /** So that the lock of a killed process is soon out of the way. */
-const TTL = "2s";
+const TTL = "3s";
 
 /** The workflow that is soaked: reserve, charge, a pause without a process, and a note that is made once. */
 export default function placeOrder({ inventory, database }: Services) {

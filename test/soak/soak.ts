@@ -36,6 +36,9 @@ const WORKERS = 4;
 const KILL_EVERY = 3_000;
 const SKUS = 8;
 
+/** On a busy machine it goes on until so many were killed. */
+const LEAST_KILLS = 4;
+
 /** Units of each sku for each second: too few for those that are wanted most. */
 const STOCK_PER_SECOND = 3;
 
@@ -75,12 +78,17 @@ export async function soak({ store, locks, seconds, onProgress = () => {} }: Soa
   const ended = async () =>
     count(database, "lockstep_run WHERE status NOT IN ('running', 'parked')");
   try {
-    while (performance.now() < endAt) {
+    while (
+      performance.now() < endAt ||
+      (kills < LEAST_KILLS && performance.now() < endAt + LIMIT)
+    ) {
       if (orders.length - (await ended()) < OPEN_RUNS) {
         const order = newOrder(orders.length);
         orders.push(order);
         await runtime.start(workflow, order);
-      } else await pause(20);
+      } else {
+        await pause(20);
+      }
       if (performance.now() < killAt) continue;
       killAt += KILL_EVERY;
       for (const at of await twoAtWork(database, crew)) {
