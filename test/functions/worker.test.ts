@@ -5,6 +5,7 @@ import { describe, expect, test } from "vitest";
 import { z } from "zod";
 import { memoryJournal } from "../../core/journal/memory.ts";
 import { SessionExpiredError, UnknownOutcomeError } from "../../core/lock/errors.ts";
+import type { LockStore } from "../../core/lock/lock.ts";
 import { createRuntime } from "../../core/steps/runtime.ts";
 import { type AnyWorkflow, workflow } from "../../core/steps/workflow.ts";
 import { memoryStore } from "../../core/stores/memory/index.ts";
@@ -279,7 +280,7 @@ test("a place in line that was lost is no failed attempt: the run comes back for
     return store.lockAll(...args);
   };
   const journal = memoryJournal();
-  const locks = Object.assign(Object.create(store), { lockAll });
+  const locks = { traits: store.traits, lockAll } satisfies Partial<LockStore> as LockStore;
   const runtime = createRuntime({ journal, locks, inlineWait: 10 });
   const first = await runtime.drive(item, { id: "one" });
   expect(first).toMatchObject({ status: "suspended", reason: "lock-busy" });
