@@ -264,8 +264,11 @@ export function describeJournal(name: string, make: () => Promise<JournalUnderTe
       test("tells of signals and of a cancellation", async () => {
         const run = await running(journal);
         await journal.signal(run.runId, { name: "a", dedupeId: "1", payload: "" });
+        // Neither makes it due while somebody works on it.
+        expect((await journal.claim(run.claim)).kind).toBe("busy");
         expect(await journal.renew(run, 20_000)).toEqual({ cancelled: false, signals: 1 });
         expect(await journal.cancel(run.runId)).toBe("requested");
+        expect((await journal.claim(run.claim)).kind).toBe("busy");
         expect(await journal.renew(run, 20_000)).toEqual({ cancelled: true, signals: 1 });
       });
     });
@@ -734,6 +737,8 @@ export function describeJournal(name: string, make: () => Promise<JournalUnderTe
 
       test("is purged when its time is over, and never shares an epoch with another of its id", async () => {
         const runId = newRunId();
+        const kept = await running(journal);
+        await journal.finish(kept, DONE);
         const epochs: bigint[] = [];
         for (let i = 0; i < 5; i += 1) {
           const { epoch } = await claimed(journal, claimOf(runId));
@@ -751,6 +756,7 @@ export function describeJournal(name: string, make: () => Promise<JournalUnderTe
           });
         }
         expect(new Set(epochs).size).toBe(5);
+        expect(await journal.show(kept.runId)).toMatchObject({ status: "completed" });
       });
     });
 

@@ -31,6 +31,7 @@ export function describeTransactions(name: string, make: () => Promise<JournalUn
       inventory = sqlInventory(database);
       locks = memoryStore();
       await database.packet([sql`CREATE TABLE effect (name VARCHAR(64) NOT NULL)`]);
+      await database.packet([sql`CREATE TABLE once (name VARCHAR(64) NOT NULL PRIMARY KEY)`]);
     });
 
     afterAll(async () => {
@@ -219,6 +220,32 @@ export function describeTransactions(name: string, make: () => Promise<JournalUn
       }
     });
 
+    test("a record that meets a claim which is under way waits for it, and is refused", async ({
+      skip,
+    }) => {
+      if (!isShared()) return skip();
+      const run = await running(journal);
+      await journal.append(run, record("early"));
+      const other = openDatabase();
+      const writing = await other.transaction(async (tx) => {
+        // What a claim does first.
+        const take = sql`UPDATE lockstep_run SET epoch = epoch + 1 WHERE run_id = ${run.runId}`;
+        await tx.packet([take]);
+        const writes = Promise.allSettled([
+          journal.append(run, record("late")),
+          transact(run, "late tx", leaving(run.runId, "late tx")),
+        ]);
+        await pause(150);
+        await tx.commit([]);
+        return { writes };
+      });
+      for (const outcome of await writing.writes) {
+        expect(outcome).toMatchObject({ reason: { code: "STALE_RUN" } });
+      }
+      expect(await recordsOf(run)).toEqual(["early"]);
+      expect(await effects(run.runId)).toBe(0);
+    });
+
     test("its holder renews the run during the body", async ({ skip }) => {
       if (!isShared()) return skip();
       const run = await running(journal, { ttl: 100 });
@@ -323,6 +350,15 @@ export function describeTransactions(name: string, make: () => Promise<JournalUn
         return record("a");
       });
       await expect(swallowing).rejects.toMatchObject({ code: "STORE_REFUSED" });
+      let times = 0;
+      const doubling = transact(run, "a", async (tx) => {
+        times += 1;
+        const once = sql`INSERT INTO once (name) VALUES (${id})`;
+        await tx.packet([effect(id), once, once]).catch(() => {});
+        return record("a");
+      });
+      await expect(doubling).rejects.toMatchObject({ name: "DuplicateKeyError" });
+      expect(times).toBe(1);
       expect([await effects(id), await recordsOf(run)]).toEqual([0, []]);
       await transact(run, "a", async (tx) => {
         void tx.packet([effect(id)]);
@@ -357,7 +393,22 @@ export function describeTransactions(name: string, make: () => Promise<JournalUn
         await inventory.restock({ sku, quantity: 1, operationId: `${sku}/${reason}` });
       }
       expect(await inventory.get(sku)).toMatchObject({ onHand: 8, sold: 0 });
+      if (isShared()) {
+        const caller = new AbortController();
+        const asking = transact(
+          run,
+          "sell",
+          async (tx) => {
+            setTimeout(() => caller.abort("enough"), 100);
+            await tx.packet([effect(run.runId), sql`SELECT SLEEP(0.5)`]);
+            return record("sell");
+          },
+          { signal: caller.signal },
+        );
+        await expect(asking).rejects.toBe("enough");
+      }
       expect(await recordsOf(run)).toEqual([]);
+      expect(await effects(run.runId)).toBe(0);
     });
 
     test("each call is one round trip, and a transaction two more than its body", async () => {

@@ -43,7 +43,7 @@ export async function list(
   const wanted = conditions.reduce((all, one) => sql`${all} ${one}`, isKept(now));
   const rows = await database.read(sql`
     SELECT ${INFO} FROM lockstep_run WHERE ${wanted}
-    ORDER BY started_at DESC, run_id LIMIT ${limit}`);
+    ORDER BY started_at DESC, run_id DESC LIMIT ${limit}`);
   return rows.map(toInfo);
 }
 

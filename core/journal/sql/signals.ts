@@ -95,8 +95,8 @@ export function tellParent(
       SELECT parent.run_id, parent.signals + 1, child.parent_signal, child.run_id,
         ${toPayload(ending)}, ${now}
       ${family} AND NOT ${isKnown}`,
-    // An UPDATE would have to find the parent by a subquery, for which MariaDB locks all rows. This one, whose
-    // row is there, finds it by its key and inserts nothing.
+    // Not an UPDATE that finds the parent by a subquery: where the optimizer does not evaluate that in advance, it
+    // goes through all runs and locks them. This finds the row by its key, and inserts nothing since it is there.
     sql`
       INSERT INTO lockstep_run (
         run_id, workflow, version, input, input_hash, status, epoch, owner, claimed_by, crashes,
