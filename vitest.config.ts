@@ -6,6 +6,7 @@ const unit = [
   "test/layout.test.ts",
   "test/lock/**/*.test.ts",
   "test/database/sqlite.test.ts",
+  "test/functions/{runs,timeline,worker}.test.ts",
   "test/etcd/{codec,gateway}.test.ts",
   "test/infra/store-url.test.ts",
   "test/inventory/sqlite.test.ts",

@@ -2,12 +2,16 @@ import { z } from "zod";
 
 const Environment = z.object({
   LOCKSTEP_STORE: z.string().min(1).default("sqlite:.lockstep/lockstep.db"),
+  LOCKSTEP_LOCKS: z.string().min(1).optional(),
   LOCKSTEP_SECRET: z.string().min(16, "must have at least 16 characters").optional(),
 });
 
 export interface Config {
   /** The store's URL. */
   readonly store: string;
+
+  /** The URL of the store with the locks of workflows, where that is another one. */
+  readonly locks: string | undefined;
 
   /** Seals fences that go to other processes. */
   readonly secret: string | undefined;
@@ -20,6 +24,6 @@ export function readConfig(environment: NodeJS.ProcessEnv = process.env): Config
     const problems = parsed.error.issues.map(({ path, message }) => `${path.join(".")} ${message}`);
     throw new TypeError(`the environment is not right: ${problems.join("; ")}`);
   }
-  const { LOCKSTEP_STORE: store, LOCKSTEP_SECRET: secret } = parsed.data;
-  return { store, secret };
+  const { LOCKSTEP_STORE: store, LOCKSTEP_LOCKS: locks, LOCKSTEP_SECRET: secret } = parsed.data;
+  return { store, locks, secret };
 }

@@ -84,7 +84,7 @@ export interface Dialect {
   readonly exclusive: Sql;
 
   /** Closes an INSERT; followed by the assignments to make when the row with this key exists already. */
-  onConflict(key: "name" | "resource" | "sku" | "version" | "shop" | "run_id"): Sql;
+  onConflict(key: "name" | "resource" | "sku" | "version" | "shop" | "run_id" | "order_id"): Sql;
 }
 
 /**

@@ -118,8 +118,8 @@ class Attempt {
       if (hasCode(error, "LOCK_TIMEOUT") && onBusy === "fail") {
         throw new TerminalError("LOCK_TIMEOUT", (error as Error).message);
       }
-      const passing = hasCode(error, "LOCK_TIMEOUT", "STORE_UNAVAILABLE", "TOO_MANY_WAITERS");
-      if (passing) throw new Suspension("lock-busy", BUSY_PAUSE * (0.5 + Math.random()));
+      if (hasCode(error, ...PASSING))
+        throw new Suspension("lock-busy", BUSY_PAUSE * (0.5 + Math.random()));
       throw error;
     } finally {
       this.#waited = elapsedSince(startedAt);
@@ -201,6 +201,15 @@ class Attempt {
 }
 
 const DEFAULT_TTL: Millis = 10_000;
+
+/** Nothing has been done yet, and nothing is held, or not for long. */
+const PASSING = [
+  "LOCK_TIMEOUT",
+  "TOO_MANY_WAITERS",
+  "STORE_UNAVAILABLE",
+  "SESSION_EXPIRED",
+  "UNKNOWN_OUTCOME",
+] as const;
 
 /** How long a run is parked for a lock that others have, give or take a half. */
 const BUSY_PAUSE: Millis = 500;

@@ -66,6 +66,9 @@ export interface DriveOptions {
 
   /** Lets go of the run as well, but only at its next step: what is under way may finish. */
   readonly drain?: AbortSignal;
+
+  /** Called when the run has been taken: an outcome without it is of what others have done. It must not throw. */
+  readonly onTaken?: () => void;
 }
 
 /** Carries runs, each as far as it gets: the same in a function, in a worker and in a program of one's own. */
@@ -228,7 +231,7 @@ class Engine implements Runtime {
   async #carry(
     runId: string,
     claim: (signal?: AbortSignal) => Promise<Claimed | Missing>,
-    { deadline = FOREVER, signal, drain }: DriveOptions,
+    { deadline = FOREVER, signal, drain, onTaken }: DriveOptions,
   ): Promise<RunOutcome<unknown>> {
     if (deadline.remaining() <= 0) return { runId, status: "busy", retryIn: 0 };
     const sentAt = instant();
@@ -247,6 +250,7 @@ class Engine implements Runtime {
       throw new UnknownWorkflowError(claimed.workflow, claimed.version);
     }
     this.#notify({ type: "taken", runId, workflow: workflow.name, crashes: claimed.crashes });
+    onTaken?.();
     const hold = this.#hold(key, sentAt);
     try {
       const terms = { key, workflow, possession: claimed, deadline, signal, drain };

@@ -8,9 +8,13 @@ import { inventoryCommand } from "./inventory.ts";
 import { lockCommand } from "./lock.ts";
 import { generationCommand, migrateCommand } from "./migrate.ts";
 import { warn } from "./options.ts";
+import { ordersCommand } from "./orders.ts";
 import { oversellCommand } from "./oversell.ts";
+import { runCommand } from "./run.ts";
+import { runsCommand } from "./runs.ts";
 import { serversCommand } from "./servers.ts";
 import { checkUsage, split } from "./usage.ts";
+import { workerCommand } from "./worker.ts";
 
 const { version } = createRequire(import.meta.url)("lockstep/package.json");
 
@@ -20,13 +24,17 @@ try {
   await yargs(ours)
     .scriptName("lockstep")
     .version(version)
-    .usage("$0 <command>\n\nLocks with fences, and stock that never oversells.")
+    .usage("$0 <command>\n\nLocks with fences, steps that resume, and stock that never oversells.")
     .command(lockCommand(command))
     .command(inspectCommand)
     .command(listCommand)
     .command(migrateCommand)
     .command(generationCommand)
     .command(inventoryCommand)
+    .command(workerCommand)
+    .command(runCommand)
+    .command(runsCommand)
+    .command(ordersCommand)
     .command(oversellCommand)
     .command(serversCommand)
     .demandCommand(1, "which command?")

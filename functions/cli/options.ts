@@ -1,5 +1,6 @@
 import ms from "ms";
 import type { Argv } from "yargs";
+import type { Database } from "../../core/database/sql.ts";
 import { readConfig } from "../../infra/config.ts";
 import { type Opened, open } from "../../infra/open.ts";
 import { redact } from "../../infra/store-url.ts";
@@ -30,6 +31,13 @@ export async function using<T>(
   } finally {
     await opened.close();
   }
+}
+
+/** For what only a database keeps: runs and orders. Throws a TypeError for another store. */
+export function databaseOf({ database, locks }: Opened): Database {
+  if (database) return database;
+  const { name } = locks.traits;
+  throw new TypeError(`--store must name a database, such as sqlite: or mysql:, not ${name}:`);
 }
 
 /** A span such as 10s, 500ms, 1.5h or a number of milliseconds. */

@@ -24,3 +24,36 @@ export function nextSignal(until: AbortSignal): Promise<NodeJS.Signals | undefin
     until.addEventListener("abort", () => finish(), { once: true });
   });
 }
+
+/** A supervisor may send a signal to a process and to its parent, which passes it on: both count as one. */
+const SAME = 250;
+
+/** How a process is told to end: once, and then without delay. */
+export interface TwoSignals extends Disposable {
+  readonly first: AbortSignal;
+  readonly second: AbortSignal;
+
+  /** What the first one was; undefined before. */
+  readonly name: NodeJS.Signals | undefined;
+}
+
+/** Listens to signals instead of ending the process, until disposed. */
+export function onTwoSignals(): TwoSignals {
+  const [first, second] = [new AbortController(), new AbortController()];
+  let name: NodeJS.Signals | undefined;
+  let toldAt = 0;
+  const listening = onSignal((signal) => {
+    if (name !== undefined && performance.now() - toldAt < SAME) return;
+    toldAt = performance.now();
+    (name === undefined ? first : second).abort(new Error(`told to end by ${signal}`));
+    name ??= signal;
+  });
+  return {
+    first: first.signal,
+    second: second.signal,
+    get name() {
+      return name;
+    },
+    [Symbol.dispose]: () => listening[Symbol.dispose](),
+  };
+}

@@ -47,9 +47,24 @@ beforeAll(async () => {
   );
   await writeFile(join(project, "report.js"), "");
   await writeFile(join(project, "job.sh"), "#!/bin/sh\n");
+  await writeFile(join(project, "order.mjs"), ORDER_MODULE);
+  await writeFile(
+    join(project, "orders.jsonl"),
+    '{"orderId":"order-11","sku":"teapot","quantity":1}\n',
+  );
   await chmod(join(project, "bin/lockstep"), 0o755);
   await chmod(join(project, "job.sh"), 0o755);
 }, 120_000);
+
+/** Stands for a module of the reader's. */
+const ORDER_MODULE = `
+  import { workflow } from "lockstep/steps";
+  import { z } from "zod";
+  const Order = z.object({ id: z.string(), sku: z.string(), quantity: z.number() });
+  export default ({ inventory }) =>
+    workflow({ name: "order", version: 1, input: Order, id: ({ id }) => id }, (ctx, { sku }) =>
+      ctx.step.tx("look", { lock: "sku/" + sku }, ({ tx }) => inventory.within(tx).get(sku)));
+`;
 
 afterAll(async () => {
   await connection.end();

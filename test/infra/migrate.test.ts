@@ -13,12 +13,13 @@ async function expectOnce(open: () => Database): Promise<void> {
     "0002-inventory.sql",
     "0003-steps.sql",
     "0004-claim-owners.sql",
+    "0005-orders.sql",
   ]);
   expect(await migrate(clients[0] as Database)).toEqual([]);
   const versions = await clients[0]?.read(
     sql`SELECT version FROM lockstep_migration ORDER BY version`,
   );
-  expect(versions?.map(({ version }) => Number(version))).toEqual([0, 1, 2, 3, 4]);
+  expect(versions?.map(({ version }) => Number(version))).toEqual([0, 1, 2, 3, 4, 5]);
   for (const client of clients) await client.close();
 }
 

@@ -1,0 +1,79 @@
+import { hostname } from "node:os";
+import type { Argv } from "yargs";
+import { sqlInventory } from "../../core/inventory/sql.ts";
+import { sqlJournal } from "../../core/journal/sql.ts";
+import type { RunListener } from "../../core/steps/events.ts";
+import { createRuntime, type Runtime } from "../../core/steps/runtime.ts";
+import type { AnyWorkflow } from "../../core/steps/workflow.ts";
+import { readConfig } from "../../infra/config.ts";
+import { open } from "../../infra/open.ts";
+import type { Program } from "../worker/program.ts";
+import { databaseOf, type StoreArgs, using, withStore } from "./options.ts";
+
+export interface CarryingArgs extends StoreArgs {
+  readonly locks: string | undefined;
+  readonly lease: string;
+}
+
+/** The options of commands that carry runs. */
+export function withCarrying<T>(yargs: Argv<T>): Argv<T & CarryingArgs> {
+  return withStore(yargs)
+    .option("locks", {
+      type: "string",
+      describe: "the store of the steps' locks, if another one; also from LOCKSTEP_LOCKS",
+      default: readConfig().locks,
+      defaultDescription: "the store",
+      requiresArg: true,
+    })
+    .option("lease", {
+      type: "string",
+      default: "30s",
+      describe: "how long others leave a run alone after its process was last heard from",
+    });
+}
+
+export const MODULE_HELP = `FILE is a module, TypeScript or JavaScript. Its workflows are whatever it
+exports that is one; its default export may be a function from
+{ locks, database, inventory } to workflows, for those that use the store.`;
+
+export interface Carrying {
+  readonly runtime: Runtime;
+  readonly workflows: readonly AnyWorkflow[];
+}
+
+/** Opens journal and locks, makes the module's workflows, does the work, and closes everything whatever happens. */
+export async function carrying<T>(
+  args: CarryingArgs,
+  { program, lease, onEvent }: CarryingOptions,
+  work: (carrying: Carrying) => Promise<T>,
+): Promise<T> {
+  const apart = args.locks === undefined ? undefined : await open(args.locks);
+  try {
+    return await using(args, async (opened) => {
+      const database = databaseOf(opened);
+      const { locks } = apart ?? opened;
+      const services = { locks, database, inventory: sqlInventory(database) };
+      const workflows = await program.workflows(services);
+      const owner = `${hostname().slice(0, 100)}:${process.pid}`;
+      const journal = sqlJournal(database);
+      return work({
+        runtime: createRuntime({ journal, locks, workflows, owner, lease, onEvent }),
+        workflows,
+      });
+    });
+  } finally {
+    await apart?.close();
+    leaveSoon();
+  }
+}
+
+interface CarryingOptions {
+  readonly program: Program;
+  readonly lease: number;
+  readonly onEvent: RunListener;
+}
+
+/** Once the exit status is known: the module may hold something open that would keep the process from ending. */
+function leaveSoon(): void {
+  setTimeout(() => process.exit(), 0);
+}

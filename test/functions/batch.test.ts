@@ -1,0 +1,161 @@
+import { writeFile } from "node:fs/promises";
+import { describe, expect, inject, test } from "vitest";
+import { asNumber, asText, sql } from "../../core/database/sql.ts";
+import { openOrders } from "../../functions/batch/orders.ts";
+import { migrate } from "../../infra/migrate.ts";
+import { open } from "../../infra/open.ts";
+import { cli, type Running, startCli } from "../support/cli.ts";
+import { temporaryDatabase, temporaryFile } from "../support/under-test.ts";
+import { pause, until } from "../support/until.ts";
+
+const ORDERS = 10_000;
+const SKUS = 200;
+const HOT = 3;
+const KILLS = 6;
+
+const databases = [
+  { name: "sqlite", server: undefined },
+  ...inject("sqlServers").map((server) => ({ name: server.name, server })),
+];
+
+describe.concurrent.each(databases)("orders on $name", ({ server }) => {
+  /** A queue of its own. */
+  const place = async () => {
+    const temporary = server ? await temporaryDatabase(server) : await temporaryFile();
+    const url = "url" in temporary ? temporary.url : `sqlite:${temporary.file}`;
+    const remove = "drop" in temporary ? temporary.drop : temporary.remove;
+    const opened = await open(url);
+    const { database, inventory, locks } = opened;
+    if (!database || !inventory) throw new Error("there is no database");
+    await migrate(database);
+    return {
+      ...{ inventory, locks, database },
+      here: (...args: readonly string[]) => startCli([...args, "--store", url]),
+      read: (statement: ReturnType<typeof sql>) => database.read(statement),
+      async close() {
+        await opened.close();
+        await remove();
+      },
+    };
+  };
+
+  /** Half of the orders are for the few that everybody wants. */
+  const skuOf = (i: number) => `sku-${i % 2 ? (i >> 1) % HOT : (i >> 1) % SKUS}`;
+
+  test(`${ORDERS} of them, by 4 processes that are killed again and again: each gets one answer, and all of the stock is sold`, async () => {
+    const { inventory, locks, here, read, close } = await place();
+    const stockOf = (k: number) => (k < HOT ? 1_500 : 20);
+    const lines = Array.from({ length: ORDERS }, (_, i) =>
+      JSON.stringify({ orderId: `order-${i}`, sku: skuOf(i), quantity: 1 }),
+    );
+    const { file, remove: removeFile } = await temporaryFile();
+    await writeFile(file, lines.join("\n"));
+    for (let k = 0; k < SKUS; k += 1) {
+      const change = { sku: `sku-${k}`, quantity: stockOf(k), operationId: `set-${k}` };
+      await inventory.set(change);
+    }
+    // The second time changes nothing.
+    for (const _ of [1, 2]) expect((await here("orders", "add", file).finished).status).toBe(0);
+    await removeFile();
+
+    const start = () => here("orders", "fulfil", "--group", "25", "--ttl", "1500ms");
+    const crew: Running[] = [start(), start(), start(), start()];
+    const left = async () => Number((await read(OPEN))[0]?.orders);
+    for (let kill = 0; kill < KILLS; kill += 1) {
+      const before = await left();
+      // In the middle of its work, whatever that is.
+      await until(async () => (await left()) < before, 60_000);
+      await pause(Math.random() * 50);
+      const at = kill % crew.length;
+      crew[at]?.child.kill("SIGKILL");
+      crew[at] = start();
+    }
+    expect(await left()).toBeGreaterThan(0);
+    const ends = await Promise.all(crew.map(({ finished }) => finished));
+    for (const { status, stderr, stdout } of ends) {
+      expect({ status, stderr }).toEqual({ status: 0, stderr: "" });
+      expect(JSON.parse(stdout)).toMatchObject({ refused: 0, "unknown-sku": 0 });
+    }
+
+    const ordered = new Map<string, number>();
+    for (let i = 0; i < ORDERS; i += 1) ordered.set(skuOf(i), (ordered.get(skuOf(i)) ?? 0) + 1);
+    for (const row of await read(BOOKS)) {
+      const sku = asText(row.sku);
+      const wanted = ordered.get(sku) ?? 0;
+      const stock = stockOf(Number(sku.slice("sku-".length)));
+      const sold = Math.min(stock, wanted);
+      const { on_hand, sold: booked, fulfilled, refused, ledger } = row;
+      const numbers = [on_hand, booked, fulfilled, refused, ledger].map(asNumber);
+      expect({ sku, numbers }).toEqual({
+        sku,
+        numbers: [stock - sold, sold, sold, wanted - sold, wanted],
+      });
+    }
+    const counts = JSON.parse((await here("orders", "count").finished).stdout);
+    expect(counts).toMatchObject({ open: 0, refused: 0, "unknown-sku": 0 });
+    expect(counts.fulfilled + counts["sold-out"]).toBe(ORDERS);
+    expect(await locks.list()).toEqual([]);
+    await close();
+  }, 240_000);
+
+  test("a sku that somebody else is at is passed over, and an unknown one is answered", async () => {
+    const { inventory, locks, database, here, read, close } = await place();
+    await inventory.set({ sku: "a", quantity: 1, operationId: "set-a" });
+    await inventory.set({ sku: "b", quantity: 1, operationId: "set-b" });
+    const { file, remove: removeFile } = await temporaryFile();
+    const lines = ["a", "b", "nowhere"].map((sku) =>
+      JSON.stringify({ orderId: `other-${sku}`, sku, quantity: 1 }),
+    );
+    await writeFile(file, lines.join("\n"));
+    await here("orders", "add", file).finished;
+    await removeFile();
+    const lock = await locks.lock("sku/a", { ttl: 10_000, wait: 1_000 });
+    const fulfilling = here("orders", "fulfil", "--follow");
+    const answerOf = async (orderId: string) =>
+      (await read(sql`SELECT answer FROM lockstep_order WHERE order_id = ${orderId}`))[0]?.answer;
+    await until(async () => (await answerOf("other-b")) && answerOf("other-nowhere"), 60_000);
+    expect(await answerOf("other-a")).toBeNull();
+    await lock.unlock();
+    await until(() => answerOf("other-a"), 60_000);
+    fulfilling.child.kill("SIGTERM");
+    const { status, stdout } = await fulfilling.finished;
+    expect(status).toBe(0);
+    expect(JSON.parse(stdout)).toMatchObject({ fulfilled: 2, "unknown-sku": 1, groups: 3 });
+    expect(JSON.parse(stdout).passedOver).toBeGreaterThan(0);
+    await database.transaction(async (tx) => {
+      expect(await openOrders(tx, "a", 10)).toEqual([]);
+    });
+    await close();
+  }, 120_000);
+});
+
+const OPEN = sql`SELECT COUNT(*) AS orders FROM lockstep_order WHERE answer IS NULL`;
+
+const BOOKS = sql`
+  SELECT s.sku, s.on_hand, s.sold,
+    (SELECT COUNT(*) FROM lockstep_order AS o WHERE o.sku = s.sku AND o.answer = 'fulfilled') AS fulfilled,
+    (SELECT COUNT(*) FROM lockstep_order AS o WHERE o.sku = s.sku AND o.answer = 'sold-out') AS refused,
+    (SELECT COUNT(*) FROM lockstep_ledger AS l WHERE l.sku = s.sku AND l.kind = 'decrement') AS ledger
+  FROM lockstep_stock AS s WHERE s.sku LIKE 'sku-%'`;
+
+test("orders that are none are refused by their line, and nothing is added", async () => {
+  const { file, remove } = await temporaryFile();
+  const store = ["--store", `sqlite:${file}.db`];
+  const good = '{"orderId":"1","sku":"a","quantity":1}';
+  const cases = [
+    [`${good}\n{"orderId":"2"`, "line 2"],
+    [`${good}\n\n{"orderId":"2","sku":"a"}`, "line 3: quantity"],
+    ['{"orderId":"","sku":"a","quantity":1}', "line 1: orderId"],
+    ["null", "line 1"],
+  ] as const;
+  for (const [lines, hint] of cases) {
+    await writeFile(file, lines);
+    const { status, stderr } = await cli("orders", "add", file, ...store);
+    expect({ lines, status }).toEqual({ lines, status: 64 });
+    expect(stderr).toContain(hint);
+  }
+  expect(await cli("orders", "count", ...store)).toMatchObject({
+    stdout: expect.stringContaining('"open":0'),
+  });
+  await remove();
+}, 120_000);

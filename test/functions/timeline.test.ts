@@ -1,0 +1,136 @@
+import { expect, test } from "vitest";
+import type { RunDetails, StepRecord } from "../../core/journal/journal.ts";
+import { encode } from "../../core/steps/codec.ts";
+import { drawRun } from "../../functions/cli/run-text.ts";
+
+const startedAt = new Date("2026-01-02T03:04:05.000Z");
+const at = (millis: number) => new Date(startedAt.getTime() + millis);
+
+const record = (millis: number, more: Partial<StepRecord>): StepRecord => ({
+  key: "step",
+  kind: "step",
+  outcome: "ok",
+  attempt: 1,
+  value: encode(undefined),
+  epoch: 7n,
+  at: at(millis),
+  ...more,
+});
+
+const failure = encode({ name: "TerminalError", code: "DECLINED", message: "no\u001b[31m money" });
+
+const failed: RunDetails = {
+  ...{ runId: "order-7", workflow: "place-order", version: 2, status: "failed", epoch: 8n },
+  ...{ owner: "host:123", reason: undefined, crashes: 1, cancelled: false },
+  ...{ startedAt, changedAt: at(4_000), dueAt: undefined, now: at(60_000) },
+  input: encode({ orderId: "7" }),
+  records: [
+    record(100, {
+      ...{ key: "reserve", kind: "tx", took: 40, waited: 30 },
+      fence: "0000000001.00000000000000000042 0000000000.00000000000000000007",
+    }),
+    record(1_100, {
+      ...{ key: "charge@1", outcome: "retry", took: 900 },
+      value: encode({ error: { name: "Error", message: "the provider is away" }, retryIn: 100 }),
+    }),
+    record(1_200, { key: "pack@1 started", kind: "sleep", outcome: "started", value: encode(800) }),
+    record(2_000, { key: "pack", kind: "sleep", value: encode(800) }),
+    record(2_900, {
+      key: "charge",
+      outcome: "failed",
+      attempt: 2,
+      took: 600,
+      value: failure,
+      epoch: 8n,
+    }),
+    record(2_950, {
+      key: "~failure",
+      kind: "failure",
+      outcome: "failed",
+      value: failure,
+      epoch: 8n,
+    }),
+    record(4_000, {
+      ...{ key: "~undo/reserve", kind: "undo", took: 20, waited: 900, epoch: 8n },
+      fence: "0000000001.00000000000000000043",
+    }),
+  ],
+  signals: [{ name: "paid", dedupeId: "1", payload: encode(1), at: at(2_500) }],
+  ending: { status: "failed", value: failure, compensated: true, at: at(4_000) },
+};
+
+test("a run is shown as a line for each thing that it did, on an axis of time", () => {
+  expect(drawRun(failed, 100).split("\n")).toEqual([
+    "order-7  place-order v2  failed in 4.00 s",
+    "begun 2026-01-02T03:04:05.000Z, last carried by host:123",
+    'input  {"orderId":"7"}',
+    "",
+    "      after step                  what            took    waited     fence ├ 0 ──────────── 4.00 s ┤",
+    "     100 ms reserve               ok             40 ms     30 ms   1.42 +1 █",
+    "     1.10 s charge                retry #1      900 ms                      ▓▓▓▓▓▓",
+    "            Error: the provider is away",
+    "     2.00 s pack                  slept         800 ms                            ┄┄┄┄┄┄",
+    "     2.50 s ◆ paid                came                                                    ╵",
+    "↻    2.90 s charge                failed #2     600 ms                                   ▓▓▓▓▓",
+    "            DECLINED: no\\u001b[31m money",
+    "     2.95 s ✗                     run failed                                                 ╵",
+    "            DECLINED: no\\u001b[31m money",
+    "     4.00 s ↶ reserve             undone         20 ms    900 ms      1.43                    ░░░░░▒",
+    "↻ taken up again: it had been parked, or its process was lost",
+    "",
+    "failed  DECLINED: no\\u001b[31m money",
+    "all undone",
+    "processes lost over it in a row: 1",
+  ]);
+});
+
+test("no line is wider than the picture, whatever stands in the journal", () => {
+  const long = "x".repeat(5_000);
+  const error = encode({ name: "Error", message: long });
+  const records = [
+    record(1, { key: long, fence: `${"9".repeat(10)}.${"9".repeat(20)}` }),
+    record(90_000_000, { key: `~undo/${long}`, kind: "undo", outcome: "failed", value: error }),
+    record(90_000_000, {
+      key: "nap@1 started",
+      kind: "sleep",
+      outcome: "started",
+      value: encode(1e12),
+    }),
+  ];
+  for (const width of [100, 140]) {
+    const picture = drawRun(
+      { ...failed, runId: long, owner: long, input: encode(long), records },
+      width,
+    );
+    expect(Math.max(...picture.split("\n").map((line) => [...line].length))).toBeLessThanOrEqual(
+      width,
+    );
+  }
+});
+
+test("what a run waits for is said, and until when", () => {
+  const parked = {
+    ...failed,
+    status: "parked",
+    ending: undefined,
+    records: [],
+    signals: [],
+  } as const;
+  const last = (run: RunDetails) => drawRun(run, 100).split("\n").slice(5);
+  const asleep = { ...parked, crashes: 0, reason: "sleep", dueAt: at(60_000 + 192_000) } as const;
+  expect(last(asleep)).toEqual([
+    "",
+    "parked  sleeps, and wakes up in 3 m 12 s, at 2026-01-02T03:08:17.000Z",
+  ]);
+  expect(last({ ...asleep, reason: "signal", dueAt: undefined }).at(-1)).toBe(
+    "parked  waits for a signal",
+  );
+  expect(last({ ...asleep, dueAt: at(0) }).at(-1)).toBe("parked  sleeps, and is due");
+  const running = { ...asleep, status: "running", reason: undefined } as const;
+  expect(last({ ...running, dueAt: at(70_000), cancelled: true })).toEqual([
+    "",
+    "running  with host:123, whose lease ends in 10.0 s unless renewed",
+    "it was asked to stop, and will at its next step",
+  ]);
+  expect(last({ ...running, dueAt: at(50_000) }).at(-1)).toContain("others may take it");
+});
