@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { quote } from "../lock/errors.ts";
 import type { Fence } from "../lock/fence.ts";
 import type { Kind } from "./inventory.ts";
@@ -37,9 +37,7 @@ type Payload = Pick<Operation, "kind" | "sku" | "quantity" | "reservation">;
 
 /** What must not differ when an operation id comes again. */
 export function hashOf({ kind, sku, quantity, reservation = "" }: Payload): Uint8Array {
-  return createHash("sha256")
-    .update(JSON.stringify([kind, sku, quantity, reservation]))
-    .digest();
+  return hash("sha256", JSON.stringify([kind, sku, quantity, reservation]), "buffer");
 }
 
 export function sameBytes(a: Uint8Array, b: Uint8Array): boolean {

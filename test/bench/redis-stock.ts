@@ -57,11 +57,15 @@ export async function stockOnRedis(port: number) {
 }
 
 function plain(clients: number): string {
-  return `raw compare and decrement, ${clients} clients`;
+  return `raw compare and decrement, ${clientsOf(clients)}`;
 }
 
 function fenced(clients: number): string {
-  return `fenced decrement, ${clients} clients`;
+  return `fenced decrement, ${clientsOf(clients)}`;
+}
+
+function clientsOf(count: number): string {
+  return count === 1 ? "1 client" : `${count} clients`;
 }
 
 const TOGETHER = `fenced decrement, ${CLIENTS} callers of one client`;
@@ -69,9 +73,9 @@ const MANY = `decrementMany of ${BATCH}, 1 client`;
 
 const COMPARISONS: readonly Comparison[] = [
   rate(fenced(1), plain(1), 0.6),
-  rate(fenced(CLIENTS), plain(CLIENTS), 0.5),
-  rate(TOGETHER, plain(CLIENTS), 0.5),
-  rate(MANY, plain(1), 5),
+  rate(fenced(CLIENTS), plain(CLIENTS), 0.6),
+  rate(TOGETHER, plain(CLIENTS), 0.6),
+  rate(MANY, plain(1), 3),
 ];
 
 function rate(of: string, over: string, aim: number): Comparison {

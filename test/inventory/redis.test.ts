@@ -4,6 +4,7 @@ import { keysUnder } from "../../core/inventory/redis/keys.ts";
 import { type RedisInventoryOptions, redisInventory } from "../../core/inventory/redis.ts";
 import { issueFence } from "../../core/lock/fence.ts";
 import { script } from "../../core/redis/redis.ts";
+import { open } from "../../infra/open.ts";
 import { startServer } from "../../infra/servers/start.ts";
 import { describeInventory } from "../conformance/inventory.ts";
 import { redisInventoryUnderTest } from "../support/inventory-under-test.ts";
@@ -170,11 +171,9 @@ describe("a fence at stock in Redis", () => {
 describe("replicas that have to confirm", () => {
   test("and do not in time leave the outcome unknown, also when it is asked for again elsewhere", async () => {
     await using server = await startServer("redis-replica");
-    const port = Number(new URL(server.url).port);
     const [, replica] = server.nodes;
-    const opened = [openLocal({ port }), openLocal({ port })];
-    const options = { replicas: 1, replicaTimeout: 300 };
-    const [here, there] = opened.map((redis) => redisInventory(redis, options));
+    const opened = await Promise.all([1, 2].map(() => open(`${server.url}?replicas=1`)));
+    const [here, there] = opened.map(({ inventory }) => inventory);
     if (!here || !there) return;
     const unknown = { code: "UNKNOWN_OUTCOME", message: expect.stringContaining("1 replicas") };
     const setting = { sku, quantity: 9, operationId: "set" };
@@ -190,7 +189,7 @@ describe("replicas that have to confirm", () => {
     const decided = () =>
       there.decrement(change).catch(({ code }) => void expect(code).toBe(unknown.code));
     expect(await until(decided)).toEqual({ outcome: "applied", remaining: 8, replayed: true });
-    for (const redis of opened) await redis.close();
+    for (const each of opened) await each.close();
   });
 
   test("are counted in whole numbers", async () => {

@@ -5,7 +5,7 @@ import { pause } from "../support/until.ts";
 /** sell-late URL SKU: takes the sku's lock, says so, stops itself, and sells under its fence when it is woken. */
 const [url = "", sku = ""] = process.argv.slice(2);
 const { locks, inventory, close } = await open(url);
-const { fence } = await locks.lock(stockLock(sku), { ttl: 200, wait: 10_000 });
+const { fence } = await locks.lock(stockLock(sku), { ttl: 3_000, wait: 10_000 });
 process.stdout.write("locked\n");
 process.kill(process.pid, "SIGSTOP");
 // A stop takes hold when the process next enters the kernel.
