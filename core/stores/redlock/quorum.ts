@@ -13,7 +13,7 @@ export interface Tally<Master, T> {
 export type Question<Master, T> = (master: Master, limit: AbortSignal) => Promise<T>;
 
 /** How long to wait for the rest once a quorum has answered. */
-const REST: Millis = 200;
+const REST: Millis = 500;
 
 /** Masters that know nothing of each other, and what a majority of them says. */
 export class Quorum<Master> {
