@@ -8,6 +8,7 @@ import type { StoreOptions } from "../core/lock/store.ts";
 import { PREFIX } from "../core/redis/names.ts";
 import type { Redis } from "../core/redis/redis.ts";
 import { publish } from "./diagnostics.ts";
+import { load } from "./load.ts";
 import { migrate } from "./migrate.ts";
 import {
   checkOptions,
@@ -98,18 +99,6 @@ export async function open(url: string, options: StoreOptions = {}): Promise<Ope
 /** The locks of the store that a URL names; closing them closes the store. */
 export async function openStore(url: string, options?: StoreOptions): Promise<LockStore> {
   return (await open(url, options)).locks;
-}
-
-/** A store's module, unless the client package that it needs is not installed. */
-async function load<T>(client: string, module: () => Promise<T>): Promise<T> {
-  try {
-    return await module();
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== "ERR_MODULE_NOT_FOUND") throw error;
-    throw new TypeError(`this store needs the package ${client}: npm install ${client}`, {
-      cause: error,
-    });
-  }
 }
 
 async function openMemory(_: StoreUrl, options: StoreOptions) {

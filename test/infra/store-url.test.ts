@@ -94,6 +94,13 @@ describe("a store's URL", () => {
     }
     await expect(open("redis://h?ca=x")).rejects.toThrow("ca");
     await expect(open("zookeeper://h,i//b")).rejects.toThrow("/shop/locks");
+    for (const url of ["redlock:x", "redlock://a,b/shop", "redlock://a,,b"]) {
+      await expect(open(url)).rejects.toThrow(TypeError);
+    }
+    for (const url of ["redlock://a:1,b:2,a:1", "redlock://a,b,c?prefix="]) {
+      await expect(open(url)).rejects.toThrow(RangeError);
+    }
+    await expect(open("redlock://a,b,c?replicas=1")).rejects.toThrow("replicas");
   });
 });
 

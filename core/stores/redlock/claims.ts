@@ -1,11 +1,5 @@
-import { race } from "../../lock/abort.ts";
 import { HIGHEST_GENERATION, noMoreGenerations } from "../../lock/checks.ts";
-import {
-  hasCode,
-  isCertain,
-  StoreUnavailableError,
-  UnknownOutcomeError,
-} from "../../lock/errors.ts";
+import { hasCode, isCertain } from "../../lock/errors.ts";
 import type { LockInfo, StoreTraits } from "../../lock/lock.ts";
 import type { Claim, Claims, Token } from "../../lock/polling.ts";
 import type { Millis } from "../../lock/time.ts";
@@ -13,8 +7,9 @@ import { keyOf, ownKey } from "../../redis/names.ts";
 import type { Redis } from "../../redis/redis.ts";
 import { RedisClaims } from "../redis/claims.ts";
 import { combine, isSettled } from "./info.ts";
-import { type Question, Quorum, type Tally } from "./quorum.ts";
+import { countOf, type Question, Quorum, type Tally } from "./quorum.ts";
 import { GENERATION, LIFT } from "./scripts.ts";
+import { highest, isSame } from "./tokens.ts";
 
 const traits: StoreTraits = {
   name: "redlock",
@@ -45,7 +40,6 @@ interface Master {
   readonly claims: RedisClaims;
 }
 
-type Votes = Tally<Master, boolean>;
 type Granted = ReadonlyMap<Master, readonly Token[]>;
 
 /**
@@ -64,6 +58,7 @@ export class RedlockClaims implements Claims {
     const each = { prefix, replicas: undefined, clockStep: CLOCK_STEP, closeRedis: closeMasters };
     this.#options = options;
     this.#quorum = new Quorum(
+      traits.name,
       masters.map((redis) => ({ redis, claims: new RedisClaims(redis, each) })),
       timeout,
     );
@@ -90,17 +85,19 @@ export class RedlockClaims implements Claims {
     if (left < needed && tally.said.size >= needed) return undefined;
     // Where an answer was lost, it is worth asking once more.
     const isOver = left < needed && [...tally.failed.values()].every(isCertain);
-    throw isOver ? this.#unavailable(tally) : this.#unknown("a lock was taken", tally);
+    throw isOver
+      ? this.#quorum.unavailable(tally)
+      : this.#quorum.unknown("a lock was taken", tally);
   }
 
   async renew(names: readonly string[], owner: string, ttl: Millis, signal: AbortSignal) {
-    return this.#vote("a lock was renewed", signal, ({ claims }, limit) =>
+    return this.#quorum.vote("a lock was renewed", signal, ({ claims }, limit) =>
       claims.renew(names, owner, ttl, limit),
     );
   }
 
   async drop(names: readonly string[], owner: string, signal: AbortSignal) {
-    return this.#vote("a lock was given back", signal, ({ claims }, limit) =>
+    return this.#quorum.vote("a lock was given back", signal, ({ claims }, limit) =>
       dropTwice(claims, names, owner, limit),
     );
   }
@@ -116,13 +113,13 @@ export class RedlockClaims implements Claims {
       signal,
     );
     const left = [...tally.said.values()].sort((a, b) => a - b)[needed - 1];
-    if (left === undefined) throw this.#unavailable(tally);
+    if (left === undefined) throw this.#quorum.unavailable(tally);
     return left;
   }
 
   async inspect(name: string): Promise<LockInfo> {
     const { needed, masters } = this.#quorum;
-    const infos = await this.#look(
+    const infos = await this.#quorum.look(
       ({ claims }) => claims.inspect(name),
       (said, pending) => isSettled(said, { needed, pending }),
     );
@@ -131,7 +128,7 @@ export class RedlockClaims implements Claims {
 
   async list(prefix: string): Promise<readonly LockInfo[]> {
     const { needed, masters } = this.#quorum;
-    const lists = await this.#look(
+    const lists = await this.#quorum.look(
       ({ claims }) => claims.list(prefix),
       (said, pending) => [...byName(said).values()].every((i) => isSettled(i, { needed, pending })),
     );
@@ -147,19 +144,19 @@ export class RedlockClaims implements Claims {
   async raiseGeneration(least: number): Promise<number> {
     const keys = [ownKey(this.#options.prefix, "generation")];
     const { needed } = this.#quorum;
-    const found = await this.#look(
+    const found = await this.#quorum.look(
       async ({ redis }) => Number(await redis.run(GENERATION, { keys })),
       (said) => said.length >= needed,
     );
-    const highest = Math.max(...found);
-    if (highest >= HIGHEST_GENERATION) throw noMoreGenerations();
-    const goal = Math.max(highest + 1, least);
+    const last = Math.max(...found);
+    if (last >= HIGHEST_GENERATION) throw noMoreGenerations();
+    const goal = Math.max(last + 1, least);
     const raised = await this.#quorum.ask(
       ({ claims }) => claims.raiseGeneration(goal),
       (tally) => tally.said.size >= needed,
     );
     const reached = [...raised.said.values()].sort((a, b) => b - a)[needed - 1];
-    if (reached === undefined) throw this.#unknown("the generation was raised", raised);
+    if (reached === undefined) throw this.#quorum.unknown("the generation was raised", raised);
     return reached;
   }
 
@@ -207,57 +204,6 @@ export class RedlockClaims implements Claims {
     const dropped = await Promise.allSettled(dropping);
     return dropped.filter((each) => each.status === "rejected" || !each.value).length;
   }
-
-  /** True: a quorum says yes. False: so many say no that none can. */
-  async #vote(
-    what: string,
-    signal: AbortSignal,
-    question: Question<Master, boolean>,
-  ): Promise<boolean> {
-    const { needed, masters } = this.#quorum;
-    const spare = masters.length - needed;
-    const tally: Votes = await this.#quorum.ask(
-      question,
-      (votes) => {
-        const [yes, no] = [countOf(votes, true), countOf(votes, false)];
-        const isOpen = yes + votes.pending >= needed || no + votes.pending > spare;
-        return yes >= needed || no > spare || !isOpen;
-      },
-      signal,
-    );
-    if (countOf(tally, true) >= needed) return true;
-    if (countOf(tally, false) > spare) return false;
-    const nothing = countOf(tally, true) === 0 && [...tally.failed.values()].every(isCertain);
-    const isUntouched = nothing && tally.said.size + tally.failed.size === masters.length;
-    throw isUntouched ? this.#unavailable(tally) : this.#unknown(what, tally);
-  }
-
-  /** What a quorum and as many more have to say as are needed. */
-  async #look<T>(
-    question: (master: Master) => Promise<T>,
-    isEnough: (said: readonly T[], pending: number) => boolean,
-  ): Promise<readonly T[]> {
-    const { needed } = this.#quorum;
-    const tally = await this.#quorum.ask(
-      (master, limit) => race(question(master), limit),
-      ({ said, pending }) => said.size >= needed && isEnough([...said.values()], pending),
-    );
-    if (tally.said.size < needed) throw this.#unavailable(tally);
-    return [...tally.said.values()];
-  }
-
-  #unavailable(tally: Tally<Master, unknown>): Error {
-    const failures = [...tally.failed.values()];
-    const final = failures.filter((error) => hasCode(error, "STORE_REFUSED", "STORE_CLOSED"));
-    const { needed, masters } = this.#quorum;
-    if (final.length > masters.length - needed) return final[0] as Error;
-    const problem = `it takes ${needed} of ${masters.length} masters, and ${failures.length} failed`;
-    return new StoreUnavailableError(traits.name, problem, toCause(failures));
-  }
-
-  #unknown(what: string, tally: Tally<Master, unknown>): Error {
-    return new UnknownOutcomeError(traits.name, what, toCause([...tally.failed.values()]));
-  }
 }
 
 /**
@@ -284,30 +230,6 @@ function grantedBy(said: ReadonlyMap<Master, readonly Token[] | undefined>): Gra
   return new Map([...said].flatMap(([master, tokens]) => (tokens ? [[master, tokens]] : [])));
 }
 
-/** For each name the highest token, and for all of them the highest generation. */
-function highest(all: readonly (readonly Token[])[]): readonly Token[] {
-  const generation = Math.max(...all.flat().map((token) => token.generation));
-  const [first = [], ...rest] = all;
-  return first.map(({ token }, i) => {
-    const others = rest.map((tokens) => tokens[i]?.token ?? 0n);
-    return { generation, token: others.reduce((a, b) => (a > b ? a : b), token) };
-  });
-}
-
-function isSame(a: readonly Token[], b: readonly Token[]): boolean {
-  return a.every(
-    ({ generation, token }, i) => generation === b[i]?.generation && token === b[i]?.token,
-  );
-}
-
-function countOf({ said }: Votes, vote: boolean): number {
-  return [...said.values()].filter((each) => each === vote).length;
-}
-
 function byName(lists: readonly (readonly LockInfo[])[]): ReadonlyMap<string, LockInfo[]> {
   return Map.groupBy(lists.flat(), ({ name }) => name);
-}
-
-function toCause(failures: readonly unknown[]): unknown {
-  return failures.length > 1 ? new AggregateError(failures) : failures[0];
 }

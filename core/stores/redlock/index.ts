@@ -17,7 +17,7 @@ export interface RedlockStoreOptions extends StoreOptions {
   /**
    * How long a master has for one answer, in milliseconds, and never longer than the ttl. Default 5,000.
    *
-   * 200, once a quorum has answered and the rest could still change the outcome.
+   * 500, once a quorum has answered and the rest could still change the outcome.
    */
   readonly masterTimeout?: Millis;
 

@@ -1,4 +1,10 @@
-import { deadline, noAnswer } from "../../lock/abort.ts";
+import { deadline, noAnswer, race } from "../../lock/abort.ts";
+import {
+  hasCode,
+  isCertain,
+  StoreUnavailableError,
+  UnknownOutcomeError,
+} from "../../lock/errors.ts";
 import { after, type Millis } from "../../lock/time.ts";
 
 /** What the masters have said to one question so far. */
@@ -13,7 +19,7 @@ export interface Tally<Master, T> {
 export type Question<Master, T> = (master: Master, limit: AbortSignal) => Promise<T>;
 
 /** How long to wait for the rest once a quorum has answered. */
-const REST: Millis = 200;
+const REST: Millis = 500;
 
 /** Masters that know nothing of each other, and what a majority of them says. */
 export class Quorum<Master> {
@@ -21,13 +27,16 @@ export class Quorum<Master> {
 
   /** More than half: two quorums always have a master in common. */
   readonly needed: number;
+  readonly #store: string;
   readonly #timeout: Millis;
 
   /** Those that did not answer in time when they were asked last. */
   readonly #silent = new Set<Master>();
   readonly #underWay = new Set<Promise<unknown>>();
 
-  constructor(masters: readonly Master[], timeout: Millis) {
+  /** `store` is its name, for messages; `timeout` is what a master has for one answer. */
+  constructor(store: string, masters: readonly Master[], timeout: Millis) {
+    this.#store = store;
     this.masters = masters;
     this.needed = Math.floor(masters.length / 2) + 1;
     this.#timeout = timeout;
@@ -74,6 +83,44 @@ export class Quorum<Master> {
     return promise;
   }
 
+  /**
+   * True: a quorum says yes. False: so many say no that none can. Rejects with a StoreUnavailableError when nobody
+   * has said yes, or may have.
+   */
+  async vote(
+    what: string,
+    signal: AbortSignal,
+    question: Question<Master, boolean>,
+  ): Promise<boolean> {
+    const spare = this.masters.length - this.needed;
+    const isDecided = (tally: Tally<Master, boolean>) => {
+      const [yes, no] = [countOf(tally, true), countOf(tally, false)];
+      const isOpen = yes + tally.pending >= this.needed || no + tally.pending > spare;
+      return yes >= this.needed || no > spare || !isOpen;
+    };
+    const tally = await this.ask(question, isDecided, signal);
+    const yes = countOf(tally, true);
+    if (yes >= this.needed) return true;
+    if (countOf(tally, false) > spare) return false;
+    const { said, failed } = tally;
+    const haveAll = said.size + failed.size === this.masters.length;
+    const isUntouched = haveAll && yes === 0 && [...failed.values()].every(isCertain);
+    throw isUntouched ? this.unavailable(tally) : this.unknown(what, tally);
+  }
+
+  /** What a quorum says, and as many more as it takes. */
+  async look<T>(
+    question: (master: Master) => Promise<T>,
+    isEnough: (said: readonly T[], pending: number) => boolean,
+  ): Promise<readonly T[]> {
+    const tally = await this.ask(
+      (master, limit) => race(question(master), limit),
+      ({ said, pending }) => said.size >= this.needed && isEnough([...said.values()], pending),
+    );
+    if (tally.said.size < this.needed) throw this.unavailable(tally);
+    return [...tally.said.values()];
+  }
+
   /** Asks one of them, for as long as a master has. */
   async tell<T>(master: Master, question: Question<Master, T>, signal?: AbortSignal): Promise<T> {
     const limit = deadline(this.#timeout, noAnswer, signal);
@@ -110,4 +157,26 @@ export class Quorum<Master> {
   async settled(): Promise<void> {
     await Promise.allSettled(this.#underWay);
   }
+
+  /** What to reject with when nothing has happened: a refusal where so many refuse that no quorum is left. */
+  unavailable({ failed }: Tally<Master, unknown>): Error {
+    const failures = [...failed.values()];
+    const final = failures.filter((error) => hasCode(error, "STORE_REFUSED", "STORE_CLOSED"));
+    if (final.length > this.masters.length - this.needed) return final[0] as Error;
+    const all = `${this.needed} of ${this.masters.length} masters`;
+    const problem = `it takes ${all}, and ${failures.length} failed`;
+    return new StoreUnavailableError(this.#store, problem, toCause(failures));
+  }
+
+  unknown(what: string, { failed }: Tally<Master, unknown>): Error {
+    return new UnknownOutcomeError(this.#store, what, toCause([...failed.values()]));
+  }
+}
+
+export function countOf<Master>({ said }: Tally<Master, boolean>, vote: boolean): number {
+  return [...said.values()].filter((each) => each === vote).length;
+}
+
+function toCause(failures: readonly unknown[]): unknown {
+  return failures.length > 1 ? new AggregateError(failures) : failures[0];
 }

@@ -16,8 +16,8 @@ export const RESOURCE = "an embedded SQLite database, which survives what happen
 /** `by-hand`: read, look, write the difference. `fenced`: the library's inventory, under the holder's fence. */
 export type Guard = "by-hand" | "fenced";
 
-/** Longer than any scenario takes: nobody's lock expires by itself. */
-const HELD = { ttl: 30_000, renew: false };
+/** Longer than any scenario takes: nobody's lock expires by itself. The second one asks for a while. */
+const HELD = { ttl: 45_000, renew: false, wait: 2_000 };
 
 /** Opens a stand on a database of its own, which is thrown away afterwards. */
 export async function withStand<T>(
@@ -66,10 +66,9 @@ export class Stand {
   /** Somebody takes the lock, if the store gives it. */
   async enter(store: LockStore): Promise<void> {
     try {
-      const lock = await store.tryLock(this.lock, HELD);
-      if (lock) this.#holders.push(lock);
+      this.#holders.push(await store.lock(this.lock, HELD));
     } catch (error) {
-      if (!hasCode(error, "STORE_UNAVAILABLE")) throw error;
+      if (!hasCode(error, "LOCK_TIMEOUT", "STORE_UNAVAILABLE")) throw error;
     }
   }
 
