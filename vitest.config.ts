@@ -9,7 +9,7 @@ const unit = [
   "test/infra/store-url.test.ts",
   "test/inventory/sqlite.test.ts",
   "test/stores/{memory,sqlite}.test.ts",
-  "test/zookeeper/names.test.ts",
+  "test/zookeeper/{names,pulse}.test.ts",
 ];
 
 export default defineConfig({
