@@ -13,7 +13,7 @@ const unit = [
   "test/journal/{memory,sqlite}.test.ts",
   "test/steps/{memory,points,sqlite,testing}.test.ts",
   "test/stores/{memory,sqlite}.test.ts",
-  "test/zookeeper/names.test.ts",
+  "test/zookeeper/{names,pulse}.test.ts",
 ];
 
 export default defineConfig({

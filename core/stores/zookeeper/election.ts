@@ -5,10 +5,11 @@ import { checkText } from "../../lock/checks.ts";
 import { LockReleasedError, SessionExpiredError } from "../../lock/errors.ts";
 import type { Unlocked } from "../../lock/lock.ts";
 import type { Millis } from "../../lock/time.ts";
+import { parentOf } from "../../zookeeper/names.ts";
 import { NoNodeError, type Path, type Session, type Zxid } from "../../zookeeper/zookeeper.ts";
 import { enter } from "./entry.ts";
 import type { Place } from "./place.ts";
-import { inLine, makeQueue, NEVER } from "./queue.ts";
+import { inLine, makeFolder, makeQueue, NEVER } from "./queue.ts";
 
 /** Who leads, and what it says of itself. */
 export interface Leader {
@@ -157,7 +158,7 @@ export class Election {
       if (leader) return leader;
       const children = await this.#session.children(this.#queue, { watch, signal });
       if (children && inLine(children).length === 0) return undefined;
-      if (!children) await makeQueue(this.#session, this.#queue, signal);
+      if (!children) await this.#makeQueue(signal);
     }
   }
 
@@ -174,6 +175,11 @@ export class Election {
       const { czxid, mzxid } = node.stat;
       return { path, value: node.data, czxid, mzxid };
     }
+  }
+
+  async #makeQueue(signal: AbortSignal): Promise<void> {
+    await makeFolder(this.#session, parentOf(this.#queue), signal);
+    await makeQueue(this.#session, this.#queue, signal);
   }
 
   #lead(place: Place): void {

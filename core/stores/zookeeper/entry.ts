@@ -6,9 +6,10 @@ import {
   StoreUnavailableError,
 } from "../../lock/errors.ts";
 import type { Millis } from "../../lock/time.ts";
+import { parentOf } from "../../zookeeper/names.ts";
 import { NoNodeError, type Path, type Session, type Zxid } from "../../zookeeper/zookeeper.ts";
 import { lineBefore, Place, type Spot } from "./place.ts";
-import { inLine, makeQueue, newMark, removeIfThere } from "./queue.ts";
+import { inLine, makeFolder, makeQueue, newMark, removeIfThere } from "./queue.ts";
 
 /** Where to stand, as whom, and what is to stand in the nodes. */
 export interface Standing {
@@ -31,7 +32,7 @@ export type Debt = () => Promise<unknown>;
 /** Nothing was made: the session was gone before. */
 export class NotEnteredError extends SessionExpiredError {}
 
-/** How often a queue may go while one enters it: ZooKeeper deletes an empty one every minute at the most. */
+/** How often a queue may go while one enters it: ZooKeeper deletes the empty ones every minute. */
 const MOST_TRIES = 10;
 
 /** Stands in line. Rejects with nothing left behind; with a NotEnteredError when the session is gone. */
@@ -63,6 +64,9 @@ class Entry {
   /** Whether nodes of ours may be there. */
   #mayStand = false;
 
+  /** Whether the queues are made together with our nodes. */
+  #makesQueues = false;
+
   constructor(standing: Standing) {
     this.#standing = standing;
   }
@@ -77,7 +81,7 @@ class Entry {
         const isLost = this.#mayStand;
         if (isLost) await this.#withdraw();
         signal.throwIfAborted();
-        if (error instanceof NoNodeError && tries < MOST_TRIES) await this.#makeQueues();
+        if (error instanceof NoNodeError && tries < MOST_TRIES) await this.#prepare();
         else if (isLost && lost === 0 && !isCertain(error)) lost += 1;
         else throw isKnown(error) ? error : this.#noHelp(error);
       }
@@ -94,15 +98,20 @@ class Entry {
 
   async #enter(): Promise<Place> {
     const { session, queues, also, ttl, signal } = this.#standing;
-    const enter = (limit: AbortSignal) =>
-      // Sent at once: a session's requests are carried out in order.
-      Promise.all([
-        this.#create(limit),
+    // Sent at once: a session's requests are carried out in order.
+    const enter = (limit: AbortSignal) => {
+      const making = this.#makesQueues ? this.#makeQueues(limit) : undefined;
+      const creating = this.#create(limit).catch(async (error) => {
+        // Without queues there are no nodes of ours either, and this tells why.
+        throw (await making) ?? error;
+      });
+      return Promise.all([
+        creating,
         also && session.read(also, { signal: limit }),
         ...lookAt(session, queues, limit),
       ]);
+    };
     const [{ paths, czxid }, read, ...looks] = await answerTo(enter, ttl, signal);
-    signal.throwIfAborted();
     const spots = queues.map((queue, i): Spot => {
       const path = paths[i] ?? "";
       const line = lineBefore({ queue, path }, looks[i] ?? []);
@@ -110,6 +119,14 @@ class Entry {
       return { queue, path, next: line.at(-1) };
     });
     return new Place(session, { spots, czxid, read: read ? read.data : undefined });
+  }
+
+  /** Resolves to what has certainly gone wrong. */
+  async #makeQueues(limit: AbortSignal): Promise<unknown> {
+    const { session, queues } = this.#standing;
+    const made = await Promise.allSettled(queues.map((each) => makeQueue(session, each, limit)));
+    const reasons = made.map((each) => (each.status === "rejected" ? each.reason : undefined));
+    return reasons.find(isCertain);
   }
 
   async #create(
@@ -142,10 +159,15 @@ class Entry {
     }
   }
 
-  async #makeQueues(): Promise<void> {
+  /** Where a queue is missing, it is made the next time; then what is above it. */
+  async #prepare(): Promise<void> {
     const { session, queues, ttl, signal } = this.#standing;
+    if (!this.#makesQueues) {
+      this.#makesQueues = true;
+      return;
+    }
     const make = async (limit: AbortSignal) => {
-      for (const queue of queues) await makeQueue(session, queue, limit);
+      for (const queue of queues) await makeFolder(session, parentOf(queue), limit);
     };
     try {
       await answerTo(make, ttl, signal);

@@ -1,5 +1,4 @@
 import type { Millis } from "../../lock/time.ts";
-import { parentOf } from "../../zookeeper/names.ts";
 import {
   NodeExistsError,
   NoNodeError,
@@ -36,15 +35,8 @@ function sequenceOf(name: string): number | undefined {
  * Makes a queue where there is none. It is a container: ZooKeeper deletes it some time after the last of those who
  * stood in it has left.
  */
-export async function makeQueue(session: Session, path: Path, signal?: AbortSignal): Promise<void> {
-  const make = () => session.create({ path, mode: "container" }, signal);
-  try {
-    await unlessItExists(make());
-  } catch (error) {
-    if (!(error instanceof NoNodeError)) throw error;
-    await makeFolder(session, parentOf(path), signal);
-    await unlessItExists(make());
-  }
+export function makeQueue(session: Session, path: Path, signal?: AbortSignal): Promise<void> {
+  return unlessItExists(session.create({ path, mode: "container" }, signal));
 }
 
 /** Makes a node, and all above it, unless they are there. */

@@ -1,8 +1,8 @@
 import { afterAll, expect, test } from "vitest";
-import type { LockStore } from "../../../core/lock/lock.ts";
+import type { Lock, LockStore } from "../../../core/lock/lock.ts";
 import { openZooKeeper, zookeeperStore } from "../../../core/stores/zookeeper/index.ts";
 import { type FaultyZooKeeper, faulty } from "../../support/faulty-zookeeper.ts";
-import { until } from "../../support/until.ts";
+import { pause, until } from "../../support/until.ts";
 import { freshRoot, lineOf, singleZooKeeper } from "../../support/zookeeper.ts";
 
 const LONG = 30_000;
@@ -100,3 +100,33 @@ test("200 waiters get it in the order in which they asked, and each release wake
   await Promise.all(waiters.map(({ locked }) => locked));
   expect(await lineOf(session, `${root}/a`)).toEqual([]);
 }, 60_000);
+
+test("who stands behind one that gives up waits for the one before that, and for nobody else", async () => {
+  const root = freshRoot();
+  await using first = zookeeperStore(zookeeper, { root });
+  const options = { ttl: LONG, wait: LONG };
+  const holder = await first.lock("a", options);
+  const caller = new AbortController();
+  const waiters: { counted: FaultyZooKeeper; store: LockStore; locked: Promise<Lock> }[] = [];
+  for (let i = 0; i < 4; i += 1) {
+    const counted = faulty(zookeeper);
+    const store = zookeeperStore(counted.zookeeper, { root });
+    const locked = store.lock("a", { ...options, ...(i === 2 && { signal: caller.signal }) });
+    await until(() => counted.calls.filter((name) => name === "read").length >= 3);
+    waiters.push({ counted, store, locked });
+  }
+  const [second, third, fourth, fifth] = waiters;
+  const outcome = expect(fourth?.locked).rejects.toBe("enough");
+  caller.abort("enough");
+  await outcome;
+  await until(() => fifth?.counted.calls.filter((name) => name === "read").length === 4);
+  const before = fifth?.counted.calls.length;
+  await holder.unlock();
+  const lock = await second?.locked;
+  await pause(50);
+  expect(fifth?.counted.calls).toHaveLength(before ?? 0);
+  await lock?.unlock();
+  await (await third?.locked)?.unlock();
+  await (await fifth?.locked)?.unlock();
+  await Promise.all(waiters.map(({ store }) => store.close()));
+});
