@@ -3,6 +3,7 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import { z } from "zod";
+import { sqlInventory } from "../../core/inventory/sql.ts";
 import { memoryJournal } from "../../core/journal/memory.ts";
 import { SessionExpiredError, UnknownOutcomeError } from "../../core/lock/errors.ts";
 import type { LockStore } from "../../core/lock/lock.ts";
@@ -13,6 +14,7 @@ import type { WorkerEvent, WorkerOptions } from "../../functions/worker/options.
 import { Pace } from "../../functions/worker/pace.ts";
 import { runWorker } from "../../functions/worker/worker.ts";
 import { open } from "../../infra/open.ts";
+import patient from "../programs/patient.ts";
 import { startCli } from "../support/cli.ts";
 import { temporaryFile } from "../support/under-test.ts";
 import { pause, until, within } from "../support/until.ts";
@@ -294,26 +296,20 @@ async function place() {
   const log = join(dirname(file), "log");
   await writeFile(log, "");
   const opened = await open(`sqlite:${file}`);
-  const { journal, locks } = opened;
-  if (!journal) throw new Error("there is no journal");
+  const { journal, locks, database } = opened;
+  if (!journal || !database) throw new Error("there is no journal");
+  const runtime = createRuntime({ journal });
+  const workflows = patient({ locks, database, inventory: sqlInventory(database) });
   const args = [PATIENT, "--store", `sqlite:${file}`];
   const env = { PATIENT_LOG: log };
   return {
     ...{ journal, locks },
     worker: (...more: readonly string[]) => startCli(["worker", ...args, ...more], { env }),
-    begin: (workflow: string, id: string, millis: number) =>
-      startCli(
-        [
-          "run",
-          ...args,
-          "--workflow",
-          workflow,
-          "--detach",
-          "--input",
-          JSON.stringify({ id, millis }),
-        ],
-        { env },
-      ).finished,
+    begin: (name: string, id: string, millis: number) => {
+      const found = workflows.find((one) => one.name === name);
+      if (!found) throw new Error(`there is no workflow ${name}`);
+      return runtime.start(found, { id, millis });
+    },
     said: async () => (await readFile(log, "utf8")).split("\n").filter(Boolean),
     async close() {
       await opened.close();
