@@ -63,7 +63,9 @@ export function redisShop(redis: Redis, prefix: string, inventory: Inventory, sh
       );
       const own = [lockKey, stockKey, salesKey, fenceKey, claimKey];
       const stock = [library.stock(shop), library.reservations(shop), library.ledger(shop)];
-      const locks = ["lock", "fence", "wait"].map((kind) => keyOf(prefix, kind, stockLock(shop)));
+      const locks = ["lock", "fence", "wait", "turn"].map((kind) =>
+        keyOf(prefix, kind, stockLock(shop)),
+      );
       const all = [...own, ...stock, ...locks, ...ids.map(library.operation)];
       while (all.length > 0) await redis.call(["DEL", ...(all.splice(0, 1_000) as [string])]);
     },
