@@ -10,7 +10,7 @@ const unit = [
   "test/infra/store-url.test.ts",
   "test/inventory/sqlite.test.ts",
   "test/journal/{memory,sqlite}.test.ts",
-  "test/steps/{memory,sqlite,testing}.test.ts",
+  "test/steps/{branches,corners,memory,sqlite,testing}.test.ts",
   "test/stores/{memory,sqlite}.test.ts",
 ];
 
