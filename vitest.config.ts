@@ -11,7 +11,7 @@ const unit = [
   "test/infra/store-url.test.ts",
   "test/inventory/sqlite.test.ts",
   "test/journal/{memory,sqlite}.test.ts",
-  "test/steps/{memory,points,sqlite,testing}.test.ts",
+  "test/steps/{branches,corners,memory,points,sqlite,testing}.test.ts",
   "test/stores/{memory,sqlite}.test.ts",
   "test/zookeeper/{names,pulse}.test.ts",
 ];

@@ -9,6 +9,8 @@ import type { Millis } from "../lock/time.ts";
  * Every write names the run's epoch, and is a compare-and-set on it: whoever takes a run raises its epoch, and
  * from then on what its predecessor writes is refused with a {@link StaleRunError}. Times are the journal's own.
  *
+ * Records that are written at the same time are answered in the order in which they stand.
+ *
  * Writes whose answer was lost are repeated inside: all of them are idempotent. They reject like a `Database`,
  * and with bad input before any I/O.
  */

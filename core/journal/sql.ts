@@ -4,6 +4,7 @@ import type { Journal } from "./journal.ts";
 import { append } from "./sql/append.ts";
 import { claimRun, takeRun } from "./sql/claim.ts";
 import { finish, park, renew } from "./sql/hold.ts";
+import { Order } from "./sql/order.ts";
 import { LastAt } from "./sql/place.ts";
 import { purge } from "./sql/purge.ts";
 import { due, list, show } from "./sql/reads.ts";
@@ -17,7 +18,7 @@ import { transact } from "./sql/transact.ts";
  * through one such journal.
  */
 export function sqlJournal(database: Database): Journal {
-  const place = { database, lastAt: new LastAt() };
+  const place = { database, lastAt: new LastAt(), order: new Order() };
   return checked({
     address: database.address,
     claim: (claim, signal) => claimRun(database, claim, signal),

@@ -37,8 +37,8 @@ export async function carryOut(carrier: Carrier, work: Work, met: Met): Promise<
     const one = new Attempt(carrier, work, attempt);
     const ended = await one.run();
     if (ended.record) return ended.record;
-    const retryIn = pauseAfter(ended.error, attempt, work.retry);
-    const value = encodeError(ended.error);
+    const { error, retryIn } = judge(ended.error, attempt, work);
+    const value = encodeError(error);
     const spans = one.spans();
     if (retryIn === undefined) {
       return carrier.append(recordOf(work, attempt, { outcome: "failed", value, ...spans }));
@@ -49,6 +49,15 @@ export async function carryOut(carrier: Carrier, work: Work, met: Met): Promise<
       key: attemptKey(work.key, "retry", attempt),
     });
     await carrier.pause("retry-delay", retryIn);
+  }
+}
+
+/** A policy that fails when it is asked has the last word by that. */
+function judge(error: unknown, attempt: number, { retry }: Work) {
+  try {
+    return { error, retryIn: pauseAfter(error, attempt, retry) };
+  } catch (problem) {
+    return { error: problem, retryIn: undefined };
   }
 }
 
@@ -111,11 +120,18 @@ class Attempt {
     const { locks, deadline, signal } = this.#carrier;
     if (!locks) throw new TerminalError("NO_LOCKS", "the runtime was made without `locks`");
     const startedAt = instant();
+    // Whoever gets it last of all must still have time for what it is for.
+    const patience = Math.min(wait, Math.max(0, deadline.remaining() - this.#work.budget));
     try {
       const atLeast = Math.max(DEFAULT_TTL, locks.traits.minTtl);
-      return await locks.lockAll(names, { ttl: ttl ?? atLeast, wait, deadline, signal });
+      return await locks.lockAll(names, {
+        ttl: ttl ?? atLeast,
+        wait: patience,
+        deadline,
+        signal,
+      });
     } catch (error) {
-      if (hasCode(error, "LOCK_TIMEOUT") && onBusy === "fail") {
+      if (hasCode(error, "LOCK_TIMEOUT") && onBusy === "fail" && patience === wait) {
         throw new TerminalError("LOCK_TIMEOUT", (error as Error).message);
       }
       if (hasCode(error, ...PASSING))
@@ -152,8 +168,12 @@ class Attempt {
       idempotencyKey: idempotencyKey(runId, key),
       signal,
       deadline,
-      ...(held && { lock: held, fence: first(held), fences: held.fences }),
+      ...(held && { lock: held, fence: this.#firstOf(held), fences: held.fences }),
     } as unknown as TxScope;
+  }
+
+  #firstOf({ fences }: LockSet): Fence | undefined {
+    return fences.get(this.#work.lock?.names[0] ?? "");
   }
 
   async #takeNote(): Promise<void> {
@@ -164,6 +184,9 @@ class Attempt {
 
   /** The encoded result. */
   async #call(scope: TxScope): Promise<string> {
+    // The process may have been frozen since: the clocks know before the timers do.
+    this.#carrier.stillCarrying();
+    (scope as Partial<TxScope>).lock?.assertHeld();
     scope.signal.throwIfAborted();
     const result = await race(Promise.resolve(this.#work.fn(scope)), scope.signal);
     const { output, key } = this.#work;
@@ -202,21 +225,18 @@ class Attempt {
 
 const DEFAULT_TTL: Millis = 10_000;
 
-/** Nothing has been done yet, and nothing is held, or not for long. */
+/** What is no failure of the step: its lock was not to be had for the moment, here. */
 const PASSING = [
   "LOCK_TIMEOUT",
-  "TOO_MANY_WAITERS",
   "STORE_UNAVAILABLE",
+  "STORE_CLOSED",
   "SESSION_EXPIRED",
+  "TOO_MANY_WAITERS",
   "UNKNOWN_OUTCOME",
 ] as const;
 
 /** How long a run is parked for a lock that others have, give or take a half. */
 const BUSY_PAUSE: Millis = 500;
-
-function first({ names, fences }: LockSet): Fence | undefined {
-  return fences.get(names[0] ?? "");
-}
 
 /** The longest operation id of the inventory, in bytes. */
 const LONGEST_KEY = 255;

@@ -2,22 +2,30 @@ import { createHash } from "node:crypto";
 import { stringify } from "safe-stable-stringify";
 import superjson from "superjson";
 import { LONGEST_VALUE } from "../journal/journal.ts";
-import { type ErrorInfo, TerminalError, toErrorInfo } from "./errors.ts";
+import { type ErrorInfo, InvalidValueError, TerminalError, toErrorInfo } from "./errors.ts";
 
-/** The record of a failed attempt has something besides the error. */
-const LONGEST_ERROR = LONGEST_VALUE - 1_000;
+/** The record of a failed attempt has something besides the error, and may have to say more of where its values are. */
+const LONGEST_ERROR = LONGEST_VALUE / 2;
 
 /** A value as the journal keeps it: JSON, and in it dates, bigints, maps, sets and undefined as what they are. */
 export function encode(value: unknown): string {
   return superjson.stringify(value);
 }
 
-/** Throws a TerminalError for a value that is too large for a journal. */
+/** Throws a TerminalError for a value that no journal can keep, or that is too large for one. */
 export function encodeResult(what: string, value: unknown): string {
-  const text = encode(value);
+  const text = tryToEncode(what, value);
   const bytes = Buffer.byteLength(text);
   if (bytes <= LONGEST_VALUE) return text;
   throw new TerminalError("TOO_LARGE", `${what} has ${bytes} bytes, the limit is ${LONGEST_VALUE}`);
+}
+
+function tryToEncode(what: string, value: unknown): string {
+  try {
+    return encode(value);
+  } catch (error) {
+    throw new InvalidValueError(what, [toErrorInfo(error).message]);
+  }
 }
 
 export function decode<T>(text: string | undefined): T {
@@ -28,10 +36,15 @@ export function encodeError(error: unknown): string {
   return encodeInfo(toErrorInfo(error));
 }
 
-/** Without its data, if that is too large. */
+/** Without its data, if that is too large or nothing that can be kept. */
 export function encodeInfo({ data, ...info }: ErrorInfo): string {
-  const text = encode(data === undefined ? info : { ...info, data });
-  return Buffer.byteLength(text) <= LONGEST_ERROR ? text : encode(info);
+  if (data === undefined) return encode(info);
+  try {
+    const text = encode({ ...info, data });
+    return Buffer.byteLength(text) <= LONGEST_ERROR ? text : encode(info);
+  } catch {
+    return encode(info);
+  }
 }
 
 export function decodeError(text: string | undefined): ErrorInfo {
@@ -40,6 +53,8 @@ export function decodeError(text: string | undefined): ErrorInfo {
 
 /** The same for equal values, whatever the order of their keys: 64 hexadecimal digits. */
 export function hashOf(value: unknown): string {
-  const canonical = stringify(superjson.serialize(value)) ?? "";
+  // Not which of its parts are one and the same object: that says nothing about the value.
+  const { json, meta } = superjson.serialize(value);
+  const canonical = stringify({ json, types: meta?.values }) ?? "";
   return createHash("sha256").update(canonical).digest("hex");
 }

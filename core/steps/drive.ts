@@ -9,13 +9,15 @@ import type {
   RunKey,
   StepRecord,
 } from "../journal/journal.ts";
+import { StaleRunError } from "../journal/journal.ts";
 import { sleep } from "../lock/abort.ts";
+import { hasCode } from "../lock/errors.ts";
 import type { Life } from "../lock/life.ts";
 import type { LockStore } from "../lock/lock.ts";
 import { after, type Deadline, type Millis } from "../lock/time.ts";
 import { carryOut } from "./attempt.ts";
 import type { Carrier, Transaction } from "./carrier.ts";
-import { decode, decodeError, encode, encodeInfo, encodeResult } from "./codec.ts";
+import { decode, decodeError, encode, encodeError, encodeInfo, encodeResult } from "./codec.ts";
 import {
   type ErrorInfo,
   NonDeterminismError,
@@ -28,6 +30,7 @@ import type { RunListener } from "./events.ts";
 import { Gate } from "./gate.ts";
 import { Breakdown, Suspension } from "./halt.ts";
 import { History, type Met } from "./history.ts";
+import { AnswerLine } from "./turns.ts";
 import { toUndo, type Work } from "./work.ts";
 import type { AnyWorkflow, WorkflowContext } from "./workflow.ts";
 
@@ -68,6 +71,12 @@ export type Left =
 /** The key of the record that says why a run is being undone. */
 const FAILURE = "~failure";
 
+/** What the workflow's code has come to. */
+export type Call = Pick<Work, "key"> & {
+  readonly kind: RecordKind;
+  readonly argsHash?: string | undefined;
+};
+
 interface BodyOutcome {
   /** Encoded. */
   readonly output?: string;
@@ -90,10 +99,15 @@ export class Drive implements Carrier {
   readonly #terms: Terms;
   readonly #undos: Undoing[] = [];
   readonly #takenAt = performance.now();
-  #gate = new Gate();
+  readonly #line = new AnswerLine();
+
+  /** For all that the workflow's code does. Once it is closed, nothing of that goes on. */
+  readonly #body = new Gate();
+  #gate = this.#body;
   #written: number;
   #divergence: NonDeterminismError | undefined;
   #cancelled = false;
+  #over: TerminalError | undefined;
   #isUndoing = false;
 
   constructor(terms: Terms) {
@@ -121,8 +135,8 @@ export class Drive implements Carrier {
 
   /** Nothing is under way when it settles. Rejects when the run is lost, or the journal does not answer. */
   async run(ctx: WorkflowContext): Promise<Left> {
-    const body = await this.#phase(() => this.#body(ctx));
-    if (body instanceof Suspension) return { parking: body };
+    const body = await this.#phase(this.#body, () => this.#carryBody(ctx));
+    if (body instanceof Suspension) return { parking: this.#inTime(body) };
     if (this.#divergence)
       return this.#failed(toErrorInfo(this.#divergence), this.#undos.length === 0);
     const failure = this.#recordedFailure ?? body.error;
@@ -130,32 +144,44 @@ export class Drive implements Carrier {
       const value = body.output ?? encode(undefined);
       return { ending: { status: "completed", value, compensated: true } };
     }
-    const compensated = await this.#phase(() => this.#compensate(failure));
-    if (compensated instanceof Suspension) return { parking: compensated };
+    const compensated = await this.#phase(new Gate(), () => this.#compensate(failure));
+    if (compensated instanceof Suspension) return { parking: this.#inTime(compensated) };
     return this.#failed(failure, compensated);
   }
 
   #failed(error: ErrorInfo, compensated: boolean): Left {
-    const status = error.code === "RUN_CANCELLED" ? "cancelled" : "failed";
+    const isOurs = error.code === "RUN_CANCELLED" && this.#isCancelled;
+    const status = isOurs ? "cancelled" : "failed";
     return { ending: { status, value: encodeInfo(error), compensated } };
   }
 
+  /** The end of the workflow's own time wakes the run as well. */
+  #inTime({ reason, wakeIn }: Suspension): Omit<Parking, "signalsSeen"> {
+    if (this.#recordedFailure || this.#isUndoing) return { reason, wakeIn };
+    const { possession, workflow } = this.#terms;
+    const left = Math.max(0, workflow.timeout - this.since(possession.startedAt));
+    // 1 ms more: times in the journal are whole milliseconds.
+    return { reason, wakeIn: Math.min(wakeIn, left + 1) };
+  }
+
   /** Resolves to a Suspension when the work cannot be finished now. */
-  async #phase<T>(work: () => Promise<T>): Promise<T | Suspension> {
-    const gate = new Gate();
+  async #phase<T>(gate: Gate, work: () => Promise<T>): Promise<T | Suspension> {
     this.#gate = gate;
     using _ = this.#leash(gate);
-    const result = await Promise.race([work(), gate.halted]);
-    gate.close(new Suspension("deadline", 0));
-    await gate.idle();
-    return result ?? gate.suspension;
+    try {
+      const result = await Promise.race([work(), gate.halted]);
+      return result ?? gate.suspension;
+    } finally {
+      gate.close();
+      await gate.idle();
+    }
   }
 
   /** Closes the gate when the run is lost, its time is up, or whoever drives it lets go. */
   #leash(gate: Gate): Disposable {
     const { life, signal, deadline } = this.#terms;
-    const onLost = () => gate.close(new Breakdown(life.signal.reason));
-    const onLetGo = () => gate.close(new Suspension("deadline", 0));
+    const onLost = () => gate.letGo(new Breakdown(life.signal.reason));
+    const onLetGo = () => gate.letGo(new Suspension("deadline", 0));
     if (life.signal.aborted) onLost();
     if (signal?.aborted) onLetGo();
     life.signal.addEventListener("abort", onLost);
@@ -171,7 +197,7 @@ export class Drive implements Carrier {
     };
   }
 
-  async #body(ctx: WorkflowContext): Promise<BodyOutcome> {
+  async #carryBody(ctx: WorkflowContext): Promise<BodyOutcome> {
     const { workflow, possession } = this.#terms;
     let outcome: BodyOutcome;
     try {
@@ -209,8 +235,8 @@ export class Drive implements Carrier {
   }
 
   /** Notes that the workflow's code has come to something; synchronously, in the order of its calls. */
-  meet(key: string, kind: RecordKind, argsHash?: string): Met {
-    this.#gate.called();
+  meet({ key, kind, argsHash }: Call): Met {
+    this.#body.called();
     if (this.#divergence) throw this.#divergence;
     try {
       return this.history.meet(key, kind, argsHash);
@@ -220,18 +246,30 @@ export class Drive implements Carrier {
   }
 
   /** The step's last word from the journal, or else what `work` comes to, once the code has come to all that is there. */
-  async answer(key: string, { last }: Met, work: () => Promise<StepRecord>): Promise<StepRecord> {
-    if (last === undefined) return this.#live(key, work);
-    await this.#converging(this.history.turnOf(key));
+  async answer(call: Call, { last }: Met, work: () => Promise<StepRecord>): Promise<StepRecord> {
+    if (last === undefined) return this.#live(call, work);
+    await this.#converging(this.history.turnOf(call.key));
     return last;
   }
 
-  #live<T>(key: string, work: () => Promise<T>): Promise<T> {
-    return this.#gate.pass(async () => {
-      await this.#converging(this.history.caughtUp(key));
+  #live(call: Call, work: () => Promise<StepRecord>): Promise<StepRecord> {
+    return this.#body.pass(async () => {
+      await this.#converging(this.history.caughtUp(call.key));
       this.mayBegin();
-      return work();
+      try {
+        return await work().catch((error) => this.#inRecord(call, error));
+      } finally {
+        await this.#line.turnOf(call.key);
+      }
     });
+  }
+
+  /** The code is told of nothing that it would not be told of again. */
+  async #inRecord({ key, kind, argsHash }: Call, error: unknown): Promise<StepRecord> {
+    const isHalt = error instanceof Suspension || error instanceof Breakdown;
+    if (isHalt || error === this.#over) throw error;
+    const value = encodeError(error);
+    return this.append({ key, kind, argsHash, outcome: "failed", attempt: 1, value });
   }
 
   /** What the step has done is to be undone if the run fails. */
@@ -258,10 +296,27 @@ export class Drive implements Carrier {
     }
     const transacted = journal.transact(this.#terms.key, step, body, this.signal);
     const record = await transacted.catch((error) => {
+      if (this.signal.aborted && hasCode(error, "UNKNOWN_OUTCOME")) return this.#committed(step);
       this.stillCarrying();
       return breakDown(error);
     });
     return this.#recorded(record);
+  }
+
+  /**
+   * What was committing when it was to be ended may have happened, and has to be undone with the rest then.
+   *
+   * The fences' rows make another transaction wait for the end of that one.
+   */
+  async #committed(step: Parameters<Transaction>[1]): Promise<StepRecord> {
+    const { key } = this.#terms;
+    const never = new Error("it was not committed");
+    const refuse = () => Promise.reject(never);
+    const looked = this.services.journal.transact?.(key, step, refuse) ?? refuse();
+    return looked.catch((error) => {
+      if (error !== never && !hasCode(error, "FENCED_OUT")) throw new Breakdown(error);
+      throw this.signal.reason;
+    });
   }
 
   async pause(reason: ParkReason, span: Millis): Promise<void> {
@@ -279,12 +334,14 @@ export class Drive implements Carrier {
   }
 
   stillCarrying(): void {
+    const { life, key } = this.#terms;
+    if (life.remaining() <= 0) throw new Breakdown(new StaleRunError(key));
     this.signal.throwIfAborted();
   }
 
   mayBegin(): void {
-    const reason = this.#isUndoing ? undefined : this.#reasonToStop();
-    if (reason) throw reason;
+    if (!this.#isUndoing) this.#over ??= this.#reasonToStop();
+    if (!this.#isUndoing && this.#over) throw this.#over;
     this.#parkIfDraining();
   }
 
@@ -293,6 +350,9 @@ export class Drive implements Carrier {
   }
 
   #recorded(record: StepRecord): StepRecord {
+    const { key, kind, outcome } = record;
+    const isAnswer = kind !== "undo" && kind !== "failure";
+    if (isAnswer && (outcome === "ok" || outcome === "failed")) this.#line.enter(key);
     this.services.notify({ type: "recorded", runId: this.runId, record });
     return record;
   }
@@ -302,9 +362,13 @@ export class Drive implements Carrier {
     const failure = this.#recordedFailure;
     if (failure) return new TerminalError(failure.code ?? "FAILED", failure.message);
     const { possession, workflow } = this.#terms;
-    if (possession.cancelled || this.#cancelled) return new RunCancelledError(this.runId);
+    if (this.#isCancelled) return new RunCancelledError(this.runId);
     const isOver = this.since(possession.startedAt) > workflow.timeout;
     return isOver ? new RunTimeoutError(this.runId, workflow.timeout) : undefined;
+  }
+
+  get #isCancelled(): boolean {
+    return this.possession.cancelled || this.#cancelled;
   }
 
   #converging(turn: Promise<void>): Promise<void> {

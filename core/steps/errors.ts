@@ -128,17 +128,29 @@ export class RunPoisonedError extends TerminalError {
 /** The longest message that is kept of an error, in characters. */
 const LONGEST_MESSAGE = 2_000;
 
+/** The longest name or code that is kept of an error, in characters. */
+const LONGEST_NAME = 200;
+
+/** Whatever was thrown: even what cannot be read is an error of which something can be said. */
 export function toErrorInfo(error: unknown): ErrorInfo {
+  try {
+    return read(error);
+  } catch {
+    return { name: "Error", message: "something was thrown that cannot be read" };
+  }
+}
+
+function read(error: unknown): ErrorInfo {
   if (!(error instanceof Error)) return { name: "Error", message: shorten(String(error)) };
   const { name, message, code, data } = error as Error & Partial<TerminalError>;
   return {
-    name,
-    message: shorten(message),
-    ...(typeof code === "string" && { code }),
+    name: shorten(String(name), LONGEST_NAME),
+    message: shorten(String(message)),
+    ...(typeof code === "string" && { code: shorten(code, LONGEST_NAME) }),
     ...(data !== undefined && { data }),
   };
 }
 
-function shorten(message: string): string {
-  return message.length > LONGEST_MESSAGE ? `${message.slice(0, LONGEST_MESSAGE - 1)}…` : message;
+function shorten(text: string, most = LONGEST_MESSAGE): string {
+  return text.length > most ? `${text.slice(0, most - 1)}…` : text;
 }

@@ -1,4 +1,7 @@
+import { sleep } from "../lock/abort.ts";
+import type { Millis } from "../lock/time.ts";
 import { Breakdown, Suspension } from "./halt.ts";
+import { turns } from "./turns.ts";
 
 /**
  * Everything new that a workflow does goes through here.
@@ -13,6 +16,7 @@ export class Gate {
   #breakdown: Breakdown | undefined;
   #working = 0;
   #calls = 0;
+  #isWatched = false;
   #onIdle = () => {};
 
   /** Aborts with a Suspension or a Breakdown. */
@@ -42,17 +46,21 @@ export class Gate {
     const ended = await this.#outcome(work);
     this.#working -= 1;
     this.#onIdle();
-    if (ended) {
-      void this.#haltIfQuiet();
-      return ended.value();
-    }
-    void this.#haltIfQuiet();
-    return new Promise<never>(() => {});
+    void this.#haltWhenQuiet();
+    return ended ? ended.value() : new Promise<never>(() => {});
   }
 
-  /** Ends what is under way, and begins nothing more. */
-  close(reason: Suspension | Breakdown): void {
+  /** Lets go of the run: ends what is under way, begins nothing more, and halts. */
+  letGo(reason: Suspension | Breakdown): void {
+    if (this.signal.aborted) return;
+    this.#note(reason);
     this.#stop.abort(reason);
+    void this.#haltWhenQuiet();
+  }
+
+  /** Ends what is under way, and begins nothing more: it is not needed. */
+  close(): void {
+    this.#stop.abort(new Suspension("deadline", 0));
   }
 
   /** Resolves when nothing is under way. Rejects with what has broken down. */
@@ -72,26 +80,45 @@ export class Gate {
       const value = await work();
       return { value: () => value };
     } catch (error) {
-      if (error instanceof Suspension) this.#suspensions.push(error);
-      else if (error instanceof Breakdown) this.#breakdown ??= error;
-      else {
-        const rethrow = () => {
-          throw error;
-        };
-        return { value: rethrow };
-      }
-      return undefined;
+      if (error instanceof Suspension || error instanceof Breakdown) return this.#note(error);
+      const rethrow = () => {
+        throw error;
+      };
+      return { value: rethrow };
     }
   }
 
-  /** Others may have something to do still: they get some turns of the queue to ask for it. */
-  async #haltIfQuiet(): Promise<void> {
+  #note(reason: Suspension | Breakdown): undefined {
+    if (reason instanceof Suspension) this.#suspensions.push(reason);
+    else this.#breakdown ??= reason;
+  }
+
+  /** Others may have something to do still: they get some time to ask for it. */
+  async #haltWhenQuiet(): Promise<void> {
     if (this.#breakdown) return this.#halted.resolve(undefined);
-    if (this.#working > 0 || this.#suspensions.length === 0) return;
+    if (this.#isWatched || this.#suspensions.length === 0) return;
+    this.#isWatched = true;
+    while (this.#working === 0 && !(await this.#isQuiet()));
+    this.#isWatched = false;
+    if (this.#working === 0) this.#halted.resolve(undefined);
+  }
+
+  /** Branches that await something of their own besides get a moment, once the run is to be parked for longer. */
+  async #isQuiet(): Promise<boolean> {
     const calls = this.#calls;
-    for (let turn = 0; turn < TURNS; turn += 1) await undefined;
-    if (this.#working === 0 && this.#calls === calls) this.#halted.resolve(undefined);
+    await turns(TURNS);
+    const isNew = () => this.#working > 0 || this.#calls !== calls;
+    const nap = Math.min(MOMENT, this.suspension.wakeIn / 10) / NAPS;
+    // Not one nap: each of them is a round of the event loop, however busy that is.
+    for (let i = 0; !isNew() && nap > 0 && i < NAPS; i += 1) {
+      await sleep(nap, this.signal).catch(() => {});
+    }
+    return !isNew();
   }
 }
 
 const TURNS = 1_000;
+
+/** Enough for a hash or a module, and little beside a wait of any length. */
+const MOMENT: Millis = 20;
+const NAPS = 10;

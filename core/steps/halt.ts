@@ -1,14 +1,20 @@
 import type { ParkReason } from "../journal/journal.ts";
-import type { Millis } from "../lock/time.ts";
+import { elapsedSince, instant, type Millis } from "../lock/time.ts";
 
 /** Thrown inside the engine, and never seen by a workflow: the run is to be parked. */
 export class Suspension {
   readonly reason: ParkReason;
-  readonly wakeIn: Millis;
+  readonly #span: Millis;
+  readonly #since = instant();
 
-  constructor(reason: ParkReason, wakeIn: Millis) {
+  constructor(reason: ParkReason, span: Millis) {
     this.reason = reason;
-    this.wakeIn = wakeIn;
+    this.#span = span;
+  }
+
+  /** From now: other branches may go on for long before the run is parked. */
+  get wakeIn(): Millis {
+    return Math.max(0, this.#span - elapsedSince(this.#since));
   }
 }
 

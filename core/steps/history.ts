@@ -3,6 +3,7 @@ import { sleep } from "../lock/abort.ts";
 import { checkText } from "../lock/checks.ts";
 import { quote } from "../lock/errors.ts";
 import { NonDeterminismError } from "./errors.ts";
+import { between, turns } from "./turns.ts";
 
 /** What the journal knows of one step. */
 export interface Met {
@@ -46,7 +47,7 @@ export class History {
     const steps = records.filter(({ kind }) => kind !== "undo" && kind !== "failure");
     const isLast = ({ outcome }: StepRecord) => outcome === "ok" || outcome === "failed";
     this.#answers = steps.filter(isLast).map(({ key }) => key);
-    const begun = new Set(steps.map(({ key }) => stepOf(key)));
+    const begun = new Set(steps.map(stepOf));
     this.#underWay = begun.difference(new Set(this.#answers));
   }
 
@@ -101,10 +102,6 @@ export class History {
 
   /** Resolves when it is the turn of this step's answer. Rejects with a NonDeterminismError when it does not come. */
   async turnOf(key: string): Promise<void> {
-    if (!this.#isPumping && this.#answers[this.#given] === key) {
-      this.#given += 1;
-      return;
-    }
     const waiter = newWaiter(key);
     this.#waiting.set(key, waiter);
     void this.#pump();
@@ -140,7 +137,7 @@ export class History {
     this.#given += 1;
     this.#waiting.get(key)?.resolve();
     this.#waiting.delete(key);
-    for (let turn = 0; turn < BETWEEN; turn += 1) await undefined;
+    await between();
   }
 
   /**
@@ -148,8 +145,12 @@ export class History {
    * await something of their own besides get a moment more.
    */
   async #comes(): Promise<boolean> {
-    for (let turn = 0; !this.#isNextHere && turn < TURNS; turn += 1) await undefined;
-    if (!this.#isNextHere) await sleep(MOMENT);
+    for (let turn = 0; !this.#isNextHere && turn < MANY; turn += FEW) await turns(FEW);
+    let nap = 1;
+    for (let slept = 0; !this.#isNextHere && slept < MOMENT; slept += nap) {
+      nap = Math.min(2 * nap, 50);
+      await sleep(nap);
+    }
     return this.#isNextHere;
   }
 
@@ -176,19 +177,20 @@ function newWaiter(what: string): Waiter {
   return { what, ...Promise.withResolvers<void>() };
 }
 
-const TURNS = 1_000;
-const MOMENT = 100;
+const FEW = 10;
+const MANY = 1_000;
 
-/** How many turns of the queue the code gets between two answers. */
-const BETWEEN = 100;
+/** What follows ends the run, so that it is worth waiting for on a busy machine. */
+const MOMENT = 1_000;
 
 export function attemptKey(key: string, outcome: "retry" | "started", attempt: number): string {
   return `${key}@${attempt}${outcome === "started" ? " started" : ""}`;
 }
 
 /** The key of the step that a record belongs to. */
-function stepOf(key: string): string {
-  return key.replace(/@\d+(?: started)?$/, "");
+function stepOf({ key, outcome }: StepRecord): string {
+  const isAttempt = outcome === "retry" || outcome === "started";
+  return isAttempt ? key.replace(/@\d+(?: started)?$/, "") : key;
 }
 
 /** Throws for a name that could be taken for another record's key. */

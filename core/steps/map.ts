@@ -17,14 +17,15 @@ export function mapItems(
 ): MapFunction {
   const map = async (
     name: string,
-    items: readonly unknown[],
+    given: readonly unknown[],
     options: AnyMapOptions,
     fn: AnyItemFunction,
     undo?: Functions["undo"],
   ) => {
+    const items = [...given];
     const { keyOf, concurrency = 8, onError = "fail-fast", lock, ...rest } = options;
     checkWhole("concurrency", concurrency, 1, 1_000);
-    const itemKeys = items.map(keyOf);
+    const itemKeys = items.map((item) => keyOf(item));
     checkItemKeys(name, itemKeys);
     const base = nameOf(name);
     const keys = itemKeys.map((key) => `${base}[${key}]`);

@@ -11,7 +11,7 @@ export interface RetryPolicy {
   /** Default 200 ms. */
   readonly base?: Duration;
 
-  /** Default 2. */
+  /** From 1 to 1,000. Default 2. */
   readonly factor?: number;
 
   /** Default 30 s. */

@@ -1,6 +1,5 @@
 import type {
   Claimed,
-  Ended,
   Journal,
   Missing,
   ParentRun,
@@ -14,8 +13,8 @@ import { checkSpan, checkText } from "../lock/checks.ts";
 import { Life } from "../lock/life.ts";
 import type { LockStore } from "../lock/lock.ts";
 import { type Deadline, type Instant, instant, type Millis } from "../lock/time.ts";
-import { decode, decodeError, encode } from "./codec.ts";
-import { Context } from "./context.ts";
+import { encode, encodeResult } from "./codec.ts";
+import { CHILD_LOOK, Context, type DriveChild } from "./context.ts";
 import { Drive, type Left, type Terms } from "./drive.ts";
 import { type Duration, toMillis } from "./duration.ts";
 import {
@@ -26,8 +25,10 @@ import {
   UnknownWorkflowError,
 } from "./errors.ts";
 import type { RunListener } from "./events.ts";
+import { Breakdown } from "./halt.ts";
 import { checkSignalName } from "./history.ts";
-import type { AnyWorkflow, RunOutcome, Workflow } from "./workflow.ts";
+import { outcomeOf } from "./outcome.ts";
+import type { AnyWorkflow, Prepared, RunOutcome, Workflow } from "./workflow.ts";
 
 export interface RuntimeOptions {
   readonly journal: Journal;
@@ -122,7 +123,7 @@ export function createRuntime(options: RuntimeOptions): Runtime {
 /** How often one looks for a run that is to end. */
 const LOOK_EVERY: Millis = 1_000;
 
-type Begin<I> = DriveOptions & { readonly input: I; readonly parent?: ParentRun };
+type Begin = Omit<DriveOptions, "id"> & { readonly parent?: ParentRun };
 
 class Engine implements Runtime {
   readonly journal: Journal;
@@ -152,17 +153,22 @@ class Engine implements Runtime {
     return [...this.#workflows.values()].map(({ name, version }) => ({ workflow: name, version }));
   }
 
-  drive<I, O>(workflow: Workflow<I, O>, input: I, options: DriveOptions = {}) {
-    return this.#begin(workflow, { ...options, input });
+  async drive<I, O>(
+    workflow: Workflow<I, O>,
+    input: I,
+    { id, ...options }: DriveOptions = {},
+  ): Promise<RunOutcome<O>> {
+    return this.#begin(workflow, await this.#prepare(workflow, input, id), options);
   }
 
   async start<I, O>(
     workflow: Workflow<I, O>,
     input: I,
-    options: Pick<DriveOptions, "id"> = {},
+    { id }: Pick<DriveOptions, "id"> = {},
   ): Promise<RunOutcome<O>> {
+    const prepared = await this.#prepare(workflow, input, id);
     // A run that is let go of before its first step.
-    return this.#begin(workflow, { ...options, input, signal: AbortSignal.abort() });
+    return this.#begin(workflow, prepared, { signal: AbortSignal.abort() });
   }
 
   async run<I, O>(
@@ -208,15 +214,23 @@ class Engine implements Runtime {
     return answer;
   }
 
-  async #begin<I, O>(workflow: Workflow<I, O>, begin: Begin<I>): Promise<RunOutcome<O>> {
+  async #prepare<I, O>(workflow: Workflow<I, O>, input: I, id?: string): Promise<Ready> {
     this.#know(workflow);
-    const { runId, input, inputHash, onConflict } = await workflow.prepare(begin.input, begin.id);
+    const prepared = await workflow.prepare(input, id);
+    return { ...prepared, input: encodeResult(`the input of ${workflow.name}`, prepared.input) };
+  }
+
+  async #begin<I, O>(
+    workflow: Workflow<I, O>,
+    { runId, input, inputHash, onConflict }: Ready,
+    begin: Begin,
+  ): Promise<RunOutcome<O>> {
     const take = { runId, owner: this.#owner, ttl: this.#lease };
     const claim = {
       ...take,
       workflow: workflow.name,
       version: workflow.version,
-      input: encode(input),
+      input,
       inputHash,
       parent: begin.parent,
     };
@@ -296,12 +310,14 @@ class Engine implements Runtime {
     };
     const drive = new Drive({ ...taken, services, life: hold.life });
     hold.onCancelled = () => drive.cancel();
-    const context = new Context(drive, (child, input, { id, signal: name }) => {
+    const driveChild: DriveChild = async (child, input, { id, signal: name }) => {
+      const prepared = await this.#prepare(child, input, id);
       const parent = { runId: key.runId, signal: name };
       const more = drain && { drain };
-      return this.#begin(child, { input, id, deadline, signal: drive.signal, ...more, parent });
-    });
-    return drive.run(context);
+      const begin = { deadline, signal: drive.signal, ...more, parent };
+      return this.#begin(child, prepared, begin).catch((error) => notCarried(id, error));
+    };
+    return drive.run(new Context(drive, driveChild));
   }
 
   async #park(key: RunKey, { signals }: Possession, parking: Parked): Promise<Parked> {
@@ -357,16 +373,20 @@ interface Taken extends Omit<Terms, "services" | "life"> {
   readonly hold: Hold;
 }
 
+/** What a workflow is begun with, its input encoded. */
+interface Ready extends Prepared {
+  readonly input: string;
+}
+
+/** That the journal fails is not the child's failure; and somebody else may carry what is not known here. */
+function notCarried(runId: string, error: unknown): RunOutcome<never> {
+  if (error instanceof InputConflictError) throw error;
+  if (!(error instanceof UnknownWorkflowError)) throw new Breakdown(error);
+  return { runId, status: "busy", retryIn: CHILD_LOOK };
+}
+
 const FOREVER: Deadline = { remaining: () => Number.POSITIVE_INFINITY };
 
 function nameOf(workflow: string, version: number): string {
   return JSON.stringify([workflow, version]);
-}
-
-function outcomeOf(
-  runId: string,
-  { status, value, compensated }: Pick<Ended, "status" | "value" | "compensated">,
-): RunOutcome<unknown> {
-  if (status === "completed") return { runId, status, output: decode(value) };
-  return { runId, status: "failed", error: decodeError(value), compensated };
 }

@@ -1,4 +1,4 @@
-import { checkWhole } from "../lock/checks.ts";
+import { checkName, checkWhole } from "../lock/checks.ts";
 import type { Millis } from "../lock/time.ts";
 import { hashOf } from "./codec.ts";
 import { toMillis } from "./duration.ts";
@@ -28,6 +28,7 @@ export interface Work {
 }
 
 export interface CheckedLock {
+  /** Each once, in the order in which they were given: the first one's fence is the step's. */
   readonly names: readonly string[];
   readonly ttl: Millis | undefined;
   readonly wait: Millis;
@@ -89,7 +90,13 @@ export function undoKey(key: string): string {
 function toPolicy(retry: RetryPolicy | false | undefined, atMostOnce: boolean): RetryPolicy {
   if (retry === false || (retry === undefined && atMostOnce)) return ONCE;
   const policy = retry ?? {};
-  if (policy.attempts !== undefined) checkWhole("attempts", policy.attempts, 1, 10_000);
+  const { attempts, base, max, factor } = policy;
+  if (attempts !== undefined) checkWhole("attempts", attempts, 1, 10_000);
+  if (base !== undefined) toMillis("base", base);
+  if (max !== undefined) toMillis("max", max);
+  if (factor !== undefined && !(factor >= 1 && factor <= 1_000)) {
+    throw new RangeError(`factor must be a number from 1 to 1000, not ${factor}`);
+  }
   return policy;
 }
 
@@ -97,9 +104,11 @@ function toLock(lock: Locked["lock"]): CheckedLock {
   const request: LockRequest =
     typeof lock === "string" || isNames(lock) ? { names: lock } : (lock as LockRequest);
   const { names, ttl, wait = 10_000, onBusy = "wait" } = request;
-  const list = typeof names === "string" ? [names] : names;
+  const list = typeof names === "string" ? [names] : [...new Set(names)];
+  if (list.length === 0) throw new RangeError("a lock needs a name");
+  list.forEach(checkName);
   return {
-    names: [...new Set(list)].sort(),
+    names: list,
     ttl: ttl === undefined ? undefined : toMillis("ttl", ttl, 1),
     wait: onBusy === "suspend" ? 0 : toMillis("wait", wait),
     onBusy,

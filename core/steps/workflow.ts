@@ -28,7 +28,7 @@ export interface WorkflowDefinition<S extends Schema> {
   /** How long the outcome is kept after the end, and with it the memory of the id. Default a day. */
   readonly keep?: Duration;
 
-  /** After how long the run is given up and undone, from its start. Default never. */
+  /** After how long the run is given up and undone, from its start, at its next step. Default never. */
   readonly timeout?: Duration;
 
   /** How many processes in a row may be lost over one run before it is given up. Default 20. */
@@ -69,7 +69,10 @@ const DAY: Millis = 86_400_000;
 /**
  * The body runs again from its start whenever the run is taken up again, and steps that are done answer from the
  * journal. So whatever it does besides must be the same every time: the time, chance and the outside world belong
- * into steps.
+ * into steps. What it awaits besides them must be short.
+ *
+ * Where the run is parked, the body just does not go on: its `finally` blocks do not run, and what it holds by
+ * `using` is not disposed. What needs that belongs into a step as well.
  */
 export function workflow<S extends Schema, Output>(
   definition: WorkflowDefinition<S>,
@@ -124,7 +127,10 @@ export interface WorkflowContext {
     options: { readonly timeout: Duration },
   ): Promise<OutputOf<S> | TimedOut>;
 
-  /** Runs another workflow as a run of its own, and answers with its output. */
+  /**
+   * Runs another workflow as a run of its own, and answers with its output. It goes on, and is not undone, where this
+   * run is cancelled or fails.
+   */
   child<I, O>(name: string, workflow: Workflow<I, O>, input: I, options?: ChildOptions): Promise<O>;
 
   /**
@@ -139,7 +145,7 @@ export interface TimedOut {
 }
 
 export interface ChildOptions {
-  /** Default: the id of the parent's run, "/" and the name. */
+  /** Default: the id of the parent's run, "/" and the name; a hash of them where that is too long. */
   readonly id?: string;
 }
 
@@ -311,7 +317,10 @@ export interface StepScope {
   /** From 1. */
   readonly attempt: number;
 
-  /** The same for every attempt at this step of this run, and for no other: give it to whoever can tell a repetition by it. */
+  /**
+   * The same for every attempt at this step of this run, and for no other: give it to whoever can tell a repetition by it.
+   * A run that bears the id again, after the outcome was forgotten, has the same ones.
+   */
   readonly idempotencyKey: string;
 
   /** Aborts when the attempt is over its time, or the run or the lock is lost. Pass it to all that the step does. */

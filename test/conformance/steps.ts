@@ -183,22 +183,22 @@ export function describeSteps(name: string, open: () => Promise<StepsUnderTest>)
         const name = newId();
         const make = (version: number) =>
           workflow({ name, version, input: Input }, async (ctx) => {
-            await ctx.sleep("nap", 30);
+            await ctx.sleep("nap", 200);
             return version;
           });
         const id = newId();
         await rt.drive(make(1), { n: 1 }, { id });
         const newer = make(2);
-        await sleep(40);
+        await sleep(210);
         expect(await rt.drive(newer, { n: 1 }, { id })).toMatchObject({ output: 1 });
         const stranger = runtime();
         const old = newId();
         await rt.drive(
-          flow(async (ctx) => ctx.sleep("nap", 30)),
+          flow(async (ctx) => ctx.sleep("nap", 200)),
           { n: 1 },
           { id: old },
         );
-        await sleep(40);
+        await sleep(210);
         await expect(stranger.resume(old)).rejects.toMatchObject({ code: "UNKNOWN_WORKFLOW" });
       });
 
@@ -280,12 +280,12 @@ export function describeSteps(name: string, open: () => Promise<StepsUnderTest>)
             })
             .catch(({ name, code, message, step }) => ({ name, code, message, step }));
           seen.push({ value, error });
-          await ctx.sleep("nap", 20);
+          await ctx.sleep("nap", 200);
         });
         const id = newId();
         await ours.drive(wf, { n: 1 }, { id });
-        await sleep(30);
-        await theirs.drive(wf, { n: 1 }, { id });
+        await sleep(210);
+        await toEnd(theirs, wf, id);
         expect(seen).toHaveLength(2);
         expect(seen[1]).toEqual(seen[0]);
         expect(seen[0]).toMatchObject({ value: { big: 2n ** 64n, at: new Date(5) } });
@@ -343,7 +343,7 @@ export function describeSteps(name: string, open: () => Promise<StepsUnderTest>)
       });
 
       test("at most once is not begun again by anybody, and its undo is called", async () => {
-        const [ours, theirs] = [runtime({ lease: 100 }), runtime()];
+        const [ours, theirs] = [runtime(), runtime()];
         let begun = 0;
         const undone: unknown[] = [];
         const never = new Promise<never>(() => {});
@@ -398,7 +398,7 @@ export function describeSteps(name: string, open: () => Promise<StepsUnderTest>)
           }),
         );
         const id = newId();
-        const outcome = await rt.drive(wf, { n: 1 }, { id, deadline: deadlineIn(100) });
+        const outcome = await rt.drive(wf, { n: 1 }, { id, deadline: deadlineIn(1_000) });
         expect(outcome).toMatchObject({ status: "suspended", reason: "deadline" });
         expect(await rt.drive(wf, { n: 1 }, { id })).toMatchObject({ output: "done" });
         expect(attempts).toEqual([1, 1]);
@@ -532,12 +532,12 @@ export function describeSteps(name: string, open: () => Promise<StepsUnderTest>)
         const done: string[] = [];
         const wf = flow(async (ctx) => {
           for (const name of names) await ctx.step(name, async () => done.push(name));
-          if (names === before) await ctx.sleep("nap", 20);
+          if (names === before) await ctx.sleep("nap", 200);
         });
         const id = newId();
         await rt.drive(wf, { n: 1 }, { id });
         names = after;
-        await sleep(30);
+        await sleep(210);
         const outcome = await toEnd(rt, wf, id);
         expect(outcome).toMatchObject({ status: "failed", error: { code: "NON_DETERMINISM" } });
         if (problem) expect((outcome as { error: Error }).error.message).toContain(problem);
@@ -552,12 +552,12 @@ export function describeSteps(name: string, open: () => Promise<StepsUnderTest>)
             const args = { sku: changed && change === "args" ? "b" : "a", quantity: 1 };
             if (changed && change === "kind") await ctx.sleep("reserve", 1);
             else await ctx.step("reserve", { args }, async () => {});
-            await ctx.sleep("nap", 20);
+            await ctx.sleep("nap", 200);
           });
           const id = newId();
           await rt.drive(wf, { n: 1 }, { id });
           changed = true;
-          await sleep(30);
+          await sleep(210);
           const outcome = await toEnd(rt, wf, id);
           expect(outcome).toMatchObject({ status: "failed", error: { code: "NON_DETERMINISM" } });
         }
@@ -582,13 +582,13 @@ export function describeSteps(name: string, open: () => Promise<StepsUnderTest>)
         const [ours, theirs] = [runtime(), runtime()];
         const won: unknown[] = [];
         const wf = flow(async (ctx) => {
-          const steps = [30, 1, 15].map((millis, i) =>
+          const steps = [600, 1, 300].map((millis, i) =>
             ctx.step(`runner${i}`, async () => {
               await sleep(millis);
               return i;
             }),
           );
-          const late = ctx.sleep("late", 40).then(() => "late");
+          const late = ctx.sleep("late", "10s").then(() => "late");
           won.push(await Promise.race([...steps, late]));
           await Promise.all(steps);
           await ctx.sleep("nap", 60);
@@ -605,7 +605,7 @@ export function describeSteps(name: string, open: () => Promise<StepsUnderTest>)
         const seen: unknown[] = [];
         const wf = flow(async (ctx) => {
           seen.push([await ctx.now(), await ctx.random(), await ctx.uuid(), await ctx.uuid()]);
-          await ctx.sleep("nap", 20);
+          await ctx.sleep("nap", 200);
         });
         await toEnd(rt, wf, newId());
         expect(seen.length).toBeGreaterThan(1);
@@ -621,13 +621,13 @@ export function describeSteps(name: string, open: () => Promise<StepsUnderTest>)
           await ctx.step("a", async () => {});
           const patched = isNew && (await ctx.patched("b-first"));
           if (patched) await ctx.step("b", async () => {});
-          await ctx.sleep("nap", 20);
+          await ctx.sleep("nap", 200);
           return patched;
         });
         const old = newId();
         await rt.drive(wf, { n: 1 }, { id: old });
         isNew = true;
-        await sleep(30);
+        await sleep(210);
         expect(await toEnd(rt, wf, old)).toMatchObject({ output: false });
         expect(await toEnd(rt, wf, newId())).toMatchObject({ output: true });
       });
@@ -637,15 +637,14 @@ export function describeSteps(name: string, open: () => Promise<StepsUnderTest>)
       test("sleeps without a process, and once", async () => {
         const rt = runtime();
         const wf = flow(async (ctx) => {
-          await ctx.sleep("nap", 60);
+          await ctx.sleep("nap", 1_000);
           return "rested";
         });
         const id = newId();
         const outcome = await rt.drive(wf, { n: 1 }, { id });
         expect(outcome).toMatchObject({ status: "suspended", reason: "sleep" });
         expect(await rt.drive(wf, { n: 1 }, { id })).toMatchObject({ status: "suspended" });
-        await sleep(80);
-        expect(await rt.drive(wf, { n: 1 }, { id })).toMatchObject({ output: "rested" });
+        expect(await toEnd(rt, wf, id)).toMatchObject({ output: "rested" });
       });
 
       test("for one branch lets the others go on", async () => {
@@ -699,7 +698,7 @@ export function describeSteps(name: string, open: () => Promise<StepsUnderTest>)
         const wf = flow(async (ctx) => {
           const options = { timeout: 30 };
           const answer = await ctx.waitFor("paid", z.object({ ok: z.boolean() }), options);
-          await ctx.sleep("nap", 20);
+          await ctx.sleep("nap", 200);
           return answer;
         });
         const id = newId();
@@ -942,11 +941,11 @@ export function describeSteps(name: string, open: () => Promise<StepsUnderTest>)
       test("is kept for as long as it should be; then the id is free", async () => {
         const rt = runtime();
         let times = 0;
-        const wf = flow(async () => ++times, { keep: 30 });
+        const wf = flow(async () => ++times, { keep: 500 });
         const id = newId();
         expect(await rt.drive(wf, { n: 1 }, { id })).toMatchObject({ output: 1 });
         expect(await rt.drive(wf, { n: 1 }, { id })).toMatchObject({ output: 1 });
-        await sleep(60);
+        await sleep(600);
         expect(await rt.drive(wf, { n: 2 }, { id })).toMatchObject({ output: 2 });
       });
 

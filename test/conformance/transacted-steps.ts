@@ -128,17 +128,17 @@ export function describeTransactedSteps(
       const wf = flow(async (ctx) =>
         ctx.step.tx(
           "slow",
-          { lock, timeout: 50, retry: { attempts: 2, base: 1 } },
+          { lock, timeout: 500, retry: { attempts: 2, base: 1 } },
           async (scope) => {
             await leave(scope, `attempt ${scope.attempt}`);
-            if (scope.attempt === 1) await sleep(150);
+            if (scope.attempt === 1) await sleep(1_000);
             await leave(scope, `late ${scope.attempt}`);
           },
         ),
       );
       const id = newId();
       expect(await rt.run(wf, { n: 1 }, { id })).toMatchObject({ status: "completed" });
-      await sleep(150);
+      await sleep(1_000);
       expect(await effects(id)).toEqual(["attempt 2", "late 2"]);
     });
 

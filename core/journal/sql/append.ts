@@ -13,6 +13,7 @@ import { hasCode, quote } from "../../lock/errors.ts";
 import { insist } from "../../lock/insist.ts";
 import type { Millis } from "../../lock/time.ts";
 import { type NewRecord, type RunKey, StaleRunError, type StepRecord } from "../journal.ts";
+import type { Written } from "./order.ts";
 import type { Place } from "./place.ts";
 import { micros, RECORD, toDate, toMillis, toRecord } from "./rows.ts";
 
@@ -20,15 +21,17 @@ import { micros, RECORD, toDate, toMillis, toRecord } from "./rows.ts";
  * Writes the record in one statement, once the last one that this holder has written is known: a record's time is
  * later than that of all before, whatever the database's clock does, since they are sorted by it.
  */
-export function append(
+export async function append(
   place: Place,
   run: RunKey,
   record: NewRecord,
   signal: AbortSignal | undefined,
 ): Promise<StepRecord> {
   const { database } = place;
+  using turn = place.order.turn(run);
+  turn.begin();
   const what = `record ${quote(record.key)} of run ${quote(run.runId)} was written`;
-  return insist(database.address, what, signal, async (limit) => {
+  const stands = await insist(database.address, what, signal, async (limit) => {
     const { dialect } = database;
     const last = place.lastAt.get(run);
     const isAlone = last !== undefined && dialect.reply !== undefined;
@@ -40,6 +43,7 @@ export function append(
       return await standing(database, run, record.key, error, limit);
     }
   });
+  return turn.of(stands);
 }
 
 /** The record that stands in the way of one that was refused. */
@@ -49,11 +53,11 @@ export async function standing(
   key: string,
   error: unknown,
   limit: AbortSignal,
-): Promise<StepRecord | undefined> {
+): Promise<Written | undefined> {
   if (!isRefusal(error)) throw error;
-  const { record } = toState(run, await database.read(readState(run, key), limit));
-  if (!record && !(error instanceof DuplicateKeyError)) throw error;
-  return record;
+  const found = toState(run, await database.read(readState(run, key), limit));
+  if (!found && !(error instanceof DuplicateKeyError)) throw error;
+  return found;
 }
 
 /** What the insert rejects with where the run has moved on, or the record stands. */
@@ -103,16 +107,17 @@ export function toAt([inserted, read]: readonly Result[]): bigint {
   return inserted?.reply ?? asBigInt(read?.rows[0]?.at);
 }
 
-export function written(place: Place, run: RunKey, record: NewRecord, at: bigint): StepRecord {
+export function written(place: Place, run: RunKey, record: NewRecord, at: bigint): Written {
   place.lastAt.note(run, at);
   const { took, waited } = record;
-  return {
+  const stands = {
     ...record,
     took: took === undefined ? undefined : toMillis(micros(took)),
     waited: waited === undefined ? undefined : toMillis(micros(waited)),
     epoch: run.epoch,
     at: toDate(at),
   };
+  return { record: stands, at };
 }
 
 /** The run as it is now, with the record if it stands; no row where there is no such run. */
@@ -123,9 +128,10 @@ export function readState({ runId }: RunKey, key: string): Sql {
     WHERE r.run_id = ${runId}`;
 }
 
-/** Throws a StaleRunError unless the run is this holder's. */
-export function toState(run: RunKey, [row]: readonly Row[]): { readonly record?: StepRecord } {
+/** The record, if it stands. Throws a StaleRunError unless the run is this holder's. */
+export function toState(run: RunKey, [row]: readonly Row[]): Written | undefined {
   const isOurs = row && asBigInt(row.run_epoch) === run.epoch && asText(row.status) === "running";
   if (!isOurs) throw new StaleRunError(run);
-  return row.step_key == null ? {} : { record: toRecord(row) };
+  if (row.step_key == null) return undefined;
+  return { record: toRecord(row), at: asBigInt(row.at) };
 }

@@ -1,5 +1,6 @@
 import type { Database } from "../../database/sql.ts";
 import type { RunKey } from "../journal.ts";
+import type { Order } from "./order.ts";
 
 /** How many runs are remembered. Of one that is not, the database is asked. */
 const MOST_RUNS = 10_000;
@@ -8,6 +9,7 @@ const MOST_RUNS = 10_000;
 export interface Place {
   readonly database: Database;
   readonly lastAt: LastAt;
+  readonly order: Order;
 }
 
 /** When the last record of each run was written that is carried here, in microseconds since 1970. */

@@ -17,6 +17,7 @@ import {
   written,
 } from "./append.ts";
 import { checkLimit, inside } from "./inside.ts";
+import type { Turn, Written } from "./order.ts";
 import type { Place } from "./place.ts";
 
 /** What is to be done in one transaction. */
@@ -38,9 +39,10 @@ export async function transact(
 ): Promise<StepRecord> {
   const what = `step ${quote(work.key)} of run ${quote(work.run.runId)} was committed`;
   const patience = signal ? Number.POSITIVE_INFINITY : LONGEST_CALL;
-  const once = (limit: AbortSignal) => attempt(place, work, limit);
+  using turn = place.order.turn(work.run);
+  const once = (limit: AbortSignal) => attempt(place, work, turn, limit);
   try {
-    return await insist(place.database.address, what, signal, once, patience);
+    return await turn.of(await insist(place.database.address, what, signal, once, patience));
   } catch (error) {
     throw error instanceof Thrown ? error.cause : error;
   }
@@ -53,8 +55,9 @@ class Thrown extends Error {}
 async function attempt(
   place: Place,
   work: Work,
+  turn: Turn,
   limit: AbortSignal,
-): Promise<StepRecord | undefined> {
+): Promise<Written | undefined> {
   const { database } = place;
   let isCommitting = false;
   try {
@@ -64,6 +67,7 @@ async function attempt(
       if (before) return before;
       const record = await perform(place, tx, work, limit);
       isCommitting = true;
+      turn.begin();
       return commit(place, tx, work, record);
     }, limit);
   } catch (error) {
@@ -86,7 +90,7 @@ async function begin(
   { database, lastAt }: Place,
   tx: Transaction,
   { run, key, fences }: Work,
-): Promise<StepRecord | undefined> {
+): Promise<Written | undefined> {
   const sorted = fences.toSorted((a, b) => (a.resource < b.resource ? -1 : 1));
   const results = await tx.packet([
     ...sorted.flatMap((fence) => [claim(database.dialect, fence), readClaim(fence)]),
@@ -94,8 +98,8 @@ async function begin(
     ...(lastAt.get(run) === undefined ? [readLastAt(run)] : []),
   ]);
   const [state, last] = results.slice(2 * sorted.length).map(({ rows }) => rows);
-  const { record } = toState(run, state ?? []);
-  if (record) return record;
+  const before = toState(run, state ?? []);
+  if (before) return before;
   sorted.forEach((fence: Fence, i) => {
     checkClaim(fence, results[2 * i + 1]?.rows ?? []);
   });
@@ -133,7 +137,7 @@ async function commit(
   tx: Transaction,
   { run, key }: Work,
   record: NewRecord,
-): Promise<StepRecord> {
+): Promise<Written> {
   const { dialect } = place.database;
   const more = dialect.reply ? [] : [readAt(run, key)];
   const results = await tx.commit([insert(dialect, run, record, place.lastAt.get(run)), ...more]);
