@@ -1,4 +1,3 @@
-import { FencedOutError } from "../../lock/errors.ts";
 import { fenceOwner } from "../../lock/fence.ts";
 import type { Input } from "../../redis/redis.ts";
 import {
@@ -8,6 +7,7 @@ import {
   UnknownSkuError,
 } from "../inventory.ts";
 import { type Batch, describe, hashOf, type Operation } from "../operation.ts";
+import { fencedOut } from "./claim.ts";
 import type { Keys } from "./keys.ts";
 import type { Place } from "./place.ts";
 import { CHANGE } from "./scripts.ts";
@@ -54,7 +54,7 @@ function toAnswers(
   { sku, fence, operations }: Batch,
   [status, ...rest]: Ending,
 ): readonly OrderAnswer[] {
-  if (status === "late" && fence) throw new FencedOutError(fence, rest[0] ?? "");
+  if (status === "late" && fence) throw fencedOut(fence, rest[0]);
   if (status === "unknown-sku") throw new UnknownSkuError(sku);
   if (status === "unknown-reservation") {
     throw new UnknownReservationError(sku, operations[0]?.reservation ?? "");

@@ -13,5 +13,10 @@ export async function claim(place: Place, fence: Fence): Promise<void> {
       args: [String(fence), fenceOwner(fence) ?? ""],
     },
   });
-  if (status === "late") throw new FencedOutError(fence, current);
+  if (status === "late") throw fencedOut(fence, current);
+}
+
+/** What a resource refuses holds a later fence, or an equal one of another holder. */
+export function fencedOut(fence: Fence, current = ""): FencedOutError {
+  return new FencedOutError(fence, current, { byEqual: current === String(fence) });
 }
