@@ -9,6 +9,7 @@ import {
   type RunKey,
 } from "../../core/journal/journal.ts";
 import type { JournalUnderTest } from "../support/journal-under-test.ts";
+import { expectRejection } from "../support/rejection.ts";
 import { claimed, claimOf, DONE, HASH, mine, newRunId, record, running } from "../support/runs.ts";
 import { runScript } from "../support/script.ts";
 import { pause, until } from "../support/until.ts";
@@ -149,10 +150,10 @@ export function describeJournal(name: string, make: () => Promise<JournalUnderTe
 
     describe("a holder that has lost its run", () => {
       const late = async (stale: RunKey) => {
-        await expect(journal.append(stale, record("late"))).rejects.toMatchObject(STALE);
-        await expect(journal.append(stale, record("early"))).rejects.toMatchObject(STALE);
-        await expect(journal.park(stale, forever)).rejects.toMatchObject(STALE);
-        await expect(journal.finish(stale, DONE)).rejects.toMatchObject(STALE);
+        await expectRejection(journal.append(stale, record("late")), STALE);
+        await expectRejection(journal.append(stale, record("early")), STALE);
+        await expectRejection(journal.park(stale, forever), STALE);
+        await expectRejection(journal.finish(stale, DONE), STALE);
         expect(await journal.renew(stale, 20_000)).toBeUndefined();
       };
 
@@ -203,13 +204,13 @@ export function describeJournal(name: string, make: () => Promise<JournalUnderTe
         const parked = await running(journal);
         await journal.append(parked, record("early"));
         await journal.park(parked, forever);
-        await expect(journal.append(parked, record("late"))).rejects.toMatchObject(STALE);
-        await expect(journal.finish(parked, DONE)).rejects.toMatchObject(STALE);
+        await expectRejection(journal.append(parked, record("late")), STALE);
+        await expectRejection(journal.finish(parked, DONE), STALE);
         expect(await journal.renew(parked, 20_000)).toBeUndefined();
         const ended = await running(journal);
         await journal.finish(ended, DONE);
-        await expect(journal.append(ended, record("late"))).rejects.toMatchObject(STALE);
-        await expect(journal.park(ended, forever)).rejects.toMatchObject(STALE);
+        await expectRejection(journal.append(ended, record("late")), STALE);
+        await expectRejection(journal.park(ended, forever), STALE);
         expect(await journal.renew(ended, 20_000)).toBeUndefined();
       });
 
@@ -732,7 +733,7 @@ export function describeJournal(name: string, make: () => Promise<JournalUnderTe
         const nothing = { records: [], signals: [], crashes: 0, cancelled: false };
         expect(next).toMatchObject({ ...nothing, input: "new", version: 3 });
         expect(next.epoch).not.toBe(run.epoch);
-        await expect(journal.append(run, record("late"))).rejects.toMatchObject(STALE);
+        await expectRejection(journal.append(run, record("late")), STALE);
       });
 
       test("is purged when its time is over, and never shares an epoch with another of its id", async () => {
@@ -743,9 +744,10 @@ export function describeJournal(name: string, make: () => Promise<JournalUnderTe
         for (let i = 0; i < 5; i += 1) {
           const { epoch } = await claimed(journal, claimOf(runId));
           for (const stale of epochs) {
-            await expect(
+            await expectRejection(
               journal.append({ runId, epoch: stale }, record("late")),
-            ).rejects.toMatchObject(STALE);
+              STALE,
+            );
           }
           epochs.push(epoch);
           await journal.append({ runId, epoch }, record("a"));

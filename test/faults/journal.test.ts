@@ -9,6 +9,7 @@ import { memoryStore } from "../../core/stores/memory/index.ts";
 import { migrate } from "../../infra/migrate.ts";
 import { open } from "../../infra/open.ts";
 import { type Server, startServer } from "../../infra/servers/start.ts";
+import { expectRejection } from "../support/rejection.ts";
 import { claimed, claimOf, DONE, newRunId, record, running } from "../support/runs.ts";
 import { TcpProxy } from "../support/tcp-proxy.ts";
 import { temporaryDatabase } from "../support/under-test.ts";
@@ -96,7 +97,7 @@ for (const server of inject("sqlServers")) {
           // The refusal of the record does not arrive, nor may the COMMIT behind it be done.
           proxy.loseNextAnswer();
         });
-        await expect(overtaken).rejects.toMatchObject({ code: "STALE_RUN" });
+        await expectRejection(overtaken, { code: "STALE_RUN" });
         expect(await effects(admin, `${late.runId} a`)).toBe(0);
       }
     }, 120_000);
