@@ -60,7 +60,7 @@ function toAnswers(
     throw new UnknownReservationError(sku, operations[0]?.reservation ?? "");
   }
   return operations.map(({ operationId }, i) => {
-    const [outcome, remaining, replayed] = rest.slice(3 * i);
+    const [outcome, remaining, replayed] = rest.slice(3 * i, 3 * i + 3);
     return {
       operationId,
       outcome: outcome as Outcome | "conflict",
