@@ -54,15 +54,18 @@ export async function endSession(
   session: bigint,
   password: Uint8Array,
 ): Promise<void> {
-  // Its owner comes back at once, and may be faster than the request.
+  // Its owner comes back at once, and may be faster than the request, or than the answer to who we are.
   for (let isOver = false; !isOver; ) {
     const told = Promise.withResolvers<void>();
-    const { connection, welcome } = await Connection.open(server, {
+    const opening = Connection.open(server, {
       hello: { session, password, timeout: 20_000, lastZxid: 0n },
       events: { changed() {}, answered: () => told.resolve(), ended: () => told.resolve() },
       span: 4_000,
       signal: new AbortController().signal,
     });
+    const opened = await opening.catch(() => undefined);
+    if (!opened) continue;
+    const { connection, welcome } = opened;
     isOver = welcome.timeout <= 0;
     const { kind, body } = closeRequest();
     if (!isOver) connection.ask(kind, body);
