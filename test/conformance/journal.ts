@@ -744,10 +744,7 @@ export function describeJournal(name: string, make: () => Promise<JournalUnderTe
         for (let i = 0; i < 5; i += 1) {
           const { epoch } = await claimed(journal, claimOf(runId));
           for (const stale of epochs) {
-            await expectRejection(
-              journal.append({ runId, epoch: stale }, record("late")),
-              STALE,
-            );
+            await expectRejection(journal.append({ runId, epoch: stale }, record("late")), STALE);
           }
           epochs.push(epoch);
           await journal.append({ runId, epoch }, record("a"));
