@@ -813,6 +813,7 @@ export function describeSteps(name: string, open: () => Promise<StepsUnderTest>)
           for (const name of ["a", "b", "c"]) {
             await ctx.step(
               name,
+              { retry: { jitter: "none" } },
               async () => `${name}!`,
               async (result, { idempotencyKey }) => {
                 if (name === "b") brake();

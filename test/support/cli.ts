@@ -52,7 +52,8 @@ export interface Terminal {
 export function onTerminal(...args: readonly string[]): Terminal {
   // `exec`: a shell that stayed would be interrupted too, and answer with a status of its own.
   const line = `exec ${[process.execPath, MAIN, ...args].map(shellWord).join(" ")}`;
-  const env = { ...process.env, LOCKSTEP_STORE: undefined };
+  const plain = { LOCKSTEP_STORE: undefined, CI: undefined, NO_COLOR: undefined };
+  const env = { ...process.env, ...plain, TERM: "xterm-256color" };
   const child = spawn("script", ["-qec", line, "/dev/null"], { env, stdio: "pipe" });
   let shown = "";
   child.stdout.on("data", (data) => {
