@@ -8,11 +8,14 @@ const unit = [
   "test/database/sqlite.test.ts",
   "test/functions/{runs,timeline,worker}.test.ts",
   "test/etcd/{codec,gateway}.test.ts",
+  "test/functions/{deploy,edge-bundle,environment,lambda,lambda-host,queue,queue-on-lambda,schedule,sqs}.test.ts",
+  "test/functions/{bundle,document,http-handler}.test.ts",
   "test/infra/store-url.test.ts",
   "test/inventory/sqlite.test.ts",
   "test/journal/{memory,sqlite}.test.ts",
-  "test/steps/{branches,corners,memory,points,sqlite,testing}.test.ts",
+  "test/steps/{around,branches,corners,memory,points,sqlite,testing}.test.ts",
   "test/stores/{memory,sqlite}.test.ts",
+  "test/telemetry/*.test.ts",
   "test/zookeeper/{names,pulse}.test.ts",
 ];
 
@@ -30,6 +33,7 @@ export default defineConfig({
         },
       },
     ],
+    setupFiles: "test/support/left-behind.ts",
     testTimeout: 30_000,
     hookTimeout: 120_000,
     // Many tests start processes of their own: this halves the time that one takes to start.

@@ -1,8 +1,12 @@
-import { z } from "zod";
+import * as z from "zod";
 
 const Environment = z.object({
   LOCKSTEP_STORE: z.string().min(1).default("sqlite:.lockstep/lockstep.db"),
   LOCKSTEP_LOCKS: z.string().min(1).optional(),
+  LOCKSTEP_TOKEN: z
+    .string()
+    .regex(/^\S{16,}$/, "must have at least 16 characters")
+    .optional(),
   LOCKSTEP_SECRET: z.string().min(16, "must have at least 16 characters").optional(),
 });
 
@@ -12,6 +16,9 @@ export interface Config {
 
   /** The URL of the store with the locks of workflows, where that is another one. */
   readonly locks: string | undefined;
+
+  /** What a client of the HTTP server must present. */
+  readonly token: string | undefined;
 
   /** Seals fences that go to other processes. */
   readonly secret: string | undefined;
@@ -24,6 +31,11 @@ export function readConfig(environment: NodeJS.ProcessEnv = process.env): Config
     const problems = parsed.error.issues.map(({ path, message }) => `${path.join(".")} ${message}`);
     throw new TypeError(`the environment is not right: ${problems.join("; ")}`);
   }
-  const { LOCKSTEP_STORE: store, LOCKSTEP_LOCKS: locks, LOCKSTEP_SECRET: secret } = parsed.data;
-  return { store, locks, secret };
+  const { LOCKSTEP_STORE, LOCKSTEP_LOCKS, LOCKSTEP_TOKEN, LOCKSTEP_SECRET } = parsed.data;
+  return {
+    store: LOCKSTEP_STORE,
+    locks: LOCKSTEP_LOCKS,
+    token: LOCKSTEP_TOKEN,
+    secret: LOCKSTEP_SECRET,
+  };
 }

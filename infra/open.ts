@@ -168,13 +168,11 @@ async function openEtcd({ scheme, network }: StoreUrl, options: StoreOptions) {
 
 async function openEtcdGateway({ scheme, network }: StoreUrl, options: StoreOptions) {
   const { openEtcdGateway } = await import("../core/etcd/gateway.ts");
+  const { nodeFetch } = await import("../core/etcd/node-fetch.ts");
   const { etcdOptions, prefix } = toEtcdOptions(scheme, network);
   const { tls, ...rest } = etcdOptions;
-  if (!tls || Object.keys(tls).length === 0) {
-    return withEtcd(openEtcdGateway(etcdOptions), prefix, options);
-  }
-  const { nodeFetch } = await import("../core/etcd/node-fetch.ts");
-  return withEtcd(openEtcdGateway({ ...rest, tls: {}, fetch: nodeFetch(tls) }), prefix, options);
+  const client = openEtcdGateway({ ...rest, ...(tls && { tls: {} }), fetch: nodeFetch(tls) });
+  return withEtcd(client, prefix, options);
 }
 
 async function withEtcd(etcd: Etcd, prefix: string, options: StoreOptions) {

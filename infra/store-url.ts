@@ -87,11 +87,6 @@ function toHost({ hostname, port }: URL): Host {
   };
 }
 
-/** A text as it may be shown: of each line with URLs, whatever could be user and password is left out. */
-export function redact(text: string): string {
-  return text.replace(/\/\/.*@/g, "//");
-}
-
 /** The options a store knows; anything else is refused, so that a misspelt option is not ignored. */
 export function checkOptions(url: NetworkUrl, known: readonly string[]): void {
   for (const option of url.options.keys()) {

@@ -1,6 +1,29 @@
 import { quote } from "../lock/errors.ts";
 import { CallFailure, STATUS } from "./failure.ts";
+import type { FetchAnswer } from "./gateway.ts";
 import type { Message } from "./wire.ts";
+
+/**
+ * The text of an answer, and of a failure no more than its JSON. Behind that, etcd 3.4 sends trailers, which workerd takes
+ * for the beginning of the next answer on the connection; one with an answer that is not read to its end is closed.
+ */
+export async function textOf(response: FetchAnswer): Promise<string> {
+  const { status, body } = response;
+  if (status === 200 || !body) return response.text();
+  const utf8 = new TextDecoder();
+  let text = "";
+  for await (const piece of body) {
+    text += utf8.decode(piece, { stream: true });
+    if (isWhole(text)) break;
+  }
+  return text;
+}
+
+function isWhole(text: string): boolean {
+  return parse(text) !== NOTHING;
+}
+
+const NOTHING: Message = {};
 
 /** The message that an answer, or one line of it, consists of; throws the failure that it is otherwise. */
 export function toMessage(status: number, text: string): Message {
@@ -15,7 +38,7 @@ function parse(text: string): Message {
   try {
     return asMessage(JSON.parse(text));
   } catch {
-    return {};
+    return NOTHING;
   }
 }
 

@@ -1,5 +1,5 @@
 /** The lines of a body. A line may come in pieces, and so may a character. */
-export async function* linesOf(body: ReadableStream<Uint8Array>): AsyncGenerator<string> {
+export async function* linesOf(body: AsyncIterable<Uint8Array>): AsyncGenerator<string> {
   const text = new TextDecoder();
   let begun = "";
   for await (const piece of body) {

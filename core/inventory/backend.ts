@@ -1,6 +1,13 @@
 import { checkFence, type Fence } from "../lock/fence.ts";
 import { checkOrders, checkPage, checkSku, toOperation } from "./check.ts";
-import type { Answer, Entry, Inventory, OrderAnswer, Stock } from "./inventory.ts";
+import {
+  type Answer,
+  type Entry,
+  type Inventory,
+  OperationConflictError,
+  type OrderAnswer,
+  type Stock,
+} from "./inventory.ts";
 import type { Batch, Operation } from "./operation.ts";
 import { Together } from "./together.ts";
 
@@ -80,4 +87,16 @@ export function changesOn(
       return backend.applyMany({ sku, fence, operations }, signal);
     },
   };
+}
+
+/** `apply` for a database that does all in batches. Rejects with an OperationConflictError. */
+export async function applyAlone(
+  operation: Operation,
+  applyMany: (batch: Batch) => Promise<readonly OrderAnswer[]>,
+): Promise<Answer> {
+  const { sku, fence, operationId } = operation;
+  const [answer] = await applyMany({ sku, fence, operations: [operation] });
+  if (!answer || answer.outcome === "conflict") throw new OperationConflictError(operationId);
+  const { outcome, remaining, replayed } = answer;
+  return { outcome, remaining, replayed };
 }

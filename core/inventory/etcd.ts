@@ -1,7 +1,7 @@
 import type { Etcd } from "../etcd/etcd.ts";
 import { checkPrefix } from "../etcd/names.ts";
 import { Line } from "../lock/line.ts";
-import { inventoryOn } from "./backend.ts";
+import { applyAlone, inventoryOn } from "./backend.ts";
 import { change } from "./etcd/change.ts";
 import { claim } from "./etcd/claim.ts";
 import { expire } from "./etcd/expiry.ts";
@@ -10,8 +10,7 @@ import { keysUnder } from "./etcd/keys.ts";
 import type { Place } from "./etcd/place.ts";
 import { toUnits } from "./etcd/records.ts";
 import { Seen } from "./etcd/seen.ts";
-import { type Answer, type Inventory, OperationConflictError, type Stock } from "./inventory.ts";
-import type { Operation } from "./operation.ts";
+import type { Inventory, Stock } from "./inventory.ts";
 
 export interface EtcdInventoryOptions {
   /** Stands before all keys, so that several users can share a cluster: "" or a text that ends in "/". */
@@ -32,7 +31,7 @@ export function etcdInventory(etcd: Etcd, { prefix = "" }: EtcdInventoryOptions 
   return inventoryOn({
     address: etcd.address,
     get: (sku) => get(place, sku),
-    apply: (operation, signal) => apply(place, operation, signal),
+    apply: (operation, signal) => applyAlone(operation, (batch) => change(place, batch, signal)),
     applyMany: (batch, signal) => change(place, batch, signal),
     expire: (sku) => expire(place, sku),
     history: (sku, page) => history(place, sku, page),
@@ -45,16 +44,4 @@ async function get({ etcd, keys }: Place, sku: string): Promise<Stock | undefine
   if (!kvs[0]) return undefined;
   const { onHand, reserved, sold, supplied } = toUnits(kvs[0].value);
   return { sku, onHand, reserved, sold, supplied };
-}
-
-async function apply(
-  place: Place,
-  operation: Operation,
-  signal: AbortSignal | undefined,
-): Promise<Answer> {
-  const { sku, fence, operationId } = operation;
-  const [answer] = await change(place, { sku, fence, operations: [operation] }, signal);
-  if (!answer || answer.outcome === "conflict") throw new OperationConflictError(operationId);
-  const { outcome, remaining, replayed } = answer;
-  return { outcome, remaining, replayed };
 }

@@ -25,5 +25,6 @@ export {
   UnknownReservationError,
   UnknownSkuError,
 } from "./inventory.ts";
+export { observed, type StockEvent, type StockListener } from "./observed.ts";
 export { type RedisInventoryOptions, redisInventory } from "./redis.ts";
 export { type InventoryWithin, type SqlInventory, sqlInventory } from "./sql.ts";

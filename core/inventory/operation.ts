@@ -1,6 +1,6 @@
-import { hash } from "node:crypto";
 import { quote } from "../lock/errors.ts";
 import type { Fence } from "../lock/fence.ts";
+import { sha256 } from "../lock/sha256.ts";
 import type { Kind } from "./inventory.ts";
 
 /** A checked change of one sku, as it is written to the ledger. */
@@ -37,7 +37,7 @@ type Payload = Pick<Operation, "kind" | "sku" | "quantity" | "reservation">;
 
 /** What must not differ when an operation id comes again. */
 export function hashOf({ kind, sku, quantity, reservation = "" }: Payload): Uint8Array {
-  return hash("sha256", JSON.stringify([kind, sku, quantity, reservation]), "buffer");
+  return sha256(JSON.stringify([kind, sku, quantity, reservation]));
 }
 
 export function sameBytes(a: Uint8Array, b: Uint8Array): boolean {

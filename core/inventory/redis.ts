@@ -2,9 +2,8 @@ import { checkSpan, checkWhole } from "../lock/checks.ts";
 import type { Millis } from "../lock/time.ts";
 import { checkPrefix, PREFIX } from "../redis/names.ts";
 import type { Redis } from "../redis/redis.ts";
-import { inventoryOn } from "./backend.ts";
-import { type Answer, type Inventory, OperationConflictError, type Stock } from "./inventory.ts";
-import type { Operation } from "./operation.ts";
+import { applyAlone, inventoryOn } from "./backend.ts";
+import type { Inventory, Stock } from "./inventory.ts";
 import { change } from "./redis/change.ts";
 import { claim } from "./redis/claim.ts";
 import { expire } from "./redis/expiry.ts";
@@ -52,7 +51,7 @@ export function redisInventory(redis: Redis, options: RedisInventoryOptions = {}
   return inventoryOn({
     address: redis.address,
     get: (sku) => get(place, sku),
-    apply: (operation, signal) => apply(place, operation, signal),
+    apply: (operation, signal) => applyAlone(operation, (batch) => change(place, batch, signal)),
     applyMany: (batch, signal) => change(place, batch, signal),
     expire: (sku) => expire(place, sku),
     history: (sku, page) => history(place, sku, page),
@@ -72,16 +71,4 @@ async function get({ redis, keys }: Place, sku: string): Promise<Stock | undefin
     sold: Number(sold),
     supplied: Number(supplied),
   };
-}
-
-async function apply(
-  place: Place,
-  operation: Operation,
-  signal: AbortSignal | undefined,
-): Promise<Answer> {
-  const { sku, fence, operationId } = operation;
-  const [answer] = await change(place, { sku, fence, operations: [operation] }, signal);
-  if (!answer || answer.outcome === "conflict") throw new OperationConflictError(operationId);
-  const { outcome, remaining, replayed } = answer;
-  return { outcome, remaining, replayed };
 }

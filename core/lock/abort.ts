@@ -20,7 +20,7 @@ export function follow(...signals: readonly (AbortSignal | undefined)[]): Scope 
 }
 
 /** The controller aborts as the first of `parents` does, until the returned function is called. */
-function link(
+export function link(
   parents: readonly (AbortSignal | undefined)[],
   controller: AbortController,
 ): () => void {

@@ -1,3 +1,4 @@
+import { bytesToHex, hexToBytes } from "@noble/hashes/utils.js";
 import { checkWhole, HIGHEST_GENERATION } from "./checks.ts";
 import { FenceInvalidError } from "./errors.ts";
 
@@ -116,7 +117,7 @@ export async function sealFence(fence: Fence, secret: string): Promise<string> {
   const text = [encodeURIComponent(fence.resource), fence.toString(), encodeURIComponent(owner)];
   const body = text.join(":");
   const mac = await crypto.subtle.sign("HMAC", await macKey(secret), utf8.encode(body));
-  return `${body}:${toHex(new Uint8Array(mac))}`;
+  return `${body}:${bytesToHex(new Uint8Array(mac))}`;
 }
 
 /** The fence of a text made by `sealFence`. Throws a FenceInvalidError when the seal does not fit. */
@@ -127,7 +128,7 @@ export async function openFence(sealed: string, secret: string): Promise<Fence> 
   if (!body || !resource || !generation || !token || !owner || !mac) {
     throw new FenceInvalidError("it is not a sealed fence");
   }
-  const genuine = await crypto.subtle.verify("HMAC", key, fromHex(mac), utf8.encode(body));
+  const genuine = await crypto.subtle.verify("HMAC", key, hexToBytes(mac), utf8.encode(body));
   if (!genuine) throw new FenceInvalidError("its seal does not fit");
   return issueFence(
     decodeURIComponent(resource),
@@ -142,12 +143,4 @@ async function macKey(secret: string) {
   if (bytes.length < 16) throw new RangeError("the secret must have at least 16 bytes");
   const algorithm = { name: "HMAC", hash: "SHA-256" };
   return crypto.subtle.importKey("raw", bytes, algorithm, false, ["sign", "verify"]);
-}
-
-function toHex(bytes: Uint8Array): string {
-  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
-}
-
-function fromHex(hex: string): Uint8Array<ArrayBuffer> {
-  return Uint8Array.from(hex.match(/../g) ?? [], (pair) => Number.parseInt(pair, 16));
 }

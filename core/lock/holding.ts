@@ -57,12 +57,18 @@ export class Holding implements Lock, LockSet {
 
   async #unlockOnce(why: LossReason): Promise<Unlocked> {
     const { names } = this;
+    const held = () => elapsedSince(this.#since);
     try {
+      // After a freeze, nobody may have noticed yet that the time is over.
+      this.#hold.life.notice();
       const answer = await this.#hold.release(why);
-      this.#notify({ type: "released", names, answer, held: elapsedSince(this.#since) });
+      if (answer === "was-lost" && !lossOf(this)) {
+        this.#notify({ type: "lost", names, why: "taken" });
+      }
+      this.#notify({ type: "released", names, answer, held: held() });
       return answer;
     } catch (error) {
-      this.#notify({ type: "release-failed", names, error });
+      this.#notify({ type: "release-failed", names, error, held: held() });
       throw error;
     } finally {
       this.#leave();

@@ -84,8 +84,8 @@ export class Life {
    */
   assertHeld(spare: Millis = 0): void {
     checkSpan("spare", spare, 0);
+    this.notice();
     const remaining = this.remaining();
-    if (remaining <= 0) this.#endInTime();
     this.signal.throwIfAborted();
     if (remaining < spare) throw this.#tooShort(spare);
   }
@@ -100,13 +100,19 @@ export class Life {
     this.assertHeld(span);
   }
 
+  /** Ends the life if its time is over, however late the timers are. */
+  notice(): void {
+    if (this.remaining() <= 0) this.#endInTime();
+  }
+
   /** Ends the life; only the first reason counts. */
   end(why: LossReason): void {
     if (this.signal.aborted) return;
     this.#stopExpiry();
     this.#stopRenewal();
     this.#controller.abort(this.#terms.lost(why));
-    if (why !== "released") this.#terms.notify({ type: "lost", names: this.#terms.names, why });
+    const { names, notify } = this.#terms;
+    if (why !== "released" && why !== "closed") notify({ type: "lost", names, why });
   }
 
   #untilExpiry(): Millis {

@@ -1,5 +1,6 @@
 import type { LockRequest } from "./backend.ts";
 import { checkName, checkSpan, LONGEST_SPAN } from "./checks.ts";
+import { margin } from "./life.ts";
 import type { LockOptions, StoreTraits } from "./lock.ts";
 import type { Millis } from "./time.ts";
 
@@ -45,5 +46,7 @@ function checkTtl({ ttl, deadline }: LockOptions, { minTtl }: StoreTraits): Mill
     return Math.ceil(ttl);
   }
   if (!deadline) throw new TypeError('the ttl "invocation" needs a deadline');
-  return Math.min(Math.max(minTtl, deadline.remaining() + INVOCATION_SKEW), LONGEST_SPAN);
+  const left = Math.max(0, deadline.remaining());
+  // With the margin, it is not only held until then, but provably so.
+  return Math.min(Math.max(minTtl, left + margin(left) + INVOCATION_SKEW), LONGEST_SPAN);
 }

@@ -1,10 +1,11 @@
 import { deadline, follow } from "./abort.ts";
-import type { Backend, Hold } from "./backend.ts";
+import type { Backend, Hold, LockRequest } from "./backend.ts";
 import { checkName, checkText, checkWhole, HIGHEST_GENERATION } from "./checks.ts";
 import { LockLostError, LockTimeoutError, StoreClosedError } from "./errors.ts";
 import type { LockListener } from "./events.ts";
 import { Holding, lossOf } from "./holding.ts";
 import { Line } from "./line.ts";
+import { listener } from "./listener.ts";
 import type {
   Lock,
   LockInfo,
@@ -22,7 +23,7 @@ export interface StoreOptions {
   /** Who this client is, for humans that look at a lock's holder; at most 200 bytes. Default: the store's name. */
   readonly label?: string;
 
-  /** Called with everything that happens to this client's locks. It must not throw. */
+  /** Called with everything that happens to this client's locks. What it throws is lost. */
   readonly onEvent?: LockListener;
 
   /** How many callers may wait at the same time, over all names. Default 10,000. */
@@ -31,15 +32,22 @@ export interface StoreOptions {
 
 /** The public contract on top of any backend. */
 export function lockStore(backend: Backend, options: Omit<StoreOptions, "label"> = {}): LockStore {
-  const { maxWaiters = 10_000, onEvent = () => {} } = options;
+  const { maxWaiters = 10_000, onEvent } = options;
   checkWhole("maxWaiters", maxWaiters, 0, Number.MAX_SAFE_INTEGER);
-  return new Client(backend, new Line(maxWaiters), onEvent);
+  return new Client(backend, new Line(maxWaiters), listener(onEvent));
 }
 
 /** The public contract on top of a store that keeps one record per lock. */
 export function pollingStore(claims: Claims, { label, ...options }: StoreOptions = {}): LockStore {
   if (label !== undefined) checkText("label", label, 200);
   return lockStore(pollingBackend(claims, label ?? claims.traits.name), options);
+}
+
+interface Acquired {
+  readonly hold: Hold;
+
+  /** Leaves the local lines. */
+  readonly leave: () => void;
 }
 
 const TIMED_OUT = new Error("waited long enough");
@@ -90,7 +98,8 @@ class Client implements LockStore {
     }
     // A release that failed is no failure of the body's: the lock expires by itself.
     const answer = await lock.unlock().catch(() => "released");
-    if (answer === "was-lost") throw lossOf(lock) ?? new LockLostError([name], "taken");
+    if (answer === "was-lost" || lossOf(lock))
+      throw lossOf(lock) ?? new LockLostError([name], "taken");
     return result;
   }
 
@@ -149,29 +158,44 @@ class Client implements LockStore {
 
   async #acquireInTurn(request: CheckedRequest, signal: AbortSignal): Promise<Holding | undefined> {
     signal.throwIfAborted();
-    const { names, wait } = request;
-    const notify = this.#notify;
+    const { names } = request;
     const startedAt = instant();
-    const leave = await this.#enter(names, wait, signal);
-    let hold: Hold | undefined;
-    try {
-      const left = Math.max(0, wait - elapsedSince(startedAt));
-      hold = leave && (await this.#backend.acquire({ ...request, wait: left, signal, notify }));
-    } finally {
-      if (hold === undefined) leave?.();
-    }
+    let fences: readonly string[] | undefined;
+    const notify: LockListener = (event) => this.#notify(fences ? { ...event, fences } : event);
+    const acquired = await this.#stand({ ...request, signal, notify }).catch((error) => {
+      notify({ type: "failed", names, error, waited: elapsedSince(startedAt) });
+      throw error;
+    });
     const waited = elapsedSince(startedAt);
-    if (hold === undefined) {
+    if (acquired === undefined) {
       notify({ type: "busy", names, waited });
       return undefined;
     }
-    notify({ type: "acquired", names, fences: hold.fences.map(String), waited });
+    const { hold, leave } = acquired;
+    fences = hold.fences.map(String);
+    notify({ type: "acquired", names, fences, waited });
     const holding = new Holding(names, hold, notify, () => {
       this.#holding.delete(holding);
-      leave?.();
+      leave();
     });
     this.#holding.add(holding);
     return holding;
+  }
+
+  /** Stands in the local lines, then in the store's. */
+  async #stand(request: LockRequest): Promise<Acquired | undefined> {
+    const { names, wait, signal } = request;
+    const startedAt = instant();
+    const leave = await this.#enter(names, wait, signal);
+    if (leave === undefined) return undefined;
+    let hold: Hold | undefined;
+    try {
+      const left = Math.max(0, wait - elapsedSince(startedAt));
+      hold = await this.#backend.acquire({ ...request, wait: left });
+    } finally {
+      if (hold === undefined) leave();
+    }
+    return hold && { hold, leave };
   }
 
   /** Enters the local lines of all names; resolves to the function that leaves them, or undefined after `wait`. */

@@ -4,6 +4,7 @@ import { hasCode } from "../lock/errors.ts";
 import type { Fence } from "../lock/fence.ts";
 import type { LockSet } from "../lock/lock.ts";
 import { elapsedSince, instant, type Millis } from "../lock/time.ts";
+import { within } from "./around.ts";
 import type { Carrier } from "./carrier.ts";
 import { decode, encode, encodeError, encodeResult, hashOf } from "./codec.ts";
 import { StepInterruptedError, StepTimeoutError, TerminalError } from "./errors.ts";
@@ -96,20 +97,29 @@ class Attempt {
 
   spans(): Pick<NewRecord, "took" | "waited"> {
     const waited = this.#waited ?? 0;
-    return { took: elapsedSince(this.#startedAt) - waited, waited: this.#waited };
+    // A clock that is set back may say that the wait alone was longer.
+    return { took: Math.max(0, elapsedSince(this.#startedAt) - waited), waited: this.#waited };
   }
 
   /** Rejects only with a Suspension or a Breakdown. */
   async run(): Promise<Ended> {
-    const { lock } = this.#work;
-    let held: LockSet | undefined;
+    const { around, runId, workflowName: workflow } = this.#carrier;
+    const { name, key, kind } = this.#work;
+    const step = { runId, workflow, name, key, kind, attempt: this.#attempt };
     try {
-      held = lock && (await this.#acquire(lock));
-      return { record: await this.#underLock(held) };
+      return { record: await within(around.step?.bind(around), step, () => this.#locked()) };
     } catch (error) {
       if (error instanceof Suspension || error instanceof Breakdown) throw error;
       this.#carrier.stillCarrying();
       return { error };
+    }
+  }
+
+  async #locked(): Promise<StepRecord> {
+    const { lock } = this.#work;
+    const held = lock && (await this.#acquire(lock));
+    try {
+      return await this.#underLock(held);
     } finally {
       await held?.[Symbol.asyncDispose]();
     }

@@ -1,12 +1,15 @@
 import type { Journal, NewRecord, ParkReason, StepRecord } from "../journal/journal.ts";
 import type { LockStore } from "../lock/lock.ts";
 import type { Deadline, Millis } from "../lock/time.ts";
+import type { Around } from "./around.ts";
 
 /** What a step needs of the run that it belongs to. */
 export interface Carrier {
   readonly runId: string;
+  readonly workflowName: string;
   readonly deadline: Deadline;
   readonly locks: LockStore | undefined;
+  readonly around: Around;
 
   /** Aborts with a Suspension or a Breakdown when the run is to be let go of. */
   readonly signal: AbortSignal;

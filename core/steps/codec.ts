@@ -1,7 +1,8 @@
-import { createHash } from "node:crypto";
+import { bytesToHex } from "@noble/hashes/utils.js";
 import { stringify } from "safe-stable-stringify";
 import superjson from "superjson";
 import { LONGEST_VALUE } from "../journal/journal.ts";
+import { sha256 } from "../lock/sha256.ts";
 import { type ErrorInfo, InvalidValueError, TerminalError, toErrorInfo } from "./errors.ts";
 
 /** The record of a failed attempt has something besides the error, and may have to say more of where its values are. */
@@ -15,9 +16,13 @@ export function encode(value: unknown): string {
 /** Throws a TerminalError for a value that no journal can keep, or that is too large for one. */
 export function encodeResult(what: string, value: unknown): string {
   const text = tryToEncode(what, value);
-  const bytes = Buffer.byteLength(text);
+  const bytes = bytesIn(text);
   if (bytes <= LONGEST_VALUE) return text;
   throw new TerminalError("TOO_LARGE", `${what} has ${bytes} bytes, the limit is ${LONGEST_VALUE}`);
+}
+
+function bytesIn(text: string): number {
+  return new TextEncoder().encode(text).length;
 }
 
 function tryToEncode(what: string, value: unknown): string {
@@ -41,7 +46,7 @@ export function encodeInfo({ data, ...info }: ErrorInfo): string {
   if (data === undefined) return encode(info);
   try {
     const text = encode({ ...info, data });
-    return Buffer.byteLength(text) <= LONGEST_ERROR ? text : encode(info);
+    return bytesIn(text) <= LONGEST_ERROR ? text : encode(info);
   } catch {
     return encode(info);
   }
@@ -56,5 +61,5 @@ export function hashOf(value: unknown): string {
   // Not which of its parts are one and the same object: that says nothing about the value.
   const { json, meta } = superjson.serialize(value);
   const canonical = stringify({ json, types: meta?.values }) ?? "";
-  return createHash("sha256").update(canonical).digest("hex");
+  return bytesToHex(sha256(canonical));
 }

@@ -12,7 +12,7 @@ import { attemptKey, checkSignalName, checkStepName } from "./history.ts";
 import { mapItems } from "./map.ts";
 import { outcomeOf } from "./outcome.ts";
 import { type OutputOf, type Schema, validate } from "./schema.ts";
-import { type AnyOptions, type Functions, toWork } from "./work.ts";
+import { type AnyOptions, type Functions, toWork, type Work } from "./work.ts";
 import type {
   ChildOptions,
   RunOutcome,
@@ -53,7 +53,7 @@ export class Context implements WorkflowContext {
     const map = mapItems(
       (name) => this.#nameOf(name),
       drive,
-      (key, options, functions) => this.#perform(key, "step", options, functions),
+      (name, key, options, functions) => this.#perform({ name, key }, "step", options, functions),
     ) as (...given: readonly unknown[]) => Promise<unknown>;
     type Rest = readonly unknown[];
     const step = (name: string, ...rest: Rest) => handled(this.#step("step", name, rest));
@@ -206,17 +206,17 @@ export class Context implements WorkflowContext {
     const { key: own } = options as AnyOptions;
     if (own !== undefined) checkStepName("key", own);
     const key = own ?? this.#nameOf(name);
-    return this.#perform(key, kind, options as AnyOptions, { fn, undo } as Functions);
+    return this.#perform({ name, key }, kind, options as AnyOptions, { fn, undo } as Functions);
   }
 
   async #perform(
-    key: string,
+    { name, key }: Pick<Work, "name" | "key">,
     kind: "step" | "tx",
     options: AnyOptions,
     functions: Functions,
   ): Promise<unknown> {
     const drive = this.#drive;
-    const work = toWork(key, kind, options, functions);
+    const work = toWork({ name, key }, kind, options, functions);
     const met = drive.meet(work);
     if (met.last) drive.register(work, met.last);
     const record = await drive.answer(work, met, async () => {

@@ -15,6 +15,7 @@ import { hasCode } from "../lock/errors.ts";
 import type { Life } from "../lock/life.ts";
 import type { LockStore } from "../lock/lock.ts";
 import { after, type Deadline, type Millis } from "../lock/time.ts";
+import type { Around } from "./around.ts";
 import { carryOut } from "./attempt.ts";
 import type { Carrier, Transaction } from "./carrier.ts";
 import { decode, decodeError, encode, encodeError, encodeInfo, encodeResult } from "./codec.ts";
@@ -44,6 +45,7 @@ export interface Services {
   /** Whether sleeps and pauses between attempts take no time. */
   readonly skipPauses: boolean;
   readonly notify: RunListener;
+  readonly around: Around;
 }
 
 export interface Terms {
@@ -120,8 +122,16 @@ export class Drive implements Carrier {
     this.#written = terms.possession.records.length;
   }
 
+  get workflowName(): string {
+    return this.#terms.workflow.name;
+  }
+
   get locks(): LockStore | undefined {
     return this.services.locks;
+  }
+
+  get around(): Around {
+    return this.services.around;
   }
 
   get signal(): AbortSignal {
@@ -249,6 +259,7 @@ export class Drive implements Carrier {
   async answer(call: Call, { last }: Met, work: () => Promise<StepRecord>): Promise<StepRecord> {
     if (last === undefined) return this.#live(call, work);
     await this.#converging(this.history.turnOf(call.key));
+    this.services.notify({ type: "replayed", runId: this.runId, key: call.key });
     return last;
   }
 

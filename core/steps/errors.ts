@@ -7,6 +7,9 @@ export interface ErrorInfo {
   readonly message: string;
   readonly code?: string | undefined;
   readonly data?: unknown;
+
+  /** Whether it said itself that trying again is of no use, as a TerminalError does: an instruction, and no fault. */
+  readonly terminal?: boolean | undefined;
 }
 
 interface Details {
@@ -48,9 +51,13 @@ export class RetryAfterError extends Error {
 export class StepFailedError extends TerminalError {
   readonly step: string;
 
-  constructor(step: string, { code = "STEP_FAILED", message, data }: ErrorInfo) {
+  /** Of what the step has thrown. */
+  readonly terminal: boolean;
+
+  constructor(step: string, { code = "STEP_FAILED", message, data, terminal = false }: ErrorInfo) {
     super(code, `step ${quote(step)} failed: ${message}`, { data });
     this.step = step;
+    this.terminal = terminal;
   }
 }
 
@@ -86,10 +93,15 @@ export class InputConflictError extends TerminalError {
   }
 }
 
+/** The most of what is wrong with a value that is told, and of how many characters each: a long list has many faults. */
+const MOST_ISSUES = 10;
+const LONGEST_ISSUE = 200;
+
 /** The input, or a step's output or a signal's payload, is not what the schema wants. */
 export class InvalidValueError extends TerminalError {
   constructor(what: string, issues: readonly string[]) {
-    super("INVALID", `${what} is not valid: ${issues.slice(0, 5).join("; ")}`, { data: issues });
+    const shown = issues.slice(0, MOST_ISSUES).map((issue) => issue.slice(0, LONGEST_ISSUE));
+    super("INVALID", `${what} is not valid: ${shown.slice(0, 5).join("; ")}`, { data: shown });
   }
 }
 
@@ -142,12 +154,15 @@ export function toErrorInfo(error: unknown): ErrorInfo {
 
 function read(error: unknown): ErrorInfo {
   if (!(error instanceof Error)) return { name: "Error", message: shorten(String(error)) };
-  const { name, message, code, data } = error as Error & Partial<TerminalError>;
+  const { name, message, code, data, retryable, terminal } = error as Error &
+    Partial<StepFailedError>;
+  const isTerminal = terminal ?? retryable === false;
   return {
     name: shorten(String(name), LONGEST_NAME),
     message: shorten(String(message)),
     ...(typeof code === "string" && { code: shorten(code, LONGEST_NAME) }),
     ...(data !== undefined && { data }),
+    ...(isTerminal && { terminal: true }),
   };
 }
 

@@ -18,6 +18,15 @@ export type RunEvent =
       readonly reason: SuspendReason;
       readonly wakeIn: Millis;
     }
-  | { readonly type: "ended"; readonly runId: string; readonly status: EndStatus };
+  | {
+      readonly type: "ended";
+      readonly runId: string;
+      readonly workflow: string;
+      readonly status: EndStatus;
+    }
+  /** A run was asked for that has ended before. */
+  | { readonly type: "answered"; readonly runId: string; readonly status: EndStatus }
+  /** The journal has answered for a step that was done before. */
+  | { readonly type: "replayed"; readonly runId: string; readonly key: string };
 
 export type RunListener = (event: RunEvent) => void;

@@ -1,4 +1,5 @@
 /** Workflows that resume, with a fence in every step. */
+export type { Around, CarriedRun, CarriedStep } from "./around.ts";
 export type { Duration } from "./duration.ts";
 export type { ErrorInfo } from "./errors.ts";
 export {

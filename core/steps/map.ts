@@ -3,7 +3,12 @@ import type { Drive } from "./drive.ts";
 import { type AnyOptions, checkItemKeys, type Functions } from "./work.ts";
 import type { LockedItems, MapFunction, MapOptions, TxScope } from "./workflow.ts";
 
-type Perform = (key: string, options: AnyOptions, functions: Functions) => Promise<unknown>;
+type Perform = (
+  name: string,
+  key: string,
+  options: AnyOptions,
+  functions: Functions,
+) => Promise<unknown>;
 
 type AnyMapOptions = MapOptions<unknown, unknown> & Partial<LockedItems<unknown>>;
 
@@ -35,7 +40,7 @@ export function mapItems(
     const doItem = async (i: number, key: string) => {
       const item = items[i];
       const own = lock ? { ...rest, lock: lock(item) } : rest;
-      results[i] = await settled(perform(key, own, { fn: (scope) => fn(item, scope), undo }));
+      results[i] = await settled(perform(name, key, own, { fn: (scope) => fn(item, scope), undo }));
       if (results[i]?.status === "rejected") failed = true;
     };
     const work = async () => {

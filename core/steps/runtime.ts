@@ -11,8 +11,10 @@ import { StaleRunError } from "../journal/journal.ts";
 import { sleep } from "../lock/abort.ts";
 import { checkSpan, checkText } from "../lock/checks.ts";
 import { Life } from "../lock/life.ts";
+import { listener } from "../lock/listener.ts";
 import type { LockStore } from "../lock/lock.ts";
 import { type Deadline, type Instant, instant, type Millis } from "../lock/time.ts";
+import { type Around, within } from "./around.ts";
 import { encode, encodeResult } from "./codec.ts";
 import { CHILD_LOOK, Context, type DriveChild } from "./context.ts";
 import { Drive, type Left, type Terms } from "./drive.ts";
@@ -51,8 +53,11 @@ export interface RuntimeOptions {
   /** For tests: sleeps and pauses between attempts take no time. Default false. */
   readonly skipPauses?: boolean;
 
-  /** Told of everything that happens to runs here. It must not throw. */
+  /** Told of everything that happens to runs here. What it throws is lost. */
   readonly onEvent?: RunListener;
+
+  /** Around each run that is carried here, and around each attempt at a step of it. */
+  readonly around?: Around;
 }
 
 export interface DriveOptions {
@@ -133,6 +138,7 @@ class Engine implements Runtime {
   readonly #inlineWait: Millis;
   readonly #skipPauses: boolean;
   readonly #notify: RunListener;
+  readonly #around: Around;
   readonly #workflows = new Map<string, AnyWorkflow>();
 
   constructor(options: RuntimeOptions) {
@@ -145,7 +151,8 @@ class Engine implements Runtime {
     checkSpan("lease", this.#lease, 100);
     this.#inlineWait = toMillis("inlineWait", options.inlineWait ?? 1_000);
     this.#skipPauses = options.skipPauses ?? false;
-    this.#notify = options.onEvent ?? (() => {});
+    this.#notify = listener(options.onEvent);
+    this.#around = options.around ?? {};
     for (const workflow of workflows) this.#know(workflow);
   }
 
@@ -253,7 +260,10 @@ class Engine implements Runtime {
     if (claimed.kind === "missing") throw new UnknownRunError(runId);
     if (claimed.kind === "conflict") throw new InputConflictError(runId);
     if (claimed.kind === "busy") return { runId, status: "busy", retryIn: claimed.retryIn };
-    if (claimed.kind === "ended") return outcomeOf(runId, claimed.ending);
+    if (claimed.kind === "ended") {
+      this.#notify({ type: "answered", runId, status: claimed.ending.status });
+      return outcomeOf(runId, claimed.ending);
+    }
     if (claimed.kind === "parked") {
       return { runId, status: "suspended", reason: claimed.reason, wakeIn: claimed.wakeIn };
     }
@@ -263,12 +273,14 @@ class Engine implements Runtime {
       await this.#park(key, claimed, { reason: "deadline", wakeIn: 0 });
       throw new UnknownWorkflowError(claimed.workflow, claimed.version);
     }
-    this.#notify({ type: "taken", runId, workflow: workflow.name, crashes: claimed.crashes });
+    const run = { runId, workflow: workflow.name, crashes: claimed.crashes };
+    this.#notify({ type: "taken", ...run });
     onTaken?.();
     const hold = this.#hold(key, sentAt);
     try {
-      const terms = { key, workflow, possession: claimed, deadline, signal, drain };
-      return await this.#leave({ ...terms, hold });
+      const taken = { key, workflow, possession: claimed, deadline, signal, drain, hold };
+      const around = this.#around.run?.bind(this.#around);
+      return await within(around, run, () => this.#leave(taken));
     } catch (error) {
       // Somebody else has the run by now.
       if (!(error instanceof StaleRunError)) throw error;
@@ -289,7 +301,8 @@ class Engine implements Runtime {
       return { runId: key.runId, status: "suspended", ...parked };
     }
     await this.journal.finish(key, { ...left.ending, keep: workflow.keep });
-    this.#notify({ type: "ended", runId: key.runId, status: left.ending.status });
+    const { status } = left.ending;
+    this.#notify({ type: "ended", runId: key.runId, workflow: workflow.name, status });
     return outcomeOf(key.runId, left.ending);
   }
 
@@ -307,6 +320,7 @@ class Engine implements Runtime {
       inlineWait: this.#inlineWait,
       skipPauses: this.#skipPauses,
       notify: this.#notify,
+      around: this.#around,
     };
     const drive = new Drive({ ...taken, services, life: hold.life });
     hold.onCancelled = () => drive.cancel();

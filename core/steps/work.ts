@@ -9,6 +9,8 @@ import type { AtMostOnce, Locked, LockRequest, StepOptions, TxScope } from "./wo
 
 /** A step, with everything about it checked. */
 export interface Work {
+  /** As the workflow's code calls it: the same for all items of a map. */
+  readonly name: string;
   readonly key: string;
   readonly kind: "step" | "tx" | "undo";
 
@@ -42,7 +44,7 @@ export type Functions = Pick<Work, "fn" | "undo">;
 
 /** Throws a TypeError or RangeError that names the step and the option. */
 export function toWork(
-  key: string,
+  { name, key }: Pick<Work, "name" | "key">,
   kind: "step" | "tx",
   options: AnyOptions,
   { fn, undo }: Functions,
@@ -53,6 +55,7 @@ export function toWork(
   const atMostOnce = semantics === "at-most-once";
   const limit = timeout === undefined ? Number.POSITIVE_INFINITY : toMillis("timeout", timeout, 1);
   return {
+    name,
     key,
     kind,
     transacted: kind === "tx",

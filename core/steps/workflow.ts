@@ -40,6 +40,9 @@ export interface Workflow<Input, Output> {
   readonly name: string;
   readonly version: number;
 
+  /** Whether the input says what run it is for; otherwise every run without an id of its own is a new one. */
+  readonly namesRuns: boolean;
+
   /** How long an ended run is kept. */
   readonly keep: Millis;
 
@@ -85,6 +88,7 @@ export function workflow<S extends Schema, Output>(
   return {
     name,
     version,
+    namesRuns: definition.id !== undefined,
     keep: toMillis("keep", keep),
     timeout: timeout === undefined ? Number.POSITIVE_INFINITY : toMillis("timeout", timeout, 1),
     maxCrashes,

@@ -1,13 +1,20 @@
+import { subscribe } from "node:diagnostics_channel";
 import { hostname } from "node:os";
 import type { Argv } from "yargs";
+import { observed } from "../../core/inventory/observed.ts";
 import { sqlInventory } from "../../core/inventory/sql.ts";
+import type { Journal } from "../../core/journal/journal.ts";
 import { sqlJournal } from "../../core/journal/sql.ts";
+import type { LockEvent } from "../../core/lock/events.ts";
+import { listener } from "../../core/lock/listener.ts";
 import type { RunListener } from "../../core/steps/events.ts";
 import { createRuntime, type Runtime } from "../../core/steps/runtime.ts";
 import type { AnyWorkflow } from "../../core/steps/workflow.ts";
 import { readConfig } from "../../infra/config.ts";
 import { open } from "../../infra/open.ts";
-import type { Program } from "../worker/program.ts";
+import { openTelemetryIfRegistered } from "../telemetry/if-registered.ts";
+import { type Telemetry, tellingToo, together } from "../telemetry/telemetry.ts";
+import type { Program, Services } from "../worker/program.ts";
 import { databaseOf, type StoreArgs, using, withStore } from "./options.ts";
 
 export interface CarryingArgs extends StoreArgs {
@@ -47,24 +54,57 @@ export async function carrying<T>(
   { program, lease, onEvent }: CarryingOptions,
   work: (carrying: Carrying) => Promise<T>,
 ): Promise<T> {
+  return stores(args, async ({ services, journal, owner, telemetry }) => {
+    const workflows = await program.workflows(services);
+    const { locks } = services;
+    const options = { journal, locks, workflows, owner, lease };
+    const runtime = createRuntime({ ...options, ...tellingToo(telemetry, onEvent) });
+    return work({ runtime, workflows });
+  });
+}
+
+/** What runs are carried with. */
+interface Stores {
+  readonly services: Services;
+  readonly journal: Journal;
+
+  /** Who we are, for humans. */
+  readonly owner: string;
+
+  /** For OpenTelemetry, where the program was started with its SDK. */
+  readonly telemetry: Telemetry;
+}
+
+/** Opens journal and locks, does the work, and closes everything whatever happens; then ends the process. */
+export async function stores<T>(
+  args: CarryingArgs,
+  work: (stores: Stores) => Promise<T>,
+): Promise<T> {
+  const telemetry = await toOpenTelemetry();
   const apart = args.locks === undefined ? undefined : await open(args.locks);
   try {
-    return await using(args, async (opened) => {
+    return await using(args, (opened) => {
       const database = databaseOf(opened);
       const { locks } = apart ?? opened;
-      const services = { locks, database, inventory: sqlInventory(database) };
-      const workflows = await program.workflows(services);
+      const inventory = observed(sqlInventory(database), telemetry.stock);
+      const services = { locks, database, inventory };
       const owner = `${hostname().slice(0, 100)}:${process.pid}`;
-      const journal = sqlJournal(database);
-      return work({
-        runtime: createRuntime({ journal, locks, workflows, owner, lease, onEvent }),
-        workflows,
-      });
+      return work({ services, journal: sqlJournal(database), owner, telemetry });
     });
   } finally {
     await apart?.close();
     leaveSoon();
   }
+}
+
+async function toOpenTelemetry(): Promise<Telemetry> {
+  const otel = await openTelemetryIfRegistered();
+  if (!otel) return together();
+  const telemetry = otel.openTelemetry();
+  // What a subscriber throws would end the process.
+  const tell = listener(telemetry.lock);
+  subscribe("lockstep:lock", (event) => tell(event as LockEvent));
+  return telemetry;
 }
 
 interface CarryingOptions {

@@ -2,6 +2,7 @@
 import { createRequire } from "node:module";
 import yargs from "yargs";
 import { hideBin } from "yargs/helpers";
+import { devCommand } from "./dev.ts";
 import { describe, EXIT, statusOf } from "./exit.ts";
 import { inspectCommand, listCommand } from "./inspect.ts";
 import { inventoryCommand } from "./inventory.ts";
@@ -31,6 +32,7 @@ try {
     .command(migrateCommand)
     .command(generationCommand)
     .command(inventoryCommand)
+    .command(devCommand)
     .command(workerCommand)
     .command(runCommand)
     .command(runsCommand)

@@ -3,7 +3,7 @@ import type { Argv } from "yargs";
 import type { Database } from "../../core/database/sql.ts";
 import { readConfig } from "../../infra/config.ts";
 import { type Opened, open } from "../../infra/open.ts";
-import { redact } from "../../infra/store-url.ts";
+import { redact } from "../../infra/redact.ts";
 
 export interface StoreArgs {
   readonly store: string;

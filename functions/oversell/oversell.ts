@@ -1,7 +1,7 @@
 import { checkSpan, checkWhole } from "../../core/lock/checks.ts";
 import { migrate } from "../../infra/migrate.ts";
 import { open } from "../../infra/open.ts";
-import { redact } from "../../infra/store-url.ts";
+import { redact } from "../../infra/redact.ts";
 import { Worker } from "./crew.ts";
 import type { Fault } from "./messages.ts";
 import { shortestTtl } from "./open-shop.ts";

@@ -1,4 +1,5 @@
 import { checkWhole } from "../../core/lock/checks.ts";
+import { listener } from "../../core/lock/listener.ts";
 import type { Millis } from "../../core/lock/time.ts";
 import { type Duration, toMillis } from "../../core/steps/duration.ts";
 import type { Runtime } from "../../core/steps/runtime.ts";
@@ -32,7 +33,7 @@ export interface WorkerOptions {
   /** Ends it without waiting for steps: they are aborted, and their runs parked. */
   readonly abort?: AbortSignal;
 
-  /** It must not throw. */
+  /** What it throws is lost. */
   readonly onEvent?: (event: WorkerEvent) => void;
 }
 
@@ -69,11 +70,12 @@ export interface CheckedOptions extends Omit<WorkerOptions, "drain"> {
 
 /** Throws a TypeError or RangeError that names the option. */
 export function checkOptions(options: WorkerOptions): CheckedOptions {
-  const { concurrency = 8, perKey = 1, drain = 30_000, onEvent = () => {} } = options;
+  const { concurrency = 8, perKey = 1, drain = 30_000 } = options;
   checkWhole("concurrency", concurrency, 1, 1_000);
   checkWhole("perKey", perKey, 1, 1_000);
   if (options.runtime.workflows.length === 0) {
     throw new TypeError("the worker's runtime knows no workflows");
   }
+  const onEvent = listener(options.onEvent);
   return { ...options, concurrency, perKey, drain: toMillis("drain", drain), onEvent };
 }

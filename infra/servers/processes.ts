@@ -1,7 +1,7 @@
 import { execFileSync } from "node:child_process";
 import { randomInt } from "node:crypto";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
-import { createServer } from "node:net";
+import { createServer, type Server } from "node:net";
 
 /** Whether a process with this id runs on this folder: ids are given out again after a while. */
 export function isOurs(pid: number, folder: string): boolean {
@@ -43,26 +43,58 @@ function printedByPs(): readonly Process[] {
 
 /** Below what systems give to outgoing connections: one of those could take a server's port while it is down. */
 const FIRST_PORT = 10_000;
-const LAST_PORT = 32_767;
+const LAST_PORT = 32_750;
 
-let nextPort = randomInt(FIRST_PORT, LAST_PORT);
+/** Who listens on the first port of a block has all of it: nobody else takes the port of a server that is down. */
+const BLOCK = 50;
 
-/** A port of loopback that nobody listens on right now; not the same twice in a row. */
+/** What is left of our block. */
+const ports: number[] = [];
+
+let claiming: Promise<void> | undefined;
+
+/** A port of loopback that nobody listens on right now; never the same twice. */
 export async function freePort(): Promise<number> {
   for (;;) {
-    const port = nextPort;
-    nextPort = port === LAST_PORT ? FIRST_PORT : port + 1;
-    if (await isFree(port)) return port;
+    const port = ports.shift();
+    if (port === undefined) await claimOnce();
+    else if (await isFree(port)) return port;
   }
 }
 
-function isFree(port: number): Promise<boolean> {
+function claimOnce(): Promise<void> {
+  claiming ??= claimBlock().finally(() => {
+    claiming = undefined;
+  });
+  return claiming;
+}
+
+/** It is ours until this process ends. */
+async function claimBlock(): Promise<void> {
+  for (;;) {
+    const first = FIRST_PORT + BLOCK * randomInt((LAST_PORT - FIRST_PORT) / BLOCK);
+    const guard = await listen(first);
+    if (guard === undefined) continue;
+    guard.unref();
+    ports.push(...Array.from({ length: BLOCK - 1 }, (_, i) => first + 1 + i));
+    return;
+  }
+}
+
+async function isFree(port: number): Promise<boolean> {
+  const server = await listen(port);
+  if (server) await new Promise((resolve) => server.close(resolve));
+  return server !== undefined;
+}
+
+/** Undefined: somebody does already. */
+function listen(port: number): Promise<Server | undefined> {
   return new Promise((resolve, reject) => {
     const server = createServer();
     server.once("error", (error: NodeJS.ErrnoException) => {
-      if (error.code === "EADDRINUSE") resolve(false);
+      if (error.code === "EADDRINUSE") resolve(undefined);
       else reject(error);
     });
-    server.listen(port, "127.0.0.1", () => server.close(() => resolve(true)));
+    server.listen(port, "127.0.0.1", () => resolve(server));
   });
 }

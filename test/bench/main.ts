@@ -3,7 +3,7 @@ import yargs from "yargs";
 import { hideBin } from "yargs/helpers";
 import { note, print, warn } from "../../functions/cli/options.ts";
 import { table } from "../../functions/cli/table.ts";
-import { measure } from "./measure.ts";
+import { heldTo, measure, type Result } from "./measure.ts";
 import { SUITES } from "./suites.ts";
 
 const { suite, rounds, block, json } = await yargs(hideBin(process.argv))
@@ -26,24 +26,23 @@ const { suite, rounds, block, json } = await yargs(hideBin(process.argv))
 const bar = new SingleBar({ format: "{bar} {percentage}%", clearOnComplete: true });
 const setUp = SUITES[suite];
 if (!setUp) throw new RangeError(`there is no suite ${suite}`);
-const { server, notes = [], counts = {}, contenders, comparisons, close } = await setUp(note);
+const { server, notes = [], counts = {}, limits = {}, close, ...plan } = await setUp(note);
 for (const each of notes) warn(each);
 try {
   bar.start(rounds, 0);
-  const { results, ratios } = await measure({
-    contenders,
-    comparisons,
+  const { results, ratios: measured } = await measure({
+    ...plan,
     rounds,
     blockMillis: block,
     onRound: (round) => bar.update(round),
   });
   bar.stop();
+  const ratios = [...heldTo(limits, counts), ...measured];
   if (json) {
     print(JSON.stringify({ suite, server, notes, counts, results, ratios }));
   } else {
     print(`${suite}, on ${server}\n`);
-    const rows = results.map((result) => Object.values(result) as (string | number)[]);
-    print(table(["", "per second", "p50 ms", "p99 ms"], rows));
+    print(table(["", "per second", "p50 ms", "p99 ms", "parts"], results.map(toRow)));
     const verdicts = ratios.map(({ name, value, low, high, aim, met }) => [
       name,
       value,
@@ -57,4 +56,9 @@ try {
 } finally {
   bar.stop();
   await close();
+}
+
+function toRow({ name, perSec, p50Millis, p99Millis, parts = {} }: Result) {
+  const said = Object.entries(parts).map(([part, millis]) => `${part} ${millis}`);
+  return [name, perSec, p50Millis, p99Millis, said.join(", ")];
 }

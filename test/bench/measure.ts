@@ -35,23 +35,33 @@ export interface Block {
 
   /** How many operations each client got. */
   readonly shares: readonly number[];
+
+  /** Of what has parts, how long each of them took, by its name. */
+  readonly parts?: Readonly<Record<string, readonly number[]>>;
 }
 
 /**
  * What a contender of a suite is held to. `time`: per operation, and `p50`: the median of it, smaller is
  * better. `rate`: operations per second, and `fairness`: Jain's index over its clients, larger is better.
+ * `added`: by how many milliseconds its median is above the other's, and no ratio.
  */
 export type Comparison = {
   readonly name: string;
   readonly of: string;
   readonly aim: number;
-} & ({ readonly by: "time" | "p50" | "rate"; readonly over: string } | { readonly by: "fairness" });
+} & (
+  | { readonly by: "time" | "p50" | "rate" | "added"; readonly over: string }
+  | { readonly by: "fairness" }
+);
 
 export interface Result {
   readonly name: string;
   readonly perSec: number;
   readonly p50Millis: number;
   readonly p99Millis: number;
+
+  /** The medians of its parts, in milliseconds. */
+  readonly parts?: Readonly<Record<string, number>>;
 }
 
 export interface Ratio {
@@ -133,7 +143,15 @@ function toResult(name: string, blocks: readonly Block[]): Result {
     perSec: round(median(blocks.map(({ rate }) => rate)), 1),
     p50Millis: round(quantileSorted(sorted, 0.5), 3),
     p99Millis: round(quantileSorted(sorted, 0.99), 3),
+    ...partsOf(blocks),
   };
+}
+
+function partsOf(blocks: readonly Block[]): Pick<Result, "parts"> {
+  const names = Object.keys(blocks[0]?.parts ?? {});
+  if (names.length === 0) return {};
+  const all = (name: string) => blocks.flatMap(({ parts }) => parts?.[name] ?? []);
+  return { parts: Object.fromEntries(names.map((name) => [name, round(median(all(name)), 3)])) };
 }
 
 function toRatio(comparison: Comparison, seen: Seen): Ratio {
@@ -145,6 +163,18 @@ function toRatio(comparison: Comparison, seen: Seen): Ratio {
   return { name, value, low, high, aim, met: isMoreBetter ? value >= aim : value <= aim };
 }
 
+/** Whether what was counted is within its limits. */
+export function heldTo(
+  limits: Readonly<Record<string, number>>,
+  counts: Readonly<Record<string, number>>,
+): Ratio[] {
+  return Object.entries(limits).map(([name, aim]) => {
+    const value = counts[name];
+    if (value === undefined) throw new RangeError(`there is no count "${name}"`);
+    return { name, value, low: value, high: value, aim, met: value <= aim };
+  });
+}
+
 /** One for each round. */
 function valuesOf(comparison: Comparison, seen: Seen): number[] {
   const ours = blocksOf(seen, comparison.of);
@@ -154,6 +184,7 @@ function valuesOf(comparison: Comparison, seen: Seen): number[] {
     rate: (of: Block, over: Block) => of.rate / over.rate,
     time: (of: Block, over: Block) => over.rate / of.rate,
     p50: (of: Block, over: Block) => median([...of.millis]) / median([...over.millis]),
+    added: (of: Block, over: Block) => median([...of.millis]) - median([...over.millis]),
   }[comparison.by];
   return ours.map((block, i) => value(block, theirs[i] as Block));
 }

@@ -1,4 +1,5 @@
 import { etcdSuite } from "./etcd.ts";
+import { functionsSuite } from "./functions.ts";
 import type { Comparison, Contender } from "./measure.ts";
 import { mysqlSuite } from "./mysql.ts";
 import { redisSuite } from "./redis.ts";
@@ -15,6 +16,9 @@ export type Suite = (onProgress: (step: string) => void) => Promise<{
 
   /** What was counted, and not timed, by name. */
   readonly counts?: Readonly<Record<string, number>>;
+
+  /** The most that some of them may be. */
+  readonly limits?: Readonly<Record<string, number>>;
   readonly contenders: readonly Contender[];
   readonly comparisons: readonly Comparison[];
   close(): Promise<void>;
@@ -22,6 +26,7 @@ export type Suite = (onProgress: (step: string) => void) => Promise<{
 
 export const SUITES: Readonly<Record<string, Suite>> = {
   etcd: etcdSuite,
+  functions: functionsSuite,
   mysql: mysqlSuite,
   steps: stepsSuite,
   redis: redisSuite,

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { copyOfProject } from "../support/copy.ts";
 
 const run = promisify(execFile);
 const root = fileURLToPath(new URL("../..", import.meta.url));
@@ -14,7 +15,8 @@ let project: string;
 /** Only what a user has: the packed package and its dependencies, in a project of their own. */
 beforeAll(async () => {
   project = await mkdtemp(join(tmpdir(), "lockstep-package-"));
-  await run("npm", ["pack", "--pack-destination", project], { cwd: root });
+  await using copy = await copyOfProject();
+  await run("npm", ["pack", "--pack-destination", project], { cwd: copy.folder });
   const [tarball = ""] = await readdir(project);
   await writeFile(join(project, "package.json"), '{ "private": true, "type": "module" }');
   await run("npm", ["install", "--no-audit", "--no-fund", join(project, tarball)], {
@@ -34,6 +36,8 @@ test("every entry point imports, and the store that needs no client works", asyn
     import { stockLock } from "lockstep/inventory";
     import { sql } from "lockstep/database";
     import { open } from "lockstep/open";
+    import { withLock } from "lockstep/edge";
+    import { queueHandler } from "lockstep/lambda";
     import { openSqlite, sqliteStore } from "lockstep/sqlite";
     const { locks, inventory, close } = await open("sqlite:shop.db");
     await inventory.set({ sku: "a", quantity: 2, operationId: "1" });
@@ -68,13 +72,18 @@ test("types are there for every entry point", async () => {
      import type { Fence, Lock } from "lockstep";
      import { sqlInventory, type Answer } from "lockstep/inventory";
      import { memoryStore } from "lockstep/memory";
+     import { bearer, createApp, type HttpHandler, httpHandler } from "lockstep/http";
+     import { serveHttp, swaggerPage } from "lockstep/http/node";
+     const app = createApp({ authorize: bearer(["a-token-of-sixteen"]), page: await swaggerPage() });
+     const handler: HttpHandler = httpHandler(app);
+     await serveHttp(app);
      const opened: Opened = await open("memory:");
      const lock: Lock | undefined = await memoryStore().tryLock("a", { ttl: 1000 });
      const fence: Fence | undefined = lock?.fence;
      // @ts-expect-error a ttl is a number of milliseconds
      await opened.locks.tryLock("a", { ttl: "5s" });
      export type { Answer };
-     export { fence, sqlInventory };`,
+     export { fence, handler, sqlInventory };`,
   );
   const options = ["--noEmit", "--strict", "--module", "nodenext", "--target", "es2024"];
   const lib = ["--lib", "es2024,esnext.disposable", "--types", "node", "--typeRoots"];

@@ -6,7 +6,9 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import mysql, { type Connection } from "mysql2/promise";
 import { afterAll, beforeAll, expect, inject, test } from "vitest";
-import { cli } from "../support/cli.ts";
+import { cli, MAIN } from "../support/cli.ts";
+import { copyOfProject } from "../support/copy.ts";
+import { runNode } from "../support/script.ts";
 import { temporaryDatabase } from "../support/under-test.ts";
 
 const run = promisify(execFile);
@@ -21,6 +23,7 @@ const blocks = (language: string) =>
 const [etcd] = inject("etcdServers");
 const [zookeeper] = inject("zookeeperServers");
 
+let copy: Awaited<ReturnType<typeof copyOfProject>>;
 let project: string;
 let database: Awaited<ReturnType<typeof temporaryDatabase>>;
 let connection: Connection;
@@ -34,11 +37,12 @@ beforeAll(async () => {
   await connection.query("CREATE TABLE seat (id INT PRIMARY KEY, taken INT NOT NULL)");
   await connection.query("INSERT INTO seat VALUES (1, 1), (2, 0), (3, 0), (4, 0)");
   await cli("migrate", "--store", database.url);
-  await run("npm", ["run", "build"], { cwd: root });
+  copy = await copyOfProject();
+  await run("npm", ["run", "build"], { cwd: copy.folder });
   project = await mkdtemp(join(tmpdir(), "lockstep-readme-"));
   await mkdir(join(project, "node_modules"));
   await symlink(join(root, "node_modules/zod"), join(project, "node_modules/zod"));
-  await symlink(root, join(project, "node_modules/lockstep"));
+  await symlink(copy.folder, join(project, "node_modules/lockstep"));
   await mkdir(join(project, "bin"));
   const main = join(root, "functions/cli/main.ts");
   await writeFile(
@@ -70,6 +74,7 @@ afterAll(async () => {
   await connection.end();
   await database.drop();
   await rm(project, { recursive: true, force: true });
+  await copy[Symbol.asyncDispose]();
 });
 
 /** With the test's own server in place of the one that the README names. */
@@ -83,17 +88,20 @@ const here = (code: string) =>
 
 test("the README's programs do what they say", async () => {
   const programs = blocks("ts");
-  expect(programs).toHaveLength(5);
+  expect(programs).toHaveLength(8);
+  const env = { ...process.env, LOCKSTEP_TOKEN: "a-token-of-our-own" };
   const outputs: string[] = [];
   for (const [i, program] of programs.entries()) {
     await writeFile(join(project, `example-${i}.mts`), here(program));
-    outputs.push((await run(process.execPath, [`example-${i}.mts`], { cwd: project })).stdout);
+    const options = { cwd: project, env };
+    outputs.push((await run(process.execPath, [`example-${i}.mts`], options)).stdout);
   }
   const [said] = /\{ outcome.*?\}/.exec(programs[0] ?? "") ?? [];
   expect(outputs[0]?.trim()).toBe(said);
   expect(outputs[2]?.trim()).toBe("true host-7");
   expect(outputs[3]?.trim()).toBe("host-7");
   expect(outputs[4]?.trim()).toBe("completed 3");
+  expect(outputs[7]?.trim()).toBe("sold-out 0");
   const [seats] = await connection.query("SELECT id FROM seat WHERE taken = 1 ORDER BY id");
   expect(seats).toEqual([{ id: 1 }, { id: 2 }, { id: 3 }]);
 });
@@ -112,3 +120,22 @@ test("the README's commands run", async () => {
   }
   await run("sh", ["-c", "lockstep servers down"], { cwd: project, env });
 }, 180_000);
+
+test("the README's requests are answered", async () => {
+  const [setting = "", serving = "", ...requests] = (blocks("bash")[0] ?? "").trim().split("\n");
+  const [, token = ""] = /LOCKSTEP_TOKEN=(\S+)/.exec(setting) ?? [];
+  const env = { ...process.env, LOCKSTEP_TOKEN: token };
+  const words = serving.replace(/^lockstep | &$/g, "").split(" ");
+  const server = runNode([MAIN, ...words, "--port", "0"], { cwd: project, env });
+  const { url } = JSON.parse(await server.line());
+  expect(requests).toHaveLength(5);
+  const answers: unknown[] = [];
+  for (const request of requests) {
+    const line = request.replace("http://127.0.0.1:4500", url).replace("curl", "curl -fsS");
+    answers.push(JSON.parse((await run("sh", ["-c", line], { cwd: project, env })).stdout));
+  }
+  server.child.kill("SIGTERM");
+  expect(await server.ended).toBe(0);
+  expect(answers[1]).toMatchObject({ status: "completed", output: { sku: "cup", onHand: 5 } });
+  expect(answers[3]).toMatchObject({ outcome: "applied", remaining: 3 });
+}, 60_000);

@@ -1,6 +1,9 @@
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { type Change, get, put } from "../../core/etcd/etcd.ts";
 import { type Fetch, type GatewayOptions, openEtcdGateway } from "../../core/etcd/gateway.ts";
+import { guardedWrite } from "../../core/etcd/guarded.ts";
+import { ownerByKey } from "../../core/etcd/names.ts";
+import { issueFence } from "../../core/lock/fence.ts";
 import { always } from "../support/etcd-under-test.ts";
 import { until } from "../support/until.ts";
 
@@ -62,6 +65,21 @@ describe("a request to the gateway", () => {
     expect(sent[0]?.request.headers).not.toHaveProperty("Authorization");
     expect(sent[1]?.request.headers).toMatchObject({ Authorization: "abc.1" });
   });
+});
+
+test("a failure is read to the end of its JSON, and no further", async () => {
+  const pieces = ['{"error":"etcdserver: a","message":"etcd', 'server: a","code":3}'];
+  const ended = Promise.withResolvers<string>();
+  const body = new ReadableStream({
+    pull(controller) {
+      const piece = pieces.shift();
+      if (piece !== undefined) controller.enqueue(new TextEncoder().encode(piece));
+    },
+    cancel: () => ended.resolve("cancelled"),
+  });
+  const { etcd } = answering(() => new Response(body, { status: 400 }));
+  await expect(etcd.range(get("a"))).rejects.toMatchObject({ code: "STORE_REFUSED" });
+  expect(await ended.promise).toBe("cancelled");
 });
 
 describe("an answer", () => {
@@ -252,5 +270,30 @@ describe("a watch through the gateway", () => {
     expect(sent).toHaveLength(1);
     expect(sent[0]?.request.signal.aborted).toBe(true);
     await etcd.close();
+  });
+});
+
+describe("a guarded write", () => {
+  const lockKey = "shop/report/1f";
+  const fence = issueFence("report", 0, 5n, ownerByKey(lockKey));
+
+  test("puts nothing into the lock's own line, where it would stand for ever", async () => {
+    const { etcd, sent } = answering(() => json({ header, succeeded: true }));
+    const late = put("shop/report/latest", "a");
+    const nested = { op: "txn", txn: { when: [], do: [], otherwise: [late] } } as const;
+    for (const op of [late, nested, put(lockKey, "a")]) {
+      await expect(guardedWrite(etcd, fence, [op])).rejects.toThrow(RangeError);
+    }
+    expect(sent).toEqual([]);
+    await guardedWrite(etcd, fence, [put("shop/report", "a"), put("shop/reports/latest", "a")]);
+    expect(sent).toHaveLength(1);
+  });
+
+  test("takes no fence of another store", async () => {
+    const { etcd, sent } = answering(() => json({ header, succeeded: true }));
+    const other = issueFence("report", 0, 5n, "mysql/1f");
+    const refused = guardedWrite(etcd, other, [put("a", "b")]);
+    await expect(refused).rejects.toMatchObject({ code: "FENCE_INVALID" });
+    expect(sent).toEqual([]);
   });
 });

@@ -5,7 +5,7 @@ import { openRedis } from "../../core/redis/ioredis.ts";
 import { KINDS } from "../../infra/servers/kinds.ts";
 import { run, type ServerNode } from "../../infra/servers/node.ts";
 import { accepts, isHealthy, pongs } from "../../infra/servers/probes.ts";
-import { isOurs } from "../../infra/servers/processes.ts";
+import { freePort, isOurs } from "../../infra/servers/processes.ts";
 import { reap } from "../../infra/servers/reap.ts";
 import { startServer } from "../../infra/servers/start.ts";
 import { startCli } from "../support/cli.ts";
@@ -188,3 +188,13 @@ function etcdctl(url: string, ...args: readonly string[]): Promise<string> {
   const endpoints = url.slice("etcd://".length);
   return run(file, [`--endpoints=${endpoints}`, ...args]);
 }
+
+test("nobody else is given the port of a server that is down: they come in blocks, one for each process", async () => {
+  const ports = await Promise.all(Array.from({ length: 120 }, freePort));
+  expect(new Set(ports).size).toBe(120);
+  const blocks = [...new Set(ports.map((port) => port - (port % 50)))];
+  expect(blocks.length).toBeGreaterThan(2);
+  expect(blocks.filter((first) => ports.includes(first))).toEqual([]);
+  // Whoever wants a block has to listen there.
+  expect(await Promise.all(blocks.map(accepts))).not.toContain(false);
+});

@@ -80,6 +80,21 @@ test("carries what others have begun, no more runs at a time than allowed", asyn
   expect(inside.most).toBe(3);
 });
 
+test("is not troubled by a listener that throws", async () => {
+  const item = workflow({ name: "item", version: 1, input: Item, id: itemId }, (ctx) =>
+    ctx.step("work", async () => {}),
+  );
+  const onEvent = () => {
+    throw new Error("a fault of the listener's own");
+  };
+  const worker = startWorker([item], { concurrency: 1, onEvent });
+  const runIds = ["run-1", "run-2", "run-3"];
+  for (const id of runIds) await worker.runtime.start(item, { id });
+  await until(async () => (await worker.journal.list({ status: "completed" })).length === 3);
+  worker.end();
+  expect(await worker.ended).toEqual({ completed: 3, failed: 0, parked: 0, isClean: true });
+});
+
 test("carries no more runs of one key at a time than allowed, and others meanwhile", async () => {
   const perCustomer = new Map<string, ReturnType<typeof turnstile>>();
   const all = turnstile();

@@ -2,7 +2,8 @@ import { existsSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { readConfig } from "../../infra/config.ts";
 import { open } from "../../infra/open.ts";
-import { parseStoreUrl, redact } from "../../infra/store-url.ts";
+import { redact } from "../../infra/redact.ts";
+import { parseStoreUrl } from "../../infra/store-url.ts";
 import { temporaryFile } from "../support/under-test.ts";
 
 describe("a store's URL", () => {
@@ -32,6 +33,11 @@ describe("a store's URL", () => {
     expect(redact("mysql://user:secret@host/shop")).toBe("mysql://host/shop");
     expect(redact("mysql://user:my secret@host/shop")).toBe("mysql://host/shop");
     expect(redact("two: a://b:c@d/e f://g:h i@j/k\nsqlite:a")).toBe("two: a://j/k\nsqlite:a");
+  });
+
+  test("is shown at once, however long the line and however many its slashes", () => {
+    const slashes = "/".repeat(500_000);
+    expect(redact(`${slashes}\na://b:c@d`)).toBe(`${slashes}\na://d`);
   });
 
   test("whose user or password is not written as it has to be is refused, without a word of it", async () => {

@@ -4,6 +4,7 @@ import { sleep } from "../../core/lock/abort.ts";
 import { StoreUnavailableError, UnknownOutcomeError } from "../../core/lock/errors.ts";
 import type { Claims } from "../../core/lock/polling.ts";
 import { pollingStore } from "../../core/lock/store.ts";
+import { deadlineIn } from "../../core/lock/time.ts";
 import { type Memory, memoryClaims, newMemory } from "../../core/stores/memory/index.ts";
 
 beforeEach(() => {
@@ -363,3 +364,14 @@ test("whatever the wire delays or loses, two holders never believe at once, and 
   // In the worst of weathers nobody gets the lock; most are not like that.
   expect(turnsInAll).toBeGreaterThan(200);
 }, 60_000);
+
+test("a lock for a long invocation is provably held until its end", async () => {
+  const store = pollingStore(memoryClaims(newMemory()));
+  const span = 15 * 60_000;
+  const lock = await store.lock("a", { ttl: "invocation", wait: 0, deadline: deadlineIn(span) });
+  await vi.advanceTimersByTimeAsync(span);
+  lock.assertHeld();
+  await vi.advanceTimersByTimeAsync(3_000);
+  expect(() => lock.assertHeld()).toThrow(expect.objectContaining({ why: "expired" }));
+  await finish(lock.unlock());
+});

@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
+import { tracked } from "./running.ts";
 
 export const MAIN = fileURLToPath(new URL("../../functions/cli/main.ts", import.meta.url));
 
@@ -21,11 +22,13 @@ export function startCli(
   args: readonly string[],
   { cwd, env }: { readonly cwd?: string; readonly env?: NodeJS.ProcessEnv } = {},
 ): Running {
-  const child = spawn(process.execPath, [MAIN, ...args], {
-    cwd,
-    env: { ...process.env, LOCKSTEP_STORE: undefined, ...env },
-    stdio: ["ignore", "pipe", "pipe"],
-  });
+  const child = tracked(
+    spawn(process.execPath, [MAIN, ...args], {
+      cwd,
+      env: { ...process.env, LOCKSTEP_STORE: undefined, ...env },
+      stdio: ["ignore", "pipe", "pipe"],
+    }),
+  );
   const finished = Promise.all([
     text(child.stdout),
     text(child.stderr),
@@ -54,7 +57,7 @@ export function onTerminal(...args: readonly string[]): Terminal {
   const line = `exec ${[process.execPath, MAIN, ...args].map(shellWord).join(" ")}`;
   const plain = { LOCKSTEP_STORE: undefined, CI: undefined, NO_COLOR: undefined };
   const env = { ...process.env, ...plain, TERM: "xterm-256color" };
-  const child = spawn("script", ["-qec", line, "/dev/null"], { env, stdio: "pipe" });
+  const child = tracked(spawn("script", ["-qec", line, "/dev/null"], { env, stdio: "pipe" }));
   let shown = "";
   child.stdout.on("data", (data) => {
     shown += data;

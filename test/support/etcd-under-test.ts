@@ -3,6 +3,7 @@ import { inject } from "vitest";
 import type { Etcd, EtcdOptions, Op, Txn } from "../../core/etcd/etcd.ts";
 import { openEtcdGateway } from "../../core/etcd/gateway.ts";
 import { openEtcd } from "../../core/etcd/grpc.ts";
+import { nodeFetch } from "../../core/etcd/node-fetch.ts";
 import type { EtcdServer } from "./etcd-servers.ts";
 import { TcpProxy } from "./tcp-proxy.ts";
 
@@ -14,19 +15,31 @@ export interface EtcdUnderTest {
   open(options?: Partial<EtcdOptions>): Etcd;
 }
 
-export const TRANSPORTS = { grpc: openEtcd, gateway: openEtcdGateway };
+export const TRANSPORTS = {
+  grpc: openEtcd,
+  gateway: openEtcdGateway,
+  "gateway by nodeFetch": (options: EtcdOptions) =>
+    openEtcdGateway({ ...options, fetch: nodeFetch() }),
+};
 
 /** One server of each version. */
 export function singleEtcds(): readonly EtcdServer[] {
   return inject("etcdServers").filter(({ endpoints }) => endpoints.length === 1);
 }
 
-/** Every transport to every version. */
+/** gRPC and the gateway by the runtime's fetch, to every version. */
 export function etcdsUnderTest(): readonly EtcdUnderTest[] {
-  const transports = Object.keys(TRANSPORTS) as (keyof typeof TRANSPORTS)[];
-  return singleEtcds().flatMap((server) =>
-    transports.map((transport) => underTest(server, transport)),
-  );
+  return singleEtcds().flatMap((server) => [
+    underTest(server, "grpc"),
+    underTest(server, "gateway"),
+  ]);
+}
+
+/** The gateway by `nodeFetch`, to one version: what it does otherwise is up to Node. */
+export function nodeGatewayUnderTest(): readonly EtcdUnderTest[] {
+  return singleEtcds()
+    .slice(0, 1)
+    .map((server) => underTest(server, "gateway by nodeFetch"));
 }
 
 function underTest(server: EtcdServer, transport: keyof typeof TRANSPORTS): EtcdUnderTest {

@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { remove } from "../../core/etcd/etcd.ts";
 import { etcdInventory } from "../../core/inventory/etcd.ts";
+import { observed } from "../../core/inventory/observed.ts";
 import { redisInventory } from "../../core/inventory/redis.ts";
 import { sqlInventory } from "../../core/inventory/sql.ts";
 import { etcdStore, openEtcd } from "../../core/stores/etcd/index.ts";
@@ -25,7 +26,8 @@ export async function sqliteInventory(): Promise<InventoryUnderTest> {
     open() {
       const database = openSqlite(file);
       const locks = sqliteStore(database, { closeDatabase: true });
-      return { inventory: sqlInventory(database), locks };
+      // Whoever watches it must not change what it does.
+      return { inventory: observed(sqlInventory(database), () => {}), locks };
     },
     async close() {
       await admin.close();

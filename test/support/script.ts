@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { MAIN } from "./cli.ts";
+import { tracked } from "./running.ts";
 
 /** A process of its own that runs one of the scripts of test/scripts. */
 export interface Script extends Disposable {
@@ -41,7 +42,7 @@ export function runProgram(
   args: readonly string[],
   options: ProgramOptions = {},
 ): Script {
-  const child = spawn(file, args, { ...options, stdio: ["ignore", "pipe", "inherit"] });
+  const child = tracked(spawn(file, args, { ...options, stdio: ["ignore", "pipe", "inherit"] }));
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
   const next = async () => {
     const { value, done } = await lines.next();

@@ -1,5 +1,6 @@
-import { createHash } from "node:crypto";
+import { base64 } from "../../etcd/base64.ts";
 import { decodeSegment, ownKey } from "../../etcd/names.ts";
+import { sha256 } from "../../lock/sha256.ts";
 
 /** Where stock is kept. */
 export interface Keys {
@@ -48,7 +49,8 @@ export function keysUnder(prefix: string): Keys {
 
 /** So that a batch fits into the 1.5 MiB that etcd takes at once, however long its ids are. */
 function hash(id: string): string {
-  return createHash("sha256").update(id).digest("base64url");
+  const text = base64.encode(sha256(id));
+  return text.replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
 }
 
 /** The id in a reservation's key. */

@@ -3,6 +3,7 @@ import type { Entry, Kind, Outcome } from "../inventory.ts";
 import type { Place } from "./place.ts";
 import { READ } from "./scripts.ts";
 
+/** Entries of a sku's ledger, the latest first. */
 export async function history(
   { redis, keys }: Place,
   sku: string,

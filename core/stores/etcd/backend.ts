@@ -1,14 +1,14 @@
 import { type Etcd, get, isAbsent, type KeyValue, type OpAnswer, put } from "../../etcd/etcd.ts";
 import { encodeSegment, nameOf, ownKey, queueOf } from "../../etcd/names.ts";
-import { deadline, follow, noAnswer } from "../../lock/abort.ts";
 import type { Backend, Hold, LockRequest } from "../../lock/backend.ts";
 import { HIGHEST_GENERATION } from "../../lock/checks.ts";
 import { StoreUnavailableError } from "../../lock/errors.ts";
 import { formatFence } from "../../lock/fence.ts";
+import { holdOnLent, turnInTime } from "../../lock/lent.ts";
 import type { LockInfo, StoreTraits } from "../../lock/lock.ts";
 import { EtcdHold, leave } from "./hold.ts";
 import { hex } from "./lease.ts";
-import { NotEnteredError, Place, spotsOf } from "./place.ts";
+import { Place, spotsOf } from "./place.ts";
 import { type LentLease, Sessions } from "./sessions.ts";
 
 export const etcdTraits: StoreTraits = {
@@ -44,25 +44,11 @@ export class EtcdBackend implements Backend {
     this.#sessions = new Sessions(etcd);
   }
 
-  async acquire(request: LockRequest): Promise<Hold | undefined> {
-    const { ttl, renew, signal } = request;
-    for (let attempt = 0; ; attempt += 1) {
-      const lent = renew
-        ? await this.#sessions.share(ttl, signal)
-        : await this.#sessions.own(ttl, signal);
-      let hold: Hold | undefined;
-      try {
-        const place = await this.#enter(request, lent);
-        hold = place && (await this.#stand(request, lent, place));
-        return hold;
-      } catch (error) {
-        // The shared lease was revoked behind our back, before anybody could notice.
-        if (!(error instanceof NotEnteredError) || attempt > 0) throw error;
-        lent.condemn();
-      } finally {
-        if (hold === undefined) lent.giveBack();
-      }
-    }
+  acquire(request: LockRequest): Promise<Hold | undefined> {
+    return holdOnLent(this.#sessions, request, async (lent) => {
+      const place = await this.#enter(request, lent);
+      return place && this.#stand(request, lent, place);
+    });
   }
 
   async inspect(name: string): Promise<LockInfo> {
@@ -145,19 +131,12 @@ export class EtcdBackend implements Backend {
 
   /** Gets to the head of all queues, in time or not at all. */
   async #stand(request: LockRequest, lent: LentLease, place: Place): Promise<Hold | undefined> {
-    const limit = deadline(request.wait, noAnswer);
-    const patience = follow(request.signal, limit.signal);
-    try {
-      await place.turn(lent.signal, patience.signal);
-    } catch (error) {
-      await leave(this.#etcd, place, request, 0).catch(() => lent.condemn(...place.suspects));
-      if (error === limit.signal.reason) return undefined;
-      throw error;
-    } finally {
-      patience[Symbol.dispose]();
-      limit[Symbol.dispose]();
-    }
-    return this.#hold(request, lent, place);
+    const isInTime = await turnInTime(
+      request,
+      (patience) => place.turn(lent.signal, patience),
+      () => leave(this.#etcd, place, request, 0).catch(() => lent.condemn(...place.suspects)),
+    );
+    return isInTime ? this.#hold(request, lent, place) : undefined;
   }
 
   async #hold(request: LockRequest, lent: LentLease, place: Place): Promise<Hold> {

@@ -5,6 +5,7 @@ import { Bell } from "../../lock/bell.ts";
 import { checkText } from "../../lock/checks.ts";
 import { hasCode, LockReleasedError, SessionExpiredError } from "../../lock/errors.ts";
 import type { Unlocked } from "../../lock/lock.ts";
+import { Tenure } from "../../lock/tenure.ts";
 import { hex } from "./lease.ts";
 import { Place, spotsOf } from "./place.ts";
 import type { Session } from "./session.ts";
@@ -30,15 +31,14 @@ export class Election {
   readonly #session: Session;
   readonly #queue: string;
   #place: Place | undefined;
-  #led = new AbortController();
-  #stopGuard = () => {};
+  readonly #led: Tenure;
 
   constructor(etcd: Etcd, session: Session, prefix: string) {
     checkText("prefix", prefix, 1_000);
     this.#etcd = etcd;
     this.#session = session;
     this.#queue = `${prefix}/`;
-    this.#led.abort(this.#notLeading());
+    this.#led = new Tenure(this.#notLeading());
   }
 
   /** The election that another process, or an earlier life of this one, leads with this session's lease. */
@@ -105,9 +105,7 @@ export class Election {
     const place = this.#place;
     if (!place) return "was-lost";
     const ours = this.signal.aborted ? 0 : this.#session.remaining();
-    // Before the key goes: its end would look like a loss.
-    this.#stopGuard();
-    this.#led.abort(this.#notLeading());
+    this.#led.end(this.#notLeading());
     const left = await this.#leave(place, ours);
     this.#place = undefined;
     return left ? "released" : "was-lost";
@@ -179,21 +177,9 @@ export class Election {
   }
 
   #lead(place: Place): void {
-    this.#stopGuard();
     this.#place = place;
-    const led = new AbortController();
-    this.#led = led;
-    const { signal } = this.#session;
-    const onEnd = () => led.abort(signal.reason);
-    if (signal.aborted) onEnd();
-    signal.addEventListener("abort", onEnd, { once: true });
-    const stop = place.guard(() =>
-      led.abort(new SessionExpiredError(hex(this.#session.id), "has lost its key")),
-    );
-    this.#stopGuard = () => {
-      stop();
-      signal.removeEventListener("abort", onEnd);
-    };
+    const { signal, id } = this.#session;
+    this.#led.begin(signal, place, () => new SessionExpiredError(hex(id), "has lost its key"));
   }
 
   #leave(place: Place, ours: number): Promise<boolean> {

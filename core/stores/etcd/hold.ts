@@ -4,6 +4,7 @@ import { answerTo, giveBack } from "../../lock/answers.ts";
 import type { Hold, LockRequest } from "../../lock/backend.ts";
 import { LockLostError, type LossReason } from "../../lock/errors.ts";
 import { type Fence, issueFence } from "../../lock/fence.ts";
+import { GivingBack } from "../../lock/giving-back.ts";
 import { type Grant, Life } from "../../lock/life.ts";
 import type { Unlocked } from "../../lock/lock.ts";
 import type { Millis } from "../../lock/time.ts";
@@ -22,7 +23,7 @@ export class EtcdHold implements Hold {
   /** The lease of the keys is the first one; of the others, it is not known whether they got the keys. */
   readonly #leases: LentLease[];
   readonly #stopGuard: () => void;
-  #dropping: Promise<boolean> | undefined;
+  readonly #givingBack: GivingBack;
 
   constructor(
     etcd: Etcd,
@@ -49,15 +50,11 @@ export class EtcdHold implements Hold {
       lost: (why) => new LockLostError(names, why),
     });
     this.#stopGuard = place.guard(() => this.life.end("taken"));
-    // The lease may live on, for the other locks that hang on it.
-    this.life.signal.addEventListener("abort", () => this.#drop(0).catch(() => {}));
+    this.#givingBack = new GivingBack(this.life, (ours) => this.#drop(ours));
   }
 
-  async release(why: LossReason): Promise<Unlocked> {
-    const left = this.life.remaining();
-    const dropping = this.#drop(left);
-    this.life.end(why);
-    return (await dropping) && left > 0 ? "released" : "was-lost";
+  release(why: LossReason): Promise<Unlocked> {
+    return this.#givingBack.release(why);
   }
 
   /** etcd cannot lengthen a lease's ttl: what is to be held for longer than that moves to another lease. */
@@ -65,7 +62,7 @@ export class EtcdHold implements Hold {
     const [current] = this.#leases as [LentLease];
     if (ttl <= current.held.ttl) return current.held.renew(signal);
     const own = await this.#sessions.own(ttl, signal);
-    if (this.#dropping) {
+    if (this.#givingBack.hasBegun) {
       own.giveBack();
       return undefined;
     }
@@ -77,16 +74,7 @@ export class EtcdHold implements Hold {
     return own.held.granted;
   }
 
-  /** Once; again only after it has failed. */
-  #drop(ours: Millis): Promise<boolean> {
-    this.#dropping ??= this.#dropOnce(ours).catch((error) => {
-      this.#dropping = undefined;
-      throw error;
-    });
-    return this.#dropping;
-  }
-
-  async #dropOnce(ours: Millis): Promise<boolean> {
+  async #drop(ours: Millis): Promise<boolean> {
     this.#stopGuard();
     try {
       return await leave(this.#etcd, this.#place, this.#request, ours);

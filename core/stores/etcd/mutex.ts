@@ -4,6 +4,7 @@ import { giveBack } from "../../lock/answers.ts";
 import { checkText } from "../../lock/checks.ts";
 import { LockReleasedError, SessionExpiredError } from "../../lock/errors.ts";
 import type { Unlocked } from "../../lock/lock.ts";
+import { Tenure } from "../../lock/tenure.ts";
 import type { Millis } from "../../lock/time.ts";
 import { hex } from "./lease.ts";
 import { Place, spotsOf } from "./place.ts";
@@ -42,8 +43,7 @@ export class Mutex {
   #locking: Promise<void> | undefined;
   #unlocking: Promise<Unlocked> | undefined;
   #waiting = new AbortController();
-  #hold = new AbortController();
-  #stopGuard = () => {};
+  readonly #hold: Tenure;
 
   constructor(etcd: Etcd, session: Session, prefix: string, options: MutexOptions = {}) {
     checkText("prefix", prefix, 1_000);
@@ -52,7 +52,7 @@ export class Mutex {
     this.#queue = `${prefix}/`;
     this.#options = { value: "", reentrant: false, ...options };
     this.#givenBack = this.#released();
-    this.#hold.abort(this.#givenBack);
+    this.#hold = new Tenure(this.#givenBack);
   }
 
   /**
@@ -166,8 +166,7 @@ export class Mutex {
     if (!place) throw this.#released();
     const isHeld = !this.signal.aborted;
     const ours = isHeld ? this.#session.remaining() : 0;
-    // Before the key goes: its end would look like a loss.
-    this.#letGo();
+    this.#hold.end(this.#givenBack);
     const left = (isHeld && this.#handOver(place)) || (await this.#leave(place, ours));
     this.#end();
     return left ? "released" : "was-lost";
@@ -217,21 +216,9 @@ export class Mutex {
   }
 
   #keep(place: Place): void {
-    this.#stopGuard();
     this.#place = place;
-    const hold = new AbortController();
-    this.#hold = hold;
-    const lose = (reason: unknown) => hold.abort(reason);
-    const onEnd = () => lose(this.#session.signal.reason);
-    if (this.#session.signal.aborted) onEnd();
-    this.#session.signal.addEventListener("abort", onEnd, { once: true });
-    const stop = place.guard(() =>
-      lose(new SessionExpiredError(hex(this.#session.id), "has lost its key")),
-    );
-    this.#stopGuard = () => {
-      stop();
-      this.#session.signal.removeEventListener("abort", onEnd);
-    };
+    const { signal, id } = this.#session;
+    this.#hold.begin(signal, place, () => new SessionExpiredError(hex(id), "has lost its key"));
   }
 
   /** Leaves the place to the next mutex of this session, unless other sessions have waited long enough. */
@@ -248,13 +235,8 @@ export class Mutex {
     return new LockReleasedError(this.#queue.slice(0, -1));
   }
 
-  #letGo(): void {
-    this.#stopGuard();
-    this.#hold.abort(this.#givenBack);
-  }
-
   #end(): void {
-    this.#letGo();
+    this.#hold.end(this.#givenBack);
     this.#place = undefined;
     this.#leaveLine();
   }

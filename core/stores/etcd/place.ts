@@ -25,6 +25,7 @@ import {
   SessionExpiredError,
   StoreUnavailableError,
 } from "../../lock/errors.ts";
+import { NotEnteredError } from "../../lock/lent.ts";
 import { after, type Millis } from "../../lock/time.ts";
 import { hex } from "./lease.ts";
 
@@ -59,9 +60,6 @@ export interface Entering {
 export function spotsOf(queues: readonly string[], lease: Lease): readonly Spot[] {
   return queues.map((queue) => ({ queue, key: queue + hex(lease) }));
 }
-
-/** Nothing was written: the session was gone before. */
-export class NotEnteredError extends SessionExpiredError {}
 
 /**
  * A place in one queue, or in several at once: all of its keys are created in one transaction, so they have

@@ -1,9 +1,9 @@
-import { deadline, follow, noAnswer } from "../../lock/abort.ts";
 import { answerTo } from "../../lock/answers.ts";
 import type { Backend, Hold, LockRequest } from "../../lock/backend.ts";
 import { HIGHEST_GENERATION, noMoreGenerations } from "../../lock/checks.ts";
 import { StoreUnavailableError } from "../../lock/errors.ts";
 import { formatFence } from "../../lock/fence.ts";
+import { holdOnLent, turnInTime } from "../../lock/lent.ts";
 import type { LockInfo, StoreTraits } from "../../lock/lock.ts";
 import { elapsedSince, type Millis } from "../../lock/time.ts";
 import { decodeSegment, ownPath, parentOf, queueOf } from "../../zookeeper/names.ts";
@@ -15,7 +15,7 @@ import {
   type Session,
   type ZooKeeper,
 } from "../../zookeeper/zookeeper.ts";
-import { enter, enterFree, NotEnteredError, type Standing } from "./entry.ts";
+import { enter, enterFree, type Standing } from "./entry.ts";
 import { leave, ZooKeeperHold } from "./hold.ts";
 import type { Place } from "./place.ts";
 import { inLine, makeFolder } from "./queue.ts";
@@ -61,25 +61,11 @@ export class ZooKeeperBackend implements Backend {
     this.#sessions = new Sessions(zookeeper);
   }
 
-  async acquire(request: LockRequest): Promise<Hold | undefined> {
-    const { ttl, renew, signal } = request;
-    for (let attempt = 0; ; attempt += 1) {
-      const lent = renew
-        ? await this.#sessions.share(ttl, signal)
-        : await this.#sessions.own(ttl, signal);
-      let hold: Hold | undefined;
-      try {
-        const entered = await this.#enter(request, lent);
-        hold = entered && (await this.#stand(request, lent, entered));
-        return hold;
-      } catch (error) {
-        // The session had ended before anybody could notice.
-        if (!(error instanceof NotEnteredError) || attempt > 0) throw error;
-        lent.condemn();
-      } finally {
-        if (hold === undefined) lent.giveBack();
-      }
-    }
+  acquire(request: LockRequest): Promise<Hold | undefined> {
+    return holdOnLent(this.#sessions, request, async (lent) => {
+      const place = await this.#enter(request, lent);
+      return place && this.#stand(request, lent, place);
+    });
   }
 
   inspect(name: string): Promise<LockInfo> {
@@ -170,19 +156,12 @@ export class ZooKeeperBackend implements Backend {
 
   /** Gets to the head of all queues, in time or not at all. */
   async #stand(request: LockRequest, lent: LentSession, place: Place): Promise<Hold | undefined> {
-    const limit = deadline(request.wait, noAnswer);
-    const patience = follow(request.signal, limit.signal);
-    try {
-      await place.turn(patience.signal);
-    } catch (error) {
-      await leave(place, request, [lent], 0).catch(() => {});
-      if (error === limit.signal.reason) return undefined;
-      throw error;
-    } finally {
-      patience[Symbol.dispose]();
-      limit[Symbol.dispose]();
-    }
-    return this.#hold(request, lent, place);
+    const isInTime = await turnInTime(
+      request,
+      (patience) => place.turn(patience),
+      () => leave(place, request, [lent], 0).catch(() => {}),
+    );
+    return isInTime ? this.#hold(request, lent, place) : undefined;
   }
 
   async #hold(request: LockRequest, lent: LentSession, place: Place): Promise<Hold> {

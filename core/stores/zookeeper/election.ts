@@ -4,6 +4,7 @@ import { Bell } from "../../lock/bell.ts";
 import { checkText } from "../../lock/checks.ts";
 import { LockReleasedError, SessionExpiredError } from "../../lock/errors.ts";
 import type { Unlocked } from "../../lock/lock.ts";
+import { Tenure } from "../../lock/tenure.ts";
 import type { Millis } from "../../lock/time.ts";
 import { parentOf } from "../../zookeeper/names.ts";
 import { NoNodeError, type Path, type Session, type Zxid } from "../../zookeeper/zookeeper.ts";
@@ -28,8 +29,7 @@ export class Election {
   readonly #session: Session;
   readonly #queue: Path;
   #place: Place | undefined;
-  #led = new AbortController();
-  #stopWatching = () => {};
+  readonly #led: Tenure;
 
   /** Below this path, which is made where it is missing. Each election object is a candidate of its own. */
   constructor(session: Session, path: Path) {
@@ -37,7 +37,7 @@ export class Election {
     if (!/^(\/[^/]+)+$/.test(path)) throw new RangeError('the path must be one such as "/leader"');
     this.#session = session;
     this.#queue = path;
-    this.#led.abort(this.#notLeading());
+    this.#led = new Tenure(this.#notLeading());
   }
 
   /** Ours below the election's, while this election is led. */
@@ -105,9 +105,7 @@ export class Election {
     const place = this.#place;
     if (!place) return "was-lost";
     const ours = this.signal.aborted ? 0 : this.#session.remaining();
-    // Before the node goes: its end would look like a loss.
-    this.#stopWatching();
-    this.#led.abort(this.#notLeading());
+    this.#led.end(this.#notLeading());
     const left = await this.#leave(place, ours);
     this.#place = undefined;
     return left ? "released" : "was-lost";
@@ -183,19 +181,9 @@ export class Election {
   }
 
   #lead(place: Place): void {
-    this.#stopWatching();
     this.#place = place;
-    const led = new AbortController();
-    this.#led = led;
     const { signal, id } = this.#session;
-    const onEnd = () => led.abort(signal.reason);
-    if (signal.aborted) onEnd();
-    signal.addEventListener("abort", onEnd, { once: true });
-    const stop = place.guard(() => led.abort(new SessionExpiredError(id, "has lost its node")));
-    this.#stopWatching = () => {
-      stop();
-      signal.removeEventListener("abort", onEnd);
-    };
+    this.#led.begin(signal, place, () => new SessionExpiredError(id, "has lost its node"));
   }
 
   #leave(place: Place, ours: Millis): Promise<boolean> {

@@ -5,6 +5,7 @@ import {
   SessionExpiredError,
   StoreUnavailableError,
 } from "../../lock/errors.ts";
+import { NotEnteredError } from "../../lock/lent.ts";
 import type { Millis } from "../../lock/time.ts";
 import { parentOf } from "../../zookeeper/names.ts";
 import { NoNodeError, type Path, type Session, type Zxid } from "../../zookeeper/zookeeper.ts";
@@ -28,9 +29,6 @@ export interface Standing {
 
 /** One attempt to remove what was left behind. It rejects when that is not known to be gone. */
 export type Debt = () => Promise<unknown>;
-
-/** Nothing was made: the session was gone before. */
-export class NotEnteredError extends SessionExpiredError {}
 
 /** How often a queue may go while one enters it: ZooKeeper deletes the empty ones every minute. */
 const MOST_TRIES = 10;

@@ -2,6 +2,7 @@ import { answerTo, giveBack } from "../../lock/answers.ts";
 import type { Hold, LockRequest } from "../../lock/backend.ts";
 import { LockLostError, type LossReason } from "../../lock/errors.ts";
 import { type Fence, issueFence } from "../../lock/fence.ts";
+import { GivingBack } from "../../lock/giving-back.ts";
 import { type Grant, Life, margin } from "../../lock/life.ts";
 import type { Unlocked } from "../../lock/lock.ts";
 import { elapsedSince, type Millis } from "../../lock/time.ts";
@@ -30,7 +31,7 @@ export class ZooKeeperHold implements Hold {
   /** The session of the nodes is the first one; of the others, it is not known whether they got the nodes. */
   readonly #lent: LentSession[];
   #stopWatching = () => {};
-  #dropping: Promise<boolean> | undefined;
+  readonly #givingBack: GivingBack;
 
   constructor(sessions: Sessions, request: LockRequest, { place, lent, generation, label }: Held) {
     const { names, renew, maxHold, notify } = request;
@@ -52,15 +53,11 @@ export class ZooKeeperHold implements Hold {
       lost: (why) => new LockLostError(names, why),
     });
     this.#watch();
-    // The session may live on, for the other locks that hang on it.
-    this.life.signal.addEventListener("abort", () => this.#drop(0).catch(() => {}));
+    this.#givingBack = new GivingBack(this.life, (ours) => this.#drop(ours));
   }
 
-  async release(why: LossReason): Promise<Unlocked> {
-    const left = this.life.remaining();
-    const dropping = this.#drop(left);
-    this.life.end(why);
-    return (await dropping) && left > 0 ? "released" : "was-lost";
+  release(why: LossReason): Promise<Unlocked> {
+    return this.#givingBack.release(why);
   }
 
   /**
@@ -79,7 +76,7 @@ export class ZooKeeperHold implements Hold {
 
   async #move(ttl: Millis, signal: AbortSignal, span: Millis): Promise<Grant | undefined> {
     const own = await this.#sessions.own(ttl, signal, span + 2 * margin(span));
-    if (this.#dropping) {
+    if (this.#givingBack.hasBegun) {
       own.giveBack();
       return undefined;
     }
@@ -90,7 +87,7 @@ export class ZooKeeperHold implements Hold {
     if (!(await this.#place.move(own.session, data, signal))) return undefined;
     this.#lent.unshift(...this.#lent.splice(this.#lent.indexOf(own), 1));
     if (!this.#request.renew) own.session.rest();
-    if (!this.#dropping) this.#watch();
+    if (!this.#givingBack.hasBegun) this.#watch();
     return own.session.granted;
   }
 
@@ -108,16 +105,7 @@ export class ZooKeeperHold implements Hold {
     if (session.signal.aborted) onEnd();
   }
 
-  /** Once; again only after it has failed. */
-  #drop(ours: Millis): Promise<boolean> {
-    this.#dropping ??= this.#dropOnce(ours).catch((error) => {
-      this.#dropping = undefined;
-      throw error;
-    });
-    return this.#dropping;
-  }
-
-  async #dropOnce(ours: Millis): Promise<boolean> {
+  async #drop(ours: Millis): Promise<boolean> {
     this.#stopWatching();
     try {
       return await leave(this.#place, this.#request, this.#lent, ours);

@@ -1,0 +1,175 @@
+import { randomInt, randomUUID } from "node:crypto";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { migrate } from "../../infra/migrate.ts";
+import { open } from "../../infra/open.ts";
+import { type Server, startServer } from "../../infra/servers/start.ts";
+import { httpApiEvent } from "../support/lambda.ts";
+import { bundled, type ColdFunction, type Loaded } from "./cold-start.ts";
+import type { Comparison } from "./measure.ts";
+import type { Suite } from "./suites.ts";
+
+const EMPTY = "empty handler";
+const GATEWAY = "withLock on etcd's gateway";
+const CALLS = "bare calls of etcd's gateway";
+
+/** Milliseconds of ours over an empty handler, without mysql2. */
+const MOST_MILLIS = 30;
+
+/** Bytes of core and the gateway. */
+const MOST_BYTES = 60_000;
+
+/** What functions weigh, and how long they take from being loaded to their first answer, each in a new process. */
+export const functionsSuite: Suite = async (onProgress) => {
+  const etcd = await startServer("etcd", { onProgress });
+  const redis = await startServer("redis", { onProgress });
+  const mysql = await startServer("mysql", { onProgress }).catch((error: Error) => error.message);
+  const folder = await mkdtemp(join(tmpdir(), "lockstep-cold-"));
+  const stores = [`sqlite:${join(folder, "shop.db")}`];
+  if (typeof mysql !== "string") stores.push(mysql.url);
+  for (const store of stores) await fill(store);
+
+  const deployed = stores.flatMap(deployedOn);
+  const functions = [
+    { name: EMPTY, path: pathOf("./cold/empty.ts"), event: () => ({}) },
+    ...onEtcd(etcd),
+    ...deployed,
+    ...powertools(redis),
+  ];
+  onProgress("bundling");
+  const all = await Promise.all(functions.map((fn, i) => bundled(fn, join(folder, `${i}`))));
+  const servers = [etcd, redis, ...(typeof mysql === "string" ? [] : [mysql])];
+  return {
+    server: [`Node ${process.version}`, ...servers.map(({ version }) => version)].join("; "),
+    notes: [
+      ...(typeof mysql === "string" ? [`nothing on MySQL: ${mysql}`] : []),
+      "from the start of the import to the first answer, in a process that Node has started; compile cache off",
+      "Powertools on DynamoDB is only loaded: there is no DynamoDB here to answer",
+    ],
+    counts: Object.assign({}, ...functions.map(({ name }, i) => countsOf(name, all[i]?.loaded))),
+    limits: { [`${GATEWAY}: bytes at import`]: MOST_BYTES },
+    contenders: all.map(({ contender }) => contender),
+    comparisons: [GATEWAY, ...deployed.flatMap(({ name }) => (isMysql(name) ? [] : [name]))].map(
+      (of): Comparison => ({
+        name: `milliseconds of ${of} over the ${EMPTY}`,
+        ...{ of, over: EMPTY, by: "added", aim: MOST_MILLIS },
+      }),
+    ),
+    async close() {
+      await rm(folder, { recursive: true, force: true });
+      for (const server of servers) await server.stop();
+    },
+  };
+};
+
+const SKU = "teapot";
+const TOKEN = "0123456789abcdef";
+
+/** The tables, and more units than will be sold. */
+async function fill(url: string): Promise<void> {
+  const { database, inventory, close } = await open(url);
+  if (database) await migrate(database);
+  await inventory?.set({ sku: SKU, quantity: 1_000_000, operationId: "count" });
+  await close();
+}
+
+/** The functions of serverless.yml that answer events, on a store. */
+function deployedOn(store: string): readonly ColdFunction[] {
+  const on = (name: string, rest: Omit<ColdFunction, "name" | "path">): ColdFunction => ({
+    name: `${name}, ${isMysql(store) ? "mysql" : "sqlite"}`,
+    path: pathOf(`../../functions/aws/${name}.ts`),
+    ...rest,
+    env: { LOCKSTEP_STORE: store, ...rest.env },
+  });
+  const isDone = (result: unknown) => Object(result).batchItemFailures?.length === 0;
+  return [
+    on("http", {
+      env: { LOCKSTEP_TOKEN: TOKEN },
+      event: newRun,
+      isRight: (result) => Object(result).statusCode === 200,
+    }),
+    on("queue", { event: newMessage, isRight: isDone }),
+    on("stock", { event: newMessage, isRight: isDone }),
+    on("schedule", {
+      env: { LOCKSTEP_REPORT_SKUS: SKU },
+      event: () => ({ time: new Date(randomInt(1e6) * 86_400_000).toISOString() }),
+      isRight: (result) => Object(result).status === "completed",
+    }),
+    on("sweep", { event: () => ({}), isRight: (result) => Object(result).refused === 0 }),
+  ];
+}
+
+function isMysql(text: string): boolean {
+  return text.includes("mysql");
+}
+
+const newOrder = () => ({ orderId: randomUUID(), sku: SKU, quantity: 1 });
+
+function newRun() {
+  const order = newOrder();
+  return httpApiEvent({
+    method: "POST",
+    rawPath: "/workflows/place-order/runs",
+    headers: {
+      authorization: `Bearer ${TOKEN}`,
+      "content-type": "application/json",
+      "idempotency-key": order.orderId,
+    },
+    body: JSON.stringify(order),
+  });
+}
+
+function newMessage() {
+  const record = {
+    messageId: randomUUID(),
+    receiptHandle: "handle",
+    body: JSON.stringify(newOrder()),
+    attributes: { ApproximateReceiveCount: "1" },
+    messageAttributes: {},
+    eventSource: "aws:sqs",
+    eventSourceARN: "arn:aws:sqs:eu-central-1:000000000000:orders",
+    awsRegion: "eu-central-1",
+  };
+  return { Records: [record] };
+}
+
+function onEtcd({ url }: Server): readonly ColdFunction[] {
+  const env = { ETCD_ENDPOINT: new URL(url).host };
+  const event = () => ({});
+  return [
+    { name: GATEWAY, path: pathOf("./cold/gateway.ts"), env, event },
+    { name: CALLS, path: pathOf("./cold/etcd-calls.ts"), env, event },
+  ];
+}
+
+function powertools({ url }: Server): readonly ColdFunction[] {
+  return [
+    {
+      name: "Powertools idempotency on Redis",
+      path: pathOf("./cold/cache.ts"),
+      env: { REDIS_URL: url },
+      event: () => ({ order: randomUUID() }),
+    },
+    {
+      name: "Powertools idempotency on DynamoDB, import alone",
+      path: pathOf("./cold/dynamodb.ts"),
+      // A request without credentials would look for them in the network.
+      env: { AWS_REGION: "eu-central-1" },
+    },
+  ];
+}
+
+function countsOf(name: string, loaded: Loaded | undefined): Record<string, number> {
+  const parts = Object.entries({ import: loaded?.atImport, "first answer": loaded?.atAnswer });
+  const counts = parts.flatMap(([part, size]) => [
+    [`${name}: bytes at ${part}`, size?.bytes ?? 0],
+    [`${name}: bytes at ${part}, by gzip`, size?.gzip ?? 0],
+  ]);
+  return Object.fromEntries(counts.filter(([, bytes]) => bytes !== 0));
+}
+
+function pathOf(relative: string): string {
+  return fileURLToPath(new URL(relative, import.meta.url));
+}

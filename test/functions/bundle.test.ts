@@ -1,0 +1,36 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { bundled } from "../bench/cold-start.ts";
+
+let folder: string;
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), "lockstep-bundles-"));
+});
+
+afterAll(() => rm(folder, { recursive: true, force: true }));
+
+/** What a function loads before its first event, minified. */
+async function bytesOf(module: string): Promise<number> {
+  const path = fileURLToPath(new URL(`../../${module}`, import.meta.url));
+  const { loaded } = await bundled({ name: module, path }, join(folder, module));
+  return loaded.atImport.bytes;
+}
+
+// A function that loads nothing has been measured wrongly.
+test.each([
+  ["core and etcd's gateway", "test/bench/cold/gateway.ts", 30_000, 60_000],
+  // All of zod, with its messages in every language, are 470,000.
+  ["the function for HTTP", "functions/aws/http.ts", 150_000, 320_000],
+  ["the function for a queue", "functions/aws/queue.ts", 80_000, 160_000],
+  ["the function for stock", "functions/aws/stock.ts", 80_000, 160_000],
+  ["the function for a schedule", "functions/aws/schedule.ts", 80_000, 160_000],
+  ["the sweep", "functions/aws/sweep.ts", 80_000, 160_000],
+])("%s is no larger than it has to be", async (_, module, least, most) => {
+  const bytes = await bytesOf(module);
+  expect(bytes).toBeGreaterThan(least);
+  expect(bytes).toBeLessThan(most);
+});

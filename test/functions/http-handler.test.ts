@@ -1,0 +1,215 @@
+import type { APIGatewayProxyEventV2, APIGatewayProxyStructuredResultV2 } from "aws-lambda";
+import { Hono } from "hono";
+import { expect, onTestFinished, test } from "vitest";
+import { z } from "zod";
+import { createRuntime } from "../../core/steps/runtime.ts";
+import { workflow } from "../../core/steps/workflow.ts";
+import {
+  type AppOptions,
+  bearer,
+  createApp,
+  gatewayAuthorizer,
+  httpHandler,
+} from "../../functions/http/index.ts";
+import { ProblemBody } from "../../functions/http/schemas.ts";
+import { open } from "../../infra/open.ts";
+import { functionUrlEvent, httpApiEvent, lambdaContext } from "../support/lambda.ts";
+import { temporaryFile } from "../support/under-test.ts";
+
+const TOKEN = "token-of-everything";
+const headers = { authorization: `Bearer ${TOKEN}`, "content-type": "application/json" };
+
+const slow = workflow({ name: "slow", version: 1, input: z.object({}) }, async (ctx) => {
+  await ctx.step("first", async () => "done");
+  return ctx.step("second", { timeout: "20s" }, async () => "done");
+});
+
+/** The app behind a handler, on a store of its own. */
+async function deployed(more: AppOptions = {}) {
+  const { file, remove } = await temporaryFile();
+  const { locks, inventory, journal, close } = await open(`sqlite:${file}`);
+  onTestFinished(async () => {
+    await close();
+    await remove();
+  });
+  if (!journal || !inventory) throw new Error("there is no journal");
+  const runtime = createRuntime({ journal, locks, workflows: [slow] });
+  const authorize = bearer([TOKEN]);
+  const app = createApp({ runtime, workflows: [slow], inventory, locks, authorize, ...more });
+  const handler = httpHandler(app);
+  const invoke = async (event: APIGatewayProxyEventV2, left?: () => number) => {
+    const result = await handler(event, lambdaContext(left));
+    return { ...result, json: jsonOf(result) };
+  };
+  return { invoke, inventory, app };
+}
+
+function jsonOf({ body, headers = {} }: APIGatewayProxyStructuredResultV2) {
+  return /json/.test(String(headers["content-type"])) ? JSON.parse(body ?? "") : undefined;
+}
+
+const keyed = (key: string) => ({ ...headers, "idempotency-key": key });
+
+test("a body in base64 is read, as is one in plain text", async () => {
+  const { invoke } = await deployed();
+  const body = '{"quantity": 7}';
+  const put = { method: "PUT", rawPath: "/stock/teapot", headers: keyed("a") };
+  const packed = { body: Buffer.from(body).toString("base64"), isBase64Encoded: true };
+  const set = await invoke(httpApiEvent({ ...put, ...packed }));
+  expect(set).toMatchObject({ statusCode: 200, isBase64Encoded: false, json: { remaining: 7 } });
+  // The same request: how it was packed is no part of it.
+  const again = await invoke(httpApiEvent({ ...put, body }));
+  expect(again.body).toBe(set.body);
+  expect(again.headers?.["idempotent-replayed"]).toBe("true");
+});
+
+test("a missing or an empty body is none", async () => {
+  const { invoke } = await deployed();
+  const put = { method: "PUT", rawPath: "/stock/teapot", headers: keyed("a") };
+  for (const body of [undefined, ""]) {
+    const refused = await invoke(httpApiEvent({ ...put, ...(body !== undefined && { body }) }));
+    expect(refused).toMatchObject({ statusCode: 400, json: { code: "INVALID" } });
+  }
+});
+
+test("a log that throws changes no answer", async () => {
+  const log = () => {
+    throw new Error("a fault of the log's own");
+  };
+  const { invoke } = await deployed({ log });
+  const put = { method: "PUT", rawPath: "/stock/teapot", headers: keyed("a") };
+  const set = await invoke(httpApiEvent({ ...put, body: '{"quantity": 7}' }));
+  expect(set).toMatchObject({ statusCode: 200, json: { remaining: 7 } });
+});
+
+test("a GET with a body is answered like one without", async () => {
+  const { invoke } = await deployed();
+  const get = httpApiEvent({ rawPath: "/stock/teapot", headers, body: "{}" });
+  expect(await invoke(get)).toMatchObject({ statusCode: 404, json: { code: "UNKNOWN_SKU" } });
+});
+
+test("an HTTP API's decoded path and a function URL's encoded one mean the same sku", async () => {
+  const { invoke, inventory } = await deployed();
+  const body = '{"quantity": 3}';
+  const put = { method: "PUT", body };
+  for (const [i, sku] of ["50%", "a%41", "tea pot", "é#1", "100%25"].entries()) {
+    const rawPath = `/stock/${encodeURIComponent(sku)}`;
+    const one = functionUrlEvent({ ...put, rawPath, headers: keyed(`url-${i}`) });
+    expect(await invoke(one)).toMatchObject({ statusCode: 200, json: { sku } });
+    const other = httpApiEvent({ ...put, rawPath: `/stock/${sku}`, headers: keyed(`api-${i}`) });
+    expect(await invoke(other)).toMatchObject({ statusCode: 200, json: { sku } });
+    expect(await inventory.get(sku)).toMatchObject({ onHand: 3 });
+  }
+  const slash = { rawPath: "/stock/-", rawQueryString: "sku=a%2Fb%3Fc", headers: keyed("slash") };
+  expect(await invoke(httpApiEvent({ ...put, ...slash }))).toMatchObject({
+    json: { sku: "a/b?c" },
+  });
+});
+
+test("a run is parked before the invocation ends, and goes on in the next one", async () => {
+  const { invoke } = await deployed();
+  const start = httpApiEvent({
+    ...{ method: "POST", rawPath: "/workflows/slow/runs", body: "{}", headers: keyed("run-1") },
+  });
+  const parked = await invoke(start, () => 10_000);
+  expect(parked).toMatchObject({ statusCode: 202, json: { reason: "deadline" } });
+  expect(parked.headers?.location).toBe("/runs/run-1");
+  const done = await invoke(start, () => 29_000);
+  expect(done).toMatchObject({ statusCode: 200, json: { output: "done" } });
+});
+
+test("what would not be done before the invocation ends is not begun", async () => {
+  const { invoke, inventory } = await deployed();
+  const put = { method: "PUT", rawPath: "/stock/teapot", body: '{"quantity": 7}' };
+  const late = await invoke(httpApiEvent({ ...put, headers: keyed("a") }), () => 1_000);
+  expect(late).toMatchObject({ statusCode: 503, json: { code: "NO_TIME" } });
+  expect(late.headers?.["retry-after"]).toBe("1");
+  const killed = await invoke(httpApiEvent({ ...put, headers: keyed("a") }), () => 0);
+  expect(killed.statusCode).toBe(503);
+  expect(await inventory.get("teapot")).toBeUndefined();
+});
+
+test("a gateway's authorizer is trusted, and a request that has come past it is not", async () => {
+  const who: unknown[] = [];
+  const { invoke } = await deployed({
+    authorize: gatewayAuthorizer,
+    log: (entry) => who.push(entry.who),
+  });
+  const seen = (authorizer: unknown) => {
+    const event = httpApiEvent({ rawPath: "/ready" });
+    return { ...event, requestContext: { ...event.requestContext, authorizer } } as typeof event;
+  };
+  const iam = { accountId: "123456789012", userArn: "arn:aws:iam::123456789012:user/shop" };
+  const passed = [
+    { iam },
+    { jwt: { claims: { sub: "user-7" }, scopes: null } },
+    { lambda: { a: 1 } },
+  ];
+  for (const one of passed) expect((await invoke(seen(one))).statusCode).toBe(200);
+  for (const one of [undefined, {}]) expect((await invoke(seen(one))).statusCode).toBe(401);
+  expect(who.slice(0, 2)).toEqual([iam.userArn, "user-7"]);
+});
+
+test("cookies come and go one by one, and what is no text goes in base64", async () => {
+  const app = new Hono();
+  app.get("/", (c) => {
+    c.header("set-cookie", "a=1; Path=/", { append: true });
+    c.header("set-cookie", "b=2", { append: true });
+    return c.text(`${c.req.header("cookie")} ${c.req.query("q")} ${c.req.header("x-many")}`);
+  });
+  app.get("/bytes", (c) => c.body(new Uint8Array([0, 255]), 200, { "content-type": "image/png" }));
+  const handler = httpHandler(app);
+  const event = httpApiEvent({
+    ...{ cookies: ["s=1", "t=2"], rawQueryString: "q=a%20b%26&q=c", headers: { "x-many": "1,2" } },
+  });
+  const result = await handler(event, lambdaContext());
+  expect(result).toMatchObject({ body: "s=1; t=2 a b& 1,2", cookies: ["a=1; Path=/", "b=2"] });
+  expect(result.headers).not.toHaveProperty("set-cookie");
+  const bytes = await handler(httpApiEvent({ rawPath: "/bytes" }), lambdaContext());
+  expect(bytes).toMatchObject({ body: "AP8=", isBase64Encoded: true });
+});
+
+test("what is no request is a 400", async () => {
+  const { invoke } = await deployed();
+  const odd = [
+    httpApiEvent({ method: "A B" }),
+    httpApiEvent({ headers: { "a b": "c" } }),
+    httpApiEvent({ rawPath: "/stock/\ud800" }),
+  ];
+  for (const event of odd) {
+    const refused = await invoke(event);
+    expect(refused).toMatchObject({ statusCode: 400, json: { code: "MALFORMED" } });
+    expect(ProblemBody.parse(refused.json).requestId).toBe(lambdaContext().awsRequestId);
+  }
+});
+
+test("the app answers any fetch runtime, and may be mounted in another app", async () => {
+  const { app } = await deployed();
+  expect((await app.fetch(new Request("https://shop/health"))).status).toBe(200);
+  const parent = new Hono().mount("/lockstep", app.fetch);
+  expect((await parent.fetch(new Request("https://shop/lockstep/health"))).status).toBe(200);
+  expect((await parent.fetch(new Request("https://shop/lockstep/stock/a"))).status).toBe(401);
+});
+
+test("a path means the same sku under every name of what the app is mounted at", async () => {
+  const { app, invoke } = await deployed({ basePath: "/shop/v1" });
+  const ask = async (from: Pick<typeof app, "fetch">, path: string) =>
+    (await (await from.fetch(new Request(`https://shop${path}`, { headers }))).json()) as unknown;
+  const unknown = { code: "UNKNOWN_SKU", detail: 'there is no sku "a"' };
+  for (const path of ["/shop/v1/stock/a", "/%73%68op/v1/stock/a", "/shop/v1/%73tock/a"]) {
+    expect(await ask(app, path)).toMatchObject(unknown);
+  }
+  const parent = new Hono().route("/api", app);
+  expect(await ask(parent, "/api/shop/v1/stock/a")).toMatchObject(unknown);
+  // A stage that is not $default stands in the path.
+  const staged = await invoke(httpApiEvent({ rawPath: "/shop/v1/stock/a", headers }));
+  expect(staged.json).toMatchObject(unknown);
+});
+
+test("a body is measured, whatever its length is said to be", async () => {
+  const { app } = await deployed({ bodyLimit: 20 });
+  const said = { ...keyed("a"), "content-length": "14" };
+  const body = '{"quantity": 1}'.padEnd(1_000);
+  const put = new Request("https://shop/stock/a", { method: "PUT", headers: said, body });
+  expect((await app.fetch(put)).status).toBe(413);
+});

@@ -1,0 +1,150 @@
+import { describe, expect, onTestFinished, test, vi } from "vitest";
+import type { Lock } from "../../core/lock/lock.ts";
+import { memoryStore } from "../../core/stores/memory/index.ts";
+import { lazily, withLock } from "../../functions/lambda/index.ts";
+import { pause } from "../support/until.ts";
+
+function within(millis = 20_000) {
+  const endsAt = Date.now() + millis;
+  return { getRemainingTimeInMillis: () => Math.max(0, endsAt - Date.now()) };
+}
+
+describe.concurrent("withLock", () => {
+  test("runs the handler under the lock of its event, and gives it back before it answers", async () => {
+    const locks = memoryStore();
+    const handler = withLock(
+      locks,
+      { name: (event: { id: string }) => `report/${event.id}` },
+      async (event, lock) => {
+        lock.assertHeld();
+        const info = await locks.inspect("report/7");
+        return { event, fence: String(lock.fence), expiresIn: info.expiresIn };
+      },
+    );
+    const context = within(5_000);
+    const { fence, expiresIn } = await handler({ id: "7" }, context);
+    expect(fence).toMatch(/1$/);
+    // As long as the invocation, and a little longer.
+    expect(expiresIn).toBeGreaterThan(context.getRemainingTimeInMillis());
+    expect(expiresIn).toBeLessThanOrEqual(7_100);
+    expect(await locks.list()).toEqual([]);
+  });
+
+  test("gives it back when the handler throws, and hands on what it has thrown", async () => {
+    const locks = memoryStore();
+    const error = new Error("no");
+    const handler = withLock(locks, { name: "a" }, () => Promise.reject(error));
+    await expect(handler({}, within())).rejects.toBe(error);
+    expect(await locks.list()).toEqual([]);
+  });
+
+  test("fails at once where somebody else has it, and waits as long as leaves time to work", async () => {
+    const locks = memoryStore();
+    const held = await locks.lock("a", { ttl: 60_000, wait: 0 });
+    const handler = withLock(locks, { name: "a", wait: "1m", reserve: 200 }, async () => "done");
+    const impatient = withLock(locks, { name: "a" }, async () => "done");
+    await expect(impatient({}, within())).rejects.toMatchObject({ code: "LOCK_TIMEOUT" });
+    const context = within(4_000);
+    await expect(handler({}, context)).rejects.toMatchObject({ code: "LOCK_TIMEOUT" });
+    expect(context.getRemainingTimeInMillis()).toBeGreaterThan(0);
+    const waiting = handler({}, within());
+    await held.unlock();
+    expect(await waiting).toBe("done");
+  });
+
+  test("begins nothing in the last second, and asks no store then", async () => {
+    const locks = { ...memoryStore(), lock: () => Promise.reject(new Error("it was asked")) };
+    const handler = withLock(locks, { name: "a", reserve: 500 }, async () => "done");
+    for (const left of [0, 1_400]) {
+      await expect(handler({}, within(left))).rejects.toMatchObject({ code: "LOCK_TIMEOUT" });
+    }
+  });
+
+  test("tells the handler shortly before the invocation ends", async () => {
+    const locks = memoryStore();
+    const handler = withLock(locks, { name: "a", reserve: 500 }, async (_, lock) => {
+      await new Promise((resolve) => lock.signal.addEventListener("abort", resolve));
+      expect(() => lock.assertHeld()).toThrow(expect.objectContaining({ why: "max-hold" }));
+      return "stopped";
+    });
+    const context = within(3_000);
+    expect(await handler({}, context)).toBe("stopped");
+    expect(context.getRemainingTimeInMillis()).toBeGreaterThan(0);
+    expect(await locks.list()).toEqual([]);
+  });
+
+  test("a store that does not answer does not keep it from answering", async () => {
+    const store = memoryStore();
+    const locks = {
+      ...store,
+      traits: store.traits,
+      lock: async (name: string, options: Parameters<typeof store.lock>[1]): Promise<Lock> => {
+        const lock = await store.lock(name, options);
+        return new Proxy(lock, {
+          get: (target, property) => {
+            if (property === "unlock") return () => new Promise(() => {});
+            return Reflect.get(target, property, target);
+          },
+        });
+      },
+    };
+    const handler = withLock(
+      locks as typeof store,
+      { name: "a", reserve: 200 },
+      async () => "done",
+    );
+    const context = within(3_000);
+    expect(await handler({}, context)).toBe("done");
+    expect(context.getRemainingTimeInMillis()).toBeGreaterThan(0);
+  });
+
+  test("invocations of one process have nothing in common", async () => {
+    const locks = memoryStore();
+    const handles: Lock[] = [];
+    const gates = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const handler = withLock(locks, { name: (n: number) => `${n}` }, async (n, lock) => {
+      handles[n] = lock;
+      await gates[n]?.promise;
+    });
+    const both = [handler(0, within()), handler(1, within())];
+    await pause(20);
+    gates[0]?.resolve();
+    await both[0];
+    expect(() => handles[0]?.assertHeld()).toThrow(expect.objectContaining({ code: "LOCK_LOST" }));
+    expect(() => handles[0]?.fence).toThrow(expect.objectContaining({ code: "LOCK_LOST" }));
+    handles[1]?.assertHeld();
+    gates[1]?.resolve();
+    await both[1];
+    expect(handles[1]?.signal.aborted).toBe(true);
+  });
+});
+
+test("a body that has outlived its lock is no success, even where the store does not answer", async () => {
+  const store = memoryStore();
+  const lock = async (...given: Parameters<typeof store.lock>) => {
+    const held = await store.lock(...given);
+    const unlock = () => held.unlock().then(() => new Promise<never>(() => {}));
+    return new Proxy(held, {
+      get: (target, name) => (name === "unlock" ? unlock : Reflect.get(target, name, target)),
+    });
+  };
+  const locks = { ...store, traits: store.traits, lock } as typeof store;
+  const [now, clock] = [Date.now.bind(Date), vi.spyOn(Date, "now")];
+  onTestFinished(() => clock.mockRestore());
+  const handler = withLock(locks, { name: "a" }, async () => {
+    clock.mockImplementation(() => now() + 60_000);
+    return "done";
+  });
+  await expect(handler({}, within())).rejects.toMatchObject({ code: "LOCK_LOST" });
+});
+
+test("what is opened lazily is opened once, and again after it has failed", async () => {
+  let opened = 0;
+  const open = lazily(async () => {
+    opened += 1;
+    if (opened === 1) throw new Error("away");
+    return { opened };
+  });
+  await expect(open()).rejects.toThrow("away");
+  expect(await Promise.all([open(), open()])).toEqual([{ opened: 2 }, { opened: 2 }]);
+});

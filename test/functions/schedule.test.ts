@@ -1,0 +1,160 @@
+import { describe, expect, test } from "vitest";
+import { z } from "zod";
+import { memoryJournal } from "../../core/journal/index.ts";
+import { StoreUnavailableError } from "../../core/lock/errors.ts";
+import { createRuntime, type RunEvent, workflow } from "../../core/steps/index.ts";
+import { scheduleHandler, sweepHandler } from "../../functions/lambda/index.ts";
+import { pause } from "../support/until.ts";
+
+function within(millis = 20_000) {
+  const endsAt = Date.now() + millis;
+  return { getRemainingTimeInMillis: () => Math.max(0, endsAt - Date.now()) };
+}
+
+const Report = z.object({ hour: z.string() });
+
+describe.concurrent("a schedule", () => {
+  const hourly = () => {
+    const slots: string[] = [];
+    const journal = memoryJournal();
+    const runtime = createRuntime({ journal, inlineWait: 10 });
+    const report = workflow(
+      { name: "report", version: 1, input: Report },
+      async (ctx, { hour }) => {
+        await ctx.step("write", async () => void slots.push(hour));
+        await ctx.waitFor("approved", z.object({}));
+        return hour;
+      },
+    );
+    const handler = scheduleHandler(runtime, report, {
+      every: "1h",
+      input: (slot) => ({ hour: slot.toISOString() }),
+    });
+    return { slots, journal, runtime, report, handler };
+  };
+
+  test("runs once for a slot, however often it fires", async () => {
+    const { slots, journal, handler } = hourly();
+    const fire = (time: string) => handler({ time }, within());
+    const all = ["2026-01-02T03:00:02Z", "2026-01-02T03:00:59Z", "2026-01-02T04:00:00Z"].map(fire);
+    const outcomes = await Promise.all(all);
+    expect(outcomes.map(({ runId }) => runId)).toEqual([
+      "report:2026-01-02T03:00:00.000Z",
+      "report:2026-01-02T03:00:00.000Z",
+      "report:2026-01-02T04:00:00.000Z",
+    ]);
+    expect(slots).toHaveLength(2);
+    expect(await journal.list()).toHaveLength(2);
+  });
+
+  test("a run that has to wait is gone on with by a sweeper", async () => {
+    const { runtime, journal, report, handler } = hourly();
+    const { runId, status } = await handler({ time: "2026-01-02T03:00:00Z" }, within());
+    expect(status).toBe("suspended");
+    const sweep = sweepHandler(createRuntime({ journal, workflows: [report] }));
+    expect(await sweep({}, within())).toMatchObject({ completed: 0, suspended: 0, purged: 0 });
+    await runtime.signal(runId, "approved", {}, { dedupeId: "1" });
+    expect(await sweep({}, within())).toMatchObject({ completed: 1 });
+    expect(await sweep({}, within())).toMatchObject({ completed: 0 });
+  });
+
+  test("rejects when the run could not be begun, so that it is fired again", async () => {
+    const { runtime, report, handler } = hourly();
+    await expect(handler({ time: "2026-01-02T03:00:00Z" }, within(0))).rejects.toThrow("left");
+    await expect(handler({ time: "soon" }, within())).rejects.toThrow(TypeError);
+    const drive = () => Promise.reject(new StoreUnavailableError("here", "away"));
+    const away = { ...runtime, journal: runtime.journal, workflows: [], drive };
+    const input = () => ({ hour: "" });
+    const other = scheduleHandler(() => away, report, { input });
+    await expect(other({ time: "2026-01-02T03:00:00Z" }, within())).rejects.toThrow("away");
+  });
+});
+
+describe.concurrent("a sweep", () => {
+  const Input = z.object({ n: z.number() });
+
+  test("goes on with all that is due, some of it at a time, and stops in time", async () => {
+    const journal = memoryJournal();
+    let [now, most] = [0, 0];
+    const wf = workflow({ name: "due", version: 1, input: Input, id: ({ n }) => `${n}` }, (ctx) =>
+      ctx.step("work", async () => {
+        now += 1;
+        most = Math.max(most, now);
+        await pause(200);
+        now -= 1;
+      }),
+    );
+    const runtime = createRuntime({ journal, workflows: [wf] });
+    for (let n = 0; n < 250; n += 1) await runtime.start(wf, { n });
+    const short = sweepHandler(runtime, { concurrency: 20, reserve: 300 });
+    const { completed, suspended } = await short({}, within(2_300));
+    expect(completed + suspended).toBeGreaterThan(0);
+    expect(completed).toBeLessThan(250);
+    const swept = await short({}, within());
+    expect(swept).toMatchObject({ completed: 250 - completed, refused: 0 });
+    expect(most).toBe(20);
+  });
+
+  test("a run that cannot be gone on with does not keep it from the others", async () => {
+    const journal = memoryJournal();
+    const body = async () => "done";
+    const wf = workflow({ name: "swept", version: 1, input: Input, id: ({ n }) => `${n}` }, body);
+    const runtime = createRuntime({ journal, workflows: [wf] });
+    for (let n = 0; n < 5; n += 1) await runtime.start(wf, { n });
+    const errors: string[] = [];
+    const resume: typeof runtime.resume = async (runId, options) => {
+      if (runId === "2") throw new StoreUnavailableError("here", "away");
+      return runtime.resume(runId, options);
+    };
+    const { workflows } = runtime;
+    const sweep = sweepHandler(
+      { ...runtime, journal, workflows, resume },
+      { onError: (runId) => void errors.push(runId) },
+    );
+    expect(await sweep({}, within())).toMatchObject({ completed: 4, refused: 1 });
+    expect(errors).toEqual(["2"]);
+  });
+
+  test("a run whose next step needs more time than a sweep has is looked at once", async () => {
+    const journal = memoryJournal();
+    const wf = workflow({ name: "long", version: 1, input: Input, id: ({ n }) => `${n}` }, (ctx) =>
+      ctx.step("work", { budget: "1m" }, async () => 1),
+    );
+    let taken = 0;
+    const onEvent = ({ type }: RunEvent) => {
+      if (type === "taken") taken += 1;
+    };
+    const runtime = createRuntime({ journal, workflows: [wf], onEvent });
+    await runtime.start(wf, { n: 1 });
+    taken = 0;
+    expect(await sweepHandler(runtime)({}, within(4_000))).toMatchObject({ suspended: 1 });
+    expect(taken).toBe(1);
+  });
+
+  test("hooks that listen may throw, and nothing comes of it", async () => {
+    const journal = memoryJournal();
+    const wf = workflow(
+      { name: "heard", version: 1, input: Input, id: ({ n }) => `${n}` },
+      async () => 1,
+    );
+    const runtime = createRuntime({ journal, workflows: [wf] });
+    for (let n = 0; n < 3; n += 1) await runtime.start(wf, { n });
+    const onOutcome = () => {
+      throw new Error("no log");
+    };
+    const swept = await sweepHandler(runtime, { onOutcome, onError: onOutcome })({}, within());
+    expect(swept).toMatchObject({ completed: 3, refused: 0 });
+  });
+
+  test("forgets ended runs whose time is over", async () => {
+    const journal = memoryJournal();
+    const wf = workflow(
+      { name: "kept", version: 1, input: Input, id: ({ n }) => `${n}`, keep: 1 },
+      async () => 1,
+    );
+    const runtime = createRuntime({ journal, workflows: [wf] });
+    for (let n = 0; n < 150; n += 1) await runtime.drive(wf, { n });
+    await pause(20);
+    expect(await sweepHandler(runtime)({}, within())).toMatchObject({ purged: 150 });
+  });
+});

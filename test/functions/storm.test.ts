@@ -1,0 +1,31 @@
+import { describe, expect, test } from "vitest";
+import { STORES, type StormStoresName } from "../storm/stores.ts";
+import { problemsOf, type StormOptions, storm } from "../storm/storm.ts";
+
+const small = {
+  orders: 300,
+  units: 75,
+  environments: 5,
+  ttl: 500,
+  faults: { freeze: 2, "hang-before": 1, "hang-after": 1 },
+  duplicates: 20,
+  twice: 50,
+  seed: 7,
+  limit: 120_000,
+};
+
+/** `npm run storm` has the full one: 2,000 orders on 20 environments. */
+describe.concurrent("a flash sale on the Lambda host", () => {
+  test.each(Object.keys(STORES) as StormStoresName[])(
+    "sells every unit once, answers every order and loses no message on %s",
+    async (name) => {
+      await using stores = await STORES[name]();
+      const minTtl = name === "mysql+etcd" ? { ttl: 1_500 } : {};
+      const options: StormOptions = { ...small, ...minTtl, ...stores };
+      const report = await storm(options);
+      expect(problemsOf(report, options)).toEqual([]);
+      expect(report.told).toBeGreaterThan(small.orders);
+    },
+    180_000,
+  );
+});

@@ -1,0 +1,57 @@
+import { expect, test, vi } from "vitest";
+import { sleep } from "../../core/lock/abort.ts";
+import type { LockEvent } from "../../core/lock/events.ts";
+import { pollingStore } from "../../core/lock/store.ts";
+import { memoryClaims, newMemory } from "../../core/stores/memory/index.ts";
+import { breakable } from "../support/breakable.ts";
+
+test("a listener that throws, or rejects, costs no lock", async () => {
+  const fail = () => {
+    throw new Error("a fault of the listener's own");
+  };
+  for (const onEvent of [fail, async () => fail()]) {
+    await using locks = pollingStore(memoryClaims(newMemory()), { onEvent });
+    const lost = await locks.lock("x", { ttl: 50, wait: 0, renew: false });
+    expect(await locks.tryLock("x", { ttl: 1_000 })).toBeUndefined();
+    await vi.waitUntil(() => lost.signal.aborted);
+    expect(await lost.unlock()).toBe("was-lost");
+    expect(await locks.withLock("x", { ttl: 1_000, wait: 1_000 }, async () => "done")).toBe("done");
+  }
+});
+
+test("a lock that was lost under its body is told of, even where it cannot be given back", async () => {
+  const { claims, wire } = breakable(memoryClaims(newMemory()));
+  const locks = pollingStore(claims);
+  const body = async () => {
+    wire.cut();
+    await sleep(150);
+    return "done";
+  };
+  const outcome = locks.withLock("x", { ttl: 100, wait: 0, renew: false }, body);
+  await expect(outcome).rejects.toMatchObject({ code: "LOCK_LOST", why: "expired" });
+});
+
+test("a release that nobody has answered is no loss", async () => {
+  const { claims, wire } = breakable(memoryClaims(newMemory()));
+  const locks = pollingStore(claims);
+  const body = async () => {
+    wire.cut();
+    return "done";
+  };
+  expect(await locks.withLock("x", { ttl: 300, wait: 0 }, body)).toBe("done");
+});
+
+test("a store that is closed tells of the locks that others had taken, once, and of no others", async () => {
+  const memory = newMemory();
+  const claims = memoryClaims(memory);
+  const events: LockEvent[] = [];
+  const locks = pollingStore(claims, { onEvent: (event) => events.push(event) });
+  const options = { ttl: 10_000, wait: 0, renew: false };
+  await locks.lock("kept", options);
+  await locks.lock("taken", options);
+  const { holder = "" } = await claims.inspect("taken");
+  await claims.drop(["taken"], holder, AbortSignal.timeout(1_000));
+  await locks.close();
+  const lost = events.filter(({ type }) => type === "lost");
+  expect(lost).toMatchObject([{ names: ["taken"], why: "taken" }]);
+});

@@ -1,0 +1,113 @@
+import {
+  etcdInventory,
+  type Fence,
+  type GatewayOptions,
+  get,
+  guardedWrite,
+  hasCode,
+  openEtcdGateway,
+  openFence,
+  put,
+  sealFence,
+  type UnderLock,
+  withLock,
+} from "../../functions/edge/index.ts";
+import { createApp } from "../../functions/http/app.ts";
+import { bearer } from "../../functions/http/auth.ts";
+
+/** A Worker that does under a lock what a test asks for. */
+interface Env {
+  readonly ETCD: GatewayOptions;
+  readonly AWAY: GatewayOptions;
+  readonly TOKEN: string;
+
+  /** Another Worker of this program. */
+  readonly NEXT: { fetch(url: string, init: { signal: AbortSignal }): Promise<Response> };
+}
+
+type Body = (request: Request, under: UnderLock<Env>) => Promise<Response>;
+
+const query = (request: Request, name: string) => new URL(request.url).searchParams.get(name) ?? "";
+
+const writeWith = async (fence: Fence, request: Request, { etcd, lock }: UnderLock<Env>) => {
+  await guardedWrite(etcd, fence, [put(`${lock.name}-state`, query(request, "value"))]);
+  return Response.json({ fence: String(fence) });
+};
+
+const write: Body = (request, under) => writeWith(under.lock.fence, request, under);
+
+/** Waits until the test says go on, however the lock fares, and writes then. */
+const holdOn: Body = async (request, under) => {
+  const { fence, name } = under.lock;
+  const go = get(`${name}-go`);
+  while ((await under.etcd.range(go)).kvs.length === 0) {
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+  return writeWith(fence, request, under);
+};
+
+const bodies: Readonly<Record<string, Body>> = {
+  "/write": write,
+  "/hold": holdOn,
+  "/away": write,
+  async "/throw"() {
+    throw new Error("a fault of the body's own");
+  },
+  async "/errors"(_, { lock, etcd }) {
+    const revoked: boolean[] = [];
+    for (const lease of [1n, 2n, 3n]) {
+      revoked.push(await etcd.revoke(lease));
+      await guardedWrite(etcd, lock.fence, [put(`${lock.name}-state`, String(lease))]);
+    }
+    return Response.json(revoked);
+  },
+  async "/seal"(_, { lock }) {
+    const secret = "a secret of sixteen bytes";
+    const opened = await openFence(await sealFence(lock.fence, secret), secret);
+    const [body] = (await sealFence(lock.fence, secret)).split(/:[^:]+$/);
+    const forged = await openFence(`${body}:${"0".repeat(64)}`, secret).catch((error) => error);
+    const isRefused = hasCode(forged, "FENCE_INVALID");
+    return Response.json({ isEqual: String(opened) === String(lock.fence), isRefused });
+  },
+};
+
+const under = (path: string) =>
+  withLock(
+    {
+      etcd: ({ ETCD, AWAY }: Env) => (path === "/away" ? AWAY : ETCD),
+      name: (request) => query(request, "name"),
+      wait: path === "/hold" ? "50s" : 0,
+      timeout: "60s",
+    },
+    bodies[path] as Body,
+  );
+
+const handlers = new Map(Object.keys(bodies).map((path) => [path, under(path)]));
+
+/** A client of the next Worker that goes away as soon as so many are in line. */
+async function leave(request: Request, env: Env): Promise<Response> {
+  await using etcd = openEtcdGateway(env.ETCD);
+  const leaving = new AbortController();
+  const asking = env.NEXT.fetch(request.url.replace("/leave", "/hold"), leaving);
+  const line = get({ prefix: `${query(request, "name")}/` });
+  while ((await etcd.range(line)).count < Number(query(request, "line"))) {
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+  leaving.abort();
+  return asking.catch(() => new Response("left"));
+}
+
+/** The app for stock; opened for each request, as whatever does I/O has to be. */
+async function stock(request: Request, env: Env): Promise<Response> {
+  const inventory = etcdInventory(openEtcdGateway(env.ETCD));
+  return createApp({ inventory, authorize: bearer([env.TOKEN]) }).fetch(request);
+}
+
+export default {
+  async fetch(request: Request, env: Env, context: { waitUntil(promise: Promise<unknown>): void }) {
+    const { pathname } = new URL(request.url);
+    if (pathname === "/leave") return leave(request, env);
+    const handler = handlers.get(pathname);
+    return handler ? handler(request, env, context) : stock(request, env);
+  },
+};

@@ -1,0 +1,126 @@
+import { spawn } from "node:child_process";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { sql } from "../../core/database/sql.ts";
+import type { Batch, Inventory, OrderAnswer } from "../../core/inventory/inventory.ts";
+import { sleep } from "../../core/lock/abort.ts";
+import { hasCode } from "../../core/lock/errors.ts";
+import { lazily, type StockOrder, sqs, stockHandler } from "../../functions/lambda/index.ts";
+import { open } from "../../infra/open.ts";
+
+/** What goes wrong with an order, once. */
+export type Fault =
+  /**
+   * Its process is frozen before it is sold, the lock in its hands, for longer than that lives; and goes on deaf to
+   * the lock's signal, so that only the fence is left to turn it away.
+   */
+  | "freeze"
+  /** Its process hangs before it is sold, and is killed at its timeout, the lock in its hands. */
+  | "hang-before"
+  /** Its process hangs after it was sold, and is killed before it can answer. */
+  | "hang-after";
+
+export type StormOrder = StockOrder & { readonly fault?: Fault };
+
+const { STORM_STORE = "", STORM_LOCKS, STORM_TTL, STORM_WAIT, STORM_POISON = "" } = process.env;
+
+/** A folder with a file for each thing that has happened. */
+const { STORM_NOTES = "" } = process.env;
+
+const opened = lazily(async () => {
+  const store = await open(STORM_STORE);
+  const { inventory, database } = store;
+  if (!inventory || !database) throw new Error("this store keeps no stock");
+  const { locks } = STORM_LOCKS ? await open(STORM_LOCKS) : store;
+  return { inventory: faulty(inventory), locks, database };
+});
+
+/** By order id. */
+const faults = new Map<string, Fault>();
+
+export const handler = stockHandler(opened, {
+  ttl: Number(STORM_TTL),
+  wait: Number(STORM_WAIT),
+  reserve: 400,
+  delay: sqs().delay,
+  poison: { to: ({ record }) => sqs().forward(STORM_POISON, record) },
+  order(body) {
+    const { fault, ...order } = body as StormOrder;
+    if (fault) faults.set(order.orderId, fault);
+    return order;
+  },
+  async onAnswer({ orderId, outcome }) {
+    const { database } = await opened();
+    const { onConflict } = database.dialect;
+    const name = `${orderId} ${outcome}`;
+    await database.packet([
+      sql`
+        INSERT INTO storm_answer (name, order_id, outcome, told)
+        VALUES (${name}, ${orderId}, ${outcome}, 1) ${onConflict("name")} told = told + 1`,
+    ]);
+  },
+});
+
+function faulty(inventory: Inventory): Inventory {
+  return {
+    ...inventory,
+    async decrementMany(batch) {
+      const fault = nextFault(batch);
+      if (fault === "freeze") return sellLate(inventory, batch);
+      if (fault === "hang-before") hang();
+      const answers = await inventory.decrementMany(batch);
+      if (fault === "hang-after") hang();
+      return answers;
+    },
+  };
+}
+
+/** One of those that nobody has had yet. */
+function nextFault({ orders }: Batch): Fault | undefined {
+  const ill = orders.find(({ operationId }) => {
+    const fault = faults.get(operationId);
+    return fault && note(`${fault} ${operationId}`);
+  });
+  return ill && faults.get(ill.operationId);
+}
+
+/** False: that has happened before. */
+function note(what: string): boolean {
+  try {
+    writeFileSync(join(STORM_NOTES, what), "", { flag: "wx" });
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+async function sellLate(
+  inventory: Inventory,
+  { signal: _, ...batch }: Batch,
+): Promise<readonly OrderAnswer[]> {
+  const id = batch.orders[0]?.operationId;
+  const stoppedAt = Date.now();
+  await freeze();
+  if (Date.now() - stoppedAt > Number(STORM_TTL)) note(`thawed ${id}`);
+  try {
+    return await inventory.decrementMany(batch);
+  } catch (error) {
+    if (hasCode(error, "FENCED_OUT")) note(`fenced-out ${id}`);
+    throw error;
+  }
+}
+
+/** Somebody else wakes this process, well after the lock has expired. */
+async function freeze(): Promise<void> {
+  const seconds = (Number(STORM_TTL) * 1.5 + 1_000) / 1_000;
+  const command = `sleep ${seconds}; kill -CONT ${process.pid}`;
+  spawn("sh", ["-c", command], { detached: true, stdio: "ignore" }).unref();
+  process.kill(process.pid, "SIGSTOP");
+  // A stop takes hold when the process next enters the kernel.
+  await sleep(1);
+}
+
+/** Nothing runs in this process any more. */
+function hang(): void {
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);
+}

@@ -1,0 +1,66 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { startServer } from "../../infra/servers/start.ts";
+
+/** Where a storm takes place. */
+export interface StormStores extends AsyncDisposable {
+  readonly store: string;
+  readonly locks?: string;
+
+  /** Kills the database's server, and starts it again on its data. */
+  readonly restart?: () => Promise<void>;
+}
+
+export const STORES = {
+  sqlite: openSqlite,
+  mysql: openMysql,
+  "mysql+etcd": openMysqlAndEtcd,
+  "sqlite+redis": openSqliteAndRedis,
+} as const satisfies Readonly<Record<string, () => Promise<StormStores>>>;
+
+export type StormStoresName = keyof typeof STORES;
+
+async function openSqlite(): Promise<StormStores> {
+  const folder = await mkdtemp(join(tmpdir(), "lockstep-storm-"));
+  const remove = () => rm(folder, { recursive: true, force: true });
+  return { store: `sqlite:${join(folder, "shop.db")}`, [Symbol.asyncDispose]: remove };
+}
+
+async function openMysql(): Promise<StormStores> {
+  const server = await startServer("mysql");
+  const [node] = server.nodes;
+  const restart = async () => {
+    await node?.kill("SIGKILL");
+    await node?.start();
+  };
+  return {
+    store: `${server.url}?connections=2`,
+    ...(node && { restart }),
+    [Symbol.asyncDispose]: () => server.stop(),
+  };
+}
+
+async function openMysqlAndEtcd(): Promise<StormStores> {
+  const [mysql, etcd] = await Promise.all([openMysql(), startServer("etcd")]);
+  return {
+    ...mysql,
+    locks: etcd.url.replace("etcd:", "etcd+http:"),
+    async [Symbol.asyncDispose]() {
+      await mysql[Symbol.asyncDispose]();
+      await etcd.stop();
+    },
+  };
+}
+
+async function openSqliteAndRedis(): Promise<StormStores> {
+  const [sqlite, redis] = await Promise.all([openSqlite(), startServer("redis")]);
+  return {
+    ...sqlite,
+    locks: redis.url,
+    async [Symbol.asyncDispose]() {
+      await sqlite[Symbol.asyncDispose]();
+      await redis.stop();
+    },
+  };
+}

@@ -1,0 +1,244 @@
+import { mkdir, mkdtemp, readdir, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { asNumber, type Database, sql } from "../../core/database/sql.ts";
+import type { Inventory } from "../../core/inventory/inventory.ts";
+import { bundle } from "../../infra/aws/bundle.ts";
+import { migrate } from "../../infra/migrate.ts";
+import { type Opened, open } from "../../infra/open.ts";
+import { EventSource } from "../support/lambda-host/event-source.ts";
+import { LambdaFunction } from "../support/lambda-host/function.ts";
+import { Queue } from "../support/lambda-host/queue.ts";
+import { sqsEndpoint } from "../support/lambda-host/sqs-endpoint.ts";
+import { pause } from "../support/until.ts";
+import { type Demand, messagesOf, SKU } from "./demand.ts";
+
+export interface StormOptions extends Demand {
+  /** Where the stock is; a database. */
+  readonly store: string;
+
+  /** Where the locks are. Default: there too. */
+  readonly locks?: string | undefined;
+  readonly units: number;
+  readonly environments: number;
+
+  /** Of the locks, in milliseconds. */
+  readonly ttl: number;
+
+  /** Of every thousand messages, how many are delivered to two at the same time. */
+  readonly twice: number;
+
+  /** Kills the store's server and starts it again; called when a tenth of the units are sold. */
+  readonly restart?: (() => Promise<void>) | undefined;
+
+  /** In milliseconds. */
+  readonly limit: number;
+}
+
+export interface StormReport {
+  /** Of the sku, by the stock itself. */
+  readonly sold: number;
+  readonly onHand: number;
+
+  /** How many orders have been told so. */
+  readonly applied: number;
+  readonly soldOut: number;
+
+  /** How many orders have been told one thing and another. */
+  readonly contradicted: number;
+
+  /** How many orders were told that they are sold and stand not so in the ledger, or the other way round. */
+  readonly mistold: number;
+
+  /** How many answers there were in all, repeated ones too. */
+  readonly told: number;
+
+  /** How many messages were neither done nor given up when the time was over. */
+  readonly left: number;
+
+  /** How many messages the queue or a handler has given up. */
+  readonly givenUp: number;
+
+  /** How often a message was delivered, at the most. */
+  readonly mostReceives: number;
+  readonly invocations: Readonly<Record<string, number>>;
+
+  /** How many processes were frozen beyond their lock's ttl and went on, and how many of them their fence kept out. */
+  readonly thawed: number;
+  readonly fencedOut: number;
+
+  /** How many processes were made to hang; each of them is killed at its timeout. */
+  readonly hung: number;
+
+  /** How many units were sold when the server was killed. */
+  readonly soldAtRestart?: number | undefined;
+
+  /** In milliseconds. */
+  readonly took: number;
+}
+
+/** A flash sale on the Lambda host, with all that can go wrong. */
+export async function storm(options: StormOptions): Promise<StormReport> {
+  const folder = await mkdtemp(join(tmpdir(), "lockstep-storm-"));
+  await using opened = await open(options.store);
+  try {
+    const { inventory, database } = await prepare(opened, options.units);
+    await bundle({ handler: fileURLToPath(new URL("./handler.ts", import.meta.url)) }, folder);
+    const notes = join(folder, "notes");
+    await mkdir(notes);
+    const run = await sell(join(folder, "handler.js"), notes, inventory, options);
+    return { ...(await judge(inventory, database)), ...(await happened(notes)), ...run };
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+/** What is wrong with it; nothing, if all is well. */
+export function problemsOf(
+  report: StormReport,
+  { orders, units, faults, restart }: StormOptions,
+): readonly string[] {
+  const sold = Math.min(orders, units);
+  const wrong = (what: string, is: number, expected: number) =>
+    is === expected ? [] : [`${what}: ${is}, not ${expected}`];
+  const tooFew = (what: string, is: number, atLeast: number) =>
+    is >= atLeast ? [] : [`${what}: ${is}, not ${atLeast} or more`];
+  const { soldAtRestart = 0 } = report;
+  const hangs = faults["hang-before"] + faults["hang-after"];
+  const late = Math.min(faults.freeze, 1);
+  return [
+    ...wrong("units sold", report.sold, sold),
+    ...wrong("units on hand", report.onHand, units - sold),
+    ...wrong("orders told that they are sold", report.applied, sold),
+    ...wrong("orders told that they are not", report.soldOut, orders - sold),
+    ...wrong("orders told both", report.contradicted, 0),
+    ...wrong("orders told other than the ledger says", report.mistold, 0),
+    ...wrong("messages left", report.left, 0),
+    ...wrong("messages given up", report.givenUp, 0),
+    // A storm in which nothing went wrong proves nothing.
+    ...wrong("processes that hung", report.hung, hangs),
+    ...tooFew("processes killed at their timeout", report.invocations.timeout ?? 0, hangs),
+    ...tooFew("processes frozen beyond the ttl", report.thawed, late),
+    ...tooFew("of these, kept out by their fence", report.fencedOut, late),
+    ...(restart ? tooFew("units sold at the restart", soldAtRestart, 1) : []),
+    ...(restart ? tooFew("units unsold at the restart", units - soldAtRestart, 1) : []),
+  ];
+}
+
+async function prepare({ inventory, database }: Opened, units: number) {
+  if (!inventory || !database) throw new TypeError("the store must be a database");
+  await migrate(database);
+  const table = sql`
+    CREATE TABLE storm_answer (
+      name VARCHAR(96) NOT NULL PRIMARY KEY, order_id VARCHAR(64) NOT NULL,
+      outcome VARCHAR(16) NOT NULL, told INTEGER NOT NULL
+    )`;
+  await database.packet([table]);
+  await inventory.set({ sku: SKU, quantity: units, operationId: "supply" });
+  return { inventory, database };
+}
+
+/** So long a second of the queue lasts: its waits are shortened, the function's are not. */
+const SECOND = 200;
+
+async function sell(module: string, notes: string, inventory: Inventory, options: StormOptions) {
+  const { environments, ttl, store, locks = "", twice } = options;
+  const startedAt = performance.now();
+  // One ttl to wait for the lock, and another one and a half, and a second, to be frozen.
+  const timeout = 3 * ttl + 2_000;
+  const invocations: Record<string, number> = {};
+  const poison = new Queue({ name: "poison", visibility: 60 });
+  const dead = new Queue({ name: "dead", visibility: 60 });
+  const queue = new Queue({
+    name: "orders",
+    visibility: (1.2 * timeout) / SECOND,
+    second: SECOND,
+    redrive: { to: dead, after: 50 },
+  });
+  const messages = messagesOf(options);
+  for (const message of messages) queue.send(message);
+  await using endpoint = await sqsEndpoint(queue, poison);
+  await using fn = new LambdaFunction({
+    module,
+    handler: "handler",
+    timeout,
+    concurrency: environments,
+    env: {
+      AWS_ENDPOINT_URL_SQS: endpoint.url,
+      STORM_STORE: store,
+      STORM_LOCKS: locks,
+      STORM_NOTES: notes,
+      STORM_TTL: String(ttl),
+      STORM_WAIT: String(ttl),
+      STORM_POISON: poison.arn,
+    },
+  });
+  let mostReceives = 0;
+  const source = new EventSource({
+    queue,
+    function: fn,
+    twice: () => Math.random() * 1_000 < twice,
+    onInvoked: ({ type }, records) => {
+      invocations[type] = (invocations[type] ?? 0) + 1;
+      const receives = records.map(({ attributes }) => Number(attributes.ApproximateReceiveCount));
+      mostReceives = Math.max(mostReceives, ...receives);
+    },
+  });
+  const soldAtRestart = await settled(queue, inventory, options);
+  await source[Symbol.asyncDispose]();
+  const givenUp = poison.messages.length + dead.messages.length;
+  const took = Math.round(performance.now() - startedAt);
+  return { left: queue.messages.length, givenUp, mostReceives, invocations, soldAtRestart, took };
+}
+
+/** Resolves when the queue is empty, or the time over; meanwhile the server is restarted once. */
+async function settled(
+  queue: Queue,
+  inventory: Inventory,
+  { units, restart, limit }: StormOptions,
+): Promise<number | undefined> {
+  const giveUpAt = performance.now() + limit;
+  let soldAtRestart: number | undefined;
+  while (queue.messages.length > 0 && performance.now() < giveUpAt) {
+    if (restart && soldAtRestart === undefined) {
+      const { sold = 0 } = (await inventory.get(SKU)) ?? {};
+      if (sold >= units / 10) {
+        soldAtRestart = sold;
+        await restart();
+      }
+    }
+    await pause(10);
+  }
+  return soldAtRestart;
+}
+
+/** Answers are told, and sales written down, in tables that have nothing to do with each other. */
+async function judge(inventory: Inventory, database: Database) {
+  const stock = await inventory.get(SKU);
+  const rows = await database.read(sql`SELECT order_id, outcome, told FROM storm_answer`);
+  const ordersTold = (outcome: string) =>
+    new Set(rows.flatMap((row) => (row.outcome === outcome ? [String(row.order_id)] : [])));
+  const [applied, soldOut] = [ordersTold("applied"), ordersTold("sold-out")];
+  const entries = await inventory.history(SKU, { limit: 10_000 });
+  const inLedger = new Set(
+    entries.flatMap(({ kind, outcome, operationId }) =>
+      kind === "decrement" && outcome === "applied" && operationId ? [operationId] : [],
+    ),
+  );
+  return {
+    sold: stock?.sold ?? 0,
+    onHand: stock?.onHand ?? 0,
+    applied: applied.size,
+    soldOut: soldOut.size,
+    contradicted: applied.intersection(soldOut).size,
+    mistold: applied.symmetricDifference(inLedger).size,
+    told: rows.reduce((sum, row) => sum + asNumber(row.told), 0),
+  };
+}
+
+async function happened(notes: string) {
+  const files = await readdir(notes);
+  const count = (what: string) => files.filter((file) => file.startsWith(what)).length;
+  return { thawed: count("thawed"), fencedOut: count("fenced-out"), hung: count("hang-") };
+}

@@ -1,0 +1,74 @@
+import type { SQSBatchResponse, SQSRecord } from "aws-lambda";
+import { pause } from "../until.ts";
+import type { Invoked } from "./environment.ts";
+import type { LambdaFunction } from "./function.ts";
+import type { Queue } from "./queue.ts";
+
+export interface SourceOptions {
+  readonly queue: Queue;
+  readonly function: LambdaFunction;
+
+  /** Default 10. */
+  readonly batchSize?: number;
+
+  /** How many batches at a time. Default: as many as the function has environments. */
+  readonly maximumConcurrency?: number;
+
+  /** Of a standard queue, which messages are delivered twice at the same time. */
+  readonly twice?: () => boolean;
+
+  /** Told of each invocation. */
+  readonly onInvoked?: (invoked: { readonly type: string }, records: readonly SQSRecord[]) => void;
+}
+
+/** What connects a queue with a function that answers with the messages that have failed. */
+export class EventSource implements AsyncDisposable {
+  readonly #options: SourceOptions;
+  readonly #running = new Set<Promise<void>>();
+  readonly #polling: Promise<void>;
+  #isOver = false;
+
+  constructor(options: SourceOptions) {
+    this.#options = options;
+    this.#polling = this.#poll();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#isOver = true;
+    await this.#polling;
+    await Promise.all(this.#running);
+  }
+
+  async #poll(): Promise<void> {
+    const { queue, batchSize = 10, twice } = this.#options;
+    const most = this.#options.maximumConcurrency ?? this.#options.function.concurrency;
+    while (!this.#isOver) {
+      const records = this.#running.size < most ? queue.receive(batchSize, twice) : [];
+      if (records.length > 0) this.#run(this.#deliver(records));
+      else await pause(5);
+    }
+  }
+
+  #run(delivery: Promise<void>): void {
+    const running = delivery.finally(() => this.#running.delete(running));
+    this.#running.add(running);
+  }
+
+  async #deliver(records: readonly SQSRecord[]): Promise<void> {
+    const { queue, onInvoked } = this.#options;
+    const invoked = await this.#options.function.invoke({ Records: records });
+    onInvoked?.(invoked, records);
+    for (const { receiptHandle } of succeeded(invoked, records)) queue.delete(receiptHandle);
+  }
+}
+
+/** Whatever is wrong with the answer, all of the batch has failed. */
+function succeeded(invoked: { readonly type: string }, records: readonly SQSRecord[]) {
+  if (invoked.type !== "response") return [];
+  const { result } = invoked as Extract<Invoked, { type: "response" }>;
+  const failures = (result as SQSBatchResponse | null)?.batchItemFailures ?? [];
+  const failed = new Set(failures.map(({ itemIdentifier }) => itemIdentifier));
+  const known = new Set(records.map(({ messageId }) => messageId));
+  if ([...failed].some((id) => !known.has(id))) return [];
+  return records.filter(({ messageId }) => !failed.has(messageId));
+}

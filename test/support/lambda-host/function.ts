@@ -1,0 +1,53 @@
+import { Environment, type FunctionOptions, type Invoked } from "./environment.ts";
+
+export interface ScaledOptions extends FunctionOptions {
+  /** How many environments there are at the most. Default 1. */
+  readonly concurrency?: number;
+}
+
+/** A function as Lambda runs it: as many environments as there are events at a time, each of them kept for later. */
+export class LambdaFunction implements AsyncDisposable {
+  readonly #options: ScaledOptions;
+  readonly #idle: Environment[] = [];
+  readonly #busy = new Set<Environment>();
+  #starting = 0;
+
+  constructor(options: ScaledOptions) {
+    this.#options = options;
+  }
+
+  get concurrency(): number {
+    return this.#options.concurrency ?? 1;
+  }
+
+  /** Those that handle an event right now. */
+  get busy(): readonly Environment[] {
+    return [...this.#busy];
+  }
+
+  /** An event that finds no room is throttled. */
+  async invoke(event: unknown): Promise<Invoked | { readonly type: "throttled" }> {
+    if (this.#busy.size + this.#starting >= this.concurrency) return { type: "throttled" };
+    const environment = this.#idle.pop() ?? (await this.#start());
+    this.#busy.add(environment);
+    try {
+      return await environment.invoke(event);
+    } finally {
+      this.#busy.delete(environment);
+      if (!environment.isGone) this.#idle.push(environment);
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Promise.all([...this.#idle, ...this.#busy].map((environment) => environment.stop()));
+  }
+
+  async #start(): Promise<Environment> {
+    this.#starting += 1;
+    try {
+      return await Environment.start(this.#options);
+    } finally {
+      this.#starting -= 1;
+    }
+  }
+}

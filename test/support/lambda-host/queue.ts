@@ -1,0 +1,135 @@
+import { randomUUID } from "node:crypto";
+import type { SQSRecord } from "aws-lambda";
+
+export interface QueueOptions {
+  /** Ends in ".fifo" for a FIFO queue. */
+  readonly name: string;
+
+  /** For how long a delivered message is invisible, in seconds of the queue. */
+  readonly visibility: number;
+
+  /** How long a second of the queue lasts, in milliseconds. Default 1,000. */
+  readonly second?: number;
+
+  /** Where messages go that were delivered so often. */
+  readonly redrive?: { readonly to: Queue; readonly after: number };
+}
+
+interface Message {
+  readonly id: string;
+  readonly body: string;
+  readonly group: string | undefined;
+  readonly sentAt: number;
+  readonly attributes: Readonly<Record<string, string>>;
+  receives: number;
+  visibleAt: number;
+
+  /** Of the last delivery: those before it can change nothing any more. */
+  receipt: string;
+}
+
+interface Sending {
+  readonly group?: string | undefined;
+  readonly dedupe?: string | undefined;
+  readonly attributes?: Readonly<Record<string, string>>;
+}
+
+/** A queue as SQS keeps it: what is delivered is invisible for a while, and comes again unless it is deleted. */
+export class Queue {
+  readonly name: string;
+  readonly #options: QueueOptions;
+  #messages: Message[] = [];
+  readonly #deduped = new Set<string>();
+
+  constructor(options: QueueOptions) {
+    this.name = options.name;
+    this.#options = options;
+  }
+
+  get arn(): string {
+    return `arn:aws:sqs:eu-central-1:000000000000:${this.name}`;
+  }
+
+  get isFifo(): boolean {
+    return this.name.endsWith(".fifo");
+  }
+
+  /** Delivered or not, in their order. */
+  get messages(): readonly Message[] {
+    return this.#messages;
+  }
+
+  send(body: unknown, { group, dedupe, attributes = {} }: Sending = {}): void {
+    if (dedupe !== undefined && this.#deduped.has(dedupe)) return;
+    if (dedupe !== undefined) this.#deduped.add(dedupe);
+    const now = Date.now();
+    const text = typeof body === "string" ? body : JSON.stringify(body);
+    const fresh = { id: randomUUID(), receives: 0, receipt: "" };
+    this.#messages.push({ ...fresh, body: text, group, attributes, sentAt: now, visibleAt: now });
+  }
+
+  /**
+   * Delivers up to `most` messages. `twice`: which of them stay visible, so that somebody else gets them as well, as
+   * happens in standard queues.
+   */
+  receive(most: number, twice: () => boolean = () => false): readonly SQSRecord[] {
+    this.#redrive();
+    const now = Date.now();
+    const inFlight = this.#messages.filter(({ visibleAt }) => visibleAt > now);
+    const blocked = new Set(this.isFifo ? inFlight.map(({ group }) => group) : []);
+    const isFree = ({ visibleAt, group }: Message) => visibleAt <= now && !blocked.has(group);
+    const taken = this.#messages.filter(isFree).slice(0, most);
+    return taken.map((message) => {
+      message.receives += 1;
+      message.receipt = randomUUID();
+      const again = !this.isFifo && twice();
+      if (!again) message.visibleAt = now + this.#millis(this.#options.visibility);
+      return this.#toRecord(message);
+    });
+  }
+
+  delete(receipt: string): void {
+    this.#messages = this.#messages.filter((message) => message.receipt !== receipt);
+  }
+
+  /** False: it was delivered again, or deleted. */
+  changeVisibility(receipt: string, seconds: number): boolean {
+    const message = this.#messages.find((one) => one.receipt === receipt);
+    if (!message) return false;
+    message.visibleAt = Date.now() + this.#millis(seconds);
+    return true;
+  }
+
+  #redrive(): void {
+    const { redrive } = this.#options;
+    if (!redrive) return;
+    const isOver = ({ visibleAt, receives }: Message) =>
+      visibleAt <= Date.now() && receives >= redrive.after;
+    for (const { body, group } of this.#messages.filter(isOver)) redrive.to.send(body, { group });
+    this.#messages = this.#messages.filter((message) => !isOver(message));
+  }
+
+  #millis(seconds: number): number {
+    return seconds * (this.#options.second ?? 1_000);
+  }
+
+  #toRecord({ id, body, receipt, receives, sentAt, group }: Message): SQSRecord {
+    return {
+      messageId: id,
+      receiptHandle: receipt,
+      body,
+      attributes: {
+        ApproximateReceiveCount: String(receives),
+        SentTimestamp: String(sentAt),
+        SenderId: "test",
+        ApproximateFirstReceiveTimestamp: String(sentAt),
+        ...(group && { MessageGroupId: group }),
+      },
+      messageAttributes: {},
+      md5OfBody: "",
+      eventSource: "aws:sqs",
+      eventSourceARN: this.arn,
+      awsRegion: "eu-central-1",
+    };
+  }
+}
