@@ -5,6 +5,7 @@ import { type RedisInventoryOptions, redisInventory } from "../../core/inventory
 import { issueFence } from "../../core/lock/fence.ts";
 import { script } from "../../core/redis/redis.ts";
 import { open } from "../../infra/open.ts";
+import { freePort } from "../../infra/servers/processes.ts";
 import { startServer } from "../../infra/servers/start.ts";
 import { describeInventory } from "../conformance/inventory.ts";
 import { redisInventoryUnderTest } from "../support/inventory-under-test.ts";
@@ -63,7 +64,9 @@ describe("a change of stock in Redis", () => {
   });
 
   test("works on a cluster, whatever the names of skus and operations are", async () => {
-    await using server = await startServer("redis", { args: ["--cluster-enabled", "yes"] });
+    // By default the nodes speak on the clients' port plus 10,000, which an outgoing connection may have.
+    const bus = ["--cluster-port", String(await freePort())];
+    await using server = await startServer("redis", { args: ["--cluster-enabled", "yes", ...bus] });
     await using redis = openLocal({ port: Number(new URL(server.url).port) });
     await redis.call(["CLUSTER", "ADDSLOTSRANGE", 0, 16_383]);
     const stock = redisInventory(redis);
