@@ -264,8 +264,11 @@ describe.concurrent("a queue of runs", () => {
     const event = eventOf(orders("1", "2"));
     expect(await failed(event, handler(event, within()))).toEqual([0, 1]);
     expect(heard.poison).toEqual([]);
-    const broken = queueHandler(() => Promise.reject(new Error("no network")), wf, heard.options);
-    expect(await failed(event, broken(event, within()))).toEqual([0, 1]);
+    for (const problem of [new Error("no network"), new RangeError("connections must be 1 to 9")]) {
+      const broken = queueHandler(() => Promise.reject(problem), wf, heard.options);
+      expect(await failed(event, broken(event, within()))).toEqual([0, 1]);
+      expect(heard.poison).toEqual([]);
+    }
     away = false;
     expect(await handler(event, within())).toEqual({ batchItemFailures: [] });
   });
