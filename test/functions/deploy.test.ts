@@ -4,8 +4,11 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { SELL_BUDGET } from "../../functions/aws/place-order.ts";
 import { LOCK_TTL } from "../../functions/aws/stock.ts";
+import { stockReportFrom } from "../../functions/aws/stock-report.ts";
 import { LEAST_WORK, toReserve } from "../../functions/lambda/invocation.ts";
 import { DEFAULT_WAIT } from "../../functions/queue/stock-handler.ts";
+import { emf } from "../../functions/telemetry/emf.ts";
+import { measured } from "../../functions/telemetry/measured.ts";
 import { open } from "../../infra/open.ts";
 import { CLIENTS } from "../support/lambda-host/clients.ts";
 import type { FunctionOptions } from "../support/lambda-host/environment.ts";
@@ -205,6 +208,23 @@ describe("the template", () => {
       expect(service.Value).toBe(fn.Environment.Variables.LOCKSTEP_SERVICE);
     }
     for (const { AlarmActions } of alarms) expect(AlarmActions).toEqual([{ Ref: "AlarmTopic" }]);
+  });
+
+  test("tells somebody when a report has failed for good, which is no error of its function", () => {
+    const { Dimensions: watched, MetricName: metric } = properties("ReportFails");
+    const { name: workflow } = stockReportFrom(() => Promise.reject(new Error("not asked")));
+    const [service] = watched;
+    const lines: string[] = [];
+    const dimensions = { service: service.Value };
+    const { measure, flush } = emf({ dimensions, write: (line) => lines.push(line) });
+    measured(measure).runtime.onEvent({ type: "ended", runId: "1", workflow, status: "failed" });
+    flush();
+    const { _aws, ...line } = JSON.parse(lines[0] ?? "");
+    expect(line).toMatchObject({ [metric]: [1] });
+    const names = watched.map(({ Name }: { Name: string }) => Name);
+    expect(_aws.CloudWatchMetrics[0].Dimensions).toContainEqual(names);
+    for (const { Name, Value } of watched) expect(line[Name]).toBe(Value);
+    expect(properties("LocksAreLost").Dimensions).toEqual([service]);
   });
 
   test("holds no secret, but where each of them is", () => {
