@@ -34,7 +34,7 @@ export default defineConfig({
       },
     ],
     setupFiles: "test/support/left-behind.ts",
-    testTimeout: 30_000,
+    testTimeout: 120_000,
     hookTimeout: 120_000,
     // Many tests start processes of their own: this halves the time that one takes to start.
     env: { NODE_COMPILE_CACHE: join(import.meta.dirname, "node_modules/.cache/node") },

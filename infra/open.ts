@@ -9,7 +9,6 @@ import { PREFIX } from "../core/redis/names.ts";
 import type { Redis } from "../core/redis/redis.ts";
 import { publish } from "./diagnostics.ts";
 import { load } from "./load.ts";
-import { migrate } from "./migrate.ts";
 import {
   checkOptions,
   type Host,
@@ -109,6 +108,7 @@ async function openMemory(_: StoreUrl, options: StoreOptions) {
 
 async function openSqlite({ path }: StoreUrl, options: StoreOptions) {
   const { openSqlite, sqliteStore } = await import("../core/stores/sqlite/index.ts");
+  const { migrate } = await import("./migrate.ts");
   const database = openSqlite(toFile(path));
   await migrate(database);
   const locks = sqliteStore(database, { ...options, closeDatabase: true });

@@ -47,6 +47,11 @@ export class LockTimeoutError extends LockError {
 /** Why a lock is no longer held. */
 export type LossReason = "expired" | "taken" | "max-hold" | "released" | "closed";
 
+/** Whether it was lost, and not given back. */
+export function isLoss(why: LossReason): why is Exclude<LossReason, "released" | "closed"> {
+  return why !== "released" && why !== "closed";
+}
+
 const LOSSES: Readonly<Record<LossReason, string>> = {
   expired: "can no longer be proven held: it was not renewed in time",
   taken: "is no longer ours: the store says so",

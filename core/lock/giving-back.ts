@@ -13,7 +13,7 @@ export class GivingBack {
   constructor(life: Life, drop: (ours: Millis) => Promise<boolean>) {
     this.#life = life;
     this.#drop = drop;
-    life.signal.addEventListener("abort", () => this.#once(0).catch(() => {}));
+    life.onEnd(() => this.#once(0).catch(() => {}));
   }
 
   get hasBegun(): boolean {

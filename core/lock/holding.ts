@@ -1,5 +1,5 @@
 import type { Hold } from "./backend.ts";
-import { LockLostError, type LossReason } from "./errors.ts";
+import { isLoss, LockLostError, type LossReason } from "./errors.ts";
 import type { LockListener } from "./events.ts";
 import type { Fence } from "./fence.ts";
 import type { Lock, LockSet, Unlocked } from "./lock.ts";
@@ -31,11 +31,17 @@ export class Holding implements Lock, LockSet {
     this.#notify = notify;
     this.#leave = leave;
     // Once the lock is lost, others of this client may compete for it while the old body still runs.
-    this.signal.addEventListener("abort", () => lossOf(this) && leave());
+    hold.life.onEnd((why) => isLoss(why) && leave());
   }
 
   get signal(): AbortSignal {
     return this.#hold.life.signal;
+  }
+
+  /** How the lock was lost; undefined while it is held and once it was given back. */
+  get loss(): LockLostError | undefined {
+    const { ended } = this.#hold.life;
+    return ended && isLoss(ended) ? this.signal.reason : undefined;
   }
 
   assertHeld(spare: Millis = 0): void {
@@ -62,7 +68,7 @@ export class Holding implements Lock, LockSet {
       // After a freeze, nobody may have noticed yet that the time is over.
       this.#hold.life.notice();
       const answer = await this.#hold.release(why);
-      if (answer === "was-lost" && !lossOf(this)) {
+      if (answer === "was-lost" && !this.loss) {
         this.#notify({ type: "lost", names, why: "taken" });
       }
       this.#notify({ type: "released", names, answer, held: held() });
@@ -79,6 +85,5 @@ export class Holding implements Lock, LockSet {
 /** How the lock was lost; undefined while it is held and once it was given back. */
 export function lossOf({ signal }: Lock): LockLostError | undefined {
   const { reason } = signal;
-  const lost = reason instanceof LockLostError && !["released", "closed"].includes(reason.why);
-  return lost ? reason : undefined;
+  return reason instanceof LockLostError && isLoss(reason.why) ? reason : undefined;
 }

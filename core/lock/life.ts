@@ -1,6 +1,6 @@
 import { deadline, noAnswer } from "./abort.ts";
 import { checkSpan } from "./checks.ts";
-import type { LossReason } from "./errors.ts";
+import { isLoss, type LossReason } from "./errors.ts";
 import type { LockListener } from "./events.ts";
 import { after, elapsedSince, type Instant, instant, type Millis } from "./time.ts";
 
@@ -48,8 +48,11 @@ function padded(span: Millis): Millis {
 /** A lock counts as held from the moment it was asked for until its life ends; an ended life stays ended. */
 export class Life {
   readonly #terms: Terms;
-  readonly #controller = new AbortController();
   readonly #since = instant();
+  #ended: LossReason | undefined;
+  #reason: Error | undefined;
+  #controller: AbortController | undefined;
+  #listeners: readonly ((why: LossReason) => void)[] = [];
   #ttl: Millis;
   #sentAt: Instant;
   #renewing: Promise<void> | undefined;
@@ -65,14 +68,32 @@ export class Life {
     if (terms.auto) this.#renewIn(terms.ttl / 3);
   }
 
-  /** Aborts with a LockLostError as soon as the lock can no longer be proven held. */
+  /** Why it has ended; undefined while it lasts. */
+  get ended(): LossReason | undefined {
+    return this.#ended;
+  }
+
+  /**
+   * Aborts with a LockLostError as soon as the lock can no longer be proven held.
+   *
+   * It is made when it is asked for: most bodies never do, and aborting one takes its time.
+   */
   get signal(): AbortSignal {
+    if (this.#controller === undefined) {
+      this.#controller = new AbortController();
+      if (this.#ended) this.#controller.abort(this.#lost(this.#ended));
+    }
     return this.#controller.signal;
+  }
+
+  /** Calls back when it ends. */
+  onEnd(listener: (why: LossReason) => void): void {
+    this.#listeners = [...this.#listeners, listener];
   }
 
   /** Milliseconds for which the lock is still provably held, by both clocks; 0 or less once it is not. */
   remaining(): Millis {
-    if (this.signal.aborted) return 0;
+    if (this.#ended) return 0;
     return Math.min(this.#untilExpiry(), this.#untilMaxHold());
   }
 
@@ -86,7 +107,7 @@ export class Life {
     checkSpan("spare", spare, 0);
     this.notice();
     const remaining = this.remaining();
-    this.signal.throwIfAborted();
+    if (this.#ended) throw this.#lost(this.#ended);
     if (remaining < spare) throw this.#tooShort(spare);
   }
 
@@ -107,12 +128,20 @@ export class Life {
 
   /** Ends the life; only the first reason counts. */
   end(why: LossReason): void {
-    if (this.signal.aborted) return;
+    if (this.#ended) return;
+    this.#ended = why;
     this.#stopExpiry();
     this.#stopRenewal();
-    this.#controller.abort(this.#terms.lost(why));
+    this.#controller?.abort(this.#lost(why));
+    for (const listener of this.#listeners) listener(why);
     const { names, notify } = this.#terms;
-    if (why !== "released" && why !== "closed") notify({ type: "lost", names, why });
+    if (isLoss(why)) notify({ type: "lost", names, why });
+  }
+
+  /** The same one each time. */
+  #lost(why: LossReason): Error {
+    this.#reason ??= this.#terms.lost(why);
+    return this.#reason;
   }
 
   #untilExpiry(): Millis {
@@ -147,9 +176,9 @@ export class Life {
     try {
       this.assertHeld();
       await this.#renew();
-      if (!this.signal.aborted) this.#renewIn(this.#ttl / 3);
+      if (!this.#ended) this.#renewIn(this.#ttl / 3);
     } catch (error) {
-      if (this.signal.aborted) return;
+      if (this.#ended) return;
       this.#terms.notify({ type: "renewal-failed", names: this.#terms.names, error });
       // Sooner after an error, so that several attempts fit into what is left.
       this.#renewIn(Math.min(this.#terms.ttl / 10, this.remaining() / 3));
@@ -172,7 +201,7 @@ export class Life {
     const limit = deadline(this.#untilExpiry(), noAnswer);
     try {
       const granted = await this.#terms.renew(ttl, limit.signal, span);
-      if (this.signal.aborted) return;
+      if (this.#ended) return;
       if (granted === undefined) return this.end("taken");
       this.#extend(granted);
       this.#terms.notify({ type: "renewed", names: this.#terms.names, ttl: granted.ttl });

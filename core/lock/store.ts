@@ -3,7 +3,7 @@ import type { Backend, Hold, LockRequest } from "./backend.ts";
 import { checkName, checkText, checkWhole, HIGHEST_GENERATION } from "./checks.ts";
 import { LockLostError, LockTimeoutError, StoreClosedError } from "./errors.ts";
 import type { LockListener } from "./events.ts";
-import { Holding, lossOf } from "./holding.ts";
+import { Holding } from "./holding.ts";
 import { Line } from "./line.ts";
 import { listener } from "./listener.ts";
 import type {
@@ -88,7 +88,7 @@ class Client implements LockStore {
     options: LockOptions,
     body: (lock: Lock) => Promise<T>,
   ): Promise<T> {
-    const lock = await this.lock(name, options);
+    const lock = await this.#insist([name], options);
     let result: T;
     try {
       result = await body(lock);
@@ -98,8 +98,7 @@ class Client implements LockStore {
     }
     // A release that failed is no failure of the body's: the lock expires by itself.
     const answer = await lock.unlock().catch(() => "released");
-    if (answer === "was-lost" || lossOf(lock))
-      throw lossOf(lock) ?? new LockLostError([name], "taken");
+    if (answer === "was-lost" || lock.loss) throw lock.loss ?? new LockLostError([name], "taken");
     return result;
   }
 

@@ -16,18 +16,15 @@ const BANNER =
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
 /**
- * Bundles modules, each by its name, into a folder that needs nothing else: NAME.js and what they share. The same
+ * Bundles a module into a folder that needs nothing else: index.js, and what that loads when it is used. The same
  * sources make the same bytes, wherever they lie.
  */
-export async function bundle(
-  modules: Readonly<Record<string, string>>,
-  folder: string,
-): Promise<void> {
+export async function bundle(module: string, folder: string): Promise<void> {
   await rm(folder, { recursive: true, force: true });
   await mkdir(folder, { recursive: true });
   await build({
     absWorkingDir: root,
-    entryPoints: Object.entries(modules).map(([out, path]) => ({ out, in: path })),
+    entryPoints: [{ out: "index", in: module }],
     outdir: folder,
     bundle: true,
     splitting: true,

@@ -47,8 +47,8 @@ const RUN = fileURLToPath(new URL("./cold/run.ts", import.meta.url));
 
 /** Bundles a function as the deployed ones are, into a folder of its own. */
 export async function bundled(fn: ColdFunction, folder: string): Promise<Bundled> {
-  await bundle({ handler: fn.path }, folder);
-  const module = `file://${folder}/handler.js`;
+  await bundle(fn.path, folder);
+  const module = `file://${folder}/index.js`;
   const { files } = await startCold(fn, module, { LIST_FILES: "1" });
   return {
     loaded: { atImport: await sizeOf(files.atImport), atAnswer: await sizeOf(files.atAnswer) },

@@ -4,11 +4,10 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { SELL_BUDGET } from "../../functions/aws/place-order.ts";
 import { LOCK_TTL } from "../../functions/aws/stock.ts";
-import { stockReportFrom } from "../../functions/aws/stock-report.ts";
 import { LEAST_WORK, toReserve } from "../../functions/lambda/invocation.ts";
 import { DEFAULT_WAIT } from "../../functions/queue/stock-handler.ts";
-import { emf } from "../../functions/telemetry/emf.ts";
 import { measured } from "../../functions/telemetry/measured.ts";
+import { METRICS } from "../../functions/telemetry/metrics.ts";
 import { open } from "../../infra/open.ts";
 import { CLIENTS } from "../support/lambda-host/clients.ts";
 import type { FunctionOptions } from "../support/lambda-host/environment.ts";
@@ -202,29 +201,31 @@ describe("the template", () => {
     expect(Dimensions).toEqual([{ Name: "ApiId", Value: { Ref: api?.[0] } }]);
     // What runs once a day never fails in two minutes that follow each other.
     expect(properties("ScheduleFails").EvaluationPeriods).toBe(1);
-    const lost = alarms.find(({ MetricName }) => MetricName === "lockstep.lock.lost");
-    const [service] = lost?.Dimensions ?? [];
-    for (const [, { Properties: fn }] of ofType("AWS::Lambda::Function")) {
-      expect(service.Value).toBe(fn.Environment.Variables.LOCKSTEP_SERVICE);
+    const ours = alarms.filter(({ Namespace }) => Namespace === "Lockstep");
+    expect(ours.map(({ MetricName }) => MetricName).sort()).toEqual([
+      "lockstep.lock.lost",
+      "lockstep.run.ended",
+    ]);
+    for (const { MetricName, Dimensions } of ours) {
+      expect(METRICS).toHaveProperty([MetricName]);
+      for (const [, { Properties: fn }] of ofType("AWS::Lambda::Function")) {
+        expect(Dimensions[0].Value).toBe(fn.Environment.Variables.LOCKSTEP_SERVICE);
+      }
     }
     for (const { AlarmActions } of alarms) expect(AlarmActions).toEqual([{ Ref: "AlarmTopic" }]);
   });
 
-  test("tells somebody when a report has failed for good, which is no error of its function", () => {
-    const { Dimensions: watched, MetricName: metric } = properties("ReportFails");
-    const { name: workflow } = stockReportFrom(() => Promise.reject(new Error("not asked")));
-    const [service] = watched;
-    const lines: string[] = [];
-    const dimensions = { service: service.Value };
-    const { measure, flush } = emf({ dimensions, write: (line) => lines.push(line) });
-    measured(measure).runtime.onEvent({ type: "ended", runId: "1", workflow, status: "failed" });
-    flush();
-    const { _aws, ...line } = JSON.parse(lines[0] ?? "");
-    expect(line).toMatchObject({ [metric]: [1] });
-    const names = watched.map(({ Name }: { Name: string }) => Name);
-    expect(_aws.CloudWatchMetrics[0].Dimensions).toContainEqual(names);
-    for (const { Name, Value } of watched) expect(line[Name]).toBe(Value);
-    expect(properties("LocksAreLost").Dimensions).toEqual([service]);
+  test("raises the alarm for a report that has failed, by the dimensions with which it is counted", () => {
+    const { MetricName, Dimensions } = properties("ReportFails");
+    const counted: unknown[] = [];
+    const { runtime } = measured((...measurement) => void counted.push(measurement));
+    const run = { runId: "1", workflow: "stock-report" };
+    runtime.onEvent?.({ ...run, type: "ended", status: "failed" });
+    const own = Dimensions.slice(1).map((one: { Name: string; Value: string }) => [
+      one.Name,
+      one.Value,
+    ]);
+    expect(counted).toEqual([[MetricName, 1, Object.fromEntries(own)]]);
   });
 
   test("holds no secret, but where each of them is", () => {
@@ -253,20 +254,37 @@ test("every function has a log group that forgets", () => {
   for (const { RetentionInDays } of groups) expect(RetentionInDays).toBe(30);
 });
 
-describe("the zip", () => {
-  test("is the same bytes when it is made again", async () => {
+describe("the zips", () => {
+  test("are the same bytes when they are made again", async () => {
     await using again = await packageAll();
-    expect(Buffer.from(packaged.zip).equals(Buffer.from(again.zip))).toBe(true);
+    for (const [name, zip] of Object.entries(packaged.zips)) {
+      expect(Buffer.from(zip).equals(again.zips[name] ?? Buffer.of()), name).toBe(true);
+    }
   }, 180_000);
 
-  test("holds the functions and what they share, and nothing else", async () => {
-    expect(await readdir(packaged.unpacked)).toEqual(["build"]);
-    const files = await readdir(join(packaged.unpacked, "build"));
+  test("hold a function each, and nothing else", async () => {
     const functions = ["http", "migrate", "queue", "schedule", "stock", "sweep"];
-    expect(files).toEqual(expect.arrayContaining(functions.map((name) => `${name}.js`)));
-    expect(files.filter((file) => !/\.js$|^migrations$|^package\.json$/.test(file))).toEqual([]);
+    expect(Object.keys(packaged.zips).sort()).toEqual(functions);
+    for (const name of functions) {
+      const folder = join(packaged.unpacked, name);
+      expect(await readdir(folder)).toEqual(["build"]);
+      expect(await readdir(join(folder, "build"))).toEqual([name]);
+      const files = await readdir(join(folder, "build", name));
+      expect(files).toContain("index.js");
+      expect(files.filter((file) => !/\.js$|^migrations$|^package\.json$/.test(file))).toEqual([]);
+    }
+  });
+
+  test("hold what the template calls", () => {
+    for (const name of Object.keys(packaged.zips)) {
+      const { Handler, Code } = properties(`${capital(name)}LambdaFunction`);
+      expect(Handler).toBe(`build/${name}/index.handler`);
+      expect(Code.S3Key).toMatch(new RegExp(`/${name}\\.zip$`));
+    }
   });
 });
+
+const capital = (name: string) => name.slice(0, 1).toUpperCase() + name.slice(1);
 
 describe.each(Object.keys(CLIENTS))(
   "the unzipped handlers on the Lambda host with %s",
@@ -285,7 +303,7 @@ describe.each(Object.keys(CLIENTS))(
     afterAll(() => rm(home, { recursive: true, force: true }));
 
     const deployed = (name: string, { env, log }: Pick<FunctionOptions, "env" | "log"> = {}) => {
-      const module = join(packaged.unpacked, `build/${name}.js`);
+      const module = join(packaged.unpacked, name, "build", name, "index.js");
       return new LambdaFunction({
         module,
         handler: "handler",

@@ -15,7 +15,7 @@ beforeAll(async () => {
 afterAll(() => bundled[Symbol.asyncDispose]());
 
 function lambda(client: string, handler: string, options: Partial<ScaledOptions> = {}) {
-  const module = join(bundled.folder, "handlers.js");
+  const module = join(bundled.folder, "index.js");
   return new LambdaFunction({ module, handler, timeout: 10_000, ...CLIENTS[client], ...options });
 }
 

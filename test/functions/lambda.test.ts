@@ -41,10 +41,10 @@ describe.concurrent("withLock", () => {
   test("fails at once where somebody else has it, and waits as long as leaves time to work", async () => {
     const locks = memoryStore();
     const held = await locks.lock("a", { ttl: 60_000, wait: 0 });
-    const handler = withLock(locks, { name: "a", wait: "1m", reserve: 200 }, async () => "done");
+    const handler = withLock(locks, { name: "a", wait: "1m", reserve: 2_000 }, async () => "done");
     const impatient = withLock(locks, { name: "a" }, async () => "done");
     await expect(impatient({}, within())).rejects.toMatchObject({ code: "LOCK_TIMEOUT" });
-    const context = within(4_000);
+    const context = within(6_000);
     await expect(handler({}, context)).rejects.toMatchObject({ code: "LOCK_TIMEOUT" });
     expect(context.getRemainingTimeInMillis()).toBeGreaterThan(0);
     const waiting = handler({}, within());
@@ -62,12 +62,12 @@ describe.concurrent("withLock", () => {
 
   test("tells the handler shortly before the invocation ends", async () => {
     const locks = memoryStore();
-    const handler = withLock(locks, { name: "a", reserve: 500 }, async (_, lock) => {
+    const handler = withLock(locks, { name: "a", reserve: 2_000 }, async (_, lock) => {
       await new Promise((resolve) => lock.signal.addEventListener("abort", resolve));
       expect(() => lock.assertHeld()).toThrow(expect.objectContaining({ why: "max-hold" }));
       return "stopped";
     });
-    const context = within(3_000);
+    const context = within(5_000);
     expect(await handler({}, context)).toBe("stopped");
     expect(context.getRemainingTimeInMillis()).toBeGreaterThan(0);
     expect(await locks.list()).toEqual([]);
@@ -90,10 +90,10 @@ describe.concurrent("withLock", () => {
     };
     const handler = withLock(
       locks as typeof store,
-      { name: "a", reserve: 200 },
+      { name: "a", reserve: 2_000 },
       async () => "done",
     );
-    const context = within(3_000);
+    const context = within(5_000);
     expect(await handler({}, context)).toBe("done");
     expect(context.getRemainingTimeInMillis()).toBeGreaterThan(0);
   });

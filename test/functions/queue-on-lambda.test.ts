@@ -35,7 +35,7 @@ async function system(
   const queue = new Queue({ name, visibility, second, redrive: { to: dead, after: redriveAfter } });
   const endpoint = await sqsEndpoint(queue, poison);
   const fn = new LambdaFunction({
-    module: join(bundled.folder, "handlers.js"),
+    module: join(bundled.folder, "index.js"),
     handler: "orders",
     timeout,
     concurrency: environments,

@@ -336,10 +336,10 @@ describe.concurrent("a queue that is short of time", () => {
       async (ctx, { orderId }) => {
         if (orderId === "2") await ctx.sleep("a while", "1h");
       },
-      { delay: hang, poison: { to: hang }, reserve: 600 },
+      { delay: hang, poison: { to: hang }, reserve: 2_500 },
     );
     const event = eventOf(["{", ...orders("1", "2")]);
-    const context = within(2_500);
+    const context = within(5_500);
     expect(await failed(event, handler(event, context))).toEqual([0, 2]);
     expect(context.getRemainingTimeInMillis()).toBeGreaterThan(0);
   });
@@ -369,13 +369,13 @@ describe.concurrent("a queue that is short of time", () => {
       { reserve: 500 },
     );
     const event = eventOf(orders("1"));
-    expect(await failed(event, handler(event, within(3_000)))).toEqual([0]);
+    expect(await failed(event, handler(event, within(6_000)))).toEqual([0]);
     expect(await handler(event, within())).toEqual({ batchItemFailures: [] });
     expect(steps).toEqual(["one", "two", "two"]);
   });
 
   test("does not wait for what is stuck: the rest is answered for in time", async () => {
-    const { handler, runtime } = ordering(async () => {}, { reserve: 600 });
+    const { handler, runtime } = ordering(async () => {}, { reserve: 2_500 });
     const drive: Runtime["drive"] = (wf, input, options) =>
       (input as unknown as Order).orderId === "2"
         ? new Promise(() => {})
@@ -387,10 +387,10 @@ describe.concurrent("a queue that is short of time", () => {
     const heard = listening();
     const stuck = queueHandler({ ...runtime, journal: runtime.journal, workflows: [], drive }, wf, {
       ...heard.options,
-      reserve: 600,
+      reserve: 2_500,
     });
     const event = eventOf(orders("1", "2", "3"));
-    const context = within(3_500);
+    const context = within(6_000);
     expect(await failed(event, stuck(event, context))).toEqual([1]);
     expect(context.getRemainingTimeInMillis()).toBeGreaterThan(0);
     // It is still under way, so that nobody else is to begin it now.
@@ -550,7 +550,7 @@ describe.concurrent("a queue of stock", () => {
       orderId === "a1" ? new Promise(() => {}) : Promise.resolve();
     const { handler } = await shop({ onAnswer });
     const event = eventOf(sales("a1", "a2", "a3", "b1"));
-    const context = within(2_500);
+    const context = within(5_000);
     expect(await failed(event, handler(event, context))).toEqual([0]);
     expect(context.getRemainingTimeInMillis()).toBeGreaterThan(0);
   });

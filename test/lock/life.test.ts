@@ -273,6 +273,27 @@ describe("a life", () => {
     expect(renew).not.toHaveBeenCalled();
   });
 
+  test("says why it has ended with one error, whenever its signal is asked for", async () => {
+    for (const asksBefore of [true, false]) {
+      const { life } = begin({ auto: false });
+      const before = asksBefore ? life.signal : undefined;
+      const told: unknown[] = [];
+      life.onEnd((why) => told.push(why, life.signal.aborted));
+      await vi.advanceTimersByTimeAsync(1_000);
+      expect(told).toEqual(["expired", true]);
+      expect(life.ended).toBe("expired");
+      expect(life.signal).toBe(before ?? life.signal);
+      expect(life.signal.reason).toMatchObject({ code: "LOCK_LOST", why: "expired" });
+      let thrown: unknown;
+      try {
+        life.assertHeld();
+      } catch (error) {
+        thrown = error;
+      }
+      expect(thrown).toBe(life.signal.reason);
+    }
+  });
+
   test("a renewal that answers after the end does not bring it back", async () => {
     const { promise, resolve } = Promise.withResolvers<Grant>();
     const { life } = begin({ renew: () => promise });

@@ -84,10 +84,10 @@ export async function storm(options: StormOptions): Promise<StormReport> {
   await using opened = await open(options.store);
   try {
     const { inventory, database } = await prepare(opened, options.units);
-    await bundle({ handler: fileURLToPath(new URL("./handler.ts", import.meta.url)) }, folder);
+    await bundle(fileURLToPath(new URL("./handler.ts", import.meta.url)), folder);
     const notes = join(folder, "notes");
     await mkdir(notes);
-    const run = await sell(join(folder, "handler.js"), notes, inventory, options);
+    const run = await sell(join(folder, "index.js"), notes, inventory, options);
     return { ...(await judge(inventory, database)), ...(await happened(notes)), ...run };
   } finally {
     await rm(folder, { recursive: true, force: true });

@@ -1,7 +1,7 @@
 import { execFile } from "node:child_process";
-import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { unzipSync } from "fflate";
@@ -14,9 +14,10 @@ export interface Packaged extends AsyncDisposable {
   /** The CloudFormation template. */
   readonly template: Template;
 
-  readonly zip: Uint8Array;
+  /** The zips, by the names of their functions. */
+  readonly zips: Readonly<Record<string, Uint8Array>>;
 
-  /** Where the zip was unpacked to, as Lambda does. */
+  /** The folder in which each zip was unpacked into one of its function's name, as Lambda does. */
   readonly unpacked: string;
 }
 
@@ -40,16 +41,22 @@ export async function packageAll(): Promise<Packaged> {
   const [file, ...args] = isRoot ? ["unshare", "-rn", "sh", "-c", command] : ["sh", "-c", command];
   const path = `${join(root, "node_modules/.bin")}:${process.env.PATH}`;
   await run(file as string, args, { cwd: root, env: { PATH: path, HOME: folder } });
-  const zip = await readFile(join(out, "lockstep.zip"));
   const unpacked = join(folder, "unpacked");
-  for (const [path, bytes] of Object.entries(unzipSync(zip))) {
-    await mkdir(dirname(join(unpacked, path)), { recursive: true });
-    await writeFile(join(unpacked, path), bytes);
+  const zips: Record<string, Uint8Array> = {};
+  for (const file of (await readdir(out)).filter((file) => file.endsWith(".zip"))) {
+    const name = basename(file, ".zip");
+    const zip = await readFile(join(out, file));
+    zips[name] = zip;
+    for (const [path, bytes] of Object.entries(unzipSync(zip))) {
+      const to = join(unpacked, name, path);
+      await mkdir(dirname(to), { recursive: true });
+      await writeFile(to, bytes);
+    }
   }
   const text = await readFile(join(out, "cloudformation-template-update-stack.json"), "utf8");
   return {
     template: JSON.parse(text),
-    zip,
+    zips,
     unpacked,
     [Symbol.asyncDispose]: () => rm(folder, { recursive: true, force: true }),
   };

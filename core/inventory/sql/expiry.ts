@@ -1,4 +1,3 @@
-import { randomUUID } from "node:crypto";
 import { type Database, sql } from "../../database/sql.ts";
 
 /**
@@ -13,7 +12,7 @@ export async function expireReservations(
   limit?: AbortSignal,
 ): Promise<void> {
   const { now } = database.dialect;
-  const mark = randomUUID();
+  const mark = crypto.randomUUID();
   const marked = sql`FROM lockstep_reservation AS r WHERE r.sku = ${sku} AND r.closed_by = ${mark}`;
   const units = sql`(SELECT COALESCE(SUM(r.quantity), 0) ${marked})`;
   await database.packet(

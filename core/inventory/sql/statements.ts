@@ -1,4 +1,3 @@
-import { randomUUID } from "node:crypto";
 import { isClaimed } from "../../database/claim.ts";
 import { type Dialect, list, type Sql, sql } from "../../database/sql.ts";
 import type { Outcome } from "../inventory.ts";
@@ -29,7 +28,7 @@ export interface Statements {
 
 /** The statements that do the operation. */
 export function toDo(dialect: Dialect, operation: Operation): Statements {
-  return DO[operation.kind](dialect, { ...operation, mark: randomUUID() });
+  return DO[operation.kind](dialect, { ...operation, mark: crypto.randomUUID() });
 }
 
 /**
@@ -37,7 +36,7 @@ export function toDo(dialect: Dialect, operation: Operation): Statements {
  * can only be late, a repetition, or about a sku that there is not.
  */
 export function toRefuse(dialect: Dialect, operation: Operation): Statements | undefined {
-  return REFUSE[operation.kind]?.(dialect, { ...operation, mark: randomUUID() });
+  return REFUSE[operation.kind]?.(dialect, { ...operation, mark: crypto.randomUUID() });
 }
 
 type ToStatements = (dialect: Dialect, attempt: Attempt) => Statements;

@@ -1,4 +1,3 @@
-import { randomInt, randomUUID } from "node:crypto";
 import {
   asText,
   type Database,
@@ -39,7 +38,7 @@ export function claimRun(
 ): Promise<Claimed> {
   const { runId, workflow, inputHash } = claim;
   const { dialect, address } = database;
-  const mark = randomUUID();
+  const mark = crypto.randomUUID();
   const isSame = sql`workflow = ${workflow} AND input_hash = ${inputHash}`;
   return insist(address, `run ${quote(runId)} was claimed`, signal, async (limit) => {
     const statements = [begin(dialect, claim), ...take(dialect, claim, mark, isSame)];
@@ -63,7 +62,7 @@ export function takeRun(
   signal: AbortSignal | undefined,
 ): Promise<Claimed | Missing> {
   const { dialect, address } = database;
-  const mark = randomUUID();
+  const mark = crypto.randomUUID();
   const what = `run ${quote(wanted.runId)} was taken`;
   return insist(address, what, signal, async (limit) => {
     const results = await database.packet(take(dialect, wanted, mark, sql`1 = 1`), limit);
@@ -76,7 +75,8 @@ export function takeRun(
 /** A run that is due, unless there is one of this id. */
 function begin({ now, onConflict }: Dialect, claim: Claim): Sql {
   const { runId, workflow, version, input, inputHash, owner, parent } = claim;
-  const epoch = sql`${now} * 1000 + ${randomInt(1_000_000)}`;
+  const [salt = 0] = crypto.getRandomValues(new Uint32Array(1));
+  const epoch = sql`${now} * 1000 + ${salt % 1_000_000}`;
   return sql`
     INSERT INTO lockstep_run (
       run_id, workflow, version, input, input_hash, parent_run, parent_signal, status, epoch, owner,

@@ -82,14 +82,20 @@ test("a release wakes exactly one of 200 that wait", async () => {
     ),
   );
   await until(async () => (await queueOf(etcd, prefix)).length === 201, 30_000);
-  // By then all watches stand, and nobody looks without being told for some seconds.
-  await pause(1_500);
-  const before = waiters.map(({ counted }) => counted.calls.length);
-  await holder.unlock();
-  await until(() => held.length === 1);
-  await pause(300);
-  const woken = waiters.filter(({ counted }, i) => counted.calls.length > (before[i] ?? 0));
-  expect(woken.map(({ mutex }) => mutex)).toEqual(held);
+  // Who waits looks now and then without being told: a round in which that happened is no proof.
+  for (let round = 1; ; round += 1) {
+    // By then all watches stand.
+    await pause(1_500);
+    const before = waiters.map(({ counted }) => counted.calls.length);
+    await (held.at(-1) ?? holder).unlock();
+    await until(() => held.length === round);
+    await pause(300);
+    const called = waiters.filter(({ counted }, i) => counted.calls.length > (before[i] ?? 0));
+    const woken = called.map(({ mutex }) => mutex).filter((mutex) => mutex !== held.at(-2));
+    if (woken.length > 1 && round < 5) continue;
+    expect(woken).toEqual(held.slice(-1));
+    break;
+  }
   await Promise.all(waiters.map((waiter) => waiter.session.close()));
   await Promise.all(locked);
 }, 60_000);
