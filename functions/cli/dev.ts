@@ -41,6 +41,7 @@ token is LOCKSTEP_TOKEN, or made up; only one that was made up is printed. A pag
 Sealed fences (Lockstep-Fence) are opened with LOCKSTEP_SECRET.
 
 Ends on TERM, INT and HUP: answers what is under way, parks runs before their next step.
+A second signal, or the end of --grace, aborts the steps.
 
 Exit status: 0; 69 store unavailable, 64 usage.`,
       ),
@@ -52,9 +53,10 @@ Exit status: 0; 69 store unavailable, 64 usage.`,
     checkWhole("--port", port, 0, 65_535);
     const { token: own } = readConfig();
     const token = own ?? randomBytes(24).toString("base64url");
-    using told = onTwoSignals();
     await stores(args, async (given) => {
       const dev = await start({ ...args, lease, port, token }, given);
+      // Not before: a signal ends the process at once while a module that hangs is loaded.
+      using told = onTwoSignals();
       told.second.addEventListener("abort", () => dev.now());
       const { url } = dev;
       print(JSON.stringify({ url, ...(own === undefined && { token }), docs: `${url}/docs` }));

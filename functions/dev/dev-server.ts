@@ -21,7 +21,7 @@ export interface DevOptions {
   readonly journal: Journal;
   readonly owner: string;
   readonly lease: Millis;
-  readonly app: Omit<AppOptions, "runtime" | "workflows" | "trail" | "drain">;
+  readonly app: Omit<AppOptions, "runtime" | "workflows" | "trail" | "drain" | "abort">;
   readonly server: ServerOptions;
   readonly telemetry: Telemetry;
 
@@ -139,12 +139,13 @@ export class DevServer {
     const given = { journal, locks, workflows, owner, lease };
     const runtime = createRuntime({ ...given, ...tellingToo(telemetry, trail.listen) });
     const stop = new AbortController();
+    const [drain, abort] = [this.#drain.signal, this.#abort.signal];
     const worker =
       workflows.length === 0
         ? Promise.resolve(undefined)
-        : runWorker({ runtime, signal: stop.signal, abort: this.#abort.signal }).catch(onProblem);
+        : runWorker({ runtime, signal: stop.signal, abort }).catch(onProblem);
     return {
-      app: createApp({ ...app, runtime, workflows, trail, drain: this.#drain.signal }),
+      app: createApp({ ...app, runtime, workflows, trail, drain, abort }),
       end() {
         stop.abort();
         return worker;

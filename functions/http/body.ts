@@ -1,4 +1,5 @@
 import { race } from "../../core/lock/abort.ts";
+import { isInexact } from "../inexact.ts";
 import { Problem } from "./problem.ts";
 
 /** How deep arrays and objects may be nested. */
@@ -104,9 +105,4 @@ function checkShape(value: unknown): void {
     }
     level = objects.flatMap((one) => Object.values(one));
   }
-}
-
-/** Was rounded when it was read: another id then, and for a key the same payload as its neighbour's. */
-function isInexact(value: unknown): boolean {
-  return typeof value === "number" && Math.abs(value) > Number.MAX_SAFE_INTEGER;
 }

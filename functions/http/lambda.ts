@@ -76,10 +76,17 @@ function pathOf({ rawPath, requestContext: { domainName } }: APIGatewayProxyEven
 }
 
 function headersOf({ headers, cookies }: APIGatewayProxyEventV2): Headers {
-  const known = Object.entries(headers).filter(([, value]) => value !== undefined);
-  const all = new Headers(known as [string, string][]);
-  if (cookies) all.set("cookie", cookies.join("; "));
+  const all = new Headers();
+  for (const [name, value] of Object.entries(headers)) {
+    if (value !== undefined) all.set(name, bytesOf(value));
+  }
+  if (cookies) all.set("cookie", bytesOf(cookies.join("; ")));
   return all;
+}
+
+/** A header has bytes, each a character, as Node's server has it; the event has what they mean in UTF-8. */
+function bytesOf(value: string): string {
+  return Buffer.from(value).toString("latin1");
 }
 
 const TEXT = /^(text\/|application\/([\w.-]+\+)?(json|xml|javascript))/i;

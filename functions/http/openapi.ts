@@ -76,7 +76,7 @@ function headersOf({ keyed, headers }: Route): z.ZodObject | undefined {
 }
 
 function responsesOf(route: Route): ZodOpenApiResponsesObject {
-  const responses: Record<string, unknown> = {};
+  const responses: Record<string, { readonly description: string; readonly content?: object }> = {};
   for (const [status, answer] of Object.entries(route.answers)) {
     const { description, schema, type = "application/json" } = answer ?? { description: "" };
     const content =
@@ -84,10 +84,9 @@ function responsesOf(route: Route): ZodOpenApiResponsesObject {
     responses[status] = { description, ...content };
   }
   for (const status of problemsOf(route)) {
-    responses[status] ??= {
-      description: PROBLEMS[status] ?? "a problem",
-      content: { "application/problem+json": { schema: ProblemBody } },
-    };
+    const { description = PROBLEMS[status] ?? "a problem", content = {} } = responses[status] ?? {};
+    const problem = { "application/problem+json": { schema: ProblemBody } };
+    responses[status] = { description, content: { ...content, ...problem } };
   }
   return responses as ZodOpenApiResponsesObject;
 }

@@ -51,6 +51,9 @@ export interface AppOptions {
   /** Aborts when the server is to end: runs are parked at their next step. */
   readonly drain?: AbortSignal;
 
+  /** Aborts to end it at once: what is under way in runs is aborted, and they are left to others. */
+  readonly abort?: AbortSignal;
+
   /** Told of each request. Default nobody. */
   readonly log?: AccessLog;
 

@@ -40,7 +40,7 @@ interface Details {
 }
 
 /** When to come back to a server that is too busy, or to a store that is away. */
-const SOON: Millis = 1_000;
+export const SOON: Millis = 1_000;
 
 /**
  * What an error of core means to a client.

@@ -1,5 +1,5 @@
 import { AwsClient } from "aws4fetch";
-import { deadline } from "../../core/lock/abort.ts";
+import { deadline, race } from "../../core/lock/abort.ts";
 import type { Millis } from "../../core/lock/time.ts";
 
 export interface AwsCall {
@@ -44,9 +44,10 @@ export async function callAws<T>({
   const limit = deadline(LONGEST, () => new Error(`${target} was not answered in ${LONGEST} ms`));
   try {
     const request = { method: "POST", headers, body: JSON.stringify(body), signal: limit.signal };
-    const response = await client.fetch(endpoint, request);
+    // A request that is made before it is sent forgets its signal with the next garbage collection.
+    const response = await race(client.fetch(endpoint, request), limit.signal);
     if (!response.ok) throw new Error(`${target} was refused with ${response.status}`);
-    return (await response.json()) as T;
+    return (await race(response.json(), limit.signal)) as T;
   } finally {
     limit[Symbol.dispose]();
   }

@@ -1,5 +1,6 @@
 import type { SQSEvent, SQSRecord } from "aws-lambda";
 import { TerminalError } from "../../core/steps/errors.ts";
+import { isInexact } from "../inexact.ts";
 
 /** A message whose body is not what its handler takes. */
 export class InvalidMessageError extends TerminalError {
@@ -11,10 +12,18 @@ export class InvalidMessageError extends TerminalError {
 /** The body as JSON. Throws an InvalidMessageError, which does not show the body. */
 export function bodyOf({ body }: SQSRecord): unknown {
   try {
-    return JSON.parse(body);
+    return JSON.parse(body, (_, value) => checkExact(value));
   } catch (error) {
+    if (error instanceof InvalidMessageError) throw error;
     throw new InvalidMessageError("its body is no JSON", error);
   }
+}
+
+function checkExact(value: unknown): unknown {
+  if (!isInexact(value)) return value;
+  throw new InvalidMessageError(
+    "it has a number that is larger than 2^53 - 1, which is to be a text",
+  );
 }
 
 /** Throws a TypeError for an event that is not of SQS: the function hangs on the wrong source. */

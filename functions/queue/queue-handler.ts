@@ -47,12 +47,15 @@ export function queueHandler<Input, Output>(
 ): (event: SQSEvent, context: LambdaContext) => Promise<SQSBatchResponse> {
   const checked = checkOptions(options);
   const onOutcome = listener(options.onOutcome);
-  const carryOne = async (record: SQSRecord, invocation: Invocation): Promise<Verdict> => {
+  const carryOne = async (
+    rt: Runtime,
+    record: SQSRecord,
+    invocation: Invocation,
+  ): Promise<Verdict> => {
     const message = await read(workflow, options, record);
     if ("error" in message) return { kind: "poison", error: message.error };
     const { input, id } = message;
     try {
-      const rt = await from(runtime);
       const outcome = await rt.drive(workflow, input, { id, ...invocation });
       onOutcome(outcome, record);
       return verdictOn(outcome, options, isFifo(record));
@@ -63,7 +66,11 @@ export function queueHandler<Input, Output>(
   return (event, context) =>
     answerBatch(event, context, checked, {
       arrange: (records) => arrange(records, (record) => record, 1),
-      carry: async (unit, invocation) => unit.map((record) => () => carryOne(record, invocation)),
+      async carry(unit, invocation) {
+        // What it rejects with is not the fault of a message.
+        const rt = await from(runtime);
+        return unit.map((record) => () => carryOne(rt, record, invocation));
+      },
     });
 }
 

@@ -14,7 +14,10 @@ export interface Sqs {
    */
   delay(records: readonly SQSRecord[], seconds: number): Promise<void>;
 
-  /** Sends a message on to another queue, in its group where that is a FIFO one: for the option `poison`. */
+  /**
+   * Sends a message on to another queue, with its attributes and these besides, and in its group where that is a FIFO
+   * queue: for the option `poison`. A message has ten attributes at the most, and keeps its own.
+   */
   forward(
     queueArn: string,
     record: SQSRecord,
@@ -43,7 +46,7 @@ export function sqs({ endpoint }: SqsOptions = {}): Sqs {
       const call = callOf(queueArn, endpoint);
       await call("SendMessage", {
         MessageBody: record.body,
-        MessageAttributes: toAttributes(attributes),
+        MessageAttributes: attributesOf(record, attributes),
         ...(queueArn.endsWith(".fifo") && fifo),
       });
     },
@@ -88,10 +91,18 @@ function callOf(queueArn: string, own = process.env.AWS_ENDPOINT_URL_SQS) {
     callAws<Reply>({ ...about, target: `AmazonSQS.${action}`, body: { QueueUrl, ...body } });
 }
 
-function toAttributes(attributes: Readonly<Record<string, string>>) {
-  const named = Object.entries(attributes).map(([name, StringValue]) => [
-    name,
-    { DataType: "String", StringValue },
-  ]);
-  return Object.fromEntries(named);
+/** The most attributes of a message. */
+const MOST_ATTRIBUTES = 10;
+
+/** Those that a message came with, and these besides as far as there is room. */
+function attributesOf({ messageAttributes }: SQSRecord, more: Readonly<Record<string, string>>) {
+  const own = Object.entries(messageAttributes).map(
+    ([name, { dataType: DataType, stringValue: StringValue, binaryValue: BinaryValue }]) =>
+      [name, { DataType, StringValue, BinaryValue }] as const,
+  );
+  const others = Object.entries(more).map(
+    ([name, StringValue]) => [name, { DataType: "String", StringValue }] as const,
+  );
+  const all = Object.entries(Object.fromEntries([...own, ...others]));
+  return Object.fromEntries(all.slice(0, MOST_ATTRIBUTES));
 }

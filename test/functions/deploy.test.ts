@@ -194,6 +194,11 @@ describe("the template", () => {
         expect(named(MetricStat.Metric.Dimensions[0].Value)).toBe(name);
       }
     }
+    // While its stores are away, the app says so, and the function does not fail.
+    const [api] = ofType("AWS::ApiGatewayV2::Api");
+    const { Namespace, MetricName, Dimensions } = properties("HttpIsUnavailable");
+    expect([Namespace, MetricName]).toEqual(["AWS/ApiGateway", "5xx"]);
+    expect(Dimensions).toEqual([{ Name: "ApiId", Value: { Ref: api?.[0] } }]);
     // What runs once a day never fails in two minutes that follow each other.
     expect(properties("ScheduleFails").EvaluationPeriods).toBe(1);
     const ours = alarms.filter(({ Namespace }) => Namespace === "Lockstep");

@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { access, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { access, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -184,6 +184,57 @@ test("told to end, it answers what is under way, parks the run and closes what i
   next.script.child.kill("SIGINT");
   expect(await within(10_000, next.script.ended)).toBe(0);
   await next.logged;
+});
+
+test("a part that was removed and put back is taken as it is now", async () => {
+  const { folder, write } = await newProject();
+  const words = join(folder, "words");
+  const put = async (word: string) => {
+    await mkdir(words, { recursive: true });
+    await write("words/word.ts", `export const word = "${word}";`);
+  };
+  await put("hello");
+  await write("greet.ts", `import { word } from "./words/word.ts"; ${moduleText(`\${word}`)}`);
+  const { post } = await startDev(folder, "greet.ts");
+  let runs = 0;
+  const greeting = async () => {
+    runs += 1;
+    return (await post("/workflows/greet/runs", `run-${runs}`, { name: "Ada" })).body.output;
+  };
+  const comes = (text: string) => until(async () => (await greeting()) === text);
+  expect(await greeting()).toBe("hello Ada!");
+  await rm(words, { recursive: true });
+  await pause(500);
+  expect(await greeting()).toBe("hello Ada!");
+  await put("welcome");
+  await comes("welcome Ada!");
+  await put("good evening");
+  await comes("good evening Ada!");
+});
+
+test("told to end twice, it aborts the steps of requests, whose runs are left to others", async () => {
+  const { folder, write } = await newProject();
+  const marker = join(folder, "begun");
+  await write("greet.ts", moduleText("hello").replace("1_500", "60_000"));
+  const { script, post } = await startDev(folder, "greet.ts", "--grace", "60s");
+  const answer = post("/workflows/greet/runs", "run-1", { name: "Ada", marker });
+  await until(() => exists(marker));
+  script.child.kill("SIGINT");
+  await pause(500);
+  script.child.kill("SIGINT");
+  expect(await within(10_000, answer)).toMatchObject({ status: 202, body: { reason: "deadline" } });
+  expect(await within(10_000, script.ended)).toBe(0);
+});
+
+test("told to end while it loads a module that hangs, it ends", async () => {
+  const { folder, write } = await newProject();
+  const marker = join(folder, "loading");
+  const wait = "await new Promise((resolve) => setTimeout(resolve, 60_000));";
+  await write("greet.ts", `${moduleText("slow")}writeFileSync("${marker}", ""); ${wait}`);
+  const { child, finished } = startCli(["dev", "greet.ts", "--port", "0"], { cwd: folder });
+  await until(() => exists(marker));
+  child.kill("SIGINT");
+  expect(await within(10_000, finished)).toMatchObject({ status: "SIGINT" });
 });
 
 test("without a module it serves stock alone, with the token that it was given and does not print", async () => {

@@ -2,6 +2,8 @@ import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { text } from "node:stream/consumers";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { expect, test, vi } from "vitest";
 import { readEnvironment } from "../../functions/environment.ts";
 import { lazily } from "../../functions/lambda/index.ts";
@@ -71,7 +73,11 @@ test("what stands in it by its ARN is asked of the Secrets Manager, in a signed 
 });
 
 test("a Secrets Manager that does not answer is given up, and asked again by the next event", async () => {
+  setFlagsFromString("--expose-gc");
+  const collectGarbage: () => void = runInNewContext("gc");
   using _ = await secretsManager((_request, response, n) => {
+    // What a call ends with must not be lost to it.
+    if (n === 1) setTimeout(collectGarbage, 1_000);
     if (n > 1) response.end(JSON.stringify({ SecretString: "sqlite:shop.db" }));
   });
   const read = lazily(() => readEnvironment({ LOCKSTEP_STORE_ARN: ARN }));

@@ -169,6 +169,14 @@ test("cookies come and go one by one, and what is no text goes in base64", async
   expect(bytes).toMatchObject({ body: "AP8=", isBase64Encoded: true });
 });
 
+test("a header that is no ASCII is no reason to refuse a request", async () => {
+  const { invoke } = await deployed();
+  const headers = { ...httpApiEvent({}).headers, "user-agent": "アプリ/1.0", "x-city": "Zürich" };
+  const cookies = ["name=Łukasz"];
+  const read = await invoke(httpApiEvent({ rawPath: "/health", headers, cookies }));
+  expect(read.statusCode).toBe(200);
+});
+
 test("what is no request is a 400", async () => {
   const { invoke } = await deployed();
   const odd = [

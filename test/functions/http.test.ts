@@ -628,6 +628,7 @@ describe("when there is no answer to be had", () => {
     expect(run).toMatchObject({ status: 503, body: { code: "STORE_UNAVAILABLE" } });
     const ready = await ask("GET", "/ready");
     expect(ready).toMatchObject({ status: 503, body: { checks: { journal: "failed" } } });
+    expect(Number(ready.headers.get("retry-after"))).toBeGreaterThan(0);
     expect((await ask("GET", "/health")).status).toBe(200);
   });
 

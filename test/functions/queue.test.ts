@@ -237,6 +237,20 @@ describe.concurrent("a queue of runs", () => {
     expect(({} as { polluted?: unknown }).polluted).toBeUndefined();
   });
 
+  test("a number that would be rounded is poison: as an id, it would be another order", async () => {
+    const numbered = workflow(
+      { name: "numbered", version: 1, input: z.object({ id: z.number() }), id: (o) => `${o.id}` },
+      async () => 1,
+    );
+    const journal = memoryJournal();
+    const heard = listening();
+    const handler = queueHandler(createRuntime({ journal }), numbered, heard.options);
+    const event = eventOf(["9007199254740991", "9007199254740993"].map((id) => `{"id":${id}}`));
+    expect(await handler(event, within())).toEqual({ batchItemFailures: [] });
+    expect(heard.codes()).toEqual(["INVALID_MESSAGE"]);
+    expect(await journal.list()).toHaveLength(1);
+  });
+
   test("poison that cannot be handed over comes again", async () => {
     const to = async () => {
       throw new Error("the other queue is away");
@@ -264,8 +278,11 @@ describe.concurrent("a queue of runs", () => {
     const event = eventOf(orders("1", "2"));
     expect(await failed(event, handler(event, within()))).toEqual([0, 1]);
     expect(heard.poison).toEqual([]);
-    const broken = queueHandler(() => Promise.reject(new Error("no network")), wf, heard.options);
-    expect(await failed(event, broken(event, within()))).toEqual([0, 1]);
+    for (const problem of [new Error("no network"), new RangeError("connections must be 1 to 9")]) {
+      const broken = queueHandler(() => Promise.reject(problem), wf, heard.options);
+      expect(await failed(event, broken(event, within()))).toEqual([0, 1]);
+      expect(heard.poison).toEqual([]);
+    }
     away = false;
     expect(await handler(event, within())).toEqual({ batchItemFailures: [] });
   });

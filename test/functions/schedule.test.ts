@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { z } from "zod";
 import { memoryJournal } from "../../core/journal/index.ts";
 import { StoreUnavailableError } from "../../core/lock/errors.ts";
-import { createRuntime, type RunEvent, workflow } from "../../core/steps/index.ts";
+import { createRuntime, type RunEvent, TerminalError, workflow } from "../../core/steps/index.ts";
 import { scheduleHandler, sweepHandler } from "../../functions/lambda/index.ts";
 import { pause } from "../support/until.ts";
 
@@ -45,6 +45,24 @@ describe.concurrent("a schedule", () => {
     ]);
     expect(slots).toHaveLength(2);
     expect(await journal.list()).toHaveLength(2);
+  });
+
+  test("answers with what Lambda can make JSON of", async () => {
+    const count = workflow({ name: "count", version: 1, input: z.boolean() }, async (_, fails) => {
+      if (fails) throw new TerminalError("NONE", "nothing", { data: { left: 2n } });
+      return { many: 2n ** 60n, at: new Date(0) };
+    });
+    const fire = (fails: boolean) => {
+      const runtime = createRuntime({ journal: memoryJournal() });
+      const handler = scheduleHandler(runtime, count, { input: () => fails });
+      return handler({ time: "2026-01-02T03:00:00Z" }, within());
+    };
+    expect(JSON.parse(JSON.stringify(await fire(false)))).toMatchObject({
+      ...{ status: "completed", output: { many: "1152921504606846976", at: new Date(0).toJSON() } },
+    });
+    expect(JSON.parse(JSON.stringify(await fire(true)))).toMatchObject({
+      ...{ status: "failed", error: { code: "NONE", data: { left: "2" } } },
+    });
   });
 
   test("a run that has to wait is gone on with by a sweeper", async () => {

@@ -107,4 +107,21 @@ describe("sqs()", () => {
     const elsewhere = to.arn.replace("poison", "nothing");
     await expect(forward(elsewhere, record)).rejects.toThrow("400");
   });
+
+  test("forwards a message with the attributes that it came with, as many as SQS takes", async () => {
+    const from = new Queue({ name: "q", visibility: 60 });
+    const to = new Queue({ name: "poison", visibility: 60 });
+    const ten = Object.fromEntries(Array.from({ length: 10 }, (_, i) => [`name${i}`, `${i}`]));
+    from.send("one", { attributes: { tenant: "a", code: "OLD" } });
+    from.send("two", { attributes: ten });
+    await using endpoint = await sqsEndpoint(from, to);
+    const { forward } = sqs({ endpoint: endpoint.url });
+    for (const record of from.receive(2)) {
+      await forward(to.arn, record, { code: "INVALID", more: "b" });
+    }
+    expect(to.messages.map(({ attributes }) => attributes)).toEqual([
+      { tenant: "a", code: "INVALID", more: "b" },
+      ten,
+    ]);
+  });
 });

@@ -209,8 +209,8 @@ class Runs {
   }
 
   #terms({ deadline }: AnyCall) {
-    const { drain } = this.#options;
-    return { deadline, ...(drain && { drain }) };
+    const { drain, abort } = this.#options;
+    return { deadline, ...(drain && { drain }), ...(abort && { signal: abort }) };
   }
 
   #ended(runId: string): Problem {

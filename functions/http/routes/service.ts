@@ -2,8 +2,9 @@ import * as z from "zod";
 import { openApi } from "../openapi.ts";
 import type { AppOptions } from "../options.ts";
 import { pageFile } from "../page.ts";
-import { Problem } from "../problem.ts";
+import { Problem, SOON } from "../problem.ts";
 import { readiness } from "../readiness.ts";
+import { retryAfter } from "../retry-after.ts";
 import { type Route, route } from "../route.ts";
 import { Health, Ready } from "../schemas.ts";
 
@@ -38,8 +39,8 @@ export function serviceRoutes(options: AppOptions, all: () => readonly Route[]):
       async handle() {
         const checks = await ask();
         const isReady = Object.values(checks).every((check) => check === "ok");
-        const status = isReady ? "ready" : "not-ready";
-        return { status: isReady ? 200 : 503, body: { status, checks } };
+        if (isReady) return { status: 200, body: { status: "ready", checks } };
+        return { status: 503, headers: retryAfter(SOON), body: { status: "not-ready", checks } };
       },
     }),
     route({

@@ -113,7 +113,7 @@ export class Queue {
     return seconds * (this.#options.second ?? 1_000);
   }
 
-  #toRecord({ id, body, receipt, receives, sentAt, group }: Message): SQSRecord {
+  #toRecord({ id, body, receipt, receives, sentAt, group, attributes }: Message): SQSRecord {
     return {
       messageId: id,
       receiptHandle: receipt,
@@ -125,7 +125,12 @@ export class Queue {
         ApproximateFirstReceiveTimestamp: String(sentAt),
         ...(group && { MessageGroupId: group }),
       },
-      messageAttributes: {},
+      messageAttributes: Object.fromEntries(
+        Object.entries(attributes).map(([name, stringValue]) => [
+          name,
+          { stringValue, dataType: "String" },
+        ]),
+      ),
       md5OfBody: "",
       eventSource: "aws:sqs",
       eventSourceARN: this.arn,
