@@ -1,6 +1,7 @@
 import {
   etcdInventory,
   type Fence,
+  type Fetch,
   type GatewayOptions,
   get,
   guardedWrite,
@@ -24,6 +25,14 @@ interface Env {
   /** Another Worker of this program. */
   readonly NEXT: { fetch(url: string, init: { signal: AbortSignal }): Promise<Response> };
 }
+
+let logins = 0;
+
+/** Counts how often this isolate has logged in. */
+const fetching: Fetch = (url, request) => {
+  if (url.endsWith("/authenticate")) logins += 1;
+  return fetch(url, request);
+};
 
 type Body = (request: Request, under: UnderLock<Env>) => Promise<Response>;
 
@@ -74,7 +83,7 @@ const bodies: Readonly<Record<string, Body>> = {
 const under = (path: string) =>
   withLock(
     {
-      etcd: ({ ETCD, AWAY }: Env) => (path === "/away" ? AWAY : ETCD),
+      etcd: ({ ETCD, AWAY }: Env) => ({ ...(path === "/away" ? AWAY : ETCD), fetch: fetching }),
       name: (request) => query(request, "name"),
       wait: path === "/hold" ? "50s" : 0,
       timeout: "60s",
@@ -106,6 +115,7 @@ async function stock(request: Request, env: Env): Promise<Response> {
 export default {
   async fetch(request: Request, env: Env, context: { waitUntil(promise: Promise<unknown>): void }) {
     const { pathname } = new URL(request.url);
+    if (pathname === "/logins") return Response.json(logins);
     if (pathname === "/leave") return leave(request, env);
     const handler = handlers.get(pathname);
     return handler ? handler(request, env, context) : stock(request, env);
