@@ -153,6 +153,16 @@ describe.each(servers)("a Worker, and $name", (server: EtcdServer) => {
     expect(await read(`${name}-state`)).toBe("before");
   });
 
+  test("can write no more when its answer is streamed: by then the lock is free", async () => {
+    const name = freshPrefix();
+    const streamed = await call(`/stream?name=${name}&value=late`);
+    expect(streamed.status).toBe(200);
+    const { code } = (await streamed.json()) as { code: string };
+    expect(["FENCED_OUT", "STORE_CLOSED"]).toContain(code);
+    expect(await read(`${name}-state`)).toBeUndefined();
+    expect(await queueOf(etcd, name)).toEqual([]);
+  });
+
   test("gives the lock back when the body throws, and the error is the runtime's", async () => {
     const name = freshPrefix();
     const failed = await call(`/throw?name=${name}`);

@@ -8,6 +8,7 @@ import {
   hasCode,
   openEtcdGateway,
   openFence,
+  problemResponse,
   put,
   sealFence,
   type UnderLock,
@@ -61,6 +62,21 @@ const bodies: Readonly<Record<string, Body>> = {
   "/away": write,
   async "/throw"() {
     throw new Error("a fault of the body's own");
+  },
+  /** Writes while its answer is read. */
+  async "/stream"(request, under) {
+    const { fence } = under.lock;
+    const body = new ReadableStream<Uint8Array>(
+      {
+        async pull(controller) {
+          const answer = await writeWith(fence, request, under).catch(problemResponse);
+          controller.enqueue(new Uint8Array((await answer?.arrayBuffer()) ?? []));
+          controller.close();
+        },
+      },
+      { highWaterMark: 0 },
+    );
+    return new Response(body);
   },
   async "/errors"(_, { lock, etcd }) {
     const revoked: boolean[] = [];
