@@ -207,6 +207,12 @@ export interface EtcdOptions {
   readonly user?: string;
   readonly password?: string;
 
+  /**
+   * Where the tokens are kept that passwords were good for. Default: each client has its own, and logs in. That is slow
+   * on purpose, so clients that are opened anew for each request share one Map. It holds secrets.
+   */
+  readonly tokens?: Map<string, string>;
+
   /** PEM texts; `{}` trusts the system's authorities. Without it, nothing is encrypted. */
   readonly tls?: EtcdTls;
 

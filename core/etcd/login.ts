@@ -1,11 +1,10 @@
 import { deadline, follow, noAnswer, race } from "../lock/abort.ts";
 import type { Millis } from "../lock/time.ts";
+import type { EtcdOptions } from "./etcd.ts";
 import { abandoned, CallFailure, isStaleToken } from "./failure.ts";
 import type { Transport } from "./transport.ts";
 
-interface LoginOptions {
-  readonly user?: string;
-  readonly password?: string;
+interface LoginOptions extends EtcdOptions {
   readonly timeout: Millis;
   readonly closing: AbortSignal;
 }
@@ -14,17 +13,25 @@ interface LoginOptions {
 export class Login {
   readonly #transport: Transport;
   readonly #options: LoginOptions;
+  readonly #tokens: Map<string, string>;
+
+  /** What the token is kept under. */
+  readonly #who: string;
   #asked: Promise<string> | undefined;
-  #token: string | undefined;
 
   constructor(transport: Transport, options: LoginOptions) {
+    const { endpoints, user, password, tokens = new Map() } = options;
     this.#transport = transport;
     this.#options = options;
+    this.#tokens = tokens;
+    this.#who = JSON.stringify([endpoints, user, password]);
   }
 
   /** The token, or undefined where there is no user. Whatever it was for has not been sent when it fails. */
   async token(endpoint: string, signal: AbortSignal): Promise<string | undefined> {
     if (this.#options.user === undefined) return undefined;
+    const known = this.#tokens.get(this.#who);
+    if (known !== undefined) return known;
     this.#asked ??= this.#ask(endpoint);
     try {
       return await race(this.#asked, signal);
@@ -37,10 +44,7 @@ export class Login {
   forget(token: string | undefined, failure: unknown): boolean {
     if (!(failure instanceof CallFailure && isStaleToken(failure))) return false;
     // Another call may have found out before.
-    if (token === this.#token) {
-      this.#token = undefined;
-      this.#asked = undefined;
-    }
+    if (token === this.#tokens.get(this.#who)) this.#tokens.delete(this.#who);
     return true;
   }
 
@@ -51,13 +55,14 @@ export class Login {
     try {
       const way = { endpoint, token: undefined, signal: scope.signal };
       const answer = await this.#transport.authenticate({ name, password }, way);
-      this.#token = String(answer.token);
-      return this.#token;
+      const token = String(answer.token);
+      this.#tokens.set(this.#who, token);
+      return token;
     } catch (error) {
-      this.#asked = undefined;
       if (!(error instanceof CallFailure)) throw error;
       throw new CallFailure(error.code, error.message, { unsent: true, cause: error.cause });
     } finally {
+      this.#asked = undefined;
       scope[Symbol.dispose]();
       limit[Symbol.dispose]();
     }

@@ -49,6 +49,7 @@ function padded(span: Millis): Millis {
 export class Life {
   readonly #terms: Terms;
   readonly #since = instant();
+  readonly #ending = Promise.withResolvers<LossReason>();
   #ended: LossReason | undefined;
   #reason: Error | undefined;
   #controller: AbortController | undefined;
@@ -63,6 +64,8 @@ export class Life {
     this.#terms = terms;
     this.#ttl = terms.ttl;
     this.#sentAt = terms.sentAt;
+    // In the asynchronous context of whoever acquires: what ends the life may come from that of somebody else.
+    void this.#ending.promise.then((why) => this.#tell(why));
     this.#watchExpiry();
     // A third of the ttl: one renewal may fail and the next still comes in time.
     if (terms.auto) this.#renewIn(terms.ttl / 3);
@@ -134,6 +137,10 @@ export class Life {
     this.#stopRenewal();
     this.#controller?.abort(this.#lost(why));
     for (const listener of this.#listeners) listener(why);
+    this.#ending.resolve(why);
+  }
+
+  #tell(why: LossReason): void {
     const { names, notify } = this.#terms;
     if (isLoss(why)) notify({ type: "lost", names, why });
   }

@@ -70,8 +70,10 @@ export function withLock<Env = unknown>(
   const { prefix = "" } = options;
   const wait = toMillis("wait", options.wait ?? 0);
   const timeout = toMillis("timeout", options.timeout ?? "10s", 2_000);
+  // Of all that is opened, only text may pass from one request to another.
+  const tokens = new Map<string, string>();
   return async (request, env, context) => {
-    const etcd = openEtcdGateway(of(options.etcd, env));
+    const etcd = openEtcdGateway({ tokens, ...of(options.etcd, env) });
     const locks = etcdStore(etcd, { prefix, label: "edge", closeEtcd: true });
     const name = of(options.name, request, env);
     const carry = (lock: Lock) => body(request, { lock, etcd, env });

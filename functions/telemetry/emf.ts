@@ -72,7 +72,7 @@ function lineOf(
 ): string {
   const [common, own] = [Object.keys(dimensions), Object.keys(attributes)];
   const members = Object.entries<string>({ ...dimensions, ...attributes });
-  const Metrics = [...values.keys()].map((Name) => ({ Name, Unit: UNITS[METRICS[Name].unit] }));
+  const Metrics = [...values.keys()].map((Name) => ({ Name, Unit: UNITS[METRICS[Name].type] }));
   const Dimensions = own.length === 0 ? [common] : [common, [...common, ...own]];
   const directive = { Namespace: namespace, Dimensions, Metrics };
   return JSON.stringify({
@@ -82,9 +82,10 @@ function lineOf(
   });
 }
 
-const UNITS = { s: "Seconds", "{count}": "Count" } as const;
+const UNITS = { histogram: "Seconds", counter: "Count" } as const;
 
-/** CloudWatch takes no other characters, and no more of them. */
+/** CloudWatch takes no other characters, no more of them, and nothing blank. */
 function plain(value: string): string {
-  return value.replace(/[^\x20-\x7e]/g, "?").slice(0, 1_024);
+  const text = value.replace(/[^\x20-\x7e]/g, "?").slice(0, 1_024);
+  return text.trim() === "" ? "?" : text;
 }

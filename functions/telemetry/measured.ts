@@ -34,12 +34,12 @@ export function measured(measure: Measure): Telemetry {
       around: {
         run: (_, body) => body().catch((thrown) => rethrow(thrown, refused)),
 
-        async step({ workflow, name, kind }, body) {
+        async step({ workflow, kind }, body) {
           const startedAt = instant();
           const took = (outcome: string) =>
             measure("lockstep.step.duration", seconds(elapsedSince(startedAt)), {
               "lockstep.workflow": workflow,
-              "lockstep.step": kind === "undo" ? `undo ${name}` : name,
+              "lockstep.kind": kind,
               "lockstep.outcome": outcome,
             });
           try {

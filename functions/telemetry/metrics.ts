@@ -1,20 +1,27 @@
 /**
- * What is measured. Attributes have few values: never the name of a lock, a sku or the id of a run, of which there
- * is no end.
+ * What is measured. Attributes have few values: never the name of a lock, a sku, the id of a run or the name of a step,
+ * which code may make from any of these. There is no end of them, and CloudWatch bills each; spans have them.
  */
 export const METRICS = {
   "lockstep.lock.acquire.duration": duration("How long was waited for a lock, by outcome"),
   "lockstep.lock.hold.duration": duration("How long a lock was held, by outcome"),
-  "lockstep.lock.contention": counter("Locks that others had for as long as was waited"),
-  "lockstep.lock.lost": counter("Locks that were lost while they were held, by reason"),
+  "lockstep.lock.contention": counter("{lock}", "Locks that others had for as long as was waited"),
+  "lockstep.lock.lost": counter("{lock}", "Locks that were lost while they were held, by reason"),
   "lockstep.fenced_out": counter(
+    "{write}",
     "Writes of late holders that were refused, by what has refused them",
   ),
-  "lockstep.stock.sold_out": counter("Sales and reservations that the stock did not reach for"),
-  "lockstep.replays": counter("What was asked for again, and answered from the records"),
-  "lockstep.run.ended": counter("Runs that have ended, by workflow and status"),
+  "lockstep.stock.sold_out": counter(
+    "{order}",
+    "Sales and reservations that the stock did not reach for",
+  ),
+  "lockstep.replays": counter(
+    "{answer}",
+    "What was asked for again, and answered from the records",
+  ),
+  "lockstep.run.ended": counter("{run}", "Runs that have ended, by workflow and status"),
   "lockstep.step.duration": duration(
-    "How long attempts at steps took, by workflow, step and outcome",
+    "How long attempts at steps took, by workflow, kind and outcome",
   ),
 } as const satisfies Readonly<Record<string, Metric>>;
 
@@ -23,8 +30,8 @@ export type MetricName = keyof typeof METRICS;
 export interface Metric {
   readonly type: "histogram" | "counter";
 
-  /** As UCUM has it: seconds, or a number of things. */
-  readonly unit: "s" | "{count}";
+  /** As UCUM has it: seconds, or what is counted. */
+  readonly unit: "s" | `{${string}}`;
   readonly description: string;
 }
 
@@ -37,6 +44,6 @@ function duration(description: string): Metric {
   return { type: "histogram", unit: "s", description };
 }
 
-function counter(description: string): Metric {
-  return { type: "counter", unit: "{count}", description };
+function counter(unit: `{${string}}`, description: string): Metric {
+  return { type: "counter", unit, description };
 }

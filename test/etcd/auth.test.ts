@@ -1,54 +1,16 @@
 import { inspect } from "node:util";
 import { describe, expect, test } from "vitest";
 import { get, put } from "../../core/etcd/etcd.ts";
-import {
-  always,
-  anyLease,
-  anyPrefix,
-  type EtcdUnderTest,
-  etcdsUnderTest,
-} from "../support/etcd-under-test.ts";
-import { OwnEtcd } from "../support/own-etcd.ts";
+import { always, anyLease, anyPrefix, etcdsUnderTest } from "../support/etcd-under-test.ts";
+import { entries, PASSWORD, spoilTokens, startWithUsers } from "../support/etcd-users.ts";
 import { TcpProxy } from "../support/tcp-proxy.ts";
 import { until } from "../support/until.ts";
-
-const PASSWORD = "canary-7f3a";
-
-/** With the user root, who may do everything, and the user shop, who may use the keys with prefix "shop/". */
-async function startWithUsers({ server }: EtcdUnderTest): Promise<OwnEtcd> {
-  const own = await OwnEtcd.like(server);
-  for (const name of ["root", "shop"]) {
-    await own.post("/v3/auth/user/add", { name, password: PASSWORD });
-    await own.post("/v3/auth/role/add", { name });
-    await own.post("/v3/auth/user/grant", { user: name, role: name });
-  }
-  const key = Buffer.from("shop/").toString("base64");
-  const range_end = Buffer.from("shop0").toString("base64");
-  const perm = { permType: "READWRITE", key, range_end };
-  await own.post("/v3/auth/role/grant", { name: "shop", perm });
-  await own.post("/v3/auth/enable", {});
-  return own;
-}
-
-/** Changing a user's password spoils the tokens given for it. Resolves to the number of entries so far. */
-async function spoilTokens(own: OwnEtcd): Promise<number> {
-  const { token } = await own.post("/v3/auth/authenticate", { name: "root", password: PASSWORD });
-  const change = { name: "root", password: PASSWORD };
-  await own.post("/v3/auth/user/changepw", change, String(token));
-  return entries(own);
-}
-
-/** How many entries the log has: a token ends in the number of the one that brought it. Reads make none. */
-async function entries(own: OwnEtcd): Promise<number> {
-  const { token } = await own.post("/v3/auth/authenticate", { name: "root", password: PASSWORD });
-  return Number(String(token).split(".")[1]);
-}
 
 describe.concurrent.each(etcdsUnderTest())("users of $name", (under) => {
   const root = { user: "root", password: PASSWORD };
 
   test("are let in with their password, and to what is theirs", async () => {
-    await using own = await startWithUsers(under);
+    await using own = await startWithUsers(under.server);
     await using etcd = under.open({ endpoints: [own.endpoint], user: "shop", password: PASSWORD });
     const lease = anyLease();
     await etcd.grant(lease, 60);
@@ -65,7 +27,7 @@ describe.concurrent.each(etcdsUnderTest())("users of $name", (under) => {
   });
 
   test("are refused at once with the wrong password or without a name, and no secret is told", async () => {
-    await using own = await startWithUsers(under);
+    await using own = await startWithUsers(under.server);
     for (const who of [{ user: "root", password: `${PASSWORD}!` }, { user: "nobody" }, {}]) {
       await using etcd = under.open({ endpoints: [own.endpoint], ...who });
       const calls = [() => etcd.range(get("a")), () => etcd.txn(always(put("a", "")))];
@@ -81,7 +43,7 @@ describe.concurrent.each(etcdsUnderTest())("users of $name", (under) => {
   });
 
   test("are let in again by themselves when their tokens are no longer good", async () => {
-    await using own = await startWithUsers(under);
+    await using own = await startWithUsers(under.server);
     await using etcd = under.open({ endpoints: [own.endpoint], ...root });
     const lease = anyLease();
     await etcd.grant(lease, 60);
@@ -96,7 +58,7 @@ describe.concurrent.each(etcdsUnderTest())("users of $name", (under) => {
   });
 
   test("have their watches stand anew when their tokens are no longer good", async () => {
-    await using own = await startWithUsers(under);
+    await using own = await startWithUsers(under.server);
     await using proxy = await TcpProxy.to(own.port);
     await using etcd = under.open({ endpoints: [`127.0.0.1:${proxy.port}`], ...root });
     let readies = 0;
@@ -116,7 +78,7 @@ describe.concurrent.each(etcdsUnderTest())("users of $name", (under) => {
   });
 
   test("are let in once for all their calls", async () => {
-    await using own = await startWithUsers(under);
+    await using own = await startWithUsers(under.server);
     await using etcd = under.open({ endpoints: [own.endpoint], ...root });
     for (const _ of ["at first", "when their tokens are no longer good"]) {
       const before = await spoilTokens(own);
@@ -127,7 +89,7 @@ describe.concurrent.each(etcdsUnderTest())("users of $name", (under) => {
   });
 
   test("wait no longer than for an answer to be let in", async () => {
-    await using own = await startWithUsers(under);
+    await using own = await startWithUsers(under.server);
     await using proxy = await TcpProxy.to(own.port);
     proxy.cut();
     const endpoints = [`127.0.0.1:${proxy.port}`];

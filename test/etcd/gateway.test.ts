@@ -35,7 +35,7 @@ describe("a request to the gateway", () => {
         url: "http://etcd.test:2379/v3/kv/range",
         request: {
           method: "POST",
-          headers: { "Content-Type": "application/json" },
+          headers: { "Content-Type": "application/json", "Grpc-Metadata-hasleader": "true" },
           body: '{"key":"w6k="}',
           redirect: "manual",
         },

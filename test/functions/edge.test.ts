@@ -1,7 +1,8 @@
 import { readFileSync } from "node:fs";
 import { Miniflare } from "miniflare";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { type Etcd, get, put } from "../../core/etcd/etcd.ts";
+import type { GatewayOptions } from "../../core/etcd/gateway.ts";
 import { openEtcd } from "../../core/etcd/grpc.ts";
 import { etcdInventory } from "../../core/inventory/etcd.ts";
 import { stockLock } from "../../core/inventory/inventory.ts";
@@ -11,6 +12,7 @@ import { freePort } from "../../infra/servers/processes.ts";
 import { etcdctl, freshPrefix, queueOf } from "../support/etcd.ts";
 import type { EtcdServer } from "../support/etcd-servers.ts";
 import { always, singleEtcds } from "../support/etcd-under-test.ts";
+import { PASSWORD, spoilTokens, startWithUsers } from "../support/etcd-users.ts";
 import { until } from "../support/until.ts";
 import { bundleForWeb } from "../support/web-bundle.ts";
 
@@ -18,14 +20,16 @@ const TOKEN = "a-token-of-our-own";
 
 const servers = singleEtcds();
 let workers: Miniflare;
+let program: string;
 
 /** For each server two Workers with the test's program, and the one of the README. */
 beforeAll(async () => {
-  const [program, shop] = await Promise.all([
+  const [test, shop] = await Promise.all([
     bundleForWeb('export { default } from "./test/programs/edge.ts"'),
     bundleForWeb(exampleOfReadme()),
   ]);
-  expect([...program.foreign, ...shop.foreign]).toEqual([]);
+  program = test.code;
+  expect([...test.foreign, ...shop.foreign]).toEqual([]);
   const away = { endpoints: [`127.0.0.1:${await freePort()}`] };
   workers = new Miniflare({
     workers: servers.flatMap((server) => {
@@ -33,10 +37,10 @@ beforeAll(async () => {
       const bindings = { ETCD: { endpoints }, AWAY: away, TOKEN };
       return [
         {
-          ...worker("one", server, program.code, bindings),
+          ...worker("one", server, program, bindings),
           serviceBindings: { NEXT: hostOf("other", server) },
         },
-        worker("other", server, program.code, bindings),
+        worker("other", server, program, bindings),
         worker("shop", server, shop.code, { ETCD: endpoints[0] ?? "" }),
       ];
     }),
@@ -46,7 +50,7 @@ beforeAll(async () => {
 
 afterAll(() => workers.dispose());
 
-type Bindings = Record<string, string | { endpoints: string[] }>;
+type Bindings = Record<string, string | GatewayOptions>;
 
 function hostOf(which: string, { name }: EtcdServer): string {
   return `${which}.${name.replaceAll(/[^\w.]/g, "-")}.test`;
@@ -149,6 +153,16 @@ describe.each(servers)("a Worker, and $name", (server: EtcdServer) => {
     expect(await read(`${name}-state`)).toBe("before");
   });
 
+  test("can write no more when its answer is streamed: by then the lock is free", async () => {
+    const name = freshPrefix();
+    const streamed = await call(`/stream?name=${name}&value=late`);
+    expect(streamed.status).toBe(200);
+    const { code } = (await streamed.json()) as { code: string };
+    expect(["FENCED_OUT", "STORE_CLOSED"]).toContain(code);
+    expect(await read(`${name}-state`)).toBeUndefined();
+    expect(await queueOf(etcd, name)).toEqual([]);
+  });
+
   test("gives the lock back when the body throws, and the error is the runtime's", async () => {
     const name = freshPrefix();
     const failed = await call(`/throw?name=${name}`);
@@ -187,6 +201,25 @@ describe.each(servers)("a Worker, and $name", (server: EtcdServer) => {
     const answer = await call(`/errors?name=${name}`);
     expect(await answer.json()).toEqual([false, false, false]);
     expect(await read(`${name}-state`)).toBe("3");
+  });
+
+  test("logs in once for all requests, and again when its token is no longer good", async () => {
+    await using own = await startWithUsers(server);
+    const who = { endpoints: [own.endpoint], user: "root", password: PASSWORD };
+    const isolate = new Miniflare({ workers: [worker("users", server, program, { ETCD: who })] });
+    onTestFinished(() => isolate.dispose());
+    const ask = (path: string) => isolate.dispatchFetch(`http://${hostOf("users", server)}${path}`);
+    const write = async (name: string) => (await ask(`/write?name=${name}&value=a`)).status;
+    const writes = () => Promise.all(["a", "b", "c", "d", "e"].map(write));
+    const logins = async () => Number(await (await ask("/logins")).text());
+    expect([await write("a"), await write("b"), ...(await writes())]).toEqual(Array(7).fill(200));
+    expect(await logins()).toBe(1);
+    await spoilTokens(own);
+    expect(await writes()).toEqual(Array(5).fill(200));
+    const after = await logins();
+    expect(after).toBeGreaterThan(1);
+    expect(after).toBeLessThanOrEqual(6);
+    expect([...(await writes()), await logins()]).toEqual([...Array(5).fill(200), after]);
   });
 
   test("seals a fence, and opens no other", async () => {

@@ -1,10 +1,13 @@
+import { stat } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { bundledHandlers } from "../support/lambda-host/bundled.ts";
 import { CLIENTS } from "../support/lambda-host/clients.ts";
+import { EventSource } from "../support/lambda-host/event-source.ts";
 import { LambdaFunction, type ScaledOptions } from "../support/lambda-host/function.ts";
+import { Queue } from "../support/lambda-host/queue.ts";
 import { temporaryFile } from "../support/under-test.ts";
-import { pause } from "../support/until.ts";
+import { pause, until } from "../support/until.ts";
 
 let bundled: Awaited<ReturnType<typeof bundledHandlers>>;
 
@@ -29,6 +32,27 @@ describe.concurrent.each(Object.keys(CLIENTS))("the Lambda host with %s", (clien
     expect(second).toMatchObject({ type: "response", result: { events: 2, pid } });
     const both = await Promise.all([fn.invoke({}), fn.invoke({}), fn.invoke({})]);
     expect(both.map(({ type }) => type).sort()).toEqual(["response", "response", "throttled"]);
+  });
+
+  test("freezes whatever goes on between two events", async () => {
+    const { file, remove } = await temporaryFile();
+    const written = async () => (await stat(file)).size;
+    await using fn = lambda(client, "tick");
+    await fn.invoke({ file });
+    const before = await written();
+    expect(before).toBeGreaterThan(0);
+    await pause(200);
+    expect(await written()).toBe(before);
+    await fn.invoke({ file });
+    expect(await written()).toBeGreaterThan(before);
+    await remove();
+  });
+
+  test("says how much of the time remains", async () => {
+    await using fn = lambda(client, "count", { timeout: 60_000 });
+    const { remaining } = ((await fn.invoke({})) as { result: { remaining: number } }).result;
+    expect(remaining).toBeGreaterThan(30_000);
+    expect(remaining).toBeLessThanOrEqual(60_000);
   });
 
   test("tells errors, ends and timeouts apart, and replaces what is gone", async () => {
@@ -56,7 +80,46 @@ describe.concurrent.each(Object.keys(CLIENTS))("the Lambda host with %s", (clien
   });
 });
 
-test("a handler that is not there is named", async () => {
+test("an environment that cannot begin is an error of its event, and the next one has another", async () => {
   await using fn = lambda("our runtime client", "nothing");
-  await expect(fn.invoke({})).rejects.toThrow("has no nothing");
+  const errorMessage = expect.stringContaining("has no nothing");
+  const failed = { type: "error", error: { errorType: "TypeError", errorMessage } };
+  for (let i = 0; i < 2; i += 1) expect(await fn.invoke({})).toMatchObject(failed);
+  const command = [process.execPath, "-e", "0"] as const;
+  await using ends = lambda("our runtime client", "nothing", { command });
+  expect(await ends.invoke({})).toEqual({ type: "exit" });
+});
+
+describe("a queue and a function", () => {
+  /** The bodies of messages that were delivered, and are still there. */
+  const left = async (handler: string, bodies: readonly unknown[]) => {
+    const queue = new Queue({ name: "q", visibility: 60 });
+    for (const body of bodies) queue.send(body);
+    await using fn = lambda("our runtime client", handler);
+    let invoked = 0;
+    const onInvoked = () => {
+      invoked += 1;
+    };
+    const options = { queue, function: fn, batchSize: 1, onInvoked };
+    await using _ = new EventSource(options);
+    await until(() => invoked === bodies.length, 10_000);
+    await pause(20);
+    return queue.messages.map(({ body }) => JSON.parse(body));
+  };
+
+  test("an answer that is none of a batch has failed with all of it", async () => {
+    const done = [null, {}, { batchItemFailures: null }, { batchItemFailures: [] }];
+    const wrong = [
+      { batchItemFailures: "none" },
+      { batchItemFailures: [null] },
+      { batchItemFailures: [{}] },
+      { batchItemFailures: [{ itemIdentifier: "" }] },
+      { batchItemFailures: [{ itemIdentifier: "of another batch" }] },
+    ];
+    expect(await left("repeat", [...done, ...wrong])).toEqual(wrong);
+  });
+
+  test("a function that cannot begin loses no message", async () => {
+    expect(await left("nothing", [1, 2])).toEqual([1, 2]);
+  });
 });

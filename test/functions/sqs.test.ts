@@ -28,6 +28,26 @@ describe("the queue of the Lambda host", () => {
     expect(queue.messages).toEqual([]);
   });
 
+  test("once it is visible again, a message of a FIFO queue cannot be deleted, and none be delayed", async () => {
+    for (const [name, left] of [
+      ["q.fifo", 1],
+      ["q", 0],
+    ] as const) {
+      const queue = new Queue({ name, visibility: 1, second: 20 });
+      queue.send("1", { group: "a" });
+      const [record] = queue.receive(1);
+      await pause(40);
+      expect(queue.changeVisibility(record?.receiptHandle ?? "", 10)).toBe(false);
+      queue.delete(record?.receiptHandle ?? "");
+      expect(queue.messages).toHaveLength(left);
+    }
+  });
+
+  test("takes no message of a FIFO queue without a group", () => {
+    const queue = new Queue({ name: "q.fifo", visibility: 1 });
+    expect(() => queue.send("1")).toThrow("MessageGroupId");
+  });
+
   test("moves what was delivered too often", () => {
     const dead = new Queue({ name: "dead", visibility: 1 });
     const queue = new Queue({ name: "q", visibility: 0, redrive: { to: dead, after: 2 } });

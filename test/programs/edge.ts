@@ -1,12 +1,14 @@
 import {
   etcdInventory,
   type Fence,
+  type Fetch,
   type GatewayOptions,
   get,
   guardedWrite,
   hasCode,
   openEtcdGateway,
   openFence,
+  problemResponse,
   put,
   sealFence,
   type UnderLock,
@@ -24,6 +26,14 @@ interface Env {
   /** Another Worker of this program. */
   readonly NEXT: { fetch(url: string, init: { signal: AbortSignal }): Promise<Response> };
 }
+
+let logins = 0;
+
+/** Counts how often this isolate has logged in. */
+const fetching: Fetch = (url, request) => {
+  if (url.endsWith("/authenticate")) logins += 1;
+  return fetch(url, request);
+};
 
 type Body = (request: Request, under: UnderLock<Env>) => Promise<Response>;
 
@@ -53,6 +63,21 @@ const bodies: Readonly<Record<string, Body>> = {
   async "/throw"() {
     throw new Error("a fault of the body's own");
   },
+  /** Writes while its answer is read. */
+  async "/stream"(request, under) {
+    const { fence } = under.lock;
+    const body = new ReadableStream<Uint8Array>(
+      {
+        async pull(controller) {
+          const answer = await writeWith(fence, request, under).catch(problemResponse);
+          controller.enqueue(new Uint8Array((await answer?.arrayBuffer()) ?? []));
+          controller.close();
+        },
+      },
+      { highWaterMark: 0 },
+    );
+    return new Response(body);
+  },
   async "/errors"(_, { lock, etcd }) {
     const revoked: boolean[] = [];
     for (const lease of [1n, 2n, 3n]) {
@@ -74,7 +99,7 @@ const bodies: Readonly<Record<string, Body>> = {
 const under = (path: string) =>
   withLock(
     {
-      etcd: ({ ETCD, AWAY }: Env) => (path === "/away" ? AWAY : ETCD),
+      etcd: ({ ETCD, AWAY }: Env) => ({ ...(path === "/away" ? AWAY : ETCD), fetch: fetching }),
       name: (request) => query(request, "name"),
       wait: path === "/hold" ? "50s" : 0,
       timeout: "60s",
@@ -106,6 +131,7 @@ async function stock(request: Request, env: Env): Promise<Response> {
 export default {
   async fetch(request: Request, env: Env, context: { waitUntil(promise: Promise<unknown>): void }) {
     const { pathname } = new URL(request.url);
+    if (pathname === "/logins") return Response.json(logins);
     if (pathname === "/leave") return leave(request, env);
     const handler = handlers.get(pathname);
     return handler ? handler(request, env, context) : stock(request, env);

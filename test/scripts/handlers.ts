@@ -1,8 +1,16 @@
+import { appendFileSync } from "node:fs";
 import { appendFile } from "node:fs/promises";
+import type { SQSEvent } from "aws-lambda";
 import { z } from "zod";
 import type { Lock } from "../../core/lock/lock.ts";
 import { createRuntime, TerminalError, workflow } from "../../core/steps/index.ts";
-import { lazily, queueHandler, sqs, withLock } from "../../functions/lambda/index.ts";
+import {
+  type LambdaContext,
+  lazily,
+  queueHandler,
+  sqs,
+  withLock,
+} from "../../functions/lambda/index.ts";
 import { open } from "../../infra/open.ts";
 import { pause } from "../support/until.ts";
 
@@ -14,12 +22,27 @@ const locks = async () => (await opened()).locks;
 /** How far the environment has come, to tell a warm one from a new one. */
 let events = 0;
 
-export async function count({ fail, hang, exit }: Record<string, boolean>): Promise<unknown> {
+export async function count(
+  { fail, hang, exit }: Record<string, boolean>,
+  context: LambdaContext,
+): Promise<unknown> {
   events += 1;
   if (fail) throw new RangeError("as asked for");
   if (exit) process.exit(3);
   if (hang) await new Promise(() => setInterval(() => {}, 1_000));
-  return { events, pid: process.pid };
+  return { events, pid: process.pid, remaining: context.getRemainingTimeInMillis() };
+}
+
+/** Adds to a file every few milliseconds, from the first event on. */
+export async function tick({ file }: { readonly file: string }): Promise<void> {
+  events += 1;
+  if (events === 1) setInterval(() => appendFileSync(file, "."), 5);
+  await pause(50);
+}
+
+/** Answers with the body of its first message. */
+export async function repeat({ Records: [record] }: SQSEvent): Promise<unknown> {
+  return JSON.parse(record?.body ?? "");
 }
 
 let leaked: Promise<unknown> | undefined;

@@ -41,7 +41,7 @@ function checkDirective({ Namespace, Dimensions, Metrics }: Directive, line: Lin
     // Each refers to a member of the root, which is text.
     for (const name of set) {
       expect(name).toMatch(/^[^:\s][\x20-\x7e]{0,254}$/);
-      expect(line[name]).toMatch(/^[\x20-\x7e]{1,1024}$/);
+      expect(line[name]).toMatch(/^(?=.*\S)[\x20-\x7e]{1,1024}$/);
     }
   }
   expect(Metrics.length).toBeGreaterThan(0);
@@ -161,11 +161,15 @@ test("where nobody flushes, what is kept has a bound, whatever the attributes ar
   expect(new Set(texts.map((text) => check(text)["lockstep.workflow"])).size).toBe(5_000);
 });
 
-test("the service's own name is made to be what CloudWatch takes, too", () => {
+test.each([
+  ["Geschäft\n", "Gesch?ft?"],
+  [" ", "?"],
+  ["", "?"],
+])("the service's own name %j is made to be what CloudWatch takes, too", (service, expected) => {
   const texts: string[] = [];
-  const dimensions = { service: "Geschäft\n" };
+  const dimensions = { service };
   const { measure, flush } = emf({ dimensions, write: (line) => texts.push(line) });
   measure("lockstep.lock.contention", 1, {});
   flush();
-  expect(texts.map(check)).toMatchObject([{ service: "Gesch?ft?" }]);
+  expect(texts.map(check)).toMatchObject([{ service: expected }]);
 });

@@ -144,6 +144,28 @@ describe("with an SDK", () => {
       expect(parentOf("query")).toBe("step sell");
     });
 
+    test("nest in steps side by side, one of which waits for the lock of the other", async () => {
+      const both = workflow({ name: "both", version: 1, input: z.any() }, (ctx) => {
+        const sell = (name: string) =>
+          ctx.step(name, { lock: { names: "sku/a", wait: "5s" } }, async () => {
+            await sleep(20);
+            trace.getTracer("user").startSpan(`query ${name}`).end();
+          });
+        return Promise.all([sell("one"), sell("two")]);
+      });
+      await runtimeOf().drive(both, undefined, { id: "r" });
+      for (const name of ["one", "two"]) {
+        expect(parentOf(`step ${name}`)).toBe("run both");
+        expect(parentOf(`query ${name}`)).toBe(`step ${name}`);
+        const { spanId } = named(`step ${name}`).spanContext();
+        const inside = spans
+          .getFinishedSpans()
+          .filter(({ parentSpanContext }) => parentSpanContext?.spanId === spanId);
+        const names = inside.map((span) => span.name);
+        expect(names.sort()).toEqual(["lock hold", "lock wait", `query ${name}`]);
+      }
+    });
+
     test("say which run, step, attempt, lock and fence, and how it went", async () => {
       await runtimeOf().drive(order, { orderId: "o-1", quantity: 1 });
       const run = { "lockstep.run_id": "o-1", "lockstep.workflow": "order" };
@@ -362,8 +384,9 @@ describe("with an SDK", () => {
       expect(await points("lockstep.replays")).toEqual([replays("run")]);
     });
 
-    test("runs that have ended, and attempts at steps, by names of which there are few", async () => {
+    test("runs that have ended, and attempts at steps, however those are named", async () => {
       const mapping = workflow({ name: "mapping", version: 1, input: z.any() }, async (ctx) => {
+        for (const sku of ["x", "y"]) await ctx.step(`sell ${sku}`, async () => {});
         const options = { keyOf: String, retry: false } as const;
         await ctx.step.map(
           "item",
@@ -375,15 +398,15 @@ describe("with an SDK", () => {
         throw new TerminalError("NO");
       });
       await runtimeOf().drive(mapping, undefined, { id: "r" });
-      const step = (name: string) => ({
+      const steps = (kind: string, value: number) => ({
         attributes: {
           "lockstep.workflow": "mapping",
-          "lockstep.step": name,
+          "lockstep.kind": kind,
           "lockstep.outcome": "ok",
         },
-        value: 2,
+        value,
       });
-      expect(await points("lockstep.step.duration")).toEqual([step("item"), step("undo item")]);
+      expect(await points("lockstep.step.duration")).toEqual([steps("step", 4), steps("undo", 2)]);
       expect(await points("lockstep.run.ended")).toEqual([
         {
           attributes: { "lockstep.workflow": "mapping", "lockstep.outcome": "failed" },

@@ -1,4 +1,6 @@
+import { AsyncLocalStorage } from "node:async_hooks";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { LockEvent } from "../../../core/lock/events.ts";
 import type { LockStore } from "../../../core/lock/lock.ts";
 import type { StoreOptions } from "../../../core/lock/store.ts";
 import {
@@ -247,6 +249,32 @@ test("a holder whose node is gone is told at once, and harms nobody", async () =
   expect(next.fence.token > lock.fence.token).toBe(true);
   expect(await lock.unlock()).toBe("was-lost");
   next.assertHeld();
+});
+
+test("the end of a session is told where each of its locks was acquired", async () => {
+  await using wire = await overhear(servers[0] ?? "");
+  await using client = openZooKeeper({ servers: [`127.0.0.1:${wire.port}`] });
+  const caller = new AsyncLocalStorage<string>();
+  const told: unknown[] = [];
+  const onEvent = ({ type, names }: LockEvent) => {
+    if (type === "lost") told.push([names[0], caller.getStore()]);
+  };
+  const root = freshRoot();
+  const locks = openStore({ root, onEvent }, client);
+  const sessions = new Set<bigint | undefined>();
+  for (const name of ["a", "b"]) {
+    await caller.run(name, () => locks.lock(name, { ttl: LONG, wait: 0 }));
+    const [node] = await lineOf(admin, `${root}/${name}`);
+    sessions.add((await admin.read(`${root}/${name}/${node}`))?.stat.owner);
+  }
+  const [session = 0n, ...others] = sessions;
+  expect(others).toEqual([]);
+  await endSession(servers[0] ?? "", session, await wire.password);
+  await until(() => told.length === 2, AT_ONCE);
+  expect(told.sort()).toEqual([
+    ["a", "a"],
+    ["b", "b"],
+  ]);
 });
 
 test("a lock that is held for longer than its ttl stays at the head of its line", async () => {

@@ -65,8 +65,8 @@ export class Environment {
     });
   }
 
-  /** Resolves when its handler is loaded, and it is frozen. */
-  static async start(options: FunctionOptions): Promise<Environment> {
+  /** Resolves when its handler is loaded, and it is frozen; or to what its first event comes to without it. */
+  static async start(options: FunctionOptions): Promise<Environment | Invoked> {
     let hear: (said: Said) => void = () => {};
     const ready = Promise.withResolvers<Said>();
     const api = await RuntimeApi.listen((said) => {
@@ -82,17 +82,11 @@ export class Environment {
       return environment;
     }
     await environment.stop();
-    throw new Error(
-      `the environment has not begun: ${said && "body" in said ? said.body : "it ended"}`,
-    );
+    return toInvoked(said);
   }
 
   get isGone(): boolean {
     return this.#isGone;
-  }
-
-  get pid(): number | undefined {
-    return this.#child.pid;
   }
 
   /** Thaws it for one event, and freezes it again. */
@@ -118,12 +112,6 @@ export class Environment {
     this.#onSaid = () => {};
     if (!this.#isGone) this.#signal("SIGSTOP");
     return toInvoked(answer);
-  }
-
-  /** In the middle of an event: nothing of it runs for so many milliseconds. */
-  freezeFor(span: number): void {
-    this.#signal("SIGSTOP");
-    setTimeout(() => this.#signal("SIGCONT"), span);
   }
 
   async stop(): Promise<void> {
@@ -164,8 +152,7 @@ function launch(
 }
 
 function toInvoked(answer: Said | undefined): Invoked {
-  if (answer === undefined) return { type: "exit" };
-  if (answer.type === "ready" || answer.type === "init-error") return { type: "exit" };
+  if (answer === undefined || answer.type === "ready") return { type: "exit" };
   if (answer.type === "response") return { type: "response", result: JSON.parse(answer.body) };
   if (answer.body === "timeout") return { type: "timeout" };
   return { type: "error", error: JSON.parse(answer.body) };

@@ -1,4 +1,4 @@
-import type { SQSBatchResponse, SQSRecord } from "aws-lambda";
+import type { SQSBatchItemFailure, SQSRecord } from "aws-lambda";
 import { pause } from "../until.ts";
 import type { Invoked } from "./environment.ts";
 import type { LambdaFunction } from "./function.ts";
@@ -62,13 +62,18 @@ export class EventSource implements AsyncDisposable {
   }
 }
 
-/** Whatever is wrong with the answer, all of the batch has failed. */
+/** No answer, and one without failures, is a success; where anything else is wrong with it, all of the batch has failed. */
 function succeeded(invoked: { readonly type: string }, records: readonly SQSRecord[]) {
   if (invoked.type !== "response") return [];
   const { result } = invoked as Extract<Invoked, { type: "response" }>;
-  const failures = (result as SQSBatchResponse | null)?.batchItemFailures ?? [];
-  const failed = new Set(failures.map(({ itemIdentifier }) => itemIdentifier));
-  const known = new Set(records.map(({ messageId }) => messageId));
-  if ([...failed].some((id) => !known.has(id))) return [];
+  const { batchItemFailures: failures } = Object(result) as { readonly batchItemFailures: unknown };
+  if (!Array.isArray(failures ?? [])) return [];
+  const failed = new Set(((failures ?? []) as readonly unknown[]).map(identifierOf));
+  const known = new Set<unknown>(records.map(({ messageId }) => messageId));
+  if (!failed.isSubsetOf(known)) return [];
   return records.filter(({ messageId }) => !failed.has(messageId));
+}
+
+function identifierOf(failure: unknown): unknown {
+  return (Object(failure) as Partial<SQSBatchItemFailure>).itemIdentifier;
 }

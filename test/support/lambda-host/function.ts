@@ -20,15 +20,11 @@ export class LambdaFunction implements AsyncDisposable {
     return this.#options.concurrency ?? 1;
   }
 
-  /** Those that handle an event right now. */
-  get busy(): readonly Environment[] {
-    return [...this.#busy];
-  }
-
   /** An event that finds no room is throttled. */
   async invoke(event: unknown): Promise<Invoked | { readonly type: "throttled" }> {
     if (this.#busy.size + this.#starting >= this.concurrency) return { type: "throttled" };
     const environment = this.#idle.pop() ?? (await this.#start());
+    if (!(environment instanceof Environment)) return environment;
     this.#busy.add(environment);
     try {
       return await environment.invoke(event);
@@ -42,7 +38,7 @@ export class LambdaFunction implements AsyncDisposable {
     await Promise.all([...this.#idle, ...this.#busy].map((environment) => environment.stop()));
   }
 
-  async #start(): Promise<Environment> {
+  async #start(): Promise<Environment | Invoked> {
     this.#starting += 1;
     try {
       return await Environment.start(this.#options);

@@ -60,6 +60,7 @@ export class Queue {
   }
 
   send(body: unknown, { group, dedupe, attributes = {} }: Sending = {}): void {
+    if (this.isFifo && group === undefined) throw new Error("MissingParameter: MessageGroupId");
     if (dedupe !== undefined && this.#deduped.has(dedupe)) return;
     if (dedupe !== undefined) this.#deduped.add(dedupe);
     const now = Date.now();
@@ -73,11 +74,11 @@ export class Queue {
    * happens in standard queues.
    */
   receive(most: number, twice: () => boolean = () => false): readonly SQSRecord[] {
-    this.#redrive();
     const now = Date.now();
     const inFlight = this.#messages.filter(({ visibleAt }) => visibleAt > now);
     const blocked = new Set(this.isFifo ? inFlight.map(({ group }) => group) : []);
     const isFree = ({ visibleAt, group }: Message) => visibleAt <= now && !blocked.has(group);
+    this.#redrive(isFree);
     const taken = this.#messages.filter(isFree).slice(0, most);
     return taken.map((message) => {
       message.receives += 1;
@@ -88,24 +89,32 @@ export class Queue {
     });
   }
 
+  /** Too late, it changes nothing: once the message was delivered again or, in a FIFO queue, is visible again. */
   delete(receipt: string): void {
+    if (this.isFifo && !this.#inFlight(receipt)) return;
     this.#messages = this.#messages.filter((message) => message.receipt !== receipt);
   }
 
-  /** False: it was delivered again, or deleted. */
+  /** False: it is visible, was delivered again, or deleted. */
   changeVisibility(receipt: string, seconds: number): boolean {
-    const message = this.#messages.find((one) => one.receipt === receipt);
+    const message = this.#inFlight(receipt);
     if (!message) return false;
     message.visibleAt = Date.now() + this.#millis(seconds);
     return true;
   }
 
-  #redrive(): void {
+  #inFlight(receipt: string): Message | undefined {
+    const now = Date.now();
+    return this.#messages.find((one) => one.receipt === receipt && one.visibleAt > now);
+  }
+
+  #redrive(isFree: (message: Message) => boolean): void {
     const { redrive } = this.#options;
     if (!redrive) return;
-    const isOver = ({ visibleAt, receives }: Message) =>
-      visibleAt <= Date.now() && receives >= redrive.after;
-    for (const { body, group } of this.#messages.filter(isOver)) redrive.to.send(body, { group });
+    const isOver = (message: Message) => isFree(message) && message.receives >= redrive.after;
+    for (const { body, group, attributes } of this.#messages.filter(isOver)) {
+      redrive.to.send(body, { group, attributes });
+    }
     this.#messages = this.#messages.filter((message) => !isOver(message));
   }
 

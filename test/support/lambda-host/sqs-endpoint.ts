@@ -45,6 +45,7 @@ async function answer(queues: readonly Queue[], request: IncomingMessage) {
   if (!queue) return { status: 400, body: { message: "there is no such queue" } };
   if (target === "AmazonSQS.ChangeMessageVisibilityBatch") {
     const entries: readonly Entry[] = call.Entries;
+    checkBatch(entries);
     const isChanged = ({ ReceiptHandle, VisibilityTimeout }: Entry) =>
       queue.changeVisibility(ReceiptHandle, VisibilityTimeout);
     const Failed = entries.filter((entry) => !isChanged(entry)).map(({ Id }) => ({ Id }));
@@ -58,4 +59,17 @@ async function answer(queues: readonly Queue[], request: IncomingMessage) {
     return { status: 200, body: { MessageId: "" } };
   }
   return { status: 400, body: { message: `there is no ${target} here` } };
+}
+
+function checkBatch(entries: readonly Entry[]): void {
+  if (entries.length === 0) throw new Error("EmptyBatchRequest");
+  if (entries.length > 10) throw new Error("TooManyEntriesInBatchRequest");
+  if (new Set(entries.map(({ Id }) => Id)).size < entries.length) {
+    throw new Error("BatchEntryIdsNotDistinct");
+  }
+  const isSpan = (seconds: number) =>
+    Number.isInteger(seconds) && seconds >= 0 && seconds <= 43_200;
+  if (!entries.every((entry) => isSpan(entry.VisibilityTimeout))) {
+    throw new Error("InvalidParameterValue: VisibilityTimeout");
+  }
 }

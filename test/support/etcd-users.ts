@@ -1,0 +1,34 @@
+import type { EtcdServer } from "./etcd-servers.ts";
+import { OwnEtcd } from "./own-etcd.ts";
+
+export const PASSWORD = "canary-7f3a";
+
+/** With the user root, who may do everything, and the user shop, who may use the keys with prefix "shop/". */
+export async function startWithUsers(server: EtcdServer): Promise<OwnEtcd> {
+  const own = await OwnEtcd.like(server);
+  for (const name of ["root", "shop"]) {
+    await own.post("/v3/auth/user/add", { name, password: PASSWORD });
+    await own.post("/v3/auth/role/add", { name });
+    await own.post("/v3/auth/user/grant", { user: name, role: name });
+  }
+  const key = Buffer.from("shop/").toString("base64");
+  const range_end = Buffer.from("shop0").toString("base64");
+  const perm = { permType: "READWRITE", key, range_end };
+  await own.post("/v3/auth/role/grant", { name: "shop", perm });
+  await own.post("/v3/auth/enable", {});
+  return own;
+}
+
+/** Changing a user's password spoils the tokens given for it. Resolves to the number of entries so far. */
+export async function spoilTokens(own: OwnEtcd): Promise<number> {
+  const { token } = await own.post("/v3/auth/authenticate", { name: "root", password: PASSWORD });
+  const change = { name: "root", password: PASSWORD };
+  await own.post("/v3/auth/user/changepw", change, String(token));
+  return entries(own);
+}
+
+/** How many entries the log has: a token ends in the number of the one that brought it. Reads make none. */
+export async function entries(own: OwnEtcd): Promise<number> {
+  const { token } = await own.post("/v3/auth/authenticate", { name: "root", password: PASSWORD });
+  return Number(String(token).split(".")[1]);
+}
