@@ -210,6 +210,21 @@ export function describeElection<Leader extends AnyLeader>(
       expect(await elections.line(name)).toHaveLength(1);
     });
 
+    test.each(faults)("is resigned from before it is campaigned for again: %s", async (fault) => {
+      const name = elections.freshName();
+      const { election, standing, strike } = await kept(elections.openFaulty(name));
+      await election.campaign("first");
+      const before = standing();
+      strike(1, fault);
+      const resigned = [election.resign(), election.resign()];
+      await expect(election.proclaim("late")).rejects.toMatchObject({ code: "LOCK_RELEASED" });
+      await election.campaign("again");
+      expect(await Promise.all(resigned)).toEqual(["released", "released"]);
+      expect(standing()).not.toEqual(before);
+      expect(await election.leader()).toMatchObject({ ...standing(), value: "again" });
+      expect(election.signal.aborted).toBe(false);
+    });
+
     test("is not held up by what is no candidate", async () => {
       const name = elections.freshName();
       const { election } = await leading(name, "first");
@@ -267,6 +282,16 @@ export function describeElection<Leader extends AnyLeader>(
         expect(await election.resign()).toBe("was-lost");
       },
     );
+
+    test("was lost when its place is gone, also when an answer is lost on resigning", async () => {
+      const name = elections.freshName();
+      const { election, strike } = await kept(elections.openFaulty(name));
+      await election.campaign("leader");
+      await (await elections.line(name))[0]?.erase();
+      await until(() => election.signal.aborted);
+      strike(1, "answer-lost");
+      expect(await election.resign()).toBe("was-lost");
+    });
 
     test("is observed across broken connections, and when the past is forgotten meanwhile", async () => {
       const name = elections.freshName();
