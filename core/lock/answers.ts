@@ -3,8 +3,8 @@ import { hasCode, isCertain, quote, UnknownOutcomeError } from "./errors.ts";
 import { after, elapsedSince, instant, LONGEST_CALL, type Millis } from "./time.ts";
 
 export interface GivingBack {
-  /** One owner-checked removal. False: it was not ours. */
-  drop(): Promise<boolean>;
+  /** One owner-checked removal, given up when `limit` aborts. False: it was not ours. */
+  drop(limit: AbortSignal): Promise<boolean>;
 
   /** For how long, from now, what is dropped is certainly ours; 0 when that is not known. */
   readonly ours: Millis;
@@ -26,7 +26,7 @@ export async function giveBack({ drop, ours, store, names, ttl }: GivingBack): P
   let lostAnswer = false;
   for (let look = 0; ; look += 1) {
     try {
-      return (await drop()) || (lostAnswer && elapsedSince(startedAt) < ours);
+      return (await answerTo(drop, ttl)) || (lostAnswer && elapsedSince(startedAt) < ours);
     } catch (error) {
       if (!isCertain(error)) lostAnswer = true;
       const again = pause(look);

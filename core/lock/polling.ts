@@ -216,7 +216,7 @@ class Attempt {
   #drop(ours: Millis): Promise<boolean> {
     const { names, ttl } = this.#request;
     return giveBack({
-      drop: () => answerTo((limit) => this.#claims.drop(names, this.#owner, limit), ttl),
+      drop: (limit) => this.#claims.drop(names, this.#owner, limit),
       store: this.#claims.traits.name,
       names,
       ttl,

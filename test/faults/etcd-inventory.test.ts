@@ -1,13 +1,14 @@
 import { describe, expect, inject, test } from "vitest";
 import { type Etcd, get } from "../../core/etcd/etcd.ts";
 import { etcdInventory } from "../../core/inventory/etcd.ts";
-import type { Answer, Entry, Inventory } from "../../core/inventory/inventory.ts";
+import type { Answer, Inventory } from "../../core/inventory/inventory.ts";
 import { openEtcd } from "../../core/stores/etcd/index.ts";
 import { startServer } from "../../infra/servers/start.ts";
 import { counting } from "../support/counting-etcd.ts";
 import { endpointsOf, QUICK_ETCD } from "../support/etcd-servers.ts";
+import { sellThroughKills } from "../support/sell-through-kills.ts";
 import { TcpProxy } from "../support/tcp-proxy.ts";
-import { pause, until } from "../support/until.ts";
+import { pause } from "../support/until.ts";
 
 const [server = { endpoints: [] }] = inject("etcdServers");
 
@@ -95,55 +96,13 @@ describe("a change of stock in etcd", () => {
   });
 });
 
-async function allEntries(stock: Inventory, sku: string): Promise<readonly Entry[]> {
-  const entries: Entry[] = [];
-  for (let before = Number.MAX_SAFE_INTEGER; before > 1; before = entries.at(-1)?.seq ?? 0) {
-    entries.push(...(await stock.history(sku, { limit: 10_000, before })));
-  }
-  return entries;
-}
-
 describe("a server that is killed and started again", () => {
   test("has lost no acknowledged decrement, and done none twice", async () => {
     await using own = await startServer("etcd", { args: QUICK_ETCD.etcd });
     const endpoints = endpointsOf(own);
-    const [node] = own.nodes;
-    const sku = "a";
     const clients = Array.from({ length: 4 }, () => openEtcd({ endpoints }));
-    const stocks = clients.map((etcd) => etcdInventory(etcd));
-    const [first] = stocks as [Inventory];
-    await first.set({ sku, quantity: 1_000_000, operationId: "set" });
-    const acknowledged = new Set<string>();
-    let over = false;
-    const sell = async (stock: Inventory, operationId: string): Promise<void> => {
-      await until(async () => {
-        const answer = await stock
-          .decrement({ sku, quantity: 1, operationId })
-          .catch((error) => void expect(error.retryable).toBe(true));
-        return answer?.outcome === "applied";
-      }, 60_000);
-      acknowledged.add(operationId);
-    };
-    const seller = async (number: number) => {
-      const stock = stocks[number % stocks.length] as Inventory;
-      for (let i = 0; !over; i += 1) await sell(stock, `${number}/${i}`);
-    };
-    const sellers = Array.from({ length: 32 }, (_, number) => seller(number));
-    for (let kill = 0; kill < 3; kill += 1) {
-      const before = acknowledged.size;
-      await until(() => acknowledged.size > before + 100, 30_000);
-      await node?.kill("SIGKILL");
-      await node?.start();
-    }
-    over = true;
-    await Promise.all(sellers);
-    const entries = await allEntries(first, sku);
-    const sold = entries.flatMap(({ kind, operationId }) =>
-      kind === "decrement" ? operationId : [],
-    );
-    expect(sold.toSorted()).toEqual([...acknowledged].sort());
-    const onHand = 1_000_000 - sold.length;
-    expect(await first.get(sku)).toMatchObject({ sold: sold.length, onHand });
+    const stocks = clients.map((etcd) => etcdInventory(etcd)) as [Inventory, ...Inventory[]];
+    await sellThroughKills(own, stocks);
     for (const etcd of clients) await etcd.close();
   }, 120_000);
 });

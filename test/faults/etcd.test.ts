@@ -1,15 +1,13 @@
 import { dirname, join } from "node:path";
 import { describe, expect, inject, onTestFinished, test } from "vitest";
 import { put } from "../../core/etcd/etcd.ts";
-import { compareFence } from "../../core/lock/fence.ts";
-import type { LockStore } from "../../core/lock/lock.ts";
 import { etcdStore, openEtcd } from "../../core/stores/etcd/index.ts";
-import type { ServerNode } from "../../infra/servers/node.ts";
-import { type StartOptions, startServer } from "../../infra/servers/start.ts";
+import { type Server, startServer } from "../../infra/servers/start.ts";
+import { describeOutages, storesOf } from "../conformance/outages.ts";
 import { etcdctl, leaderOf } from "../support/etcd.ts";
 import { type EtcdServer, endpointsOf, QUICK_ETCD } from "../support/etcd-servers.ts";
-import { runCli, runScript } from "../support/script.ts";
-import { pause, until, within } from "../support/until.ts";
+import { runScript } from "../support/script.ts";
+import { pause, until } from "../support/until.ts";
 
 /** A ttl that no pause of a busy machine outlasts. */
 const LONG = 20_000;
@@ -21,84 +19,27 @@ const AT_ONCE = 4_000;
 const versions = inject("etcdServers").filter(({ endpoints }) => endpoints.length === 1);
 
 describe.each(versions)("$name", (known) => {
+  const binary = join(dirname(known.etcdctl), "etcd");
+  const start = (kind: keyof typeof QUICK_ETCD, args: readonly string[] = []) =>
+    startServer(kind, { binary, args: [...QUICK_ETCD[kind], ...args] });
+  const openStore = (server: Server) =>
+    etcdStore(openEtcd({ endpoints: endpointsOf(server) }), { closeEtcd: true });
+
   /** A server of this version that the test may break, and clients of it. */
-  const start = async (kind: "etcd" | "etcd-cluster", args: StartOptions["args"] = []) => {
-    const binary = join(dirname(known.etcdctl), "etcd");
-    const server = await startServer(kind, { binary, args: [...QUICK_ETCD[kind], ...args] });
-    const clients: LockStore[] = [];
-    onTestFinished(async () => {
-      for (const node of server.nodes) await node.kill("SIGCONT");
-      await Promise.all(clients.map((client) => client.close()));
-      await server.stop();
-    });
-    const endpoints = endpointsOf(server);
-    const open = () => {
-      const client = etcdStore(openEtcd({ endpoints }), { closeEtcd: true });
-      clients.push(client);
-      return client;
-    };
-    const about: EtcdServer = { ...known, url: server.url, endpoints };
-    return { server, open, about };
+  const broken = async (...starting: Parameters<typeof start>) => {
+    const server = await start(...starting);
+    onTestFinished(() => server.stop());
+    const about: EtcdServer = { ...known, url: server.url, endpoints: endpointsOf(server) };
+    return { server, open: storesOf(server, openStore), about };
   };
 
-  test("that is killed and started again knows who held what, and who waited", async () => {
-    const { server, open } = await start("etcd");
-    const [ours, theirs, others] = [open(), open(), open()];
-    const lock = await ours.lock("job", { ttl: LONG, wait: 0 });
-    const waiting = theirs.lock("job", { ttl: LONG, wait: 2 * LONG });
-    await until(async () => (await others.inspect("job")).waiters === 1);
-    await server.nodes[0]?.kill("SIGKILL");
-    await pause(500);
-    await server.nodes[0]?.start();
-    lock.assertHeld();
-    // A channel that could not connect waits a little before it tries again.
-    await until(() => others.inspect("job").catch(() => false));
-    expect(await others.tryLock("job", { ttl: LONG })).toBeUndefined();
-    expect(await lock.unlock()).toBe("released");
-    const next = await waiting;
-    expect(compareFence(lock.fence, next.fence)).toBe(-1);
-    expect(await next.unlock()).toBe("released");
-  });
-
-  test("that is frozen for longer than a ttl leaves no holder in the belief that it holds", async () => {
-    const { server, open } = await start("etcd");
-    const [ours, theirs] = [open(), open()];
-    const lock = await ours.lock("job", { ttl: 2_000, wait: 0 });
-    await server.nodes[0]?.kill("SIGSTOP");
-    await pause(2_500);
-    expect(lock.signal.aborted).toBe(true);
-    await server.nodes[0]?.kill("SIGCONT");
-    const next = await theirs.lock("job", { ttl: LONG, wait: LONG });
-    expect(compareFence(lock.fence, next.fence)).toBe(-1);
-    expect(await lock.unlock()).toBe("was-lost");
-    next.assertHeld();
-  });
-
-  test("frees the lock of a frozen holder, which knows at once when it wakes up", async () => {
-    const { server, open } = await start("etcd");
-    const command = ["sh", "-c", "echo started; sleep 60"];
-    using holder = runCli("lock", "job", "--store", server.url, "--ttl", "1s", "--", ...command);
-    const other = open();
-    expect(await holder.line()).toBe("started");
-    holder.child.kill("SIGSTOP");
-    const lock = await other.lock("job", { ttl: LONG, wait: LONG });
-    holder.child.kill("SIGCONT");
-    expect(await within(AT_ONCE, holder.ended)).toBe(76);
-    lock.assertHeld();
-    expect(await lock.unlock()).toBe("released");
-  });
-
-  test("frees the lock of a process whose event loop was blocked, which knows in the same tick", async () => {
-    const { server, open } = await start("etcd");
-    using holder = runScript("block", server.url, "job", "1000", "4000");
-    await holder.line();
-    const lock = await open().lock("job", { ttl: LONG, wait: LONG });
-    expect(await holder.line()).toBe("LOCK_LOST");
-    lock.assertHeld();
+  describeOutages({
+    start: (nodes) => start(nodes === 1 ? "etcd" : "etcd-cluster"),
+    open: openStore,
   });
 
   test("tells the holder at once when its lease is revoked", async () => {
-    const { open, about } = await start("etcd");
+    const { open, about } = await broken("etcd");
     const [ours, theirs] = [open(), open()];
     const lock = await ours.lock("job", { ttl: LONG, wait: 0 });
     await pause(100);
@@ -115,7 +56,7 @@ describe.each(versions)("$name", (known) => {
   });
 
   test("whose quota is used up lets locks be given back, and refuses new ones with advice", async () => {
-    const { open, about } = await start("etcd", ["--quota-backend-bytes=3000000"]);
+    const { open, about } = await broken("etcd", ["--quota-backend-bytes=3000000"]);
     const client = open();
     const held = await client.lock("held", { ttl: LONG, wait: 0 });
     const etcd = openEtcd(about);
@@ -141,7 +82,7 @@ describe.each(versions)("$name", (known) => {
   });
 
   test("with three nodes goes on when its leader is frozen, moved, or killed together with a holder", async () => {
-    const { server, open, about } = await start("etcd-cluster");
+    const { server, open, about } = await broken("etcd-cluster");
     const [ours, theirs] = [open(), open()];
     const lock = await ours.lock("job", { ttl: LONG, wait: 0 });
     const waiting = theirs.lock("job", { ttl: LONG, wait: 3 * LONG });
@@ -171,25 +112,5 @@ describe.each(versions)("$name", (known) => {
     await killed.kill("SIGKILL");
     (await last).assertHeld();
     await killed.start();
-  }, 120_000);
-
-  test("with three nodes that loses its majority grants nothing, and goes on when it is back", async () => {
-    const { server, open } = await start("etcd-cluster");
-    const [ours, theirs] = [open(), open()];
-    const lock = await ours.lock("job", { ttl: 3_000, wait: 0 });
-    const [first, second] = server.nodes as [ServerNode, ServerNode];
-    await Promise.all([first.kill("SIGKILL"), second.kill("SIGKILL")]);
-    await expect(theirs.lock("other", { ttl: LONG, wait: 0 })).rejects.toMatchObject({
-      code: "STORE_UNAVAILABLE",
-    });
-    await until(() => lock.signal.aborted);
-    await Promise.all([first.start(), second.start()]);
-    const next = await until(
-      () => theirs.lock("job", { ttl: LONG, wait: LONG }).catch(() => undefined),
-      60_000,
-    );
-    expect(compareFence(lock.fence, next.fence)).toBe(-1);
-    expect(await lock.unlock()).toBe("was-lost");
-    next.assertHeld();
   }, 120_000);
 });

@@ -1,13 +1,13 @@
 import { describe, expect, test } from "vitest";
 import { type Answer, type Inventory, stockLock } from "../../core/inventory/inventory.ts";
 import { redisInventory } from "../../core/inventory/redis.ts";
-import { entriesOf } from "../../functions/oversell/ledger.ts";
 import { open } from "../../infra/open.ts";
 import { startServer } from "../../infra/servers/start.ts";
 import { anyPrefix, openLocal, redisServer, wireToRedis } from "../support/redis-under-test.ts";
 import { runScript } from "../support/script.ts";
+import { sellThroughKills } from "../support/sell-through-kills.ts";
 import type { TcpProxy } from "../support/tcp-proxy.ts";
-import { pause, until } from "../support/until.ts";
+import { pause } from "../support/until.ts";
 
 const sku = "a";
 
@@ -137,40 +137,10 @@ describe.concurrent("a change of stock in Redis", { timeout: 60_000 }, () => {
 describe("a decrement in Redis", () => {
   test("that was acknowledged by a server that syncs always is there after it was killed, once", async () => {
     await using server = await startServer("redis", { args: KEPT });
-    const [node] = server.nodes;
     const port = Number(new URL(server.url).port);
     const clients = Array.from({ length: 32 }, () => openLocal({ port }));
     const stocks = clients.map((redis) => redisInventory(redis)) as [Inventory, ...Inventory[]];
-    await stocks[0].set({ ...named("set"), quantity: 1_000_000 });
-    const acknowledged = new Set<string>();
-    let over = false;
-    const sell = async (stock: Inventory, operationId: string): Promise<void> => {
-      await until(async () => {
-        const answer = await stock
-          .decrement({ ...named(operationId), quantity: 1 })
-          .catch((error) => void expect(error.retryable).toBe(true));
-        return answer?.outcome === "applied";
-      }, 60_000);
-      acknowledged.add(operationId);
-    };
-    const sellers = stocks.map(async (stock, number) => {
-      for (let i = 0; !over; i += 1) await sell(stock, `${number}/${i}`);
-    });
-    for (let kill = 0; kill < 3; kill += 1) {
-      const before = acknowledged.size;
-      await until(() => acknowledged.size > before + 300, 30_000);
-      await node?.kill("SIGKILL");
-      await node?.start();
-    }
-    over = true;
-    await Promise.all(sellers);
-    const entries = await entriesOf(stocks[0], sku);
-    const sold = entries.flatMap(({ kind, operationId }) =>
-      kind === "decrement" && operationId !== undefined ? operationId : [],
-    );
-    expect(sold.toSorted()).toEqual([...acknowledged].sort());
-    const onHand = 1_000_000 - sold.length;
-    expect(await stocks[0].get(sku)).toMatchObject({ onHand, sold: sold.length });
+    await sellThroughKills(server, stocks);
     for (const redis of clients) await redis.close();
   }, 120_000);
 });

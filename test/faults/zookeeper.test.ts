@@ -1,100 +1,29 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { hasCode } from "../../core/lock/errors.ts";
 import { compareFence } from "../../core/lock/fence.ts";
-import type { LockStore } from "../../core/lock/lock.ts";
 import { openZooKeeper, zookeeperStore } from "../../core/stores/zookeeper/index.ts";
 import type { ServerNode } from "../../infra/servers/node.ts";
 import { type Server, startServer } from "../../infra/servers/start.ts";
-import { runCli, runScript } from "../support/script.ts";
+import { describeOutages, storesOf } from "../conformance/outages.ts";
+import { runScript } from "../support/script.ts";
 import { TcpProxy } from "../support/tcp-proxy.ts";
 import { temporaryFile } from "../support/under-test.ts";
-import { pause, until, within } from "../support/until.ts";
+import { pause, until } from "../support/until.ts";
 import { partsOf } from "../support/zookeeper.ts";
 import { toZooKeeperServer } from "../support/zookeeper-servers.ts";
 
 /** A ttl that no pause of a busy machine outlasts. */
 const LONG = 20_000;
 
-/** What is told takes milliseconds. */
-const AT_ONCE = 4_000;
-
-/** Stores of a server that the test may break; they are closed after it. */
-function storesOf(server: Server) {
-  const stores: LockStore[] = [];
-  onTestFinished(async () => {
-    for (const node of server.nodes) await node.kill("SIGCONT");
-    await Promise.all(stores.map((store) => store.close()));
-  });
-  return (servers = toZooKeeperServer(server).servers) => {
-    const store = zookeeperStore(openZooKeeper({ servers }), { closeZooKeeper: true });
-    stores.push(store);
-    return store;
-  };
-}
+const openStore = (server: Server, servers = toZooKeeperServer(server).servers) =>
+  zookeeperStore(openZooKeeper({ servers }), { closeZooKeeper: true });
 
 describe("zookeeper", () => {
-  let server: Server;
-
-  beforeAll(async () => {
-    server = await startServer("zookeeper");
-  });
-
-  afterAll(() => server.stop());
-
-  test("that is killed and started again knows who held what, and who waited", async () => {
-    const open = storesOf(server);
-    const [ours, theirs, others] = [open(), open(), open()];
-    const lock = await ours.lock("restart", { ttl: LONG, wait: 0 });
-    const waiting = theirs.lock("restart", { ttl: LONG, wait: 2 * LONG });
-    await until(async () => (await others.inspect("restart")).waiters === 1);
-    await server.nodes[0]?.kill("SIGKILL");
-    await pause(500);
-    await server.nodes[0]?.start();
-    lock.assertHeld();
-    expect(await others.tryLock("restart", { ttl: LONG })).toBeUndefined();
-    expect(await lock.unlock()).toBe("released");
-    const next = await waiting;
-    expect(compareFence(lock.fence, next.fence)).toBe(-1);
-    expect(await next.unlock()).toBe("released");
-  });
-
-  test("that is frozen for longer than a ttl leaves no holder in the belief that it holds", async () => {
-    const open = storesOf(server);
-    const [ours, theirs] = [open(), open()];
-    const lock = await ours.lock("frozen", { ttl: 1_000, wait: 0 });
-    await server.nodes[0]?.kill("SIGSTOP");
-    await pause(1_500);
-    expect(lock.signal.aborted).toBe(true);
-    await server.nodes[0]?.kill("SIGCONT");
-    const next = await theirs.lock("frozen", { ttl: LONG, wait: LONG });
-    expect(compareFence(lock.fence, next.fence)).toBe(-1);
-    expect(await lock.unlock()).toBe("was-lost");
-    next.assertHeld();
-  });
-
-  test("frees the lock of a frozen holder, which knows at once when it wakes up", async () => {
-    const other = storesOf(server)();
-    const command = ["sh", "-c", "echo started; sleep 60"];
-    const { url } = server;
-    using holder = runCli("lock", "asleep", "--store", url, "--ttl", "1s", "--", ...command);
-    expect(await holder.line()).toBe("started");
-    holder.child.kill("SIGSTOP");
-    const lock = await other.lock("asleep", { ttl: LONG, wait: LONG });
-    holder.child.kill("SIGCONT");
-    expect(await within(AT_ONCE, holder.ended)).toBe(76);
-    lock.assertHeld();
-    expect(await lock.unlock()).toBe("released");
-  });
-
-  test("frees the lock of a process whose event loop was blocked, which knows in the same tick", async () => {
-    const other = storesOf(server)();
-    using holder = runScript("block", server.url, "blocked", "1000", "4000");
-    await holder.line();
-    const lock = await other.lock("blocked", { ttl: LONG, wait: LONG });
-    expect(await holder.line()).toBe("LOCK_LOST");
-    lock.assertHeld();
+  describeOutages({
+    start: (nodes) => startServer(nodes === 1 ? "zookeeper" : "zookeeper-cluster"),
+    open: (server) => openStore(server),
   });
 });
 
@@ -110,7 +39,7 @@ describe("zookeeper with three nodes", () => {
   const parts = () => until(() => partsOf(server).catch(() => undefined), 30_000);
 
   test("of which one is killed after the other, the leader too: one holder at a time, and it goes on", async () => {
-    const open = storesOf(server);
+    const open = storesOf(server, openStore);
     const { file, remove } = await temporaryFile();
     await writeFile(file, "0");
     let done = 0;
@@ -148,7 +77,7 @@ describe("zookeeper with three nodes", () => {
   }, 120_000);
 
   test("goes on when its leader is frozen, and frees what a holder has that dies with it", async () => {
-    const open = storesOf(server);
+    const open = storesOf(server, openStore);
     const [ours, theirs] = [open(), open()];
     const lock = await ours.lock("leader", { ttl: LONG, wait: 0 });
     const waiting = theirs.lock("leader", { ttl: LONG, wait: 3 * LONG });
@@ -176,7 +105,7 @@ describe("zookeeper with three nodes", () => {
     const [port = 0] = leader.place.peerPorts;
     await using wire = await TcpProxy.to(port);
     await rewire(follower, port, wire.port);
-    const open = storesOf(server);
+    const open = storesOf(server, openStore);
     const [ours, theirs] = [open([`127.0.0.1:${follower.place.port}`]), open()];
     const lock = await ours.lock("cut off", { ttl: 2_000, wait: 0 });
     const waiting = theirs.lock("cut off", { ttl: LONG, wait: LONG });
@@ -196,26 +125,6 @@ describe("zookeeper with three nodes", () => {
     expect(await lock.unlock()).toBe("was-lost");
     next.assertHeld();
     await rewire(follower, wire.port, port);
-  }, 120_000);
-
-  test("that loses its majority grants nothing, and goes on when it is back", async () => {
-    const open = storesOf(server);
-    const [ours, theirs] = [open(), open()];
-    const lock = await ours.lock("majority", { ttl: 3_000, wait: 0 });
-    const [first, second] = server.nodes as [ServerNode, ServerNode];
-    await Promise.all([first.kill("SIGKILL"), second.kill("SIGKILL")]);
-    await expect(theirs.lock("other", { ttl: LONG, wait: 0 })).rejects.toMatchObject({
-      code: "STORE_UNAVAILABLE",
-    });
-    await until(() => lock.signal.aborted);
-    await Promise.all([first.start(), second.start()]);
-    const next = await until(
-      () => theirs.lock("majority", { ttl: LONG, wait: LONG }).catch(() => undefined),
-      60_000,
-    );
-    expect(compareFence(lock.fence, next.fence)).toBe(-1);
-    expect(await lock.unlock()).toBe("was-lost");
-    next.assertHeld();
   }, 120_000);
 });
 

@@ -44,6 +44,8 @@ const names = ["sqlite", ...inject("sqlServers").map(({ name }) => name)];
 describe.each(names)("lockstep lock on %s", (storeName) => {
   const store = () => stores.find(({ name }) => name === storeName)?.url ?? "";
   const lock = (...args: readonly string[]) => startCli(["lock", "--store", store(), ...args]);
+  const isHeld = async (name: string) =>
+    (await cli("list", name, "--json", "--store", store())).stdout.includes(name);
 
   test("runs the command with the lock's name and fence, and returns its exit status", async () => {
     const script =
@@ -88,9 +90,7 @@ describe.each(names)("lockstep lock on %s", (storeName) => {
 
   test("exits with 75 when it is busy, at once or after the wait", async () => {
     const holder = lock("busy");
-    await until(async () =>
-      (await cli("list", "busy", "--json", "--store", store())).stdout.includes("busy"),
-    );
+    await until(() => isHeld("busy"));
     const once = await lock("busy", "--wait", "0", "--", node, "-e", "").finished;
     expect(once).toMatchObject({ status: 75, stdout: "" });
     const waited = await lock("busy", "--wait", "200ms", "--", node, "-e", "").finished;
@@ -150,9 +150,7 @@ describe.each(names)("lockstep lock on %s", (storeName) => {
 
   test("leaves the line when it is interrupted while it waits", async () => {
     const holder = lock("line");
-    await until(async () =>
-      (await cli("list", "line", "--json", "--store", store())).stdout.includes("line"),
-    );
+    await until(() => isHeld("line"));
     const waiter = onTerminal("lock", "line", "--store", store(), "--", node, "-e", "");
     await until(() => waiter.shown().includes("waiting for line, held by"), 30_000);
     waiter.type("\x03");
@@ -247,59 +245,27 @@ describe("lockstep", () => {
 
   test("takes what stands behind -- word by word", async () => {
     const { file, remove } = await temporaryFile();
+    const store = ["--store", `sqlite:${file}`];
     const words = ["1e3", "007", "0x10", "1.0", "", " x", "-5", "--foo", "--", "--store"];
     const print = "console.log(JSON.stringify(process.argv.slice(1)))";
-    const run = await cli(
-      "lock",
-      "0x1",
-      "--store",
-      `sqlite:${file}`,
-      "--",
-      node,
-      "-e",
-      print,
-      "--",
-      ...words,
-    );
+    const run = await cli("lock", "0x1", ...store, "--", node, "-e", print, "--", ...words);
     expect(run).toMatchObject({ status: 0, stderr: "" });
     expect(JSON.parse(run.stdout)).toEqual(words);
-    const inspected = await cli("inspect", "0x1", "--json", "--store", `sqlite:${file}`);
+    const inspected = await cli("inspect", "0x1", "--json", ...store);
     expect(JSON.parse(inspected.stdout)).toMatchObject({ name: "0x1", fence: expect.anything() });
     await remove();
   });
 
   test("ends all that a command has started when its lock is lost", async () => {
     const { file, remove } = await temporaryFile();
-    const script = "sleep 61.5 & echo $!; wait; echo";
+    const lock = ["lock", "gc", "--store", `sqlite:${file}`, "--max-hold", "500ms"];
+    const shell = (script: string) => cli(...lock, "--", "sh", "-c", script);
     const started = performance.now();
-    const lost = await cli(
-      "lock",
-      "gc",
-      "--store",
-      `sqlite:${file}`,
-      "--max-hold",
-      "500ms",
-      "--",
-      "sh",
-      "-c",
-      script,
-    );
+    const lost = await shell("sleep 61.5 & echo $!; wait; echo");
     expect(performance.now() - started).toBeLessThan(5_000);
     expect(lost.status).toBe(76);
     expect(isRunning(lost.stdout.trim())).toBe(false);
-    const stubborn = `sh -c 'trap "" TERM; echo $$; sleep 61.5; sleep 61.5' & wait`;
-    const killed = await cli(
-      "lock",
-      "gc",
-      "--store",
-      `sqlite:${file}`,
-      "--max-hold",
-      "500ms",
-      "--",
-      "sh",
-      "-c",
-      stubborn,
-    );
+    const killed = await shell(`sh -c 'trap "" TERM; echo $$; sleep 61.5; sleep 61.5' & wait`);
     expect(performance.now() - started).toBeGreaterThan(5_000);
     expect(killed.status).toBe(76);
     expect(isRunning(killed.stdout.trim())).toBe(false);

@@ -1,9 +1,9 @@
 import { type Etcd, get, isCreated, type KeyValue, put, type Revision } from "../../etcd/etcd.ts";
 import { follow, sleep } from "../../lock/abort.ts";
-import { giveBack, pause } from "../../lock/answers.ts";
+import { pause } from "../../lock/answers.ts";
 import { Bell } from "../../lock/bell.ts";
 import { checkText } from "../../lock/checks.ts";
-import { hasCode, LockReleasedError, SessionExpiredError } from "../../lock/errors.ts";
+import { hasCode } from "../../lock/errors.ts";
 import type { Unlocked } from "../../lock/lock.ts";
 import { Tenure } from "../../lock/tenure.ts";
 import { hex } from "./lease.ts";
@@ -30,21 +30,20 @@ export class Election {
   readonly #etcd: Etcd;
   readonly #session: Session;
   readonly #queue: string;
-  #place: Place | undefined;
-  readonly #led: Tenure;
+  readonly #led: Tenure<Place>;
 
   constructor(etcd: Etcd, session: Session, prefix: string) {
     checkText("prefix", prefix, 1_000);
     this.#etcd = etcd;
     this.#session = session;
     this.#queue = `${prefix}/`;
-    this.#led = new Tenure(this.#notLeading());
+    this.#led = new Tenure({ session, store: etcd.address, name: prefix });
   }
 
   /** The election that another process, or an earlier life of this one, leads with this session's lease. */
   static resume(etcd: Etcd, session: Session, prefix: string, revision: Revision): Election {
     const election = new Election(etcd, session, prefix);
-    election.#lead(Place.at(etcd, election.#standing(""), revision));
+    election.#led.begin(Place.at(etcd, election.#standing(""), revision));
     return election;
   }
 
@@ -55,7 +54,7 @@ export class Election {
 
   /** The key's create revision, the fencing token; undefined while this election is not led. */
   get revision(): Revision | undefined {
-    return this.#place?.revision;
+    return this.#led.place?.revision;
   }
 
   /** Aborts when leadership is lost or given up; aborted while not leading. */
@@ -71,9 +70,10 @@ export class Election {
    * wins; with the signal's reason; or as etcd does. Nothing is left in the queue then.
    */
   async campaign(value: string, { signal }: { readonly signal?: AbortSignal } = {}): Promise<void> {
-    if (this.#place && !this.signal.aborted) return this.proclaim(value);
+    if (!this.signal.aborted) return this.proclaim(value);
     const scope = follow(signal, this.#session.signal);
     try {
+      await this.#led.settled();
       scope.signal.throwIfAborted();
       const standing = this.#standing(value);
       const place = await Place.enter(this.#etcd, standing, {
@@ -84,10 +84,10 @@ export class Election {
         if (!place.isNew) await this.#say(place, value);
         await place.turn(this.#session.signal, scope.signal);
       } catch (error) {
-        await this.#leave(place, 0).catch(() => {});
+        await this.#led.decline(place);
         throw error;
       }
-      this.#lead(place);
+      this.#led.begin(place);
     } finally {
       scope[Symbol.dispose]();
     }
@@ -95,20 +95,14 @@ export class Election {
 
   /** Changes the leader's value. Rejects with a LockReleasedError when not leading, or no longer. */
   async proclaim(value: string): Promise<void> {
-    const place = this.#place;
-    if (!place) throw this.#notLeading();
+    const { place } = this.#led;
+    if (!place || this.signal.aborted) throw this.#led.released();
     await this.#say(place, value);
   }
 
   /** Gives leadership up, and has the next candidate elected. Does nothing when not leading. */
-  async resign(): Promise<Unlocked> {
-    const place = this.#place;
-    if (!place) return "was-lost";
-    const ours = this.signal.aborted ? 0 : this.#session.remaining();
-    this.#led.end(this.#notLeading());
-    const left = await this.#leave(place, ours);
-    this.#place = undefined;
-    return left ? "released" : "was-lost";
+  resign(): Promise<Unlocked> {
+    return this.#led.giveUp();
   }
 
   /** Who leads now; undefined: nobody does. */
@@ -173,27 +167,7 @@ export class Election {
       do: [put(this.key, value, this.#session.id)],
     };
     const { succeeded } = await this.#etcd.txn(txn);
-    if (!succeeded) throw this.#notLeading();
-  }
-
-  #lead(place: Place): void {
-    this.#place = place;
-    const { signal, id } = this.#session;
-    this.#led.begin(signal, place, () => new SessionExpiredError(hex(id), "has lost its key"));
-  }
-
-  #leave(place: Place, ours: number): Promise<boolean> {
-    return giveBack({
-      drop: () => place.leave(),
-      store: this.#etcd.address,
-      names: [this.#queue],
-      ttl: this.#session.ttl,
-      ours,
-    });
-  }
-
-  #notLeading(): LockReleasedError {
-    return new LockReleasedError(this.#queue.slice(0, -1));
+    if (!succeeded) throw this.#led.released();
   }
 }
 

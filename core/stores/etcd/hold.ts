@@ -1,6 +1,6 @@
 import type { Etcd } from "../../etcd/etcd.ts";
 import { ownerByKey } from "../../etcd/names.ts";
-import { answerTo, giveBack } from "../../lock/answers.ts";
+import { giveBack } from "../../lock/answers.ts";
 import type { Hold, LockRequest } from "../../lock/backend.ts";
 import { LockLostError, type LossReason } from "../../lock/errors.ts";
 import { type Fence, issueFence } from "../../lock/fence.ts";
@@ -94,6 +94,6 @@ export function leave(
   { names, ttl }: LockRequest,
   ours: Millis,
 ): Promise<boolean> {
-  const drop = () => answerTo((limit) => place.leave(limit), ttl);
+  const drop = (limit: AbortSignal) => place.leave(limit);
   return giveBack({ drop, store: etcd.address, names, ttl, ours });
 }

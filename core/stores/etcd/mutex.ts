@@ -1,11 +1,8 @@
 import type { Compare, Etcd, Revision } from "../../etcd/etcd.ts";
 import { follow, race } from "../../lock/abort.ts";
-import { giveBack } from "../../lock/answers.ts";
 import { checkText } from "../../lock/checks.ts";
-import { LockReleasedError, SessionExpiredError } from "../../lock/errors.ts";
 import type { Unlocked } from "../../lock/lock.ts";
 import { Tenure } from "../../lock/tenure.ts";
-import type { Millis } from "../../lock/time.ts";
 import { hex } from "./lease.ts";
 import { Place, spotsOf } from "./place.ts";
 import type { Session } from "./session.ts";
@@ -36,14 +33,10 @@ export class Mutex {
   readonly #session: Session;
   readonly #queue: string;
   readonly #options: Required<MutexOptions>;
-
-  /** What the signal aborts with each time: the stack of an error takes its time. */
-  readonly #givenBack: LockReleasedError;
-  #place: Place | undefined;
   #locking: Promise<void> | undefined;
   #unlocking: Promise<Unlocked> | undefined;
   #waiting = new AbortController();
-  readonly #hold: Tenure;
+  readonly #hold: Tenure<Place>;
 
   constructor(etcd: Etcd, session: Session, prefix: string, options: MutexOptions = {}) {
     checkText("prefix", prefix, 1_000);
@@ -51,8 +44,7 @@ export class Mutex {
     this.#session = session;
     this.#queue = `${prefix}/`;
     this.#options = { value: "", reentrant: false, ...options };
-    this.#givenBack = this.#released();
-    this.#hold = new Tenure(this.#givenBack);
+    this.#hold = new Tenure({ session, store: etcd.address, name: prefix });
   }
 
   /**
@@ -61,7 +53,7 @@ export class Mutex {
    */
   static resume(etcd: Etcd, session: Session, prefix: string, revision: Revision): Mutex {
     const mutex = new Mutex(etcd, session, prefix, { reentrant: true });
-    mutex.#keep(Place.at(etcd, mutex.#standing(), revision));
+    mutex.#hold.begin(Place.at(etcd, mutex.#standing(), revision));
     return mutex;
   }
 
@@ -72,7 +64,7 @@ export class Mutex {
 
   /** The key's create revision, the fencing token; undefined while this mutex holds nothing. */
   get revision(): Revision | undefined {
-    return this.#place?.revision;
+    return this.#hold.place?.revision;
   }
 
   /** Aborts when what this mutex holds is lost or given back; aborted while it holds nothing. */
@@ -112,9 +104,9 @@ export class Mutex {
       if (place) await this.#keepUnless(scope.signal, place);
     } finally {
       scope[Symbol.dispose]();
-      if (!this.#place) this.#leaveLine();
+      if (!this.#hold.place) this.#leaveLine();
     }
-    return this.#place !== undefined;
+    return this.#hold.place !== undefined;
   }
 
   /**
@@ -133,8 +125,8 @@ export class Mutex {
 
   /** For a caller's own transaction: true as long as this mutex holds the lock. Throws when it holds nothing. */
   isOwner(): Compare {
-    const [compare] = this.#place?.isOurs() ?? [];
-    if (!compare) throw this.#released();
+    const [compare] = this.#hold.place?.isOurs() ?? [];
+    if (!compare) throw this.#hold.released();
     return compare;
   }
 
@@ -149,7 +141,7 @@ export class Mutex {
       try {
         await this.#keepUnless(scope.signal, await this.#stand(scope.signal));
       } finally {
-        if (!this.#place) this.#leaveLine();
+        if (!this.#hold.place) this.#leaveLine();
       }
     } finally {
       scope[Symbol.dispose]();
@@ -158,18 +150,14 @@ export class Mutex {
 
   async #unlock(): Promise<Unlocked> {
     if (this.#locking) {
-      this.#waiting.abort(this.#released());
+      this.#waiting.abort(this.#hold.released());
       await this.#locking.catch(() => {});
-      if (!this.#place) return "released";
+      if (!this.#hold.place) return "released";
     }
-    const place = this.#place;
-    if (!place) throw this.#released();
-    const isHeld = !this.signal.aborted;
-    const ours = isHeld ? this.#session.remaining() : 0;
-    this.#hold.end(this.#givenBack);
-    const left = (isHeld && this.#handOver(place)) || (await this.#leave(place, ours));
-    this.#end();
-    return left ? "released" : "was-lost";
+    if (!this.#hold.place) throw this.#hold.released();
+    const outcome = await this.#hold.giveUp((place) => this.#handOver(place));
+    this.#leaveLine();
+    return outcome;
   }
 
   /** A place with nobody before it. */
@@ -183,24 +171,17 @@ export class Mutex {
       if (!left) await place.turn(this.#session.signal, signal);
       return place;
     } catch (error) {
-      await this.#leave(place, 0).catch(() => {});
+      await this.#hold.decline(place);
       throw error;
     }
   }
 
   #isHeld(): boolean {
-    if (this.#place && this.signal.aborted) this.#end();
-    return this.#place !== undefined;
-  }
-
-  #leave(place: Place, ours: Millis): Promise<boolean> {
-    return giveBack({
-      drop: () => place.leave(),
-      store: this.#etcd.address,
-      names: [this.#queue],
-      ttl: this.#session.ttl,
-      ours,
-    });
+    if (this.#hold.place && this.signal.aborted) {
+      this.#hold.forget();
+      this.#leaveLine();
+    }
+    return this.#hold.place !== undefined;
   }
 
   #standing() {
@@ -210,15 +191,9 @@ export class Mutex {
 
   /** An abort may have come together with the last answer. */
   async #keepUnless(signal: AbortSignal, place: Place): Promise<void> {
-    if (!signal.aborted) return this.#keep(place);
-    await this.#leave(place, 0).catch(() => {});
+    if (!signal.aborted) return this.#hold.begin(place);
+    await this.#hold.decline(place);
     throw signal.reason;
-  }
-
-  #keep(place: Place): void {
-    this.#place = place;
-    const { signal, id } = this.#session;
-    this.#hold.begin(signal, place, () => new SessionExpiredError(hex(id), "has lost its key"));
   }
 
   /** Leaves the place to the next mutex of this session, unless other sessions have waited long enough. */
@@ -229,16 +204,6 @@ export class Mutex {
     if (place.handOvers > MOST_HAND_OVERS) return false;
     places.set(this.#queue, place);
     return true;
-  }
-
-  #released(): LockReleasedError {
-    return new LockReleasedError(this.#queue.slice(0, -1));
-  }
-
-  #end(): void {
-    this.#hold.end(this.#givenBack);
-    this.#place = undefined;
-    this.#leaveLine();
   }
 
   #leaveLine(): void {

@@ -157,7 +157,7 @@ export class Place {
     const onEnd = () => gone.abort(session.reason);
     if (session.aborted) onEnd();
     session.addEventListener("abort", onEnd, { once: true });
-    const stopGuard = this.guard(() => gone.abort(this.#expired()), WAITER_GUARD_AFTER);
+    const stopGuard = this.guard((loss) => gone.abort(loss), WAITER_GUARD_AFTER);
     const onAbort = () => gone.abort(signal.reason);
     if (signal.aborted) onAbort();
     signal.addEventListener("abort", onAbort, { once: true });
@@ -177,7 +177,7 @@ export class Place {
    *
    * Most places are left sooner than it is worth watching them.
    */
-  guard(onGone: () => void, span = GUARD_AFTER): () => void {
+  guard(onGone: (loss: SessionExpiredError) => void, span = GUARD_AFTER): () => void {
     const over = new AbortController();
     const start = () => void this.#watchOwn(onGone, over.signal).catch(() => {});
     const cancel = after(span, start, { idle: true });
@@ -188,7 +188,7 @@ export class Place {
   }
 
   /** Until the signal aborts, or a key of ours is gone. */
-  async #watchOwn(onGone: () => void, signal: AbortSignal): Promise<void> {
+  async #watchOwn(onGone: (loss: SessionExpiredError) => void, signal: AbortSignal): Promise<void> {
     const bell = new Bell();
     const changed = (changes: readonly Change[]) => {
       if (changes.some(({ type }) => type === "remove")) bell.ring();
@@ -198,7 +198,7 @@ export class Place {
     try {
       do await bell.rung(signal);
       while (await this.#isStill(signal));
-      onGone();
+      onGone(this.#expired());
     } finally {
       for (const stop of stops) stop();
     }
@@ -454,8 +454,8 @@ class Entry {
     const { spots, lease, value, ttl } = this.#standing;
     const removals = spots.map(({ key }) => removalOf({ key, value }, lease));
     await giveBack({
-      drop: async () => {
-        await answerTo((limit) => this.#etcd.txn({ when: [], do: removals }, limit), ttl);
+      drop: async (limit) => {
+        await this.#etcd.txn({ when: [], do: removals }, limit);
         return true;
       },
       store: this.#etcd.address,

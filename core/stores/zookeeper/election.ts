@@ -1,11 +1,8 @@
 import { follow } from "../../lock/abort.ts";
-import { answerTo, giveBack } from "../../lock/answers.ts";
 import { Bell } from "../../lock/bell.ts";
 import { checkText } from "../../lock/checks.ts";
-import { LockReleasedError, SessionExpiredError } from "../../lock/errors.ts";
 import type { Unlocked } from "../../lock/lock.ts";
 import { Tenure } from "../../lock/tenure.ts";
-import type { Millis } from "../../lock/time.ts";
 import { parentOf } from "../../zookeeper/names.ts";
 import { NoNodeError, type Path, type Session, type Zxid } from "../../zookeeper/zookeeper.ts";
 import { enter } from "./entry.ts";
@@ -28,8 +25,7 @@ export interface Leader {
 export class Election {
   readonly #session: Session;
   readonly #queue: Path;
-  #place: Place | undefined;
-  readonly #led: Tenure;
+  readonly #led: Tenure<Place>;
 
   /** Below this path, which is made where it is missing. Each election object is a candidate of its own. */
   constructor(session: Session, path: Path) {
@@ -37,17 +33,17 @@ export class Election {
     if (!/^(\/[^/]+)+$/.test(path)) throw new RangeError('the path must be one such as "/leader"');
     this.#session = session;
     this.#queue = path;
-    this.#led = new Tenure(this.#notLeading());
+    this.#led = new Tenure({ session, store: session.address, name: path });
   }
 
   /** Ours below the election's, while this election is led. */
   get path(): Path | undefined {
-    return this.#place?.paths[0];
+    return this.#led.place?.paths[0];
   }
 
   /** The change that has created it, the fencing token; undefined while this election is not led. */
   get czxid(): Zxid | undefined {
-    return this.#place?.czxid;
+    return this.#led.place?.czxid;
   }
 
   /** Aborts when leadership is lost or given up; aborted while not leading. */
@@ -63,10 +59,11 @@ export class Election {
    * cannot be reached: such a node stands there until the session is closed.
    */
   async campaign(value: string, { signal }: { readonly signal?: AbortSignal } = {}): Promise<void> {
-    if (this.#place && !this.signal.aborted) return this.proclaim(value);
+    if (!this.signal.aborted) return this.proclaim(value);
     const session = this.#session;
     const scope = follow(signal, session.signal);
     try {
+      await this.#led.settled();
       scope.signal.throwIfAborted();
       const place = await enter({
         session,
@@ -80,10 +77,10 @@ export class Election {
         await place.turn(scope.signal);
         scope.signal.throwIfAborted();
       } catch (error) {
-        await this.#leave(place, 0).catch(() => {});
+        await this.#led.decline(place);
         throw error;
       }
-      this.#lead(place);
+      this.#led.begin(place);
     } finally {
       scope[Symbol.dispose]();
     }
@@ -92,23 +89,17 @@ export class Election {
   /** Changes the leader's value. Rejects with a LockReleasedError when not leading, or no longer. */
   async proclaim(value: string): Promise<void> {
     const { path } = this;
-    if (path === undefined || this.signal.aborted) throw this.#notLeading();
+    if (path === undefined || this.signal.aborted) throw this.#led.released();
     try {
       await this.#session.write(path, value);
     } catch (error) {
-      throw error instanceof NoNodeError ? this.#notLeading() : error;
+      throw error instanceof NoNodeError ? this.#led.released() : error;
     }
   }
 
   /** Gives leadership up, and has the next candidate elected. Does nothing when not leading. */
-  async resign(): Promise<Unlocked> {
-    const place = this.#place;
-    if (!place) return "was-lost";
-    const ours = this.signal.aborted ? 0 : this.#session.remaining();
-    this.#led.end(this.#notLeading());
-    const left = await this.#leave(place, ours);
-    this.#place = undefined;
-    return left ? "released" : "was-lost";
+  resign(): Promise<Unlocked> {
+    return this.#led.giveUp();
   }
 
   /** Who leads now; undefined: nobody does. */
@@ -178,21 +169,5 @@ export class Election {
   async #makeQueue(signal: AbortSignal): Promise<void> {
     await makeFolder(this.#session, parentOf(this.#queue), signal);
     await makeQueue(this.#session, this.#queue, signal);
-  }
-
-  #lead(place: Place): void {
-    this.#place = place;
-    const { signal, id } = this.#session;
-    this.#led.begin(signal, place, () => new SessionExpiredError(id, "has lost its node"));
-  }
-
-  #leave(place: Place, ours: Millis): Promise<boolean> {
-    const { address, ttl } = this.#session;
-    const drop = () => answerTo((limit) => place.leave(limit), ttl);
-    return giveBack({ drop, store: address, names: [this.#queue], ttl, ours });
-  }
-
-  #notLeading(): LockReleasedError {
-    return new LockReleasedError(this.#queue);
   }
 }

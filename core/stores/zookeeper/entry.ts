@@ -178,16 +178,15 @@ class Entry {
 
   async #withdraw(): Promise<void> {
     const { session, queues, ttl, onDoubt } = this.#standing;
-    const withdraw = () => answerTo((limit) => this.#removeAll(limit), ttl);
-    const drop = async () => {
-      await withdraw();
+    const drop = async (limit: AbortSignal) => {
+      await this.#removeAll(limit);
       return true;
     };
     try {
       await giveBack({ drop, store: session.address, names: queues, ttl, ours: 0 });
       this.#mayStand = false;
     } catch (error) {
-      onDoubt(withdraw);
+      onDoubt(() => answerTo((limit) => this.#removeAll(limit), ttl));
       throw error;
     }
   }

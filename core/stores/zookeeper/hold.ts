@@ -1,4 +1,4 @@
-import { answerTo, giveBack } from "../../lock/answers.ts";
+import { giveBack } from "../../lock/answers.ts";
 import type { Hold, LockRequest } from "../../lock/backend.ts";
 import { LockLostError, type LossReason } from "../../lock/errors.ts";
 import { type Fence, issueFence } from "../../lock/fence.ts";
@@ -127,7 +127,7 @@ export async function leave(
   ours: Millis,
 ): Promise<boolean> {
   const [{ session }] = sessions as [LentSession];
-  const drop = () => answerTo((limit) => place.leave(limit), ttl);
+  const drop = (limit: AbortSignal) => place.leave(limit);
   try {
     return await giveBack({ drop, store: session.address, names, ttl, ours });
   } catch (error) {

@@ -66,7 +66,7 @@ export class Place {
     if (this.isFirst) return;
     const gone = new AbortController();
     const scope = follow(caller, this.#session.signal, gone.signal);
-    const stop = this.#guardNow(() => gone.abort(this.#expired()));
+    const stop = this.#guardNow((loss) => gone.abort(loss));
     try {
       for (const spot of this.#spots) await this.#outlast(spot, scope.signal);
     } finally {
@@ -76,7 +76,7 @@ export class Place {
   }
 
   /** Calls `onGone` as soon as a node of ours is gone, until the returned function is called. */
-  guard(onGone: () => void): () => void {
+  guard(onGone: (loss: SessionExpiredError) => void): () => void {
     let stop = () => {};
     const start = () => {
       stop = this.#guardNow(onGone);
@@ -153,7 +153,7 @@ export class Place {
     }
   }
 
-  #guardNow(onGone: () => void): () => void {
+  #guardNow(onGone: (loss: SessionExpiredError) => void): () => void {
     const over = new AbortController();
     this.#watchOwn(onGone, over.signal).catch(() => {});
     return () => over.abort();
@@ -165,12 +165,12 @@ export class Place {
     return (await Promise.all(reads)).every((node) => node !== undefined);
   }
 
-  async #watchOwn(onGone: () => void, signal: AbortSignal): Promise<void> {
+  async #watchOwn(onGone: (loss: SessionExpiredError) => void, signal: AbortSignal): Promise<void> {
     const bell = new Bell(NEVER);
     const ring = () => bell.ring();
     try {
       while (await this.#areThere(ring, signal)) await bell.rung(signal);
-      onGone();
+      onGone(this.#expired());
     } finally {
       this.#unwatch(ring);
     }

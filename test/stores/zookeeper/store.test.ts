@@ -9,6 +9,7 @@ import {
   zookeeperStore,
 } from "../../../core/stores/zookeeper/index.ts";
 import { FAULTS, type Fault, faulty } from "../../support/faulty-zookeeper.ts";
+import { strike } from "../../support/strike.ts";
 import { TcpProxy } from "../../support/tcp-proxy.ts";
 import { pause, until, within } from "../../support/until.ts";
 import {
@@ -64,13 +65,7 @@ describe.concurrent.each(FAULTS)("a request that is %s, whichever it is,", (faul
     await (await ours.lockAll(["a", "b"], options)).unlock();
     for (const names of [["a"], ["a", "b"]]) {
       for (let n = 1, struck = true; struck; n += 1) {
-        const before = flaky.calls.length;
-        struck = false;
-        flaky.decide = (_, call) => {
-          if (call !== before + n) return undefined;
-          struck = true;
-          return fault;
-        };
+        const isStruck = strike(flaky, n, fault);
         const lock = await ours.lockAll(names, options).catch((error) => {
           expect(error).toMatchObject({ code: expect.stringMatching(/UNAVAILABLE/) });
         });
@@ -81,6 +76,7 @@ describe.concurrent.each(FAULTS)("a request that is %s, whichever it is,", (faul
           expect(await lock.unlock()).toBe("released");
         }
         await nobodyIn(root, ...names);
+        struck = isStruck();
       }
     }
   });
@@ -91,12 +87,7 @@ describe.concurrent.each(FAULTS)("a request that is %s, whichever it is,", (faul
     for (let n = 1, struck = true; struck; n += 1) {
       const holder = await theirs.lock("a", { ttl: LONG, wait: 0 });
       const before = flaky.calls.length;
-      struck = false;
-      flaky.decide = (_, call) => {
-        if (call !== before + n) return undefined;
-        struck = true;
-        return fault;
-      };
+      const isStruck = strike(flaky, n, fault);
       const waiting = ours
         .lock("a", { ttl: LONG, wait: LONG })
         .catch((error) => void expect(error).toMatchObject({ code: "STORE_UNAVAILABLE" }));
@@ -105,6 +96,7 @@ describe.concurrent.each(FAULTS)("a request that is %s, whichever it is,", (faul
       await holder.unlock();
       await (await waiting)?.unlock();
       await nobodyIn(root, "a");
+      struck = isStruck();
     }
   });
 });

@@ -1,0 +1,127 @@
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { compareFence } from "../../core/lock/fence.ts";
+import type { LockStore } from "../../core/lock/lock.ts";
+import type { ServerNode } from "../../infra/servers/node.ts";
+import type { Server } from "../../infra/servers/start.ts";
+import { runCli, runScript } from "../support/script.ts";
+import { pause, until, within } from "../support/until.ts";
+
+/** A ttl that no pause of a busy machine outlasts. */
+const LONG = 20_000;
+
+/** What is told takes milliseconds. */
+const AT_ONCE = 4_000;
+
+/** Servers that tests may break, and stores on them. */
+export interface BreakableServers {
+  start(nodes: 1 | 3): Promise<Server>;
+  open(server: Server): LockStore;
+}
+
+/** What servers that answer only for what is on a disk, and on a majority of them, go through without harm. */
+export function describeOutages({ start, open: openStore }: BreakableServers): void {
+  describe("with one node", () => {
+    let server: Server;
+
+    beforeAll(async () => {
+      server = await start(1);
+    });
+
+    afterAll(() => server.stop());
+
+    test("that is killed and started again knows who held what, and who waited", async () => {
+      const open = storesOf(server, openStore);
+      const [ours, theirs, others] = [open(), open(), open()];
+      const lock = await ours.lock("restart", { ttl: LONG, wait: 0 });
+      const waiting = theirs.lock("restart", { ttl: LONG, wait: 2 * LONG });
+      await until(async () => (await others.inspect("restart")).waiters === 1);
+      await server.nodes[0]?.kill("SIGKILL");
+      await pause(500);
+      await server.nodes[0]?.start();
+      lock.assertHeld();
+      // A channel that could not connect waits a little before it tries again.
+      await until(() => others.inspect("restart").catch(() => false));
+      expect(await others.tryLock("restart", { ttl: LONG })).toBeUndefined();
+      expect(await lock.unlock()).toBe("released");
+      const next = await waiting;
+      expect(compareFence(lock.fence, next.fence)).toBe(-1);
+      expect(await next.unlock()).toBe("released");
+    });
+
+    test("that is frozen for longer than a ttl leaves no holder in the belief that it holds", async () => {
+      const open = storesOf(server, openStore);
+      const [ours, theirs] = [open(), open()];
+      const lock = await ours.lock("frozen", { ttl: 2_000, wait: 0 });
+      await server.nodes[0]?.kill("SIGSTOP");
+      await pause(2_500);
+      expect(lock.signal.aborted).toBe(true);
+      await server.nodes[0]?.kill("SIGCONT");
+      const next = await theirs.lock("frozen", { ttl: LONG, wait: LONG });
+      expect(compareFence(lock.fence, next.fence)).toBe(-1);
+      expect(await lock.unlock()).toBe("was-lost");
+      next.assertHeld();
+    });
+
+    test("frees the lock of a frozen holder, which knows at once when it wakes up", async () => {
+      const other = storesOf(server, openStore)();
+      const command = ["sh", "-c", "echo started; sleep 60"];
+      const { url } = server;
+      using holder = runCli("lock", "asleep", "--store", url, "--ttl", "1s", "--", ...command);
+      expect(await holder.line()).toBe("started");
+      holder.child.kill("SIGSTOP");
+      const lock = await other.lock("asleep", { ttl: LONG, wait: LONG });
+      holder.child.kill("SIGCONT");
+      expect(await within(AT_ONCE, holder.ended)).toBe(76);
+      lock.assertHeld();
+      expect(await lock.unlock()).toBe("released");
+    });
+
+    test("frees the lock of a process whose event loop was blocked, which knows in the same tick", async () => {
+      const other = storesOf(server, openStore)();
+      using holder = runScript("block", server.url, "blocked", "1000", "4000");
+      await holder.line();
+      const lock = await other.lock("blocked", { ttl: LONG, wait: LONG });
+      expect(await holder.line()).toBe("LOCK_LOST");
+      lock.assertHeld();
+    });
+  });
+
+  test("with three nodes that loses its majority grants nothing, and goes on when it is back", async () => {
+    const server = await start(3);
+    onTestFinished(() => server.stop());
+    const open = storesOf(server, openStore);
+    const [ours, theirs] = [open(), open()];
+    const lock = await ours.lock("job", { ttl: 3_000, wait: 0 });
+    const [first, second] = server.nodes as [ServerNode, ServerNode];
+    await Promise.all([first.kill("SIGKILL"), second.kill("SIGKILL")]);
+    await expect(theirs.lock("other", { ttl: LONG, wait: 0 })).rejects.toMatchObject({
+      code: "STORE_UNAVAILABLE",
+    });
+    await until(() => lock.signal.aborted);
+    await Promise.all([first.start(), second.start()]);
+    const next = await until(
+      () => theirs.lock("job", { ttl: LONG, wait: LONG }).catch(() => undefined),
+      60_000,
+    );
+    expect(compareFence(lock.fence, next.fence)).toBe(-1);
+    expect(await lock.unlock()).toBe("was-lost");
+    next.assertHeld();
+  }, 120_000);
+}
+
+/** Opens stores on a server that the test breaks. They are closed when it has finished, with all nodes awake. */
+export function storesOf<Args extends readonly unknown[]>(
+  server: Server,
+  openStore: (server: Server, ...args: Args) => LockStore,
+): (...args: Args) => LockStore {
+  const stores: LockStore[] = [];
+  onTestFinished(async () => {
+    for (const node of server.nodes) await node.kill("SIGCONT");
+    await Promise.all(stores.map((store) => store.close()));
+  });
+  return (...args) => {
+    const store = openStore(server, ...args);
+    stores.push(store);
+    return store;
+  };
+}
