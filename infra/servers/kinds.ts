@@ -109,16 +109,16 @@ export const KINDS = {
             "mariadb-install-db",
             "--no-defaults",
             ...asRoot,
-            dataDir(folder),
+            ...folders(folder),
             "--auth-root-authentication-method=normal",
             "--skip-test-db",
           ]
-        : [binary, "--no-defaults", ...asRoot, "--initialize-insecure", dataDir(folder)],
+        : [binary, "--no-defaults", ...asRoot, "--initialize-insecure", ...folders(folder)],
     start: (binary, version, { port, folder }) => [
       binary,
       "--no-defaults",
       ...asRoot,
-      dataDir(folder),
+      ...folders(folder),
       `--port=${port}`,
       "--bind-address=127.0.0.1",
       `--socket=${join(folder, "socket")}`,
@@ -171,6 +171,7 @@ function etcdPeer({ peerPorts: [port] }: Place): string {
   return `http://127.0.0.1:${port}`;
 }
 
-function dataDir(folder: string): string {
-  return `--datadir=${join(folder, "data")}`;
+/** When a server starts, it removes what others have in a folder for temporary tables that they share. */
+function folders(folder: string): readonly string[] {
+  return [`--datadir=${join(folder, "data")}`, `--tmpdir=${folder}`];
 }
