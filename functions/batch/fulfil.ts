@@ -9,7 +9,7 @@ import { answerGroup, type GroupOptions } from "./group.ts";
 import { type OpenSku, type OrderAnswer, openSkus } from "./orders.ts";
 
 export interface FulfilOptions extends Omit<GroupOptions, "group"> {
-  readonly locks: LockStore;
+  readonly locks: Pick<LockStore, "tryLock" | "traits">;
 
   /** How many skus at a time. Default 4. */
   readonly concurrency?: number;
@@ -71,22 +71,24 @@ class Batch {
   };
   readonly #options: Checked;
 
+  /** When the stores have answered last. Going through all skus may take longer than they may be away. */
+  #answeredAt = instant();
+
   constructor(options: Checked) {
     this.#options = options;
   }
 
   async run(): Promise<void> {
     let pause = PAUSE;
-    let answeredAt = instant();
     while (!this.#isOver) {
       try {
         const open = await this.#look();
         if (open.length === 0 && !this.#options.follow) return;
         if (await this.#pass(open)) pause = 0;
-        answeredAt = instant();
+        this.#answeredAt = instant();
       } catch (error) {
         if (this.#options.abort?.aborted) return;
-        const isFinal = !this.#options.follow && elapsedSince(answeredAt) > PATIENCE;
+        const isFinal = !this.#options.follow && elapsedSince(this.#answeredAt) > PATIENCE;
         if (isFinal || !hasCode(error, "STORE_UNAVAILABLE", "UNKNOWN_OUTCOME")) throw error;
       }
       await sleep(pause * (0.5 + Math.random()), this.#options.signal).catch(() => {});
@@ -136,6 +138,7 @@ class Batch {
     }
     try {
       this.#count(await answerGroup(this.#options, sku, lock.fence));
+      this.#answeredAt = instant();
       return true;
     } catch (error) {
       // A later holder has come, or an order's id has just been used for another sku: the next look tells.

@@ -1,6 +1,9 @@
 import { writeFile } from "node:fs/promises";
-import { describe, expect, inject, test } from "vitest";
+import { describe, expect, inject, test, vi } from "vitest";
 import { asNumber, asText, sql } from "../../core/database/sql.ts";
+import { sqlInventory } from "../../core/inventory/sql.ts";
+import { StoreUnavailableError } from "../../core/lock/errors.ts";
+import { fulfil } from "../../functions/batch/fulfil.ts";
 import { openOrders } from "../../functions/batch/orders.ts";
 import { migrate } from "../../infra/migrate.ts";
 import { open } from "../../infra/open.ts";
@@ -138,6 +141,38 @@ const BOOKS = sql`
     (SELECT COUNT(*) FROM lockstep_order AS o WHERE o.sku = s.sku AND o.answer = 'sold-out') AS refused,
     (SELECT COUNT(*) FROM lockstep_ledger AS l WHERE l.sku = s.sku AND l.kind = 'decrement') AS ledger
   FROM lockstep_stock AS s WHERE s.sku LIKE 'sku-%'`;
+
+test("a store that is away for a moment is waited for, however long the others have taken", async () => {
+  const { inventory, locks, database, here, close } = await place(undefined);
+  for (const sku of ["a", "b"]) {
+    await inventory.set({ sku, quantity: 1, operationId: `set-${sku}` });
+  }
+  const { file, remove } = await temporaryFile();
+  const orders = ["a", "b"].map((sku) => JSON.stringify({ orderId: sku, sku, quantity: 1 }));
+  await writeFile(file, orders.join("\n"));
+  expect((await here("orders", "add", file).finished).status).toBe(0);
+  await remove();
+  vi.useFakeTimers({ toFake: ["Date"] });
+  try {
+    let calls = 0;
+    const { traits } = locks;
+    const tryLock: typeof locks.tryLock = (name, options) => {
+      calls += 1;
+      if (calls === 1) vi.setSystemTime(Date.now() + 40_000);
+      if (calls === 2) throw new StoreUnavailableError("this store", "away");
+      return locks.tryLock(name, options);
+    };
+    const report = await fulfil({
+      ...{ database, inventory: sqlInventory(database), concurrency: 1 },
+      locks: { traits, tryLock },
+    });
+    expect(report).toMatchObject({ fulfilled: 2 });
+    expect(calls).toBe(3);
+  } finally {
+    vi.useRealTimers();
+  }
+  await close();
+});
 
 test("orders that are none are refused by their line, and nothing is added", async () => {
   const { file, remove } = await temporaryFile();
