@@ -28,11 +28,11 @@ describe.each(KINDS)("steps on $name", ({ open, places }) => {
     async (place) => {
       const { journal, locks } = under.open();
       const id = `frozen-${crypto.randomUUID()}`;
-      using frozen = runScript("order", under.url, id, place);
+      using frozen = runScript("order", under.url, id, place, "1000");
       expect(await frozen.line()).toBe(place);
       frozen.child.kill("SIGSTOP");
       await sleep(1_100);
-      using other = runScript("order", under.url, id, "nowhere");
+      using other = runScript("order", under.url, id, "nowhere", "30000");
       // In a transaction it keeps its claim at the resource until the server hears that it is gone, or it goes on.
       const isInside = place !== "plain";
       if (!isInside) expect(await other.line()).toBe("completed");

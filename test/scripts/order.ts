@@ -8,9 +8,9 @@ import { open } from "../../infra/open.ts";
 /**
  * Drives a run that stops at the step named `halt` for a moment, and says so, so that it can be frozen there.
  *
- *     node order.ts URL RUN-ID HALT-AT
+ *     node order.ts URL RUN-ID HALT-AT LEASE
  */
-const [url = "", id = "", halt = ""] = process.argv.slice(2);
+const [url = "", id = "", halt = "", lease] = process.argv.slice(2);
 const { database, locks, close } = await open(url);
 if (!database) throw new Error("it needs a database");
 
@@ -30,7 +30,7 @@ const order = workflow({ name: "order", version: 1, input: z.object({}) }, async
   return "done";
 });
 
-const runtime = createRuntime({ journal: sqlJournal(database), locks, lease: 1_000 });
+const runtime = createRuntime({ journal: sqlJournal(database), locks, lease: Number(lease) });
 const { status } = await runtime.drive(order, {}, { id });
 process.stdout.write(`${status}\n`);
 await close();
