@@ -5,6 +5,7 @@ import { promisify } from "node:util";
 import { freePort } from "../../infra/servers/processes.ts";
 import { reap } from "../../infra/servers/reap.ts";
 import { startServer } from "../../infra/servers/start.ts";
+import { until } from "./until.ts";
 
 /** A MySQL or MariaDB server that the tests may use; its URL names no database of theirs. */
 export interface SqlServer {
@@ -40,8 +41,12 @@ async function startRealMysql(): Promise<(SqlServer & { stop(): Promise<void> })
   const mark = `--port=${port}`;
   reap(mark);
   const { stdout } = await run(script, ["up", port, mark]);
-  const stop = async () => {
-    await run(script, ["down", port]);
-  };
+  // The script removes the data while the server may still be writing some of it.
+  const isDown = () =>
+    run(script, ["down", port]).then(
+      () => true,
+      () => false,
+    );
+  const stop = async () => void (await until(isDown, 30_000));
   return { name: "mysql", url: `${stdout.trim()}/mysql`, stop };
 }
