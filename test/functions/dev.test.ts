@@ -117,15 +117,20 @@ test("lockstep dev serves a module's workflows, its stock and a page", async () 
   expect(woken.output).toBe("hello Bo!");
 });
 
-test("it takes the module as it is now, with all that it imports, and keeps the old one while it is broken", async () => {
-  const { folder, write, polite } = await newProject();
-  const { post } = await startDev(folder, "greet.ts");
+/** What Ada is greeted with now, each time by a run of its own. */
+function greetingsBy(post: Awaited<ReturnType<typeof startDev>>["post"]) {
   let runs = 0;
   const greeting = async () => {
     runs += 1;
     return (await post("/workflows/greet/runs", `run-${runs}`, { name: "Ada" })).body.output;
   };
-  const comes = (text: string) => until(async () => (await greeting()) === text);
+  return { greeting, comes: (text: string) => until(async () => (await greeting()) === text) };
+}
+
+test("it takes the module as it is now, with all that it imports, and keeps the old one while it is broken", async () => {
+  const { folder, write, polite } = await newProject();
+  const { post } = await startDev(folder, "greet.ts");
+  const { greeting, comes } = greetingsBy(post);
   expect(await greeting()).toBe("hello Ada!");
   const marker = join(folder, "begun");
   const underWay = post("/workflows/greet/runs", "slow", { name: "Ada", marker });
@@ -196,12 +201,7 @@ test("a part that was removed and put back is taken as it is now", async () => {
   await put("hello");
   await write("greet.ts", `import { word } from "./words/word.ts"; ${moduleText(`\${word}`)}`);
   const { post } = await startDev(folder, "greet.ts");
-  let runs = 0;
-  const greeting = async () => {
-    runs += 1;
-    return (await post("/workflows/greet/runs", `run-${runs}`, { name: "Ada" })).body.output;
-  };
-  const comes = (text: string) => until(async () => (await greeting()) === text);
+  const { greeting, comes } = greetingsBy(post);
   expect(await greeting()).toBe("hello Ada!");
   await rm(words, { recursive: true });
   await pause(500);
