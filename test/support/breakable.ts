@@ -7,6 +7,9 @@ export interface Wire {
   cut(): void;
   mend(): void;
 
+  /** The connections that exist go silent, and neither end is told; new ones work. */
+  blackhole(): void;
+
   /** The next request is carried out, but its answer does not arrive. */
   loseNextAnswer(): void;
 }
@@ -15,8 +18,11 @@ export interface Wire {
 export function breakable(claims: Claims): { readonly claims: Claims; readonly wire: Wire } {
   let isCut = false;
   let losesNext = false;
+  let hangsNext = false;
   const over = async <T>(signal: AbortSignal, call: () => Promise<T>): Promise<T> => {
-    if (isCut) await aborted(signal);
+    const hangs = isCut || hangsNext;
+    hangsNext = false;
+    if (hangs) await aborted(signal);
     const answer = await call();
     if (!losesNext) return answer;
     losesNext = false;
@@ -36,6 +42,10 @@ export function breakable(claims: Claims): { readonly claims: Claims; readonly w
       },
       mend: () => {
         isCut = false;
+      },
+      // There is no connection here: the next call goes the way of the last one on a dead one.
+      blackhole: () => {
+        hangsNext = true;
       },
       loseNextAnswer: () => {
         losesNext = true;

@@ -1,11 +1,16 @@
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
 
+type Pair = readonly [client: Socket, upstream: Socket];
+
 /** A wire between a client and a server on loopback that can be cut, and that can lose a request or an answer. */
 export class TcpProxy {
   readonly #server: Server;
   readonly #target: number;
-  readonly #pairs = new Set<readonly [client: Socket, upstream: Socket]>();
+  readonly #pairs = new Set<Pair>();
+
+  /** Connections that are dead without either end being told. */
+  readonly #dead = new WeakSet<Pair>();
   #cut = false;
   #connections = 0;
   #lose: "no" | "after next request" | "next answer" | "next request" = "no";
@@ -41,6 +46,11 @@ export class TcpProxy {
   mend(): void {
     this.#cut = false;
     this.reset();
+  }
+
+  /** The existing connections go silent and neither end is told, not even of a close; new connections work. */
+  blackhole(): void {
+    for (const pair of this.#pairs) this.#dead.add(pair);
   }
 
   /** Ends all connections. */
@@ -84,7 +94,7 @@ export class TcpProxy {
     const pair = [client, upstream] as const;
     this.#pairs.add(pair);
     client.on("data", (request) => {
-      if (this.#cut) return;
+      if (this.#cut || this.#dead.has(pair)) return;
       if (this.#spared > 0) this.#spared -= 1;
       else if (this.#lose === "after next request") this.#lose = "next answer";
       else if (this.#lose === "next request") {
@@ -95,7 +105,7 @@ export class TcpProxy {
       upstream.write(request);
     });
     upstream.on("data", (answer) => {
-      if (this.#cut) return;
+      if (this.#cut || this.#dead.has(pair)) return;
       if (this.#lose === "next answer") {
         this.#lose = "no";
         client.destroy();
@@ -106,6 +116,7 @@ export class TcpProxy {
     for (const socket of pair) {
       socket.on("error", () => {});
       socket.on("close", () => {
+        if (this.#dead.has(pair) && pair.some(({ destroyed }) => !destroyed)) return;
         this.#pairs.delete(pair);
         client.destroy();
         upstream.destroy();

@@ -230,6 +230,7 @@ export async function redlockUnderTest(
       const wire: Wire = {
         cut: each((one) => one.cut()),
         mend: each((one) => one.mend()),
+        blackhole: each((one) => one.blackhole()),
         loseNextAnswer: each((one) => one.loseNextAnswer()),
       };
       return { store, wire };
