@@ -1,44 +1,44 @@
 import { join } from "node:path";
 import { defineConfig } from "vitest/config";
 
-/** What needs no server. */
-const unit = [
-  "test/layout.test.ts",
-  "test/lock/**/*.test.ts",
-  "test/database/sqlite.test.ts",
-  "test/functions/{runs,timeline,worker}.test.ts",
-  "test/etcd/{codec,gateway}.test.ts",
-  "test/functions/{deploy,edge-bundle,environment,lambda,lambda-host,queue,queue-on-lambda,schedule,sqs}.test.ts",
-  "test/functions/{bundle,document,http-handler}.test.ts",
-  "test/infra/store-url.test.ts",
-  "test/inventory/sqlite.test.ts",
-  "test/journal/{memory,sqlite}.test.ts",
-  "test/steps/{around,branches,corners,memory,points,sqlite,testing}.test.ts",
-  "test/stores/{memory,sqlite}.test.ts",
-  "test/telemetry/*.test.ts",
-  "test/zookeeper/{names,pulse}.test.ts",
-];
+/** For tests that start processes on a busy machine. */
+const LONG = 240_000;
 
 export default defineConfig({
   test: {
+    // The file name says what a test needs: nothing, processes of its own, or servers.
     projects: [
-      { extends: true, test: { name: "unit", include: unit } },
+      {
+        extends: true,
+        test: {
+          name: "unit",
+          include: ["test/**/*.test.ts"],
+          exclude: ["**/node_modules/**", "test/**/*.{process,server}.test.ts"],
+          testTimeout: 20_000,
+        },
+      },
+      { extends: true, test: { name: "processes", include: ["test/**/*.process.test.ts"] } },
       {
         extends: true,
         test: {
           name: "servers",
-          include: ["test/**/*.test.ts"],
-          exclude: unit,
+          include: ["test/**/*.server.test.ts"],
           globalSetup: "test/support/servers.ts",
+          runner: "./test/support/runner.ts",
         },
       },
     ],
+    globalSetup: "test/support/temporary-folder.ts",
     setupFiles: "test/support/left-behind.ts",
-    testTimeout: 120_000,
-    hookTimeout: 120_000,
-    // Many tests start processes of their own: this halves the time that one takes to start.
-    env: { NODE_COMPILE_CACHE: join(import.meta.dirname, "node_modules/.cache/node") },
-    // Most of them wait for a ttl to pass, or for another process.
+    testTimeout: LONG,
+    hookTimeout: LONG,
+    env: {
+      // Halves the start of the many processes that tests start.
+      NODE_COMPILE_CACHE: join(import.meta.dirname, "node_modules/.cache/node"),
+      // Keeps the default store of the user who runs the tests out of them.
+      XDG_STATE_HOME: join(import.meta.dirname, "node_modules/.cache/state"),
+    },
+    // Most tests wait for a ttl to pass, or for another process.
     maxWorkers: 4,
   },
 });

@@ -1,11 +1,10 @@
-/** Locks with fences: the contract, its errors, and what one builds a store from. */
-export type { LockErrorCode, LossReason } from "./lock/errors.ts";
+/** Locks and fences: the contract of every store, and its errors. */
+export { type Duration, deadlineIn } from "./lock/duration.ts";
 export {
-  FencedOutError,
-  FenceInvalidError,
   hasCode,
   LockError,
   LockLostError,
+  LockReleasedError,
   LockTimeoutError,
   SessionExpiredError,
   StoreClosedError,
@@ -14,9 +13,15 @@ export {
   TooManyWaitersError,
   UnknownOutcomeError,
 } from "./lock/errors.ts";
-export type { LockEvent, LockListener } from "./lock/events.ts";
+export type { LockEvent } from "./lock/events.ts";
 export type { Fence } from "./lock/fence.ts";
-export { checkFence, compareFence, openFence, sealFence } from "./lock/fence.ts";
+export {
+  compareFence,
+  FencedOutError,
+  FenceInvalidError,
+  openFence,
+  sealFence,
+} from "./lock/fence.ts";
 export type {
   Held,
   Lock,
@@ -25,9 +30,6 @@ export type {
   LockSet,
   LockStore,
   StoreTraits,
-  TryLockOptions,
-  Unlocked,
 } from "./lock/lock.ts";
-export type { Claim, Claims, Token } from "./lock/polling.ts";
-export { pollingStore, type StoreOptions } from "./lock/store.ts";
-export { type Deadline, deadlineIn, type Millis } from "./lock/time.ts";
+export type { OpenStore } from "./lock/open-store.ts";
+export type { Deadline } from "./lock/time.ts";

@@ -1,7 +1,8 @@
 import * as z from "zod";
+import { defaultFile } from "./state-folder.ts";
 
 const Environment = z.object({
-  LOCKSTEP_STORE: z.string().min(1).default("sqlite:.lockstep/lockstep.db"),
+  LOCKSTEP_STORE: z.string().min(1).optional(),
   LOCKSTEP_LOCKS: z.string().min(1).optional(),
   LOCKSTEP_TOKEN: z
     .string()
@@ -11,29 +12,29 @@ const Environment = z.object({
 });
 
 export interface Config {
-  /** The store's URL. */
+  /** The store's URL. Default: the user's file, see `defaultFile()`. */
   readonly store: string;
 
-  /** The URL of the store with the locks of workflows, where that is another one. */
+  /** The URL of the store of workflow locks, if it is another store. */
   readonly locks: string | undefined;
 
-  /** What a client of the HTTP server must present. */
+  /** The bearer token of the HTTP server's clients. */
   readonly token: string | undefined;
 
-  /** Seals fences that go to other processes. */
+  /** The secret that seals fences for other processes. */
   readonly secret: string | undefined;
 }
 
-/** What the environment says. Throws a TypeError with all that is wrong with it; values are not shown. */
+/** Reads the configuration from environment variables. Throws a TypeError with all problems, but no values. */
 export function readConfig(environment: NodeJS.ProcessEnv = process.env): Config {
   const parsed = Environment.safeParse(environment);
   if (!parsed.success) {
     const problems = parsed.error.issues.map(({ path, message }) => `${path.join(".")} ${message}`);
-    throw new TypeError(`the environment is not right: ${problems.join("; ")}`);
+    throw new TypeError(`invalid environment: ${problems.join("; ")}`);
   }
   const { LOCKSTEP_STORE, LOCKSTEP_LOCKS, LOCKSTEP_TOKEN, LOCKSTEP_SECRET } = parsed.data;
   return {
-    store: LOCKSTEP_STORE,
+    store: LOCKSTEP_STORE ?? `sqlite:${defaultFile(environment)}`,
     locks: LOCKSTEP_LOCKS,
     token: LOCKSTEP_TOKEN,
     secret: LOCKSTEP_SECRET,

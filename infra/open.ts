@@ -1,14 +1,19 @@
+/** Opens any store by its URL. */
+
+import { channel } from "node:diagnostics_channel";
 import { hostname } from "node:os";
+import { resolve } from "node:path";
 import type { Database } from "../core/database/sql.ts";
-import type { Etcd } from "../core/etcd/etcd.ts";
+import type { StockEventOptions, StockListener } from "../core/inventory/events.ts";
 import type { Inventory } from "../core/inventory/inventory.ts";
 import type { Journal } from "../core/journal/journal.ts";
-import type { LockStore } from "../core/lock/lock.ts";
+import type { LockEvent } from "../core/lock/events.ts";
+import type { OpenStore } from "../core/lock/open-store.ts";
 import type { StoreOptions } from "../core/lock/store.ts";
-import { PREFIX } from "../core/redis/names.ts";
-import type { Redis } from "../core/redis/redis.ts";
-import { publish } from "./diagnostics.ts";
-import { load } from "./load.ts";
+import type { Etcd } from "../core/stores/etcd/client/etcd.ts";
+import type { Redis } from "../core/stores/redis/client/redis.ts";
+import type { ZooKeeper } from "../core/stores/zookeeper/client/zookeeper.ts";
+import { makeDefaultFolder } from "./state-folder.ts";
 import {
   checkOptions,
   type Host,
@@ -18,101 +23,192 @@ import {
   type StoreUrl,
 } from "./store-url.ts";
 
-/** What stands behind a store's URL. Closing it closes everything. */
-export interface Opened extends AsyncDisposable {
-  readonly locks: LockStore;
+/** The part of a store that only some stores have. */
+type StorePart = Exclude<keyof AnyStore, keyof UrlStore>;
 
-  /** Where the store keeps stock. */
-  readonly inventory: Inventory | undefined;
+/** What every store has that was opened by its URL. */
+interface UrlStore extends OpenStore {
+  /** The store's URL as it may be shown: without user, password and the options that do not choose the store. */
+  readonly url: string;
 
-  /** Where the store keeps runs of workflows. */
-  readonly journal?: Journal;
-
-  /** Where the store is a database. */
-  readonly database?: Database;
-
-  /** Where the store is an etcd: its client, and what stands before all keys. */
-  readonly etcd?: { readonly client: Etcd; readonly prefix: string };
-
-  /** Where the store is a Redis: its client, and what stands before all keys. */
-  readonly redis?: { readonly client: Redis; readonly prefix: string };
-
-  close(): Promise<void>;
+  /** Whether the store has a part. To read a part that it does not have throws a TypeError. */
+  has(part: StorePart): boolean;
 }
 
-type Open = (
-  url: StoreUrl,
-  options: StoreOptions,
-) => Promise<Omit<Opened, keyof AsyncDisposable | "close">>;
+/** A store whose scheme is not known when the program is compiled: every part is there, or throws when it is read. */
+export interface AnyStore extends UrlStore {
+  readonly inventory: Inventory;
+  readonly journal: Journal;
+  readonly database: Database;
+  readonly etcd: Etcd;
+  /** @internal */
+  readonly redis: Redis;
+  readonly zookeeper: ZooKeeper;
 
-/** Every store, by the scheme of its URL. A store's client is loaded only when it is used. */
-const STORES: Readonly<Record<string, Open>> = {
-  memory: openMemory,
-  sqlite: openSqlite,
-  mysql: openMysql,
-  mysqls: openMysql,
-  etcd: openEtcd,
-  etcds: openEtcd,
-  "etcd+http": openEtcdGateway,
-  "etcd+https": openEtcdGateway,
-  redis: openRedis,
-  rediss: openRedis,
-  redlock: openRedlock,
-  redlocks: openRedlock,
-  zookeeper: openZooKeeper,
-};
+  /** Stands before all keys of an etcd or a Redis. */
+  readonly prefix: string;
+}
 
-/** The stores' URLs, for messages. */
-const STORE_URLS = [
-  "memory:",
-  "sqlite:PATH",
-  "mysql://USER:PASSWORD@HOST:PORT/DATABASE",
-  "etcd://HOST:PORT,HOST:PORT/PREFIX",
-  "etcd+http://… (etcd's JSON gateway)",
-  "redis://USER:PASSWORD@HOST:PORT/DATABASE?prefix=…&replicas=…",
-  "redlock://USER:PASSWORD@HOST:PORT,HOST:PORT,HOST:PORT?prefix=…",
-  "zookeeper://HOST:PORT,HOST:PORT/ROOT",
-  "mysqls://…, etcds://…, etcd+https://…, rediss://… and redlocks://… (TLS; options ca, cert, key name PEM files)",
-];
+interface OpenOptions extends StoreOptions, StockEventOptions {
+  /** Whether a SQLite file that is missing, or has no tables of Lockstep, gets them. Default true. If false, such a store is empty. */
+  readonly create?: boolean;
+
+  /** Receives the result or the error of every change of stock. */
+  readonly onStockEvent?: StockListener;
+}
+
+interface StoreKind {
+  /** The schemes of the store's URLs; those with TLS come last. */
+  readonly schemes: readonly string[];
+
+  /** The URL, for messages. */
+  readonly url: string;
+
+  readonly parts: readonly StorePart[];
+
+  /** Loads the store's code and client, and opens the store. */
+  readonly open: (url: StoreUrl, options: OpenOptions) => Promise<OpenStore>;
+}
+
+const SQL_PARTS = ["inventory", "journal", "database"] as const;
+
+/** The table of stores, from which types and messages follow. */
+const STORES = [
+  { schemes: ["memory"], url: "memory:", parts: ["journal"], open: openMemory },
+  { schemes: ["sqlite"], url: "sqlite:PATH", parts: SQL_PARTS, open: openSqlite },
+  {
+    schemes: ["mysql", "mysqls"],
+    url: "mysql://HOST:PORT/DATABASE",
+    parts: SQL_PARTS,
+    open: openMysql,
+  },
+  {
+    schemes: ["etcd", "etcds"],
+    url: "etcd://HOST:PORT,HOST:PORT/PREFIX",
+    parts: ["inventory", "etcd", "prefix"],
+    open: openEtcd,
+  },
+  {
+    schemes: ["etcd+http", "etcd+https"],
+    url: "etcd+http://… (etcd's JSON gateway)",
+    parts: ["inventory", "etcd", "prefix"],
+    open: openEtcdGateway,
+  },
+  {
+    schemes: ["redis", "rediss"],
+    url: "redis://HOST:PORT/DATABASE?prefix=…&replicas=…",
+    parts: ["inventory", "redis", "prefix"],
+    open: openRedis,
+  },
+  {
+    schemes: ["redlock", "redlocks"],
+    url: "redlock://HOST:PORT,HOST:PORT,HOST:PORT?prefix=…",
+    parts: [],
+    open: openRedlock,
+  },
+  {
+    schemes: ["zookeeper", "zookeepers"],
+    url: "zookeeper://HOST:PORT,HOST:PORT/ROOT",
+    parts: ["zookeeper"],
+    open: openZooKeeper,
+  },
+] as const satisfies readonly StoreKind[];
+
+type KnownStore = (typeof STORES)[number];
+type Scheme = KnownStore["schemes"][number];
+
+/** The type of a store by a scheme of its URL. */
+type StoreOf<S extends Scheme, K = KnownStore> = K extends KnownStore
+  ? S extends K["schemes"][number]
+    ? Awaited<ReturnType<K["open"]>>
+    : never
+  : never;
+
+/** The type of the store behind a URL: by the scheme of a literal, and AnyStore for any other text. */
+type StoreAt<Url extends string> = Url extends `${infer S extends Scheme}:${string}`
+  ? StoreOf<S> & UrlStore
+  : AnyStore;
 
 /**
  * Opens the store that a URL names: "sqlite:shop.db", "mysql://user:password@host/shop", …
  *
- * Rejects with a TypeError for a URL that is none. It connects on first use, except that SQLite's tables
- * are made here; those of a server are made by `lockstep migrate`.
+ *     await using shop = await open("sqlite:shop.db"); // its type says that it has an inventory
+ *     await using store = await open(process.env.STORE ?? "memory:"); // store.inventory may throw
+ *
+ * It connects on first use, except that SQLite's tables are made here; those of a server are made by
+ * `lockstep migrate`. Rejects with a TypeError for a text that is no store's URL.
  */
-export async function open(url: string, options: StoreOptions = {}): Promise<Opened> {
+export async function open<const Url extends string>(
+  url: Url,
+  options: OpenOptions = {},
+): Promise<StoreAt<Url>> {
   const parsed = parseStoreUrl(url);
-  const openIt = Object.hasOwn(STORES, parsed.scheme) ? STORES[parsed.scheme] : undefined;
-  if (openIt === undefined) {
-    throw new TypeError(
-      `there is no store "${parsed.scheme}:"; there are ${STORE_URLS.join(", ")}`,
-    );
-  }
   const label = `${hostname().slice(0, 100)}:${process.pid}`;
-  const opened = await openIt(parsed, { label, onEvent: publish, ...options });
-  const close = () => opened.locks.close();
-  return { ...opened, close, [Symbol.asyncDispose]: close };
+  const { open } = kindOf(parsed.scheme);
+  const store = await open(parsed, { label, onEvent: publish, ...options });
+  const has = (part: StorePart) => Object.hasOwn(store, part);
+  return withMissingParts(parsed.scheme, { ...store, url: toShow(parsed), has }) as StoreAt<Url>;
 }
 
-/** The locks of the store that a URL names; closing them closes the store. */
-export async function openStore(url: string, options?: StoreOptions): Promise<LockStore> {
-  return (await open(url, options)).locks;
+const locks = channel("lockstep:lock");
+
+/** Publishes lock events on the diagnostics channel "lockstep:lock". */
+function publish(event: LockEvent): void {
+  if (locks.hasSubscribers) locks.publish(event);
 }
 
-async function openMemory(_: StoreUrl, options: StoreOptions) {
-  const { memoryStore } = await import("../core/stores/memory/index.ts");
-  const { memoryJournal } = await import("../core/journal/memory.ts");
-  return { locks: memoryStore(options), inventory: undefined, journal: memoryJournal() };
+const KINDS: readonly StoreKind[] = STORES;
+
+function kindOf(scheme: string): StoreKind {
+  const kind = KINDS.find(({ schemes }) => schemes.includes(scheme));
+  if (kind) return kind;
+  const urls = KINDS.map(({ url }) => url).join(", ");
+  const withTls = KINDS.flatMap(({ schemes }) => schemes.slice(1).map((each) => `${each}://…`));
+  const tls = `${withTls.join(", ")} (TLS; options ca, cert, key name PEM files)`;
+  throw new TypeError(`there is no store "${scheme}:"; the stores are ${urls}, ${tls}`);
 }
 
-async function openSqlite({ path }: StoreUrl, options: StoreOptions) {
-  const { openSqlite, sqliteStore } = await import("../core/stores/sqlite/index.ts");
-  const { migrate } = await import("./migrate.ts");
-  const database = openSqlite(toFile(path));
-  await migrate(database);
-  const locks = sqliteStore(database, { ...options, closeDatabase: true });
-  return { locks, database, ...(await keptIn(database)) };
+/** Adds a getter for each part that the store does not have. Copies of the store leave these getters out. */
+function withMissingParts(scheme: string, store: UrlStore): UrlStore {
+  const missing = new Set(KINDS.flatMap(({ parts }) => parts)).difference(
+    new Set(kindOf(scheme).parts),
+  );
+  for (const part of missing) {
+    const get = () => {
+      const others = KINDS.filter(({ parts }) => parts.includes(part));
+      const named = others.map(({ schemes: [first] }) => `${first}:`).join(", ");
+      throw new TypeError(`the store ${scheme}: has no ${part}; stores that have one: ${named}`);
+    };
+    Object.defineProperty(store, part, { get });
+  }
+  return store;
+}
+
+function toShow(parsed: StoreUrl): string {
+  const { scheme, path } = parsed;
+  // A file after an empty host looks like the URL of a network, and is none.
+  if (scheme === "sqlite") return `sqlite:${resolve(toFile(path))}`;
+  const { network } = parsed;
+  if (!network) return `${scheme}:`;
+  const { hosts, name, options } = network;
+  const servers = hosts.map(({ host, port }) => {
+    const literal = host.includes(":") ? `[${host}]` : host;
+    return port === undefined ? literal : `${literal}:${port}`;
+  });
+  const prefix = options.get("prefix");
+  return `${scheme}://${servers}${name && `/${name}`}${prefix ? `?prefix=${prefix}` : ""}`;
+}
+
+async function openMemory(_: StoreUrl, options: OpenOptions) {
+  const { openMemory } = await import("../core/stores/memory/index.ts");
+  return openMemory(options);
+}
+
+async function openSqlite({ path }: StoreUrl, options: OpenOptions) {
+  const { openSqlite } = await import("../core/stores/sqlite/index.ts");
+  const file = toFile(path);
+  if (options.create !== false) makeDefaultFolder(file);
+  return openSqlite(file, options);
 }
 
 function toFile(path: string): string {
@@ -126,21 +222,9 @@ function toFile(path: string): string {
   return file;
 }
 
-async function openMysql({ scheme, network }: StoreUrl, options: StoreOptions) {
-  const { mysqlStore, openMysql } = await load(
-    "mysql2",
-    () => import("../core/stores/mysql/index.ts"),
-  );
-  const database = openMysql(toMysqlOptions(scheme, network));
-  const locks = mysqlStore(database, { ...options, closeDatabase: true });
-  return { locks, database, ...(await keptIn(database)) };
-}
-
-/** What a database keeps besides locks. */
-async function keptIn(database: Database) {
-  const { sqlInventory } = await import("../core/inventory/sql.ts");
-  const { sqlJournal } = await import("../core/journal/sql.ts");
-  return { inventory: sqlInventory(database), journal: sqlJournal(database) };
+async function openMysql({ scheme, network }: StoreUrl, options: OpenOptions) {
+  const { openMysql } = await import("../core/stores/mysql/index.ts");
+  return openMysql(toMysqlOptions(scheme, network), options);
 }
 
 function toMysqlOptions(scheme: string, url: NetworkUrl | undefined) {
@@ -160,26 +244,16 @@ function toMysqlOptions(scheme: string, url: NetworkUrl | undefined) {
   };
 }
 
-async function openEtcd({ scheme, network }: StoreUrl, options: StoreOptions) {
-  const { openEtcd } = await load("etcd3", () => import("../core/etcd/grpc.ts"));
-  const { etcdOptions, prefix } = toEtcdOptions(scheme, network);
-  return withEtcd(openEtcd(etcdOptions), prefix, options);
+async function openEtcd({ scheme, network }: StoreUrl, options: OpenOptions) {
+  const { openEtcd } = await import("../core/stores/etcd/index.ts");
+  const { connection, prefix } = toEtcdOptions(scheme, network);
+  return openEtcd(connection, { ...options, prefix });
 }
 
-async function openEtcdGateway({ scheme, network }: StoreUrl, options: StoreOptions) {
-  const { openEtcdGateway } = await import("../core/etcd/gateway.ts");
-  const { nodeFetch } = await import("../core/etcd/node-fetch.ts");
-  const { etcdOptions, prefix } = toEtcdOptions(scheme, network);
-  const { tls, ...rest } = etcdOptions;
-  const client = openEtcdGateway({ ...rest, ...(tls && { tls: {} }), fetch: nodeFetch(tls) });
-  return withEtcd(client, prefix, options);
-}
-
-async function withEtcd(etcd: Etcd, prefix: string, options: StoreOptions) {
-  const { etcdStore } = await import("../core/stores/etcd/index.ts");
-  const { etcdInventory } = await import("../core/inventory/etcd.ts");
-  const locks = etcdStore(etcd, { ...options, prefix, closeEtcd: true });
-  return { locks, inventory: etcdInventory(etcd, { prefix }), etcd: { client: etcd, prefix } };
+async function openEtcdGateway({ scheme, network }: StoreUrl, options: OpenOptions) {
+  const { openEtcdGateway } = await import("../core/stores/etcd/node-gateway.ts");
+  const { connection, prefix } = toEtcdOptions(scheme, network);
+  return openEtcdGateway(connection, { ...options, prefix });
 }
 
 function toEtcdOptions(scheme: string, url: NetworkUrl | undefined) {
@@ -187,49 +261,37 @@ function toEtcdOptions(scheme: string, url: NetworkUrl | undefined) {
   const tls = ["etcds", "etcd+https"].includes(scheme);
   checkOptions(url, tls ? ["ca", "cert", "key"] : []);
   const { hosts, user, password, name } = url;
-  return {
-    prefix: name.replace(/\/*$/, "/").replace(/^\/$/, ""),
-    etcdOptions: {
-      endpoints: hosts.map((host) => toEndpoint(host, 2_379)),
-      ...(user !== "" && { user, password }),
-      ...(tls && { tls: readTls(url) }),
-    },
+  const connection = {
+    endpoints: hosts.map((host) => toEndpoint(host, 2_379)),
+    ...(user !== "" && { user, password }),
+    ...(tls && { tls: readTls(url) }),
   };
+  return { connection, prefix: name.replace(/\/*$/, "/").replace(/^\/$/, "") };
 }
 
 function toEndpoint({ host, port }: Host, standard: number): string {
   return `${host.includes(":") ? `[${host}]` : host}:${port ?? standard}`;
 }
 
-async function openZooKeeper({ scheme, network }: StoreUrl, options: StoreOptions) {
+async function openZooKeeper({ scheme, network }: StoreUrl, options: OpenOptions) {
   if (!network) throw new TypeError(`the store "${scheme}:" needs ${scheme}://HOST:PORT`);
-  checkOptions(network, []);
-  const { zookeeperStore, openZooKeeper } = await import("../core/stores/zookeeper/index.ts");
+  const tls = scheme === "zookeepers";
+  checkOptions(network, tls ? ["ca", "cert", "key"] : []);
+  const { openZooKeeper } = await import("../core/stores/zookeeper/index.ts");
   const { hosts, user, password, name } = network;
-  const zookeeper = openZooKeeper({
-    servers: hosts.map((host) => toEndpoint(host, 2_181)),
-    ...(user !== "" && { user, password }),
-  });
   const root = name.replace(/\/+$/, "");
-  const locks = zookeeperStore(zookeeper, {
-    ...options,
-    root: root && `/${root}`,
-    closeZooKeeper: true,
-  });
-  return { locks, inventory: undefined };
+  const connection = {
+    servers: hosts.map((host) => toEndpoint(host, tls ? 2_281 : 2_181)),
+    ...(user !== "" && { user, password }),
+    ...(tls && { tls: readTls(network) }),
+  };
+  return openZooKeeper(connection, { ...options, root: root && `/${root}` });
 }
 
-async function openRedis({ scheme, network }: StoreUrl, options: StoreOptions) {
-  const { openRedis, redisStore } = await load(
-    "ioredis",
-    () => import("../core/stores/redis/index.ts"),
-  );
-  const { redisInventory } = await import("../core/inventory/redis.ts");
-  const { redisOptions, prefix, replicas } = toRedisOptions(scheme, network);
-  const client = openRedis(redisOptions);
-  const locks = redisStore(client, { ...options, prefix, replicas, closeRedis: true });
-  const inventory = redisInventory(client, { prefix, replicas });
-  return { locks, inventory, redis: { client, prefix } };
+async function openRedis({ scheme, network }: StoreUrl, options: OpenOptions) {
+  const { openRedis } = await import("../core/stores/redis/index.ts");
+  const { connection, store } = toRedisOptions(scheme, network);
+  return openRedis(connection, { ...options, ...store });
 }
 
 function toRedisOptions(scheme: string, url: NetworkUrl | undefined) {
@@ -239,28 +301,27 @@ function toRedisOptions(scheme: string, url: NetworkUrl | undefined) {
   const tls = scheme === "rediss";
   checkOptions(url, [...(tls ? ["ca", "cert", "key"] : []), "prefix", "replicas"]);
   const { host, port, options } = url;
+  const prefix = options.get("prefix");
   return {
-    prefix: options.get("prefix") ?? PREFIX,
-    replicas: Number(options.get("replicas") ?? 0),
-    redisOptions: { ...toServer({ host, port }), ...toLogin(url, tls) },
+    connection: { ...toServer({ host, port }), ...toLogin(url, tls) },
+    store: {
+      ...(prefix !== undefined && { prefix }),
+      replicas: Number(options.get("replicas") ?? 0),
+    },
   };
 }
 
-async function openRedlock({ scheme, network: url }: StoreUrl, options: StoreOptions) {
-  const { openRedis, redlockStore } = await load(
-    "ioredis",
-    () => import("../core/stores/redlock/index.ts"),
-  );
+async function openRedlock({ scheme, network: url }: StoreUrl, options: OpenOptions) {
+  const { openRedlock } = await import("../core/stores/redlock/index.ts");
   if (!url || !/^\d*$/.test(url.name)) {
     throw new TypeError(`the store "${scheme}:" needs ${scheme}://HOST:PORT,HOST:PORT,HOST:PORT`);
   }
   const tls = scheme === "redlocks";
   checkOptions(url, [...(tls ? ["ca", "cert", "key"] : []), "prefix"]);
   const login = toLogin(url, tls);
-  const masters = url.hosts.map((host) => openRedis({ ...toServer(host), ...login }));
-  const prefix = url.options.get("prefix") ?? PREFIX;
-  const locks = redlockStore(masters, { ...options, prefix, closeMasters: true });
-  return { locks, inventory: undefined };
+  const masters = url.hosts.map((host) => ({ ...toServer(host), ...login }));
+  const prefix = url.options.get("prefix");
+  return openRedlock(masters, { ...options, ...(prefix !== undefined && { prefix }) });
 }
 
 function toServer({ host, port }: Host) {

@@ -1,11 +1,11 @@
-import { FencedOutError } from "../lock/errors.ts";
-import { checkFence, type Fence, fenceOwner, formatFence } from "../lock/fence.ts";
+import { checkFence, type Fence, FencedOutError, fenceOwner, formatFence } from "../lock/fence.ts";
 import {
   asBigInt,
   asNumber,
   asText,
   type Database,
   type Dialect,
+  exact,
   type Row,
   type Sql,
   sql,
@@ -13,26 +13,34 @@ import {
 } from "./sql.ts";
 
 /**
- * Raises the resource's claim to this fence, unless a later holder has raised it further, or another one came with an
- * equal fence first.
+ * Raises the resource's claim to this fence. Changes nothing if the claim is higher, or equal and of another owner.
  *
- * It belongs before the first read of the resource, not only before the write: a holder that is late would
- * otherwise still write between the read and the write of its successor. Its row stays locked until the
- * transaction ends, so a late holder waits here and then finds itself late.
+ * The claim comes before the transaction's first read of the resource. With a claim before the write only, a late
+ * holder could read, wait for its successor's commit, and write. The claim's row stays locked until the transaction
+ * ends, so a late holder waits here and is then refused.
  */
 export function claim(dialect: Dialect, fence: Fence): Sql {
   const { resource, generation, token } = fence;
   const owner = ownerOf(fence);
-  const isLower = sql`generation < ${generation} OR (generation = ${generation} AND token < ${token})`;
-  const isUnnamed = sql`generation = ${generation} AND token = ${token} AND owner IS NULL`;
-  // The owner first: MySQL assigns from left to right, and it depends on what the others were.
+  const claimed = {
+    generation: sql`lockstep_claim.generation`,
+    token: sql`lockstep_claim.token`,
+    owner: sql`lockstep_claim.owner`,
+  };
+  const isLower = sql`
+    ${claimed.generation} < ${generation}
+      OR (${claimed.generation} = ${generation} AND ${claimed.token} < ${token})`;
+  const isUnnamed = sql`
+    ${claimed.generation} = ${generation} AND ${claimed.token} = ${token} AND ${claimed.owner} IS NULL`;
+  // The owner comes first: its condition reads the columns that follow, and MySQL assigns from left to right.
   return sql`
     INSERT INTO lockstep_claim (resource, generation, token, owner)
     VALUES (${resource}, ${generation}, ${token}, ${owner})
     ${dialect.onConflict("resource")}
-      owner = CASE WHEN ${isLower} OR (${isUnnamed}) THEN ${owner} ELSE owner END,
-      token = CASE WHEN ${isLower} THEN ${token} ELSE token END,
-      generation = CASE WHEN generation < ${generation} THEN ${generation} ELSE generation END`;
+      owner = CASE WHEN ${isLower} OR (${isUnnamed}) THEN ${owner} ELSE ${claimed.owner} END,
+      token = CASE WHEN ${isLower} THEN ${token} ELSE ${claimed.token} END,
+      generation = CASE WHEN ${claimed.generation} < ${generation} THEN ${generation}
+        ELSE ${claimed.generation} END`;
 }
 
 function ownerOf(fence: Fence): string {
@@ -40,8 +48,8 @@ function ownerOf(fence: Fence): string {
 }
 
 /**
- * A condition for statements after `claim`, in the same transaction or a later one: true unless the fence is
- * late. It keeps the claim from being raised until the transaction ends. Without a fence it is always true.
+ * A condition for statements after `claim`, in the same transaction or a later one. True if this fence holds the claim,
+ * or without a fence. Nobody raises the claim before the transaction ends.
  */
 export function isClaimed(dialect: Dialect, fence: Fence | undefined): Sql {
   if (fence === undefined) return sql`1 = 1`;
@@ -51,14 +59,14 @@ export function isClaimed(dialect: Dialect, fence: Fence | undefined): Sql {
       SELECT 1 FROM lockstep_claim
       WHERE resource = ${resource} AND generation = ${generation} AND token = ${token}
         AND (owner = ${ownerOf(fence)} OR owner IS NULL)
-      ${dialect.shared})`;
+      ${dialect.forShare})`;
 }
 
 export function readClaim({ resource }: Fence): Sql {
-  return sql`SELECT generation, token, owner FROM lockstep_claim WHERE resource = ${resource}`;
+  return sql`SELECT generation, ${exact(sql`token`)} AS token, owner FROM lockstep_claim WHERE resource = ${resource}`;
 }
 
-/** Throws a FencedOutError unless the answer to `readClaim` shows this very fence. */
+/** Throws a FencedOutError unless the row that `readClaim` found is the claim of this fence. */
 export function checkClaim(fence: Fence, [row]: readonly Row[]): void {
   if (row === undefined) throw new FencedOutError(fence, "none");
   const generation = asNumber(row.generation);
@@ -69,18 +77,14 @@ export function checkClaim(fence: Fence, [row]: readonly Row[]): void {
 }
 
 /**
- * Claims a resource for the holder of this fence, as the first thing that a transaction does.
+ * Claims a resource for the holder of this fence. Call it before anything else in the transaction.
  *
- * From then on until the transaction ends, the holder's predecessors wait or are refused with a
- * FencedOutError, and what is read here does not change under it. Rejects with a FencedOutError when the
- * holder itself is late, and with a FenceInvalidError for a fence that no lock has issued.
+ * Until the transaction ends, earlier holders wait or are refused with a FencedOutError, and rows read here do not
+ * change under this holder. Rejects with a FencedOutError for a late holder, and with a FenceInvalidError for a fence
+ * that no lock has issued.
  */
-export async function claimFence(
-  { dialect }: Database,
-  tx: Transaction,
-  fence: Fence,
-): Promise<void> {
+export async function claimFence(database: Database, tx: Transaction, fence: Fence): Promise<void> {
   checkFence(fence, fence?.resource);
-  const [, answer] = await tx.packet([claim(dialect, fence), readClaim(fence)]);
+  const [, answer] = await tx.batch([claim(database.dialect, fence), readClaim(fence)]);
   checkClaim(fence, answer?.rows ?? []);
 }

@@ -1,4 +1,4 @@
-/** SQL in transactions that begin with a fence. */
+/** SQL databases: statements, transactions, and the claim of a fence. */
 export { claimFence } from "./claim.ts";
-export type { Database, Dialect, Result, Row, Sql, SqlValue, Transaction } from "./sql.ts";
+export type { Database, Sql, SqlResult, Transaction } from "./sql.ts";
 export { DuplicateKeyError, list, sql } from "./sql.ts";

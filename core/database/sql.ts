@@ -6,25 +6,30 @@ import type {
 
 export type SqlValue = string | number | bigint | Uint8Array | null;
 
-/** A statement, or a piece of one, whose values never become part of its text. */
+/** A statement or a part of one. Values stand apart from the text. */
 export interface Sql {
-  /** One more than the values that stand between them. */
+  /** One more text than values: value i stands between texts i and i + 1. */
   readonly texts: readonly string[];
   readonly values: readonly SqlValue[];
 }
 
-/** SQL as a template: what is put into it is either a value or another piece of SQL. */
+/** Makes SQL from a template. A placeholder takes a value or another part of SQL. */
 export function sql(strings: TemplateStringsArray, ...parts: readonly (SqlValue | Sql)[]): Sql {
   return join(strings, parts);
 }
 
-/** The pieces with commas between them. There must be at least one. */
-export function list(pieces: readonly (SqlValue | Sql)[]): Sql {
-  if (pieces.length === 0) throw new RangeError("a list in SQL needs at least one element");
-  return join(["", ...Array(pieces.length - 1).fill(", "), ""], pieces);
+/** Makes SQL of a text of this package. A text from outside may only be a value. */
+export function raw(text: string): Sql {
+  return { texts: [text], values: [] };
 }
 
-/** Weaves the parts into the texts, of which there is one more. */
+/** Joins the parts with commas. Throws a RangeError for an empty list. */
+export function list(parts: readonly (SqlValue | Sql)[]): Sql {
+  if (parts.length === 0) throw new RangeError("a list in SQL needs at least one element");
+  return join(["", ...Array(parts.length - 1).fill(", "), ""], parts);
+}
+
+/** Puts part i between texts i and i + 1. */
 function join(strings: readonly string[], parts: readonly (SqlValue | Sql)[]): Sql {
   const texts: string[] = [];
   const values: SqlValue[] = [];
@@ -51,97 +56,145 @@ function isSql(part: SqlValue | Sql): part is Sql {
 
 export type Row = Readonly<Record<string, unknown>>;
 
-export interface Result {
+export interface SqlResult {
   readonly rows: readonly Row[];
 
-  /** Rows matched by a change, whether or not it changed them; not meaningful for reads. */
+  /** Rows that a change matched, whether or not their values differ afterwards. Meaningless for reads. */
   readonly affected: number;
 
-  /** The number that the statement passed through `Dialect.reply`, where there is such a thing. */
-  readonly reply: bigint | undefined;
+  /** The number that the statement passed to `Dialect.returning`. Undefined without one. */
+  readonly returned: bigint | undefined;
 }
 
-/** What the databases spell differently. */
-export interface Dialect {
-  readonly name: "mysql" | "sqlite";
+/** One change of the schema. */
+export interface Migration {
+  /** Begins with the number of the schema's version, as in "0001-locks". */
+  readonly name: string;
 
-  /** Whether a change of the schema commits the transaction it stands in. */
-  readonly schemaCommits: boolean;
-
-  /** Microseconds since 1970 by the database's clock; the same in all of one statement. */
-  readonly now: Sql;
-
-  /** In `onConflict`: what the INSERT wanted to put into `column`, where that was `value`. */
-  proposed(column: "fence", value: Sql): Sql;
-
-  /** Makes a change answer with the number that it stores; undefined where one has to read it. */
-  readonly reply: ((number: Sql) => Sql) | undefined;
-
-  /** Closes a SELECT so that it reads what is committed, and keeps it from changing until the end. */
-  readonly shared: Sql;
-
-  /** Closes a SELECT so that it reads what is committed, and keeps others from reading it so. */
-  readonly exclusive: Sql;
-
-  /** Closes an INSERT; followed by the assignments to make when the row with this key exists already. */
-  onConflict(key: "name" | "resource" | "sku" | "version" | "shop" | "run_id" | "order_id"): Sql;
+  /** Statements in SQL. Each ends with a semicolon at the end of a line, and nothing else does. */
+  readonly script: string;
 }
 
 /**
- * A database of ours. It rejects with
+ * The SQL that differs between databases. Each database's folder in core/stores provides one.
  *
- * - a {@link StoreUnavailableError} when what was asked for has certainly not happened,
- * - a {@link StoreRefusedError} when trying again would not help,
+ * All other SQL keeps to what MySQL, SQLite and PostgreSQL share:
+ *
+ * - In the assignments of an upsert, a column of the existing row is qualified by its table. PostgreSQL calls the bare
+ *   name ambiguous.
+ * - An UPDATE reads a column before it assigns it. MySQL assigns from left to right; others read old values throughout.
+ */
+export interface Dialect {
+  /** The database's folder in core/stores, its URL's scheme, and the name of its locks. */
+  readonly name: string;
+
+  /** The schema, in order. Loaded when `migrate` asks for it. */
+  migrations(): Promise<readonly Migration[]>;
+
+  /**
+   * Whether the database executes one batch after the other, and repeats the body of a transaction when another one has
+   * changed what it has read. Otherwise transactions wait for each other's rows.
+   */
+  readonly isOptimistic: boolean;
+
+  /** Whether a CREATE or ALTER commits the transaction around it. */
+  readonly ddlCommits: boolean;
+
+  /** The database's clock in microseconds since 1970. Constant within a statement. */
+  readonly now: Sql;
+
+  /** Ends an INSERT. Assignments for the existing row with the same key follow. */
+  onConflict(column: string): Sql;
+
+  /** In those assignments: the value that the INSERT has for `column`. `value` is the expression that computes it. */
+  proposed(column: string, value: Sql): Sql;
+
+  /** Makes a change answer with the number that it stores. Undefined: a SELECT has to read the number. */
+  readonly returning: ((number: Sql) => Sql) | undefined;
+
+  /** Ends a SELECT: reads committed rows, and no other transaction changes them before this one ends. */
+  readonly forShare: Sql;
+
+  /** Ends a SELECT: as `forShare`, and no other transaction locks the rows either. */
+  readonly forUpdate: Sql;
+
+  /** As `forUpdate`, but leaves out rows that another transaction has locked. */
+  readonly skipLocked: Sql;
+}
+
+/**
+ * A share of the connections. Calls in "locks" never wait behind calls in "work", which may wait for locked rows.
+ * "renewals" is as "locks", for statements that only extend what their condition proves to be held: where an open
+ * transaction of this process excludes all other writers, they become part of that transaction, and survive its rollback.
+ */
+export type ConnectionLane = "work" | "locks" | "renewals";
+
+/**
+ * A database with the tables of this package. Its calls reject with
+ *
+ * - a {@link StoreUnavailableError} when nothing has happened,
+ * - a {@link StoreRefusedError} when nothing has happened and a retry would not help,
  * - an {@link UnknownOutcomeError} when the answer was lost,
- * - a {@link DuplicateKeyError} when a unique key refused a row; nothing has happened.
+ * - a {@link DuplicateKeyError} when a unique key refused a row. Nothing has happened.
  *
- * Transactions are read committed or stricter. The victim of a deadlock is repeated. A call without a
- * signal is given up after 10 seconds.
+ * Transactions are read committed or stricter. The database repeats a transaction after a deadlock, and after its
+ * connection was lost before the COMMIT was sent. Without a signal, a call ends after 10 seconds.
  */
 export interface Database extends AsyncDisposable {
-  /** Where it is, for messages: never with a secret. */
+  /** The database's URL without secrets, for messages. */
   readonly address: string;
+  /** @internal */
   readonly dialect: Dialect;
 
-  /** The statements as one transaction in one round trip; a lone statement is a transaction by itself. */
-  packet(statements: readonly Sql[], signal?: AbortSignal): Promise<readonly Result[]>;
+  /** Runs the statements as one transaction in one round trip. The default lane is "work". */
+  batch(
+    statements: readonly Sql[],
+    signal?: AbortSignal,
+    lane?: ConnectionLane,
+  ): Promise<readonly SqlResult[]>;
 
-  /** One SELECT outside of any transaction. However its answer is lost, nothing has happened. */
+  /** Runs one SELECT outside of any transaction. A lost answer is a {@link StoreUnavailableError}. */
   read(statement: Sql, signal?: AbortSignal): Promise<readonly Row[]>;
 
-  /** A transaction of several round trips. What `body` does not commit is rolled back. */
+  /** Runs a transaction of several round trips. Rolls back if `body` does not call `commit`. */
   transaction<T>(body: (tx: Transaction) => Promise<T>, signal?: AbortSignal): Promise<T>;
 
   close(): Promise<void>;
 }
 
-/** Over with its first failure, its commit and its body: what is asked of it later is refused. */
+/** Ends with its first failure, its commit or its body. Refuses later calls. */
 export interface Transaction {
-  /** Each packet is one round trip. */
-  packet(statements: readonly Sql[]): Promise<readonly Result[]>;
+  /** Runs the statements in one round trip. */
+  batch(statements: readonly Sql[]): Promise<readonly SqlResult[]>;
 
-  /** The last statements together with the COMMIT, in one round trip. */
-  commit(statements: readonly Sql[]): Promise<readonly Result[]>;
+  /** Runs the last statements and COMMIT in one round trip. */
+  commit(statements: readonly Sql[]): Promise<readonly SqlResult[]>;
 }
 
+/** A unique key refused a row. */
 export class DuplicateKeyError extends Error {
   override readonly name = "DuplicateKeyError";
 }
 
-/** A byte order mark is a character like any other here. */
+/** In the columns of a SELECT: an integer beyond 2^53, exact where the database answers with doubles. */
+export function exact(integer: Sql): Sql {
+  return sql`CAST(${integer} AS CHAR(20))`;
+}
+
+/** Keeps a byte order mark: it is part of the value. */
 const utf8 = new TextDecoder("utf-8", { ignoreBOM: true, fatal: true });
 
-/** A text column's value: databases return bytes or text for it. */
+/** Converts a text column's value, which some databases return as bytes. */
 export function asText(value: unknown): string {
   return value instanceof Uint8Array ? utf8.decode(value) : String(value);
 }
 
-/** An integer column's value, exactly. */
+/** Converts an integer column's value exactly. */
 export function asBigInt(value: unknown): bigint {
   return BigInt(value as string | number | bigint);
 }
 
-/** An integer column's value. Throws a RangeError rather than round it. */
+/** Converts an integer column's value. Throws a RangeError instead of rounding. */
 export function asNumber(value: unknown): number {
   const number = Number(value);
   if (!Number.isSafeInteger(number)) throw new RangeError(`${value} is not a safe integer`);

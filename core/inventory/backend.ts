@@ -1,48 +1,47 @@
+import { checkWhole } from "../lock/checks.ts";
 import { checkFence, type Fence } from "../lock/fence.ts";
-import { checkOrders, checkPage, checkSku, toOperation } from "./check.ts";
+import { DecrementBatcher } from "./decrement-batcher.ts";
+import { type InventoryOptions, withEvents } from "./events.ts";
 import {
-  type Answer,
-  type Entry,
   type Inventory,
-  OperationConflictError,
-  type OrderAnswer,
-  type Stock,
+  type LedgerEntry,
+  operationConflict,
+  type StockLevel,
+  type StockOperations,
+  type StockResult,
 } from "./inventory.ts";
-import type { Batch, Operation } from "./operation.ts";
-import { Together } from "./together.ts";
+import {
+  checkOrders,
+  checkSku,
+  type Operation,
+  type OperationBackend,
+  toOperation,
+} from "./operation.ts";
 
-/** What a database implements. All that it is given is checked already. */
-export interface Backend {
-  /** Where it is, for messages: never with a secret. */
-  readonly address: string;
-
-  get(sku: string): Promise<Stock | undefined>;
-
-  /** Does the operation once, however often this is called. */
-  apply(operation: Operation, signal: AbortSignal | undefined): Promise<Answer>;
-
-  /** All of a batch of decrements in one transaction. */
-  applyMany(batch: Batch, signal: AbortSignal | undefined): Promise<readonly OrderAnswer[]>;
-
+/** The contract that a store implements. All arguments are checked already. */
+export interface InventoryBackend extends OperationBackend {
+  get(sku: string): Promise<StockLevel | undefined>;
   expire(sku: string): Promise<void>;
-  history(sku: string, page: Page): Promise<readonly Entry[]>;
+  history(sku: string, page: HistoryPage): Promise<readonly LedgerEntry[]>;
   claim(fence: Fence): Promise<void>;
 }
 
 /** At most `limit` entries, all of them before entry `before`. */
-export interface Page {
+export interface HistoryPage {
   readonly limit: number;
   readonly before: number;
 }
 
-/** The public contract on top of any database. */
-export function inventoryOn(backend: Backend): Inventory {
-  const together = new Together(backend);
-  return {
-    ...changesOn(backend),
+/** Builds the public contract on a store's backend. */
+export function createInventory(
+  backend: InventoryBackend,
+  { onEvent }: InventoryOptions,
+): Inventory {
+  const batcher = new DecrementBatcher(backend);
+  const inventory: Inventory = {
+    ...createOperations(backend),
 
-    decrement: async (change) =>
-      together.decrement(toOperation("decrement", change), change.signal),
+    decrement: async (change) => batcher.decrement(toOperation("decrement", change), change.signal),
 
     async expire(sku) {
       checkSku(sku);
@@ -51,7 +50,8 @@ export function inventoryOn(backend: Backend): Inventory {
 
     async history(sku, { limit = 100, before = Number.MAX_SAFE_INTEGER } = {}) {
       checkSku(sku);
-      checkPage(limit, before);
+      checkWhole("limit", limit, 1, 10_000);
+      checkWhole("before", before, 0, Number.MAX_SAFE_INTEGER);
       return backend.history(sku, { limit, before });
     },
 
@@ -60,13 +60,30 @@ export function inventoryOn(backend: Backend): Inventory {
       await backend.claim(fence);
     },
   };
+  return withEvents(inventory, onEvent);
 }
 
-/** The part of it that changes stock, each change for itself. */
-export function changesOn(
-  backend: Pick<Backend, "get" | "apply" | "applyMany">,
-): Omit<Inventory, "expire" | "history" | "claim"> {
-  return {
+/** Builds the public contract on a store that applies batches only. */
+export function createBatchInventory(
+  backend: Omit<InventoryBackend, "apply">,
+  options: InventoryOptions,
+): Inventory {
+  const apply = async (operation: Operation, signal?: AbortSignal): Promise<StockResult> => {
+    const { sku, fence, operationId } = operation;
+    const [result] = await backend.applyMany({ sku, fence, operations: [operation] }, signal);
+    if (!result || result.outcome === "conflict") throw operationConflict(operationId);
+    const { outcome, remaining, replayed } = result;
+    return { outcome, remaining, replayed };
+  };
+  return createInventory({ ...backend, apply }, options);
+}
+
+/** Builds the reads and changes alone; every decrement is a transaction of its own. */
+export function createOperations(
+  backend: Pick<InventoryBackend, "get" | "apply" | "applyMany">,
+  { onEvent }: InventoryOptions = {},
+): StockOperations {
+  const operations: StockOperations = {
     async get(sku) {
       checkSku(sku);
       return backend.get(sku);
@@ -87,16 +104,5 @@ export function changesOn(
       return backend.applyMany({ sku, fence, operations }, signal);
     },
   };
-}
-
-/** `apply` for a database that does all in batches. Rejects with an OperationConflictError. */
-export async function applyAlone(
-  operation: Operation,
-  applyMany: (batch: Batch) => Promise<readonly OrderAnswer[]>,
-): Promise<Answer> {
-  const { sku, fence, operationId } = operation;
-  const [answer] = await applyMany({ sku, fence, operations: [operation] });
-  if (!answer || answer.outcome === "conflict") throw new OperationConflictError(operationId);
-  const { outcome, remaining, replayed } = answer;
-  return { outcome, remaining, replayed };
+  return withEvents(operations, onEvent);
 }

@@ -1,30 +1,14 @@
 /** Stock that never oversells. */
-
-export { type EtcdInventoryOptions, etcdInventory } from "./etcd.ts";
+export type { StockEvent } from "./events.ts";
 export type {
-  Answer,
-  Batch,
-  Change,
-  Closing,
-  Entry,
+  DecrementResult,
   Inventory,
-  InventoryErrorCode,
-  Kind,
-  Order,
-  OrderAnswer,
-  Outcome,
-  QuantityChange,
-  Reserving,
-  Stock,
+  LedgerEntry,
+  StockLevel,
+  StockOperations,
+  StockResult,
 } from "./inventory.ts";
 export {
   InventoryError,
-  MOST_UNITS,
-  OperationConflictError,
   stockLock,
-  UnknownReservationError,
-  UnknownSkuError,
 } from "./inventory.ts";
-export { observed, type StockEvent, type StockListener } from "./observed.ts";
-export { type RedisInventoryOptions, redisInventory } from "./redis.ts";
-export { type InventoryWithin, type SqlInventory, sqlInventory } from "./sql.ts";

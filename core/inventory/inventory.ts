@@ -1,201 +1,215 @@
+import type { Duration } from "../lock/duration.ts";
 import { quote } from "../lock/errors.ts";
 import type { Fence } from "../lock/fence.ts";
-import type { Millis } from "../lock/time.ts";
 
-/** What every change of stock says. */
-export interface Change {
+/** The arguments that every change of stock has. */
+export interface StockChange {
   /** 1 to 255 bytes. */
   readonly sku: string;
 
   /**
-   * 1 to 255 bytes, chosen by the caller, unique to this change. Calling again with the same id and the same
-   * payload does nothing and gives the first answer.
+   * 1 to 255 bytes, chosen by the caller, unique to this change. A second call with the same id and the same
+   * payload changes nothing and returns the first result.
    */
   readonly operationId: string;
 
   /**
-   * The fence of the lock on `stockLock(sku)`: a holder that is late is refused before it has read anything.
-   * With locks and stock in the same etcd, so is one whose lock is gone, even before a successor has come.
-   * The locks may live in another store than the stock, but all of a sku's fences come from one lock store.
+   * The fence of the lock on `stockLock(sku)`: the change of a late holder is refused before it reads anything.
+   * If locks and stock are in the same etcd, a fence is refused as soon as its lock is gone, even before the next
+   * holder has come. The locks may live in another store than the stock, but all fences of a sku come from one
+   * lock store.
    *
-   * Without one, the change is still atomic, idempotent and never oversells; it is merely not ordered with
-   * whoever works on the sku under a lock.
+   * Without a fence the change is still atomic, idempotent and never oversells; only its order relative to the
+   * holders of the lock is undefined.
    */
   readonly fence?: Fence | undefined;
 
   /**
-   * Gives up: rejects with the signal's reason where nothing has happened, and with an UnknownOutcomeError where
-   * it may have, or may still; calling again with the same id finds out.
+   * Aborts the change. The call rejects with the signal's reason if the change is not applied, and with an
+   * UnknownOutcomeError if it may be applied, now or later; a second call with the same id tells.
    */
   readonly signal?: AbortSignal | undefined;
 }
 
-export interface QuantityChange extends Change {
-  /** A whole number from 1 to MOST_UNITS. */
+export interface QuantityChange extends StockChange {
+  /** A whole number from 1 to MAX_QUANTITY. */
   readonly quantity: number;
 }
 
-export interface Reserving extends QuantityChange {
+export interface NewReservation extends QuantityChange {
   /**
-   * After this many milliseconds, by the database's clock, the units go back on hand: never before, and on
-   * etcd, which counts in whole seconds, up to about two seconds later.
+   * After this many milliseconds, by the database's clock, the units go back on hand: never earlier, and on
+   * etcd, whose leases last whole seconds, up to about two seconds later.
    */
-  readonly expiresIn: Millis;
+  readonly expiresIn: Duration;
 }
 
-export interface Closing extends Change {
+export interface CloseReservation extends StockChange {
   /** The operation id of the reservation. */
   readonly reservation: string;
 }
 
-/** - `sold-out`: fewer on hand than asked for. - `closed`: the reservation is not open any more. Neither changes anything. */
-export type Outcome = "applied" | "sold-out" | "closed";
+/**
+ * - `sold-out`: fewer units are on hand than requested.
+ * - `closed`: the reservation is no longer open.
+ *
+ * Neither of the two changes the stock.
+ */
+export type StockOutcome = "applied" | "sold-out" | "closed";
 
-export interface Answer {
-  readonly outcome: Outcome;
+export interface StockResult {
+  readonly outcome: StockOutcome;
 
-  /** What was on hand right after the operation. */
+  /** The units on hand right after the operation. */
   readonly remaining: number;
 
-  /** Whether this is the answer of an earlier call with the same operation id. */
+  /** Whether this is the result of an earlier call with the same operation id. */
   readonly replayed: boolean;
 }
 
-export interface Batch extends Omit<Change, "operationId"> {
-  readonly orders: readonly Order[];
+export interface DecrementBatch extends Omit<StockChange, "operationId"> {
+  readonly orders: readonly DecrementOrder[];
 }
 
-export interface Order {
+export interface DecrementOrder {
   readonly operationId: string;
   readonly quantity: number;
 }
 
-/** `conflict`: the operation id was used for something else. */
-export interface OrderAnswer extends Omit<Answer, "outcome"> {
+/** `conflict`: the operation id was already used for another change. */
+export interface DecrementResult extends Omit<StockResult, "outcome"> {
   readonly operationId: string;
-  readonly outcome: Outcome | "conflict";
+  readonly outcome: StockOutcome | "conflict";
 }
 
-export interface Stock {
+export interface StockLevel {
   readonly sku: string;
   readonly onHand: number;
   readonly reserved: number;
   readonly sold: number;
 
-  /** All that ever came in: always onHand + reserved + sold. */
+  /** All units that ever came in: always onHand + reserved + sold. */
   readonly supplied: number;
 }
 
-export type Kind = "set" | "restock" | "decrement" | "reserve" | "confirm" | "cancel" | "expire";
+export type LedgerEntryKind =
+  | "set"
+  | "restock"
+  | "decrement"
+  | "reserve"
+  | "confirm"
+  | "cancel"
+  | "expire";
 
-export interface Entry {
+export interface LedgerEntry {
   readonly seq: number;
-  readonly kind: Kind;
+  readonly kind: LedgerEntryKind;
   readonly quantity: number;
-  readonly outcome: Outcome;
+  readonly outcome: StockOutcome;
   readonly remaining: number;
   readonly operationId: string | undefined;
   readonly reservation: string | undefined;
 
-  /** The fence it was done under, as text. */
+  /** The fence of the operation, as text. */
   readonly fence: string | undefined;
 
-  /** By the database's clock; on etcd, where nobody can read it, by that of the client that did it. */
+  /** By the database's clock; on etcd, whose clock cannot be read, by the clock of the client. */
   readonly at: Date;
 }
 
 /**
- * Stock that is never sold twice: initial + restocked = on hand + reserved + sold, at all times.
+ * Reads and changes of stock. A SQL store also offers them within a caller's transaction.
  *
- * Each change is one transaction: the fence is claimed, the stock changes only as far as it reaches, and the
- * ledger takes note under the unique operation id. Rejects with FencedOutError, FenceInvalidError,
- * UnknownSkuError, UnknownReservationError, OperationConflictError, or as the database does; with a TypeError
- * or RangeError for bad input, before any I/O.
+ * Each change is one transaction: it claims the fence, changes the stock only as far as the stock suffices, and
+ * writes a ledger entry under the unique operation id. Changes reject with FencedOutError, FenceInvalidError,
+ * InventoryError, or the error of the database; with a TypeError or RangeError for invalid arguments, before any I/O.
  */
-export interface Inventory {
-  get(sku: string): Promise<Stock | undefined>;
+export interface StockOperations {
+  get(sku: string): Promise<StockLevel | undefined>;
 
-  /** Makes the units on hand exactly `quantity`, 0 allowed, and the sku if there is none. */
-  set(change: QuantityChange): Promise<Answer>;
+  /** Sets the units on hand to `quantity`, 0 allowed. Creates the sku if it does not exist. */
+  set(change: QuantityChange): Promise<StockResult>;
 
-  restock(change: QuantityChange): Promise<Answer>;
+  restock(change: QuantityChange): Promise<StockResult>;
 
-  /** Sells. Calls for one sku that come while another one is under way share the next transaction. */
-  decrement(change: QuantityChange): Promise<Answer>;
+  /** Sells units. Concurrent calls for one sku share a transaction, unless they are part of the caller's. */
+  decrement(change: QuantityChange): Promise<StockResult>;
 
   /**
-   * Sells to many orders for one sku in one transaction, in their order; an order that is too large is sold
-   * out, and smaller ones after it may still be served. 1 to 1,000 orders; answers in the same order.
+   * Sells units of one sku to many orders in one transaction, in their order. An order that exceeds the stock is
+   * sold out, and smaller orders after it may still be served. 1 to 1,000 orders; results in the same order.
    */
-  decrementMany(batch: Batch): Promise<readonly OrderAnswer[]>;
+  decrementMany(batch: DecrementBatch): Promise<readonly DecrementResult[]>;
 
-  /** Sets units aside; its operation id names the reservation. */
-  reserve(change: Reserving): Promise<Answer>;
+  /** Sets units aside; the operation id names the reservation. */
+  reserve(change: NewReservation): Promise<StockResult>;
 
-  /** Sells what was reserved. */
-  confirm(change: Closing): Promise<Answer>;
+  /** Sells the reserved units. */
+  confirm(change: CloseReservation): Promise<StockResult>;
 
-  /** Puts what was reserved back on hand. */
-  cancel(change: Closing): Promise<Answer>;
+  /** Puts the reserved units back on hand. */
+  cancel(change: CloseReservation): Promise<StockResult>;
+}
 
-  /** Puts the sku's expired reservations back on hand; they are also put back whenever the stock runs short. */
+/** Stock that never oversells: initial + restocked = on hand + reserved + sold, at all times. */
+export interface Inventory extends StockOperations {
+  /** Releases the sku's expired reservations. Changes do the same whenever the stock runs short. */
   expire(sku: string): Promise<void>;
 
-  /** The sku's ledger, newest first, at most `limit` entries, before entry `before` if given. */
+  /** Reads the sku's ledger, newest first: at most `limit` entries, all before entry `before` if given. */
   history(
     sku: string,
     options?: { readonly limit?: number; readonly before?: number },
-  ): Promise<readonly Entry[]>;
+  ): Promise<readonly LedgerEntry[]>;
 
   /**
-   * Claims a resource for the holder of this fence, so that its predecessors are late from now on.
+   * Claims a resource for the holder of this fence: earlier holders are refused from now on.
    *
-   * For sections that read outside of one transaction, or span several: first this, then read, then write
-   * under the same fence.
+   * A section that reads outside a transaction, or spans several transactions, calls this first, then reads,
+   * then writes under the same fence.
    */
   claim(fence: Fence): Promise<void>;
 }
 
-/** The most units in one change: sums of billions of such changes stay exact. */
-export const MOST_UNITS = 1_000_000;
+/** The most units in one change: sums of billions of changes stay exact. */
+export const MAX_QUANTITY = 1_000_000;
 
-/** The name of the lock that orders the work on a sku. */
+/** Returns the name of the lock that orders the work on a sku. */
 export function stockLock(sku: string): string {
   return `sku/${sku}`;
 }
 
 export type InventoryErrorCode = "UNKNOWN_SKU" | "UNKNOWN_RESERVATION" | "OPERATION_CONFLICT";
 
-/** What is wrong with a request whatever the state of the stock. Recognise it by `code`. */
+/**
+ * A request that is wrong whatever the level of the stock is: an unknown sku, an unknown reservation, or an operation id
+ * that was already used for another change. Nothing has changed. Recognise it by `code`.
+ */
 export class InventoryError extends Error {
+  override readonly name = "InventoryError";
   readonly code: InventoryErrorCode;
   readonly retryable = false;
 
   constructor(code: InventoryErrorCode, message: string) {
     super(message);
-    this.name = new.target.name;
     this.code = code;
   }
 }
 
-export class UnknownSkuError extends InventoryError {
-  constructor(sku: string) {
-    super("UNKNOWN_SKU", `there is no sku ${quote(sku)}`);
-  }
+export function unknownSku(sku: string): InventoryError {
+  return new InventoryError("UNKNOWN_SKU", `sku ${quote(sku)} does not exist; create it with set`);
 }
 
-export class UnknownReservationError extends InventoryError {
-  constructor(sku: string, reservation: string) {
-    super(
-      "UNKNOWN_RESERVATION",
-      `there was never a reservation ${quote(reservation)} of ${quote(sku)}`,
-    );
-  }
+export function unknownReservation(sku: string, reservation: string): InventoryError {
+  return new InventoryError(
+    "UNKNOWN_RESERVATION",
+    `reservation ${quote(reservation)} of sku ${quote(sku)} was never made; name the operation id of its reserve`,
+  );
 }
 
-/** The operation id was used before, for something else. Nothing has changed. */
-export class OperationConflictError extends InventoryError {
-  constructor(operationId: string) {
-    super("OPERATION_CONFLICT", `operation ${quote(operationId)} was used for something else`);
-  }
+export function operationConflict(operationId: string): InventoryError {
+  return new InventoryError(
+    "OPERATION_CONFLICT",
+    `operation id ${quote(operationId)} was already used for another change; choose a new id`,
+  );
 }

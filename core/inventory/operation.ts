@@ -1,17 +1,38 @@
+import { checkText, checkWhole, LONGEST_SPAN } from "../lock/checks.ts";
+import { type Duration, toMillis } from "../lock/duration.ts";
 import { quote } from "../lock/errors.ts";
-import type { Fence } from "../lock/fence.ts";
+import { checkFence, type Fence } from "../lock/fence.ts";
 import { sha256 } from "../lock/sha256.ts";
-import type { Kind } from "./inventory.ts";
+import {
+  type CloseReservation,
+  type DecrementOrder,
+  type DecrementResult,
+  type LedgerEntryKind,
+  MAX_QUANTITY,
+  type NewReservation,
+  type QuantityChange,
+  type StockChange,
+  type StockResult,
+  stockLock,
+} from "./inventory.ts";
 
-/** A checked change of one sku, as it is written to the ledger. */
+/** The longest sku or operation id, in bytes of UTF-8. */
+const MAX_ID_BYTES = 255;
+
+/** The most orders in one batch: a batch locks the row of the stock until all of them are written. */
+export const MAX_BATCH_ORDERS = 1_000;
+
+export type OperationKind = Exclude<LedgerEntryKind, "expire">;
+
+/** A checked change of one sku, as the ledger records it. */
 export interface Operation {
-  readonly kind: Exclude<Kind, "expire">;
+  readonly kind: OperationKind;
   readonly sku: string;
   readonly operationId: string;
   readonly fence: Fence | undefined;
   readonly quantity: number;
 
-  /** The operation id of the reservation that is closed. */
+  /** The operation id of the reservation to close. */
   readonly reservation: string | undefined;
 
   /** In microseconds, for a new reservation. */
@@ -19,14 +40,65 @@ export interface Operation {
 }
 
 /** Operations on one sku under one fence, in order. */
-export interface Batch {
+export interface OperationBatch {
   readonly sku: string;
-  readonly fence: Operation["fence"];
+  readonly fence: Fence | undefined;
   readonly operations: readonly Operation[];
 }
 
-/** What a batch is, for messages. */
-export function describe({ sku, operations }: Batch): string {
+/** Applies operations in one store. */
+export interface OperationBackend {
+  /** The address of the store for messages: without secrets. */
+  readonly address: string;
+
+  /** Applies the operation once, however often this is called. */
+  apply(operation: Operation, signal: AbortSignal | undefined): Promise<StockResult>;
+
+  /** Applies a batch of decrements in one transaction. */
+  applyMany(
+    batch: OperationBatch,
+    signal: AbortSignal | undefined,
+  ): Promise<readonly DecrementResult[]>;
+}
+
+/** Converts the arguments of a call to a checked operation. Throws a TypeError or RangeError. */
+export function toOperation(
+  kind: OperationKind,
+  change: StockChange & Partial<QuantityChange & NewReservation & CloseReservation>,
+): Operation {
+  const { sku, operationId, fence, quantity, reservation, expiresIn } = change;
+  checkSku(sku);
+  checkText("operation id", operationId, MAX_ID_BYTES);
+  if (kind === "confirm" || kind === "cancel") checkText("reservation", reservation, MAX_ID_BYTES);
+  else checkWhole("quantity", quantity, kind === "set" ? 0 : 1, MAX_QUANTITY);
+  if (fence !== undefined) checkFence(fence, stockLock(sku));
+  return {
+    kind,
+    sku,
+    operationId,
+    fence,
+    quantity: quantity ?? 0,
+    reservation,
+    expiresIn: kind === "reserve" ? toMicros(expiresIn) : 0,
+  };
+}
+
+function toMicros(expiresIn: Duration | undefined): number {
+  return Math.round(toMillis("expiresIn", expiresIn as Duration, 1, LONGEST_SPAN) * 1_000);
+}
+
+export function checkSku(sku: unknown): asserts sku is string {
+  checkText("sku", sku, MAX_ID_BYTES);
+}
+
+export function checkOrders(orders: readonly DecrementOrder[]): void {
+  if (orders.length === 0 || orders.length > MAX_BATCH_ORDERS) {
+    throw new RangeError(`a batch has 1 to ${MAX_BATCH_ORDERS} orders, not ${orders.length}`);
+  }
+}
+
+/** Describes a batch for messages. */
+export function describeBatch({ sku, operations }: OperationBatch): string {
   const [first] = operations;
   return first && operations.length === 1
     ? `${first.kind} ${quote(first.operationId)}`
@@ -35,8 +107,8 @@ export function describe({ sku, operations }: Batch): string {
 
 type Payload = Pick<Operation, "kind" | "sku" | "quantity" | "reservation">;
 
-/** What must not differ when an operation id comes again. */
-export function hashOf({ kind, sku, quantity, reservation = "" }: Payload): Uint8Array {
+/** Hashes the fields that must be equal in every call with one operation id. */
+export function payloadHash({ kind, sku, quantity, reservation = "" }: Payload): Uint8Array {
   return sha256(JSON.stringify([kind, sku, quantity, reservation]));
 }
 

@@ -1,72 +1,65 @@
-import type { OrderAnswer, Outcome } from "./inventory.ts";
-import { hashOf, type Operation, sameBytes } from "./operation.ts";
+import type { DecrementResult, StockOutcome } from "./inventory.ts";
+import { type Operation, payloadHash, sameBytes } from "./operation.ts";
 
-/** What the ledger says about an operation. */
-export interface Noted {
+/** The result that the ledger holds for an operation id. */
+export interface PriorResult {
   readonly hash: Uint8Array;
-  readonly outcome: Outcome;
+  readonly outcome: StockOutcome;
   readonly remaining: number;
 }
 
-/** What one operation makes of the stock. */
-export interface Step<S> {
-  readonly outcome: Outcome;
+/** The effect of one operation on the stock. */
+export interface Transition<S> {
+  readonly outcome: StockOutcome;
 
-  /** The units it is about. */
+  /** The units that the operation moves or asks for. */
   readonly quantity: number;
   readonly stock: S;
 }
 
-/** An operation that is decided, and still to be written. */
-export interface Done extends Noted {
+/** An operation whose result is decided but not written yet. */
+export interface PlannedOperation extends PriorResult {
   readonly operation: Operation;
   readonly quantity: number;
 }
 
 export interface Plan<S> {
-  readonly answers: readonly OrderAnswer[];
+  readonly results: readonly DecrementResult[];
 
-  /** What is new, to be written. */
-  readonly done: readonly Done[];
+  /** The operations that are new and have to be written. */
+  readonly planned: readonly PlannedOperation[];
 
-  /** After all of it. */
+  /** The stock after all operations. */
   readonly stock: S;
   readonly isShort: boolean;
 }
 
-/** What operations start from. */
-export interface Start<S> {
-  readonly stock: S;
-
-  /** By operation id. */
-  readonly noted: ReadonlyMap<string, Noted>;
-}
-
-/** What each operation gets, one after the other. An id that comes twice is a replay too. */
-export function planOf<S extends { readonly onHand: number }>(
+/** Plans each operation in turn. The second use of an id within the batch is a replay too. */
+export function planBatch<S extends { readonly onHand: number }>(
   operations: readonly Operation[],
-  start: Start<S>,
-  step: (stock: S, operation: Operation) => Step<S>,
+  start: { readonly stock: S; readonly recorded: ReadonlyMap<string, PriorResult> },
+  transition: (stock: S, operation: Operation) => Transition<S>,
 ): Plan<S> {
-  const known = new Map(start.noted);
-  const done: Done[] = [];
+  const known = new Map(start.recorded);
+  const planned: PlannedOperation[] = [];
   let { stock } = start;
-  const answers = operations.map((operation): OrderAnswer => {
+  const results = operations.map((operation): DecrementResult => {
     const { operationId } = operation;
-    const hash = hashOf(operation);
-    const before = known.get(operationId);
-    if (before && !sameBytes(before.hash, hash)) {
+    const hash = payloadHash(operation);
+    const prior = known.get(operationId);
+    if (prior && !sameBytes(prior.hash, hash)) {
       return { operationId, outcome: "conflict", remaining: stock.onHand, replayed: false };
     }
-    if (before) {
-      return { operationId, outcome: before.outcome, remaining: before.remaining, replayed: true };
+    if (prior) {
+      return { operationId, outcome: prior.outcome, remaining: prior.remaining, replayed: true };
     }
-    const { outcome, quantity, stock: next } = step(stock, operation);
+    const { outcome, quantity, stock: next } = transition(stock, operation);
     const remaining = next.onHand;
     stock = next;
     known.set(operationId, { hash, outcome, remaining });
-    done.push({ operation, hash, outcome, quantity, remaining });
+    planned.push({ operation, hash, outcome, quantity, remaining });
     return { operationId, outcome, remaining, replayed: false };
   });
-  return { answers, done, stock, isShort: done.some(({ outcome }) => outcome === "sold-out") };
+  const isShort = planned.some(({ outcome }) => outcome === "sold-out");
+  return { results, planned, stock, isShort };
 }

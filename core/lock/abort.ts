@@ -1,15 +1,15 @@
 import { after, type Millis } from "./time.ts";
 
-/** A signal that is let go of when the work it guards has ended. */
+/** A signal with listeners on its parents, which disposal removes. */
 export interface Scope extends Disposable {
   readonly signal: AbortSignal;
 }
 
 /**
- * A signal that aborts with the reason of whichever of `signals` aborts first.
+ * Returns a signal that aborts with the first of `signals`, and with the same reason.
  *
- * Not AbortSignal.any: a long-lived parent keeps every signal ever derived from it. Disposing this one
- * leaves nothing behind on the parents.
+ * Not AbortSignal.any: a long-lived parent keeps every signal ever derived from it. Disposal of this signal removes its
+ * listeners from the parents.
  */
 export function follow(...signals: readonly (AbortSignal | undefined)[]): Scope {
   const parents = signals.filter((signal) => signal !== undefined);
@@ -19,7 +19,7 @@ export function follow(...signals: readonly (AbortSignal | undefined)[]): Scope 
   return { signal: controller.signal, [Symbol.dispose]: link(parents, controller) };
 }
 
-/** The controller aborts as the first of `parents` does, until the returned function is called. */
+/** Aborts the controller with the first of `parents`, until the returned function is called. */
 export function link(
   parents: readonly (AbortSignal | undefined)[],
   controller: AbortController,
@@ -36,10 +36,10 @@ export function link(
 }
 
 /**
- * A signal that aborts with what `reason` makes after `span` milliseconds, or as one of `parents` does.
+ * Returns a signal that aborts after `span` milliseconds with the result of `reason`, or with the first of `parents`.
  *
- * Not AbortSignal.timeout: a virtual clock moves setTimeout only. An infinite span never aborts. The reason is
- * made when it is needed: most deadlines are not reached, and the stack of an error takes its time.
+ * Not AbortSignal.timeout: a virtual clock moves setTimeout only. An infinite span never aborts. `reason` is called when
+ * the span is over: most deadlines are not reached, and the stack of an error costs time.
  */
 export function deadline(
   span: Millis,
@@ -77,7 +77,7 @@ export function sleep(span: Millis, signal?: AbortSignal): Promise<void> {
   });
 }
 
-/** The promise's outcome, or the signal's reason if it aborts first. The promise itself runs on. */
+/** Settles as the promise does, or rejects with the signal's reason if it aborts first. The work goes on. */
 export async function race<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
   const { promise: aborted, reject } = Promise.withResolvers<never>();
   const onAbort = () => reject(signal.reason);

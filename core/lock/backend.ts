@@ -1,46 +1,58 @@
 import type { LossReason } from "./errors.ts";
 import type { LockListener } from "./events.ts";
 import type { Fence } from "./fence.ts";
-import type { Life } from "./life.ts";
+import type { Lease } from "./lease.ts";
 import type { LockInfo, StoreTraits, Unlocked } from "./lock.ts";
-import type { Millis } from "./time.ts";
+import type { Deadline, Millis } from "./time.ts";
+import type { WakeUpChannel } from "./wake-ups.ts";
 
-/** A checked request for all of `names`. */
+/** A validated request for all of `names`. */
 export interface LockRequest {
-  /** Sorted, each once. */
+  /** Sorted, without duplicates. */
   readonly names: readonly string[];
   readonly ttl: Millis;
   readonly renew: boolean;
   readonly maxHold: Millis;
   readonly lockDelay: Millis;
 
-  /** How long to wait for others; 0 tries once. */
+  /** How long to wait for other holders; 0 makes one attempt. */
   readonly wait: Millis;
+
+  /** How long the caller waits for the outcome, also of a silent store; `signal` aborts soon after. */
+  readonly patience: Millis;
+  readonly deadline: Deadline | undefined;
   readonly signal: AbortSignal;
   readonly notify: LockListener;
 }
 
-/** All of a request's names, held. */
+/** The held locks of one request. */
 export interface Hold {
   /** In the order of the request's names. */
   readonly fences: readonly Fence[];
-  readonly life: Life;
+  readonly lease: Lease;
 
-  /** Ends the life, then removes the claim: owner-checked, repeated until the store answers or one ttl passed. */
+  /** Ends the lease, then removes the claim: owner-checked, repeated until the store answers or one ttl has passed. */
   release(why: LossReason): Promise<Unlocked>;
 }
 
-/** What a store implements. Names and spans are checked already, and no name is asked for twice at a time. */
+/** What a store implements. Names and spans are valid, and one client has one request for a name at a time. */
 export interface Backend {
   readonly traits: StoreTraits;
 
+  /** For stores that carry wake-ups between clients. */
+  readonly wakeUps?: WakeUpChannel | undefined;
+
   /**
-   * Resolves to undefined when others held one of the names for all of `wait`.
+   * Resolves to undefined when other holders had one of the names for all of `wait`.
    *
-   * When it rejects, nothing is held: a claim of unknown outcome has been withdrawn. One that arrives later than
-   * its withdrawal may keep the name taken for one ttl. It rejects with the signal's reason when that aborts.
+   * After a rejection nothing is held: a claim of unknown outcome has been withdrawn. A claim that arrives after its
+   * withdrawal may keep the name taken for one ttl. Rejects with the signal's reason when the signal aborts. If the
+   * backend takes much longer, the caller gets an UnknownOutcomeError, and a hold that comes late is released.
    */
   acquire(request: LockRequest): Promise<Hold | undefined>;
+
+  /** Resolves once the lock has no holder. Rejects with the signal's reason, and as a failed read does. */
+  whenFree(name: string, signal: AbortSignal): Promise<void>;
 
   inspect(name: string): Promise<LockInfo>;
   list(prefix: string): Promise<readonly LockInfo[]>;

@@ -4,7 +4,7 @@ import type { Millis } from "./time.ts";
 /** The longest lock name, in bytes of UTF-8. */
 const LONGEST_NAME = 512;
 
-/** The longest ttl, wait or hold: a day. */
+/** The longest ttl, wait or hold: one day. */
 export const LONGEST_SPAN: Millis = 86_400_000;
 
 /** The highest generation: with 40 bits of token it fits into 63 bits, the integers of SQLite. */
@@ -15,10 +15,11 @@ const utf8 = new TextEncoder();
 /**
  * Throws unless `text` is a string of 1 to `most` bytes of UTF-8 without NUL.
  *
- * Accepted text is used byte for byte: nothing is trimmed, folded or normalised.
+ * Accepted text is used byte for byte, without trimming, case folding or normalisation.
  */
 export function checkText(what: string, text: unknown, most: number): asserts text is string {
-  if (typeof text !== "string") throw new TypeError(`${what} must be a string, not ${kind(text)}`);
+  if (typeof text !== "string")
+    throw new TypeError(`${what} must be a string, not ${describeValue(text)}`);
   if (text === "") throw new RangeError(`${what} must not be empty`);
   if (text.includes("\0")) throw new RangeError(`${what} ${quote(text)} contains NUL`);
   if (!text.isWellFormed()) throw new RangeError(`${what} ${quote(text)} is not valid Unicode`);
@@ -40,7 +41,7 @@ export function checkSpan(
   most: Millis = LONGEST_SPAN,
 ): asserts span is Millis {
   if (typeof span !== "number" || Number.isNaN(span)) {
-    throw new TypeError(`${what} must be a number of milliseconds, not ${kind(span)}`);
+    throw new TypeError(`${what} must be a number of milliseconds, not ${describeValue(span)}`);
   }
   if (span < least || span > most) {
     throw new RangeError(`${what} must be ${least} to ${most} ms, not ${span}`);
@@ -49,18 +50,19 @@ export function checkSpan(
 
 export function checkWhole(what: string, value: unknown, least: number, most: number): void {
   if (typeof value !== "number")
-    throw new TypeError(`${what} must be a number, not ${kind(value)}`);
+    throw new TypeError(`${what} must be a number, not ${describeValue(value)}`);
   if (!Number.isInteger(value) || value < least || value > most) {
     throw new RangeError(`${what} must be a whole number from ${least} to ${most}, not ${value}`);
   }
 }
 
-/** What raising the generation rejects with once it is as high as it can be. */
+/** Returns the error for a generation that is the highest already. */
 export function noMoreGenerations(): RangeError {
   return new RangeError(`the generation cannot be raised above ${HIGHEST_GENERATION}`);
 }
 
-function kind(value: unknown): string {
+/** Describes a wrong value for messages. */
+export function describeValue(value: unknown): string {
   if (typeof value === "string") return `the string ${quote(value)}`;
   if (typeof value === "number" || value === undefined || value === null) return String(value);
   return Array.isArray(value) ? "an array" : `a ${typeof value}`;

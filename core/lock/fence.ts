@@ -1,37 +1,82 @@
 import { bytesToHex, hexToBytes } from "@noble/hashes/utils.js";
 import { checkWhole, HIGHEST_GENERATION } from "./checks.ts";
-import { FenceInvalidError } from "./errors.ts";
+import { LockError, quote } from "./errors.ts";
 
 /**
- * The order of a lock's holders, to be checked at the resource together with each guarded write.
+ * A fencing token: the place of a holder in the order of a lock's holders. The resource compares fences at each guarded
+ * write.
  *
- * A holder's fence is greater than that of every earlier holder of the same name, across release, expiry
- * and restart.
+ * A holder's fence is greater than the fence of every earlier holder of the same name, across release, expiry and
+ * restart.
  *
- * One lock store per resource: fences of two stores have no order, and nothing here can tell them apart. When
- * locks move to another store, raise its generation above that of the old one first (`raiseGeneration`).
+ * Use one lock store per resource: fences of two stores have no order, and the library cannot tell them apart. Before
+ * locks move to another store, raise the generation of the new store above that of the old one (`raiseGeneration`).
  */
 export interface Fence {
   /** The lock's name. */
   readonly resource: string;
 
-  /** Raised by an operator when the source of tokens was rebuilt, so that it comes before the token. */
+  /** Raised by an operator when the store has lost its tokens; compared before the token. */
   readonly generation: number;
 
   readonly token: bigint;
 
-  /** `generation.token` in fixed width: sorts as text in headers, columns and metadata. */
+  /** Returns `generation.token` in fixed width, which sorts as text in headers, columns and metadata. */
   toString(): string;
 }
 
-/** -1, 0 or 1: whether `a` was issued before, with or after `b`. Throws a TypeError across resources. */
+/** The holder is late: the resource has accepted a later fence, or the lock is gone. The call has changed nothing. */
+export class FencedOutError extends LockError {
+  override readonly name = "FencedOutError";
+  readonly presented: Fence;
+
+  /**
+   * The fence at the resource, in the form of `Fence.toString()`. The presented fence, where the lock is gone and no
+   * later holder has come, or where another holder with an equal fence has come first.
+   */
+  readonly current: string;
+
+  constructor(presented: Fence, current: string, { byEqual = false } = {}) {
+    const resource = quote(presented.resource);
+    super(problemOf(presented, resource, current, byEqual), {
+      code: "FENCED_OUT",
+      retryable: false,
+    });
+    this.presented = presented;
+    this.current = current;
+  }
+}
+
+function problemOf(fence: Fence, resource: string, current: string, byEqual: boolean): string {
+  if (!byEqual && current === fence.toString()) {
+    return `the lock of fence ${fence} on ${resource} is gone`;
+  }
+  const problem = byEqual
+    ? `another holder used ${resource} first, with a fence equal to ${fence}`
+    : `${resource} has moved on to fence ${current}: ${fence} is late`;
+  const generation = Number.parseInt(current, 10) + 1;
+  if (Number.isNaN(generation)) return problem;
+  const cure = `run "lockstep raise-generation --at-least ${generation}" on the lock store`;
+  return `${problem}; if every later holder is late too, the lock store has lost its fences: ${cure}`;
+}
+
+/** The fence was not issued by a lock, belongs to another resource, or has a broken seal. */
+export class FenceInvalidError extends LockError {
+  override readonly name = "FenceInvalidError";
+
+  constructor(problem: string) {
+    super(`not a valid fence: ${problem}`, { code: "FENCE_INVALID", retryable: false });
+  }
+}
+
+/** Returns -1, 0 or 1 when `a` was issued before, with or after `b`. Throws a TypeError across resources. */
 export function compareFence(a: Fence, b: Fence): -1 | 0 | 1 {
   if (a.resource !== b.resource) throw new TypeError("fences of different resources have no order");
   if (a.generation !== b.generation) return a.generation < b.generation ? -1 : 1;
   return a.token === b.token ? 0 : a.token < b.token ? -1 : 1;
 }
 
-/** The text of a fence: 10 digits of generation, 20 digits of token, the widths of uint32 and uint64. */
+/** Formats a fence: 10 digits of generation and 20 digits of token, the widths of uint32 and uint64. */
 export function formatFence(generation: number, token: bigint): string {
   return `${String(generation).padStart(10, "0")}.${String(token).padStart(20, "0")}`;
 }
@@ -57,10 +102,10 @@ class IssuedFence implements Fence {
   }
 }
 
-/** The owners of the fences that were issued here. The class makes nothing genuine: anyone can get at it. */
+/** The owners of fences issued by this process. The class proves nothing: `fence.constructor` gives it to anyone. */
 const owners = new WeakMap<Fence, string>();
 
-/** For stores: the fence of a lock that was just taken. Throws a RangeError for a token that is none. */
+/** For stores: issues the fence of a new lock. Throws a RangeError for a token out of range. */
 export function issueFence(
   resource: string,
   generation: number,
@@ -76,7 +121,7 @@ export function issueFence(
 /** The highest token: SQLite's integers end there. */
 const HIGHEST_TOKEN = 2n ** 63n - 1n;
 
-/** Throws a RangeError for what no fence can be made of, however it got into a store. */
+/** Throws a RangeError for a generation or token out of range, such as a corrupted value in a store. */
 export function checkToken(generation: number, token: bigint): void {
   checkWhole("generation", generation, 0, HIGHEST_GENERATION);
   if (token < 0n || token > HIGHEST_TOKEN) {
@@ -84,20 +129,22 @@ export function checkToken(generation: number, token: bigint): void {
   }
 }
 
-/** What the store that issued the fence calls its holder; undefined for anything that only looks like a fence. */
+/** Returns the store's name for the holder; undefined for a fence that no store of this process issued. */
 export function fenceOwner(fence: Fence): string | undefined {
   return owners.get(fence);
 }
 
 /**
- * Throws a FenceInvalidError unless `fence` came from a lock of this process, or from `openFence`, and
- * belongs to `resource`.
+ * Throws a FenceInvalidError unless `fence` comes from a lock of this process or from `openFence`, and belongs to
+ * `resource`.
  *
- * A forged huge token would lock out every later holder, so nothing that merely looks like a fence counts.
+ * A forged huge token would lock out every later holder, so an object with the same fields is not accepted.
  */
 export function checkFence(fence: Fence, resource: string): void {
   if (fenceOwner(fence) === undefined) {
-    throw new FenceInvalidError("it was not issued by a lock of this process; seal it to carry it");
+    throw new FenceInvalidError(
+      "no lock of this process issued it; pass fences between processes with sealFence and openFence",
+    );
   }
   if (fence.resource !== resource) {
     throw new FenceInvalidError("it belongs to another resource");
@@ -107,20 +154,21 @@ export function checkFence(fence: Fence, resource: string): void {
 const utf8 = new TextEncoder();
 
 /**
- * The fence as a text that another process accepts through `openFence` with the same secret.
+ * Returns the fence as a text that another process accepts through `openFence` with the same secret.
  *
  * The seal is an HMAC-SHA-256 over resource, generation, token and owner. The secret has at least 16 bytes.
  */
 export async function sealFence(fence: Fence, secret: string): Promise<string> {
   const owner = fenceOwner(fence);
-  if (owner === undefined) throw new FenceInvalidError("only a fence issued by a lock is sealed");
+  if (owner === undefined)
+    throw new FenceInvalidError("only a fence issued by a lock can be sealed");
   const text = [encodeURIComponent(fence.resource), fence.toString(), encodeURIComponent(owner)];
   const body = text.join(":");
   const mac = await crypto.subtle.sign("HMAC", await macKey(secret), utf8.encode(body));
   return `${body}:${bytesToHex(new Uint8Array(mac))}`;
 }
 
-/** The fence of a text made by `sealFence`. Throws a FenceInvalidError when the seal does not fit. */
+/** Returns the fence of a text made by `sealFence`. Rejects with a FenceInvalidError when the seal is wrong. */
 export async function openFence(sealed: string, secret: string): Promise<Fence> {
   const key = await macKey(secret);
   const [, body, resource, generation, token, owner, mac] =
@@ -129,7 +177,8 @@ export async function openFence(sealed: string, secret: string): Promise<Fence> 
     throw new FenceInvalidError("it is not a sealed fence");
   }
   const genuine = await crypto.subtle.verify("HMAC", key, hexToBytes(mac), utf8.encode(body));
-  if (!genuine) throw new FenceInvalidError("its seal does not fit");
+  if (!genuine)
+    throw new FenceInvalidError("its seal is wrong: it was changed, or sealed with another secret");
   return issueFence(
     decodeURIComponent(resource),
     Number(generation),

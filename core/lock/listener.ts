@@ -1,7 +1,7 @@
-/** A hook that only listens: what it throws, or rejects with, costs nobody anything. */
-export function listener<Told extends readonly unknown[]>(
-  hook: ((...told: Told) => unknown) | undefined,
-): (...told: Told) => void {
+/** Returns a function that calls the hook, and ignores its errors and rejections. */
+export function listener<Arguments extends readonly unknown[]>(
+  hook: ((...given: Arguments) => unknown) | undefined,
+): (...given: Arguments) => void {
   if (!hook) return () => {};
-  return (...told) => void (async () => hook(...told))().catch(() => {});
+  return (...given) => void (async () => hook(...given))().catch(() => {});
 }

@@ -1,33 +1,35 @@
+import type { Duration } from "./duration.ts";
 import type { Fence } from "./fence.ts";
 import type { Deadline, Millis } from "./time.ts";
+import type { WakeUps } from "./wake-ups.ts";
 
-/** What one may do with something held, until its signal aborts. */
+/** What a holder can do until its signal aborts. */
 export interface Held extends AsyncDisposable {
   /**
-   * Aborts with a LockLostError no later than the store's expiry. Pass it to all that is done under the lock.
+   * Aborts with a LockLostError no later than the lock expires at the store. Pass it to all work under the lock.
    *
-   * Nothing runs while a function is frozen, so call `assertHeld` right before an effect as well.
+   * No timer fires while a function is frozen, so also call `assertHeld` right before an effect.
    */
   readonly signal: AbortSignal;
 
-  /** Throws a LockLostError unless it is provably held now, and for `spare` milliseconds more. Synchronous. */
-  assertHeld(spare?: Millis): void;
+  /** Throws a LockLostError unless the lock is provably held now, and for `spare` milliseconds more. Synchronous. */
+  assertHeld(spare?: Duration): void;
 
   /**
-   * Renews unless it is provably held for `span` milliseconds more. Throws a LockLostError if it cannot be:
-   * at once, and without asking the store, for more than `maxHold` leaves.
+   * Renews unless the lock is provably held for `span` milliseconds more. Rejects with a LockLostError if the renewal
+   * fails, and at once, without a request, if `span` is more than is left of `maxHold`.
    */
-  ensure(span: Millis): Promise<void>;
+  ensure(span: Duration): Promise<void>;
 
   /**
-   * Gives it back. `was-lost`: it was no longer ours, and nobody was harmed.
+   * Releases the lock. `was-lost`: the lock had expired or had another holder, which keeps it.
    *
-   * Calling it again gives the same answer. Rejects with an UnknownOutcomeError when the store does not
-   * answer for one ttl: by then it has expired by itself.
+   * A second call gives the same answer. Rejects with an UnknownOutcomeError when the store has not answered after one
+   * ttl, after 10 s, or at the `deadline`: then the lock expires by itself.
    */
   unlock(): Promise<Unlocked>;
 
-  /** `unlock`, but it never rejects. */
+  /** Calls `unlock` and ignores a rejection. */
   [Symbol.asyncDispose](): Promise<void>;
 }
 
@@ -41,7 +43,7 @@ export interface Lock extends Held {
 
 /** Exclusive use of several names at once. */
 export interface LockSet extends Held {
-  /** Sorted, each once. */
+  /** Sorted, without duplicates. */
   readonly names: readonly string[];
 
   /** By name. */
@@ -50,117 +52,137 @@ export interface LockSet extends Held {
 
 export interface TryLockOptions {
   /**
-   * How long the store keeps the lock for a holder that it has stopped hearing from, in milliseconds.
+   * How long the store keeps the lock without a renewal.
    *
-   * "invocation": until shortly after `deadline`, and never renewed.
+   * "invocation": until shortly after `deadline`, without renewal.
    */
-  readonly ttl: Millis | "invocation";
+  readonly ttl: Duration | "invocation";
 
-  /** Renew in the background at a third of the ttl. Default true; false for functions that may be frozen. */
+  /** Whether to renew in the background, at a third of the ttl. Default true; false in functions that may be frozen. */
   readonly renew?: boolean;
 
-  /** The end of the current invocation: needed for the ttl "invocation", and no wait outlasts it. */
+  /** The end of the current invocation. The ttl "invocation" needs it. Acquire and release end within 0.5 s after it. */
   readonly deadline?: Deadline;
 
   /**
-   * The longest time the lock is held, renewed or not. Its signal aborts then. Default: a day.
+   * The longest time for which the lock is held, with renewals. Then its signal aborts. Default: one day.
    *
-   * A renewal asks the store for one ttl, or more where `ensure` needs it, and for no more than is left of this.
+   * A renewal asks the store for one ttl, or for more where `ensure` needs more, and never for more than is left of this.
    */
-  readonly maxHold?: Millis;
+  readonly maxHold?: Duration;
 
   /**
-   * How long nobody may take the lock after it has expired: for resources that cannot check a fence.
+   * How long an expired lock stays reserved: for resources that cannot check a fence.
    *
-   * A lock that was given back is free at once. Default 0. Only where `traits.lockDelay` says so.
+   * A released lock is free at once. Default 0. Only for stores with `traits.lockDelay`.
    */
-  readonly lockDelay?: Millis;
+  readonly lockDelay?: Duration;
 
-  /** Gives up waiting; the call rejects with the signal's own reason, and nothing is held. */
+  /** Ends the wait: the call rejects with the signal's reason, and nothing is held. */
   readonly signal?: AbortSignal;
 }
 
 export interface LockOptions extends TryLockOptions {
-  /** How long to stand in line, in milliseconds; 0 tries once. Infinity only together with `signal`. */
-  readonly wait: Millis;
+  /** How long to wait for the lock, in milliseconds; 0 makes one attempt. Infinity needs a `signal`. */
+  readonly wait: Duration;
 }
 
-/** What is known of a lock right now. It may be out of date when you read it, and proves nothing. */
+/** A snapshot of a lock. It may be out of date when you read it, and proves nothing. */
 export interface LockInfo {
   readonly name: string;
   readonly holder: string | undefined;
 
-  /** Milliseconds until the holder's lock expires unless renewed, by the store's clock. */
+  /** Milliseconds until the lock expires unless renewed, by the store's clock. */
   readonly expiresIn: Millis | undefined;
 
-  /** The last fence handed out, as text; undefined where none is known: never locked, or free and forgotten. */
+  /** The last fence, as text; undefined where the store has none: never locked, or free and forgotten. */
   readonly fence: string | undefined;
 
-  /** How many wait: those of this client and, where `traits.fair`, those in line at the store. */
+  /** The number of waiters: those of this client and, with `traits.fair`, those in the queue at the store. */
   readonly waiters: number;
 }
 
-/** What a store gives beyond the minimum. The conformance suite reads it. */
+/** What a store offers beyond the contract. The conformance suite reads the traits. */
 export interface StoreTraits {
   readonly name: string;
 
-  /** Waiters of different clients get the lock in the order in which they asked. */
+  /** Waiters of different clients get the lock in order of arrival. */
   readonly fair: boolean;
 
-  /** A waiter is told of a release instead of asking again and again. */
+  /** The store notifies a waiter of a release; without this, waiters poll. */
   readonly watches: boolean;
 
-  /** Expiry is judged by a clock that all clients share. */
+  /** Expiry is judged by one clock for all clients. */
   readonly serverClock: boolean;
 
   /** Other processes can use the same store. */
   readonly shared: boolean;
 
-  /** `lockDelay` works. */
+  /** The store has `lockDelay`. */
   readonly lockDelay: boolean;
 
   /** The smallest ttl, in milliseconds. */
   readonly minTtl: Millis;
 }
 
-/** Locks of one backend. All of it takes any backend: nothing here depends on which one it is. */
+/** A client of a lock store. The contract is the same for every store. */
 export interface LockStore extends AsyncDisposable {
   readonly traits: StoreTraits;
 
-  /** One attempt that never waits for others; undefined when somebody else has the lock. */
+  /**
+   * Tells other processes that runs are due. Undefined for stores that cannot notify.
+   *
+   * @internal
+   */
+  readonly wakeUps?: WakeUps | undefined;
+
+  /**
+   * Resolves once the lock has no holder, without standing in line for it. It may have one again by then. Rejects with
+   * the signal's reason, and when the store does not answer.
+   *
+   * @internal
+   */
+  whenFree?(name: string, signal: AbortSignal): Promise<void>;
+
+  /** Makes one attempt, and waits up to 2 s for the store. Resolves to undefined when the lock has another holder. */
   tryLock(name: string, options: TryLockOptions): Promise<Lock | undefined>;
 
   /**
-   * Stands in line for up to `wait`, then rejects with a LockTimeoutError. When it rejects, nothing is held.
+   * Waits for the lock for up to `wait`, then rejects with a LockTimeoutError. After a rejection nothing is held.
    *
-   * A claim whose answer was lost is withdrawn. If the network delivers that claim after its withdrawal, the name
-   * is taken by nobody until it expires, one ttl after it has arrived.
+   * When the store does not answer, the call ends within 0.5 s after `wait`, or after 2 s without a wait. A claim whose
+   * answer was lost is withdrawn. If the store does not confirm the withdrawal in this time, the call rejects with an
+   * UnknownOutcomeError, and the withdrawal goes on in the background. If the network delivers the claim after its
+   * withdrawal, the name stays taken without a holder until the claim expires, one ttl after its arrival.
    */
   lock(name: string, options: LockOptions): Promise<Lock>;
 
-  /** All of the names or none, taken in sorted order so that two callers never wait for each other. */
+  /** Locks all of the names or none, in sorted order, so that two callers never deadlock. */
   lockAll(names: readonly string[], options: LockOptions): Promise<LockSet>;
 
   /**
-   * Runs `body` while holding the lock, and gives the lock back in every case.
+   * Runs `body` under the lock, and releases the lock in every case.
    *
-   * A failed release never hides the body's outcome. When the lock was lost while the body ran, it rejects
-   * with the LockLostError even if the body succeeded: what the body did may have met another holder.
+   * A failed release never hides the outcome of the body. When the lock was lost while the body ran, rejects with the
+   * LockLostError even if the body succeeded: its work may have overlapped with another holder.
    */
   withLock<T>(name: string, options: LockOptions, body: (lock: Lock) => Promise<T>): Promise<T>;
 
   inspect(name: string): Promise<LockInfo>;
 
-  /** The locks held right now whose names start with `prefix`, byte for byte, sorted by name. */
+  /** Lists the held locks whose names start with `prefix`, byte for byte, sorted by name. */
   list(prefix?: string): Promise<readonly LockInfo[]>;
 
   /**
-   * For an operator, after tokens were lost or set back (a table emptied, a backup restored): every later
-   * fence is above every fence of a lower generation. Resolves to the generation, now at least `least`.
-   * Rejects with a RangeError, and changes nothing, when it is 8,388,607 already: there is none above.
+   * Raises the generation to at least `least`, and resolves to it. For operators, after a store has lost or set back its
+   * tokens (a table emptied, a backup restored): every later fence is above all fences of lower generations.
+   * Rejects with a RangeError, and changes nothing, when the generation is 8,388,607, the highest one.
    */
   raiseGeneration(least?: number): Promise<number>;
 
-  /** Ends waits with a StoreClosedError, gives back what is held, and lets the process exit. Never rejects. */
+  /**
+   * Ends waits with a StoreClosedError, releases held locks, and lets the process exit. Never rejects, and takes 2 s at
+   * the most: locks whose release the store has not answered by then expire by themselves.
+   */
   close(): Promise<void>;
 }

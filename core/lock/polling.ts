@@ -1,5 +1,5 @@
 import { sleep } from "./abort.ts";
-import { answerTo, giveBack, pause } from "./answers.ts";
+import { releaseUntilKnown, requestPauses, withinAttempt } from "./attempts.ts";
 import type { Backend, Hold, LockRequest } from "./backend.ts";
 import {
   hasCode,
@@ -9,29 +9,38 @@ import {
   StoreUnavailableError,
 } from "./errors.ts";
 import { type Fence, issueFence } from "./fence.ts";
-import { Life } from "./life.ts";
+import { Lease } from "./lease.ts";
 import type { LockInfo, StoreTraits, Unlocked } from "./lock.ts";
-import { elapsedSince, type Instant, instant, type Millis } from "./time.ts";
+import { Notifier } from "./notifier.ts";
+import { type Backoff, backoff, retry } from "./retry.ts";
+import { elapsedSince, type Instant, instant, LONGEST_CALL, type Millis } from "./time.ts";
+import type { WakeUpChannel } from "./wake-ups.ts";
 
-/** The place of a claim in the order of all claims on its name. */
+/** The numbers of a fence: the place of a claim in the order of all claims on its name. */
 export interface Token {
   readonly generation: number;
   readonly token: bigint;
 }
 
 /**
- * A store that keeps one record per lock: three compare-and-set writes, and `pollingBackend` does the rest.
+ * A store that keeps one record per lock: three compare-and-set writes. `pollingStore` turns them into a LockStore.
  *
- * Each write concerns all of `names` or none. It rejects with a StoreUnavailableError or StoreRefusedError
- * only when it has certainly not happened, and gives up when `signal` aborts: then it may still happen later.
+ * Each write changes all of `names` or none. Rejects with a StoreUnavailableError or StoreRefusedError only when the
+ * write has certainly not been executed. Gives up when `signal` aborts; the write may still be executed later.
  */
 export interface Claims {
   readonly traits: StoreTraits;
 
-  /** Takes what is free or expired. Resolves to tokens in the order of `names`, or to undefined: busy. */
+  /** For stores that carry wake-ups between clients. */
+  readonly wakeUps?: WakeUpChannel;
+
+  /**
+   * Claims names that are free, expired, or this owner's already, and then never brings the expiry forward. Resolves to
+   * tokens in the order of `names`, or to undefined when another owner has one of the names.
+   */
   claim(claim: Claim, signal: AbortSignal): Promise<readonly Token[] | undefined>;
 
-  /** Moves the owner's expiry to `ttl` from now, never back. False: not ours, or expired. */
+  /** Moves the owner's expiry to `ttl` from now, never back. False: another owner's, or expired. */
   renew(
     names: readonly string[],
     owner: string,
@@ -39,18 +48,24 @@ export interface Claims {
     signal: AbortSignal,
   ): Promise<boolean>;
 
-  /** Removes the owner's claim. False: it was not ours, or expired. */
+  /** Removes the owner's claim. False: another owner's, or expired. */
   drop(names: readonly string[], owner: string, signal: AbortSignal): Promise<boolean>;
 
   /**
-   * Milliseconds until all of `names` are free unless renewed; 0 when they are.
+   * Resolves to the milliseconds until all of `names` are free unless renewed; 0 when they are free.
    *
-   * A read, which blocks nobody: it rejects with a StoreUnavailableError however its answer was lost.
+   * A read that blocks no other client. Rejects with a StoreUnavailableError when its answer was lost.
    */
   freeIn(names: readonly string[], signal: AbortSignal): Promise<Millis>;
 
-  /** Where waiters are told of a release: how to wait for `names`. Without it, `freeIn` is asked again and again. */
-  stand?(names: readonly string[], owner: string): Turn;
+  /** For stores that notify waiters of a release: returns how to wait for `names`. Other stores are polled by `freeIn`. */
+  waitForTurn?(names: readonly string[], owner: string): WaitForTurn;
+
+  /**
+   * For stores that publish releases: calls `listener` after a release of the lock without a waiter, and when one may have
+   * been missed, until the returned function is called.
+   */
+  onRelease?(name: string, listener: () => void): () => void;
 
   inspect(name: string): Promise<LockInfo>;
   list(prefix: string): Promise<readonly LockInfo[]>;
@@ -66,17 +81,20 @@ export interface Claim {
 }
 
 /**
- * Waits until a claim may be worth its while again, for `left` at the most.
+ * Waits until a claim may succeed, for `left` milliseconds at the most.
  *
- * It rejects with the signal's reason when that aborts, and as `freeIn` does. Once it has settled, nobody waits.
+ * Rejects with the signal's reason when the signal aborts, and as `freeIn` does. Once it has settled, no queue has an
+ * entry of the caller.
  */
-export type Turn = (left: Millis, signal: AbortSignal) => Promise<void>;
+export type WaitForTurn = (left: Millis, signal: AbortSignal) => Promise<void>;
 
-/** Turns claims into a backend: asks until it may have the lock, when it is told to or with growing pauses. */
+/** Turns claims into a backend: claims again on each turn, or with growing pauses. */
 export function pollingBackend(claims: Claims, label: string): Backend {
   return {
     traits: claims.traits,
-    acquire: (request) => new Attempt(claims, request, newOwner(label)).acquire(),
+    wakeUps: claims.wakeUps,
+    acquire: (request) => new Acquisition(claims, request, label).acquire(),
+    whenFree: (name, signal) => whenFree(claims, name, signal),
     inspect: (name) => claims.inspect(name),
     list: (prefix) => claims.list(prefix),
     raiseGeneration: (least) => claims.raiseGeneration(least),
@@ -84,7 +102,30 @@ export function pollingBackend(claims: Claims, label: string): Backend {
   };
 }
 
-/** Never the same twice, so that nobody releases what is not theirs; the label is for humans. */
+/** The pauses between two reads of a lock without releases that are published. */
+const POLL: Backoff = { base: 50, max: 500 };
+
+/** The longest pause between two reads where releases are published: one may be lost. */
+const LONGEST_POLL: Millis = 5_000;
+
+/** Reads the lock after each release that is published, and when it may have expired; otherwise from time to time. */
+async function whenFree(claims: Claims, name: string, signal: AbortSignal): Promise<void> {
+  const released = new Notifier();
+  const stop = claims.onRelease?.(name, () => released.notify());
+  const read = (limit: AbortSignal) => claims.freeIn([name], limit);
+  try {
+    for (let count = 0; ; count += 1) {
+      const left = await withinAttempt(read, LONGEST_CALL, signal);
+      if (left <= 0) return;
+      const longest = stop ? LONGEST_POLL : backoff(count, POLL);
+      await released.wait({ span: Math.min(Math.max(left, 1), longest), signal, idle: true });
+    }
+  } finally {
+    stop?.();
+  }
+}
+
+/** Returns a unique owner, so that no client releases the claim of another one; the label is for humans. */
 function newOwner(label: string): string {
   return `${label}/${crypto.randomUUID()}`;
 }
@@ -94,88 +135,107 @@ interface Granted {
   readonly sentAt: Instant;
 }
 
-/** One owner's way through claim, renewal and release. */
-class Attempt {
+/** One request: its claim, renewals and release. */
+class Acquisition {
   readonly #claims: Claims;
   readonly #request: LockRequest;
-  readonly #owner: string;
-  readonly #turn: Turn | undefined;
+  readonly #label: string;
+  #owner = "";
+  #turn: WaitForTurn | undefined;
 
-  constructor(claims: Claims, request: LockRequest, owner: string) {
+  constructor(claims: Claims, request: LockRequest, label: string) {
     this.#claims = claims;
     this.#request = request;
-    this.#owner = owner;
-    this.#turn = claims.stand?.(request.names, owner);
+    this.#label = label;
+    this.#changeOwner();
+  }
+
+  /** Drops the claim and changes the owner: a drop that arrives late does not remove a later claim. */
+  async #withdraw(): Promise<void> {
+    await this.#drop(0);
+    this.#changeOwner();
+  }
+
+  #changeOwner(): void {
+    this.#owner = newOwner(this.#label);
+    this.#turn = this.#claims.waitForTurn?.(this.#request.names, this.#owner);
   }
 
   async acquire(): Promise<Hold | undefined> {
     const { wait } = this.#request;
     const startedAt = instant();
-    let answered = false;
-    for (let look = 0; ; look += 1) {
+    let isAnswered = false;
+    for (let attempt = 0; ; attempt += 1) {
+      // After a refused quorum, withdrawals may still be on the way. An entry in a queue keeps its owner.
+      if (attempt > 0 && !this.#turn) this.#changeOwner();
       try {
-        if (look === 0 || this.#turn || (await this.#isFree())) {
+        if (attempt === 0 || this.#turn || (await this.#isFree())) {
           const hold = await this.#claim();
           if (hold) return hold;
         }
-        answered = true;
+        isAnswered = true;
       } catch (error) {
-        // Who already stood in line outlasts a restart of the store; who has yet to reach it is told at once.
-        if (!answered || !hasCode(error, "STORE_UNAVAILABLE")) throw error;
+        // A waiter that has had an answer outlasts a restart of the store. The first request fails at once.
+        if (!isAnswered || !hasCode(error, "STORE_UNAVAILABLE")) throw error;
       }
       const left = wait - elapsedSince(startedAt);
       if (left <= 0) return undefined;
-      await this.#rest(look, left);
+      await this.#waitForNext(attempt, left);
     }
   }
 
-  /** Until it may be worth looking again. */
-  async #rest(look: number, left: Millis): Promise<void> {
+  /** Waits until another attempt may succeed. */
+  async #waitForNext(attempt: number, left: Millis): Promise<void> {
     const { signal } = this.#request;
     try {
       if (this.#turn) return await this.#turn(left, signal);
     } catch (error) {
       if (!hasCode(error, "STORE_UNAVAILABLE")) throw error;
     }
-    await sleep(Math.min(pause(look), left), signal);
+    await sleep(Math.min(backoff(attempt), left), signal);
   }
 
   async #isFree(): Promise<boolean> {
     const { names, ttl, signal } = this.#request;
-    return (await answerTo((limit) => this.#claims.freeIn(names, limit), ttl, signal)) <= 0;
+    const read = (limit: AbortSignal) => this.#claims.freeIn(names, limit);
+    return (await withinAttempt(read, ttl, signal)) <= 0;
   }
 
   async #claim(): Promise<Hold | undefined> {
     const { signal } = this.#request;
-    const granted = await this.#ask();
+    const granted = await this.#requestClaim();
     if (granted === undefined) return undefined;
     const hold = this.#hold(granted);
-    if (hold.life.remaining() > 0 && !signal.aborted) return hold;
-    hold.life.end("released");
-    await this.#drop(0);
+    if (hold.lease.remaining() > 0 && !signal.aborted) return hold;
+    hold.lease.end("released");
+    await this.#withdraw();
     signal.throwIfAborted();
-    throw this.#noHelp("its answer took longer than the ttl");
+    throw this.#unavailable("its answer took longer than the ttl");
   }
 
-  /** A claim whose answer was lost may have been granted: it is withdrawn, and asked for once more. */
-  async #ask(): Promise<Granted | undefined> {
-    const { names, ttl, lockDelay, signal } = this.#request;
-    const claim = { names, owner: this.#owner, ttl, lockDelay };
-    for (let lost = 0; ; lost += 1) {
+  /** A claim whose answer was lost may have been granted: it is withdrawn before another one is sent. */
+  #requestClaim(): Promise<Granted | undefined> {
+    const { names, ttl, lockDelay, patience, signal } = this.#request;
+    const pauseAfter = requestPauses(patience);
+    const attempt = async () => {
+      const claim = { names, owner: this.#owner, ttl, lockDelay };
       const sentAt = instant();
-      try {
-        const tokens = await answerTo((limit) => this.#claims.claim(claim, limit), ttl, signal);
-        return tokens && { fences: this.#issue(tokens), sentAt };
-      } catch (error) {
-        if (isCertain(error)) throw error;
-        await this.#drop(0);
-        signal.throwIfAborted();
-        if (lost > 0) throw this.#noHelp("two claims had no good answer", error);
-      }
-    }
+      const send = (limit: AbortSignal) => this.#claims.claim(claim, limit);
+      const tokens = await withinAttempt(send, ttl, signal, patience);
+      return tokens && { fences: this.#issue(tokens), sentAt };
+    };
+    const afterFailure = async (error: unknown, count: number) => {
+      if (isCertain(error)) return undefined;
+      await this.#withdraw();
+      signal.throwIfAborted();
+      const pause = pauseAfter(count);
+      if (pause !== undefined) return pause;
+      throw this.#unavailable(`the server did not answer ${count + 1} lock requests`, error);
+    };
+    return retry(attempt, afterFailure, signal);
   }
 
-  /** Throws for a token out of range: a claim with such an answer is withdrawn too. */
+  /** Throws for a token out of range; the claim is withdrawn then. */
   #issue(tokens: readonly Token[]): readonly Fence[] {
     return this.#request.names.map((name, i) => {
       const { generation, token } = tokens[i] as Token;
@@ -186,41 +246,41 @@ class Attempt {
   #hold({ fences, sentAt }: Granted): Hold {
     const { names, ttl, renew, maxHold, notify } = this.#request;
     const owner = this.#owner;
-    const life = new Life({
+    const lease = new Lease({
       names,
       ttl,
       sentAt,
-      auto: renew,
+      autoRenew: renew,
       maxHold,
       notify,
-      lost: (why) => new LockLostError(names, why),
+      toLossError: (why) => new LockLostError(names, why),
       renew: async (span, limit) => {
         const grant = { ttl: span, sentAt: instant() };
         return (await this.#claims.renew(names, owner, span, limit)) ? grant : undefined;
       },
     });
-    return { fences, life, release: (why) => this.#release(life, why) };
+    return { fences, lease, release: (why) => this.#release(lease, why) };
   }
 
-  async #release(life: Life, why: LossReason): Promise<Unlocked> {
-    const left = life.remaining();
-    life.end(why);
+  async #release(lease: Lease, why: LossReason): Promise<Unlocked> {
+    const left = lease.remaining();
+    lease.end(why);
     return (await this.#drop(left)) && left > 0 ? "released" : "was-lost";
   }
 
-  #noHelp(problem: string, cause?: unknown): StoreUnavailableError {
+  #unavailable(problem: string, cause?: unknown): StoreUnavailableError {
     return new StoreUnavailableError(this.#claims.traits.name, problem, cause);
   }
 
-  /** Drops the claim, which was ours for `ours` milliseconds more. */
-  #drop(ours: Millis): Promise<boolean> {
+  /** Drops the claim, which is held for `remaining` milliseconds more. */
+  #drop(remaining: Millis): Promise<boolean> {
     const { names, ttl } = this.#request;
-    return giveBack({
+    return releaseUntilKnown({
       drop: (limit) => this.#claims.drop(names, this.#owner, limit),
       store: this.#claims.traits.name,
       names,
       ttl,
-      ours,
+      remaining,
     });
   }
 }

@@ -1,52 +1,81 @@
 import type { LockRequest } from "./backend.ts";
-import { checkName, checkSpan, LONGEST_SPAN } from "./checks.ts";
-import { margin } from "./life.ts";
+import { checkName, LONGEST_SPAN } from "./checks.ts";
+import { toMillis } from "./duration.ts";
+import { driftMargin } from "./lease.ts";
 import type { LockOptions, StoreTraits } from "./lock.ts";
 import type { Millis } from "./time.ts";
 
 /** The most names in one `lockAll`: two operations each stay below etcd's 128 in a transaction. */
 const MOST_NAMES = 50;
 
-/** By how much a lock outlives the invocation it was taken for: the platform's kill may come late. */
+/** How much longer than the invocation its lock is valid: the platform may stop the function late. */
 const INVOCATION_SKEW: Millis = 2_000;
+
+/** How long a caller without a `wait` waits for the store. */
+const TRY_TIMEOUT: Millis = 2_000;
 
 export type CheckedRequest = Omit<LockRequest, "signal" | "notify">;
 
-/** The request that the user's input stands for. Throws a TypeError or RangeError that names the input. */
+/** Throws a TypeError unless the call has options, and a body where it needs one. The message shows an example. */
+export function checkCall(call: Call, options: unknown, body?: unknown): void {
+  if (typeof options !== "object" || options === null) {
+    throw new TypeError(`${call} needs options, such as ${EXAMPLES[call]}`);
+  }
+  if (call === "withLock" && typeof body !== "function") {
+    throw new TypeError(
+      `${call} needs a body, such as ${EXAMPLES[call]}; without a body, use lock`,
+    );
+  }
+}
+
+type Call = keyof typeof EXAMPLES;
+
+const EXAMPLES = {
+  tryLock: 'tryLock("a", { ttl: 10_000 })',
+  lock: 'lock("a", { ttl: 10_000, wait: 5_000 })',
+  lockAll: 'lockAll(["a"], { ttl: 10_000, wait: 5_000 })',
+  withLock: 'withLock("a", { ttl: 10_000, wait: 5_000 }, async (lock) => …)',
+} as const;
+
+/** Returns the validated request. Throws a TypeError or RangeError that names the invalid input. */
 export function checkRequest(
   names: readonly string[],
   options: LockOptions,
   traits: StoreTraits,
 ): CheckedRequest {
-  const { wait, signal, deadline, renew = true, maxHold = LONGEST_SPAN, lockDelay = 0 } = options;
+  const { signal, deadline, renew = true, maxHold = LONGEST_SPAN } = options;
   names.forEach(checkName);
   if (names.length === 0 || names.length > MOST_NAMES) {
     throw new RangeError(`lockAll takes 1 to ${MOST_NAMES} names, not ${names.length}`);
   }
-  if (wait !== Number.POSITIVE_INFINITY) checkSpan("wait", wait, 0);
-  else if (!signal) throw new RangeError("wait must not be infinite without a signal to end it");
-  checkSpan("maxHold", maxHold, 1);
-  checkSpan("lockDelay", lockDelay, 0);
+  const isEndless = options.wait === Number.POSITIVE_INFINITY;
+  if (isEndless && !signal) throw new RangeError("an infinite wait needs a signal");
+  const wait = isEndless
+    ? Number.POSITIVE_INFINITY
+    : toMillis("wait", options.wait, 0, LONGEST_SPAN);
+  const lockDelay = toMillis("lockDelay", options.lockDelay ?? 0, 0, LONGEST_SPAN);
   if (lockDelay > 0 && !traits.lockDelay) {
-    throw new RangeError(`lockDelay is not offered by ${traits.name}`);
+    throw new RangeError(`${traits.name} has no lockDelay`);
   }
+  const left = deadline ? Math.max(0, deadline.remaining()) : Number.POSITIVE_INFINITY;
   return {
     names: [...new Set(names)].sort(),
     ttl: checkTtl(options, traits),
     renew: renew && options.ttl !== "invocation",
-    maxHold,
+    maxHold: toMillis("maxHold", maxHold, 1, LONGEST_SPAN),
     lockDelay,
-    wait: deadline ? Math.min(wait, deadline.remaining()) : wait,
+    wait: Math.min(wait, left),
+    patience: Math.min(wait > 0 ? wait : TRY_TIMEOUT, left),
+    deadline,
   };
 }
 
 function checkTtl({ ttl, deadline }: LockOptions, { minTtl }: StoreTraits): Millis {
   if (ttl !== "invocation") {
-    checkSpan("ttl", ttl, minTtl);
-    return Math.ceil(ttl);
+    return Math.ceil(toMillis("ttl", ttl, minTtl, LONGEST_SPAN));
   }
   if (!deadline) throw new TypeError('the ttl "invocation" needs a deadline');
   const left = Math.max(0, deadline.remaining());
-  // With the margin, it is not only held until then, but provably so.
-  return Math.min(Math.max(minTtl, left + margin(left) + INVOCATION_SKEW), LONGEST_SPAN);
+  // With the margin, the lock is provably held until then.
+  return Math.min(Math.max(minTtl, left + driftMargin(left) + INVOCATION_SKEW), LONGEST_SPAN);
 }

@@ -1,10 +1,19 @@
-import { deadline, follow } from "./abort.ts";
+import { deadline, follow, noAnswer, race, type Scope } from "./abort.ts";
 import type { Backend, Hold, LockRequest } from "./backend.ts";
 import { checkName, checkText, checkWhole, HIGHEST_GENERATION } from "./checks.ts";
-import { LockLostError, LockTimeoutError, StoreClosedError } from "./errors.ts";
+import { toMillis } from "./duration.ts";
+import {
+  isLoss,
+  LockLostError,
+  LockTimeoutError,
+  type LossReason,
+  quote,
+  StoreClosedError,
+  StoreUnavailableError,
+  UnknownOutcomeError,
+} from "./errors.ts";
 import type { LockListener } from "./events.ts";
-import { Holding } from "./holding.ts";
-import { Line } from "./line.ts";
+import { KeyedQueue } from "./keyed-queue.ts";
 import { listener } from "./listener.ts";
 import type {
   Lock,
@@ -15,29 +24,31 @@ import type {
   StoreTraits,
   TryLockOptions,
 } from "./lock.ts";
+import { LockHandle } from "./lock-handle.ts";
 import { type Claims, pollingBackend } from "./polling.ts";
-import { type CheckedRequest, checkRequest } from "./request.ts";
-import { elapsedSince, instant } from "./time.ts";
+import { type CheckedRequest, checkCall, checkRequest } from "./request.ts";
+import { after, elapsedSince, type Instant, instant, type Millis } from "./time.ts";
+import { type WakeUps, wakeUpsOver } from "./wake-ups.ts";
 
 export interface StoreOptions {
-  /** Who this client is, for humans that look at a lock's holder; at most 200 bytes. Default: the store's name. */
+  /** The name of this client in a lock's holder, for humans; at most 200 bytes. Default: the store's name. */
   readonly label?: string;
 
-  /** Called with everything that happens to this client's locks. What it throws is lost. */
+  /** Called with each event of this client's locks. Its errors are ignored. */
   readonly onEvent?: LockListener;
 
-  /** How many callers may wait at the same time, over all names. Default 10,000. */
+  /** The most callers that wait at the same time, over all names. Default 10,000. */
   readonly maxWaiters?: number;
 }
 
-/** The public contract on top of any backend. */
+/** Makes a LockStore of a backend. */
 export function lockStore(backend: Backend, options: Omit<StoreOptions, "label"> = {}): LockStore {
   const { maxWaiters = 10_000, onEvent } = options;
   checkWhole("maxWaiters", maxWaiters, 0, Number.MAX_SAFE_INTEGER);
-  return new Client(backend, new Line(maxWaiters), listener(onEvent));
+  return new LockClient(backend, new KeyedQueue(maxWaiters), listener(onEvent));
 }
 
-/** The public contract on top of a store that keeps one record per lock. */
+/** Makes a LockStore of the three writes of a store that keeps one record per lock. */
 export function pollingStore(claims: Claims, { label, ...options }: StoreOptions = {}): LockStore {
   if (label !== undefined) checkText("label", label, 200);
   return lockStore(pollingBackend(claims, label ?? claims.traits.name), options);
@@ -46,25 +57,42 @@ export function pollingStore(claims: Claims, { label, ...options }: StoreOptions
 interface Acquired {
   readonly hold: Hold;
 
-  /** Leaves the local lines. */
+  /** Leaves the local queues. */
   readonly leave: () => void;
 }
 
-const TIMED_OUT = new Error("waited long enough");
+const TIMED_OUT = new Error("the wait is over");
 
-class Client implements LockStore {
+/** How long after the caller's patience the request is aborted. Until then, a last answer may come. */
+const LATE: Millis = 200;
+
+/** How long the withdrawal of a claim may take after that, before the call rejects with an unknown outcome. */
+const WITHDRAWING: Millis = 250;
+
+/** The same for a request that was aborted before its time. */
+const ABORTING: Millis = 2_000;
+
+/** How long close waits for calls under way, and then for the connections to end. */
+const CLOSING: readonly [underWay: Millis, connections: Millis] = [1_500, 450];
+
+class LockClient implements LockStore {
+  readonly wakeUps: WakeUps | undefined;
   readonly #backend: Backend;
-  readonly #line: Line;
+  readonly #queue: KeyedQueue;
   readonly #notify: LockListener;
   readonly #closing = new AbortController();
-  readonly #acquiring = new Set<Promise<unknown>>();
-  readonly #holding = new Set<Holding>();
+
+  /** Acquires, releases and wake-ups, also those that go on in the background. */
+  readonly #underWay = new Set<Promise<unknown>>();
+  readonly #handles = new Set<LockHandle>();
   #closed: Promise<void> | undefined;
 
-  constructor(backend: Backend, line: Line, notify: LockListener) {
+  constructor(backend: Backend, queue: KeyedQueue, notify: LockListener) {
     this.#backend = backend;
-    this.#line = line;
+    this.#queue = queue;
     this.#notify = notify;
+    const { wakeUps } = backend;
+    this.wakeUps = wakeUps && wakeUpsOver(wakeUps, (sending) => this.#track(sending));
   }
 
   get traits(): StoreTraits {
@@ -72,15 +100,18 @@ class Client implements LockStore {
   }
 
   async tryLock(name: string, options: TryLockOptions): Promise<Lock | undefined> {
+    checkCall("tryLock", options);
     return await this.#acquire([name], { ...options, wait: 0 });
   }
 
   async lock(name: string, options: LockOptions): Promise<Lock> {
-    return this.#insist([name], options);
+    checkCall("lock", options);
+    return this.#acquireOrTimeOut([name], options);
   }
 
   async lockAll(names: readonly string[], options: LockOptions): Promise<LockSet> {
-    return this.#insist(names, options);
+    checkCall("lockAll", options);
+    return this.#acquireOrTimeOut(names, options);
   }
 
   async withLock<T>(
@@ -88,7 +119,8 @@ class Client implements LockStore {
     options: LockOptions,
     body: (lock: Lock) => Promise<T>,
   ): Promise<T> {
-    const lock = await this.#insist([name], options);
+    checkCall("withLock", options, body);
+    const lock = await this.#acquireOrTimeOut([name], options);
     let result: T;
     try {
       result = await body(lock);
@@ -96,10 +128,17 @@ class Client implements LockStore {
       await lock[Symbol.asyncDispose]();
       throw error;
     }
-    // A release that failed is no failure of the body's: the lock expires by itself.
+    // A failed release is no failure of the body: the lock expires by itself.
     const answer = await lock.unlock().catch(() => "released");
     if (answer === "was-lost" || lock.loss) throw lock.loss ?? new LockLostError([name], "taken");
     return result;
+  }
+
+  async whenFree(name: string, signal: AbortSignal): Promise<void> {
+    checkName(name);
+    using limit = follow(signal, this.#closing.signal);
+    limit.signal.throwIfAborted();
+    await this.#backend.whenFree(name, limit.signal);
   }
 
   async inspect(name: string): Promise<LockInfo> {
@@ -131,37 +170,54 @@ class Client implements LockStore {
 
   async #closeOnce(): Promise<void> {
     this.#closing.abort(new StoreClosedError());
-    await Promise.allSettled(this.#acquiring);
-    await Promise.allSettled([...this.#holding].map((holding) => holding.unlock("closed")));
-    await this.#backend.close();
+    const [underWay, connections] = CLOSING;
+    await atMost(underWay, this.#releaseAll());
+    await atMost(connections, this.#backend.close());
   }
 
-  async #insist(names: readonly string[], options: LockOptions): Promise<Holding> {
-    const holding = await this.#acquire(names, options);
-    if (holding === undefined) throw new LockTimeoutError(names, options.wait);
-    return holding;
+  async #releaseAll(): Promise<void> {
+    do {
+      for (const handle of this.#handles) handle.unlock("closed").catch(() => {});
+      await Promise.allSettled(this.#underWay);
+    } while (this.#underWay.size + this.#handles.size > 0);
   }
 
-  async #acquire(names: readonly string[], options: LockOptions): Promise<Holding | undefined> {
+  #track<T>(promise: Promise<T>): Promise<T> {
+    this.#underWay.add(promise);
+    const forget = () => this.#underWay.delete(promise);
+    promise.then(forget, forget);
+    return promise;
+  }
+
+  async #acquireOrTimeOut(names: readonly string[], options: LockOptions): Promise<LockHandle> {
+    const handle = await this.#acquire(names, options);
+    if (handle === undefined) throw new LockTimeoutError(names, toMillis("wait", options.wait));
+    return handle;
+  }
+
+  async #acquire(names: readonly string[], options: LockOptions): Promise<LockHandle | undefined> {
     const request = checkRequest(names, options, this.traits);
-    const scope = follow(options.signal, this.#closing.signal);
-    const acquiring = this.#acquireInTurn(request, scope.signal);
-    this.#acquiring.add(acquiring);
+    const { patience } = request;
+    const problem = `no answer within ${Math.round(patience)} ms`;
+    const unavailable = () => new StoreUnavailableError(this.traits.name, problem);
+    const limit = deadline(patience + LATE, unavailable, options.signal, this.#closing.signal);
     try {
-      return await acquiring;
+      return await this.#track(this.#acquireInTurn(request, limit.signal));
     } finally {
-      this.#acquiring.delete(acquiring);
-      scope[Symbol.dispose]();
+      limit[Symbol.dispose]();
     }
   }
 
-  async #acquireInTurn(request: CheckedRequest, signal: AbortSignal): Promise<Holding | undefined> {
+  async #acquireInTurn(
+    request: CheckedRequest,
+    signal: AbortSignal,
+  ): Promise<LockHandle | undefined> {
     signal.throwIfAborted();
     const { names } = request;
     const startedAt = instant();
     let fences: readonly string[] | undefined;
     const notify: LockListener = (event) => this.#notify(fences ? { ...event, fences } : event);
-    const acquired = await this.#stand({ ...request, signal, notify }).catch((error) => {
+    const acquired = await this.#queueAndAcquire({ ...request, signal, notify }).catch((error) => {
       notify({ type: "failed", names, error, waited: elapsedSince(startedAt) });
       throw error;
     });
@@ -170,45 +226,88 @@ class Client implements LockStore {
       notify({ type: "busy", names, waited });
       return undefined;
     }
-    const { hold, leave } = acquired;
+    const { leave } = acquired;
+    const hold = this.#releasedInTime(acquired.hold, request, leave);
     fences = hold.fences.map(String);
     notify({ type: "acquired", names, fences, waited });
-    const holding = new Holding(names, hold, notify, () => {
-      this.#holding.delete(holding);
-      leave();
-    });
-    this.#holding.add(holding);
-    return holding;
+    const handle = new LockHandle(names, hold, notify, () => this.#handles.delete(handle));
+    // After a loss, other callers of this client may compete for the lock while the old body still runs.
+    hold.lease.onEnd((why) => isLoss(why) && leave());
+    this.#handles.add(handle);
+    return handle;
   }
 
-  /** Stands in the local lines, then in the store's. */
-  async #stand(request: LockRequest): Promise<Acquired | undefined> {
+  /** Waits in the local queues, then acquires at the store. */
+  async #queueAndAcquire(request: LockRequest): Promise<Acquired | undefined> {
     const { names, wait, signal } = request;
     const startedAt = instant();
-    const leave = await this.#enter(names, wait, signal);
+    const leave = await this.#enterQueues(names, wait, signal);
     if (leave === undefined) return undefined;
+    const left = Math.max(0, wait - elapsedSince(startedAt));
+    const acquiring = this.#backend.acquire({ ...request, wait: left });
+    const end = this.#endOf(request, startedAt);
     let hold: Hold | undefined;
+    let isLate = false;
     try {
-      const left = Math.max(0, wait - elapsedSince(startedAt));
-      hold = await this.#backend.acquire({ ...request, wait: left });
+      hold = await race(acquiring, end.signal);
+    } catch (error) {
+      isLate = error === end.signal.reason;
+      throw error;
     } finally {
-      if (hold === undefined) leave();
+      end[Symbol.dispose]();
+      if (isLate) void this.#track(releaseLate(acquiring).finally(leave));
+      else if (hold === undefined) leave();
     }
     return hold && { hold, leave };
   }
 
-  /** Enters the local lines of all names; resolves to the function that leaves them, or undefined after `wait`. */
-  async #enter(
+  /** Returns a signal that aborts when the caller gets its answer, known or not: some time after the request's signal. */
+  #endOf({ names, patience, signal }: LockRequest, startedAt: Instant): Scope {
+    const controller = new AbortController();
+    let cancel = () => {};
+    const onAbort = () => {
+      const left = patience + LATE + WITHDRAWING - elapsedSince(startedAt);
+      const what = `lock ${quote(...names)} was taken; it is withdrawn, or expires by itself`;
+      cancel = after(Math.min(left, ABORTING), () => controller.abort(this.#unknown(what)));
+    };
+    if (signal.aborted) onAbort();
+    signal.addEventListener("abort", onAbort, { once: true });
+    const dispose = () => {
+      cancel();
+      signal.removeEventListener("abort", onAbort);
+    };
+    return { signal: controller.signal, [Symbol.dispose]: dispose };
+  }
+
+  /** Returns the hold with a release that ends with the caller's deadline, and goes on in the background. */
+  #releasedInTime(hold: Hold, { names, deadline: end }: CheckedRequest, leave: () => void): Hold {
+    const { fences, lease } = hold;
+    const release = async (why: LossReason) => {
+      const releasing = this.#track(hold.release(why).finally(leave));
+      if (!end) return releasing;
+      const what = `lock ${quote(...names)} was released; it expires by itself`;
+      const limit = deadline(Math.max(0, end.remaining()) + LATE, () => this.#unknown(what));
+      return race(releasing, limit.signal).finally(() => limit[Symbol.dispose]());
+    };
+    return { fences, lease, release };
+  }
+
+  #unknown(what: string): UnknownOutcomeError {
+    return new UnknownOutcomeError(this.traits.name, what);
+  }
+
+  /** Enters the local queues of all names. Resolves to the function that leaves them, or to undefined after `wait`. */
+  async #enterQueues(
     names: readonly string[],
     wait: number,
     signal: AbortSignal,
   ): Promise<(() => void) | undefined> {
     const entered: string[] = [];
     const leave = () => {
-      for (const name of entered.splice(0)) this.#line.leave(name);
+      for (const name of entered.splice(0)) this.#queue.leave(name);
     };
     for (const name of names) {
-      if (!this.#line.tryEnter(name)) break;
+      if (!this.#queue.tryEnter(name)) break;
       entered.push(name);
     }
     if (entered.length === names.length) return leave;
@@ -220,7 +319,7 @@ class Client implements LockStore {
     const patience = follow(signal, limit.signal);
     try {
       for (const name of names.slice(entered.length)) {
-        await this.#line.enter(name, patience.signal);
+        await this.#queue.enter(name, patience.signal);
         entered.push(name);
       }
       return leave;
@@ -235,6 +334,19 @@ class Client implements LockStore {
   }
 
   #withLocalWaiters(info: LockInfo): LockInfo {
-    return { ...info, waiters: info.waiters + this.#line.waiting(info.name) };
+    return { ...info, waiters: info.waiters + this.#queue.waiting(info.name) };
   }
+}
+
+/** Releases the hold of an acquire that has ended too late. */
+async function releaseLate(acquiring: Promise<Hold | undefined>): Promise<void> {
+  const hold = await acquiring.catch(() => undefined);
+  await hold?.release("released").catch(() => {});
+}
+
+/** Waits for the work for at most `span` milliseconds. Never rejects. */
+async function atMost(span: Millis, work: Promise<unknown>): Promise<void> {
+  const limit = deadline(span, noAnswer);
+  await race(work, limit.signal).catch(() => {});
+  limit[Symbol.dispose]();
 }

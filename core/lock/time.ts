@@ -1,10 +1,10 @@
 /** A span of time in milliseconds. */
 export type Millis = number;
 
-/** The longest wait for one answer of a store, and for all attempts to give a lock back. */
+/** The longest wait for one answer of a store, and for all attempts to release a lock. */
 export const LONGEST_CALL: Millis = 10_000;
 
-/** A point in time, by both clocks of this process. Compared only with later points of the same process. */
+/** A point in time by both clocks of this process. Comparable only within the process. */
 export interface Instant {
   readonly mono: number;
   readonly wall: number;
@@ -15,34 +15,28 @@ export function instant(): Instant {
 }
 
 /**
- * Milliseconds since `start`, by whichever clock says more.
+ * Returns the milliseconds since `start`, by the clock that has advanced more.
  *
- * A frozen micro-VM may stop the monotonic clock and a time server may step the wall clock; the larger
- * of the two can only make us give up a lock too early, never hold on to it too long.
+ * A frozen micro-VM may stop the monotonic clock, and a time server may step the wall clock. With the larger span a lock
+ * may be given up too early, and is never kept too long.
  */
 export function elapsedSince(start: Instant): Millis {
   return Math.max(performance.now() - start.mono, Date.now() - start.wall);
 }
 
-/** How much of a function's invocation is left. */
+/** The end of a function's invocation. */
 export interface Deadline {
-  /** Milliseconds until the invocation is cut off; 0 or less once it is. */
+  /** Returns the milliseconds until the invocation is cut off; 0 or less after that. */
   remaining(): Millis;
 }
 
-/** A deadline `span` milliseconds from now, by both clocks. */
-export function deadlineIn(span: Millis): Deadline {
-  const start = instant();
-  return { remaining: () => span - elapsedSince(start) };
-}
-
-/** The longest span a timer takes: 2^31 - 1 ms; anything above fires at once. */
+/** The longest span of a timer: with more than 2^31 - 1 ms it fires at once. */
 const LONGEST_TIMER: Millis = 2 ** 31 - 1;
 
 /**
  * Calls `fn` once after `span` milliseconds, unless the returned function is called first.
  *
- * `idle` timers do not keep the process alive on their own.
+ * An `idle` timer does not keep the process alive.
  */
 export function after(
   span: Millis,

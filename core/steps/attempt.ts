@@ -1,242 +1,302 @@
-import type { NewRecord, StepRecord } from "../journal/journal.ts";
+import { LONGEST_RESULT, type NewRecord, type StepRecord } from "../journal/journal.ts";
 import { deadline, race } from "../lock/abort.ts";
 import { hasCode } from "../lock/errors.ts";
 import type { Fence } from "../lock/fence.ts";
 import type { LockSet } from "../lock/lock.ts";
 import { elapsedSince, instant, type Millis } from "../lock/time.ts";
-import { within } from "./around.ts";
-import type { Carrier } from "./carrier.ts";
-import { decode, encode, encodeError, encodeResult, hashOf } from "./codec.ts";
-import { StepInterruptedError, StepTimeoutError, TerminalError } from "./errors.ts";
-import { Breakdown, Suspension } from "./halt.ts";
-import { attemptKey, type Met } from "./history.ts";
-import { pauseAfter } from "./retry.ts";
+import { callStep } from "./calls.ts";
+import { decode, encode, encodeError, encodeInfo, encodeResult } from "./codec.ts";
+import {
+  EngineFailure,
+  isBlocking,
+  locatedInfo,
+  MisuseError,
+  StepTimeoutError,
+  Suspension,
+  stepInterrupted,
+  TerminalError,
+} from "./errors.ts";
+import type { RunExecution } from "./execution.ts";
+import { attemptKey, type StepHistory } from "./history.ts";
+import { intercept } from "./interceptor.ts";
+import { retryDelay } from "./retry.ts";
 import { validate } from "./schema.ts";
-import type { CheckedLock, Work } from "./work.ts";
+import type { CheckedLock, Step } from "./step.ts";
 import type { TxScope } from "./workflow.ts";
 
-/** What a failed attempt leaves in the journal. */
-interface Failure {
+/** The value of the record of a failed attempt. */
+interface FailedAttempt {
   readonly error: unknown;
 
-  /** From when it was written. */
+  /** Counted from the time of the record. */
   readonly retryIn: Millis;
 }
 
-/** Carries a step out until the journal has the last word on it, and resolves to that. */
-export async function carryOut(carrier: Carrier, work: Work, met: Met): Promise<StepRecord> {
-  await waitForRetry(carrier, met);
-  for (let attempt = met.failures + 1; ; attempt += 1) {
-    if (met.attempt("started", attempt)) {
-      const error = new StepInterruptedError(work.key);
-      return carrier.append(
-        recordOf(work, attempt, { outcome: "failed", value: encodeError(error) }),
-      );
+/** Attempts a step until it has a final record, and resolves to that record. */
+export async function runStep(
+  execution: RunExecution,
+  step: Step,
+  history: StepHistory,
+): Promise<StepRecord> {
+  await waitForRetry(execution, history);
+  for (let number = history.failures + 1; ; number += 1) {
+    if (step.atMostOnce && history.attempt("started", number)) {
+      const value = encodeError(stepInterrupted(step.key));
+      return execution.append(recordOf(step, number, { outcome: "failed", value }));
     }
-    carrier.mayBegin();
-    if (carrier.deadline.remaining() <= work.budget) throw new Suspension("deadline", 0);
-    const one = new Attempt(carrier, work, attempt);
-    const ended = await one.run();
-    if (ended.record) return ended.record;
-    const { error, retryIn } = judge(ended.error, attempt, work);
-    const value = encodeError(error);
-    const spans = one.spans();
+    execution.checkMayBegin();
+    if (execution.deadline.remaining() <= step.budget) throw new Suspension("deadline", 0);
+    const attempt = new Attempt(execution, step, number);
+    const result = await attempt.run();
+    if (result.record) return result.record;
+    const { error, retryIn } = decideRetry(result.error, number, step);
+    const value = encodeFailure(error, attempt.hasBegun);
+    const durations = attempt.durations();
     if (retryIn === undefined) {
-      return carrier.append(recordOf(work, attempt, { outcome: "failed", value, ...spans }));
+      return execution.append(recordOf(step, number, { outcome: "failed", value, ...durations }));
     }
-    const failure: Failure = { error: decode(value), retryIn };
-    await carrier.append({
-      ...recordOf(work, attempt, { outcome: "retry", value: encode(failure), ...spans }),
-      key: attemptKey(work.key, "retry", attempt),
+    const failed: FailedAttempt = { error: decode(value), retryIn };
+    await execution.append({
+      ...recordOf(step, number, { outcome: "retry", value: encode(failed), ...durations }),
+      key: attemptKey(step.key, "retry", number),
     });
-    await carrier.pause("retry-delay", retryIn);
+    await execution.pause("retry-delay", retryIn);
   }
 }
 
-/** A policy that fails when it is asked has the last word by that. */
-function judge(error: unknown, attempt: number, { retry }: Work) {
+/** An attempt that has not begun had no effect, whatever its error is. */
+function encodeFailure(error: unknown, hasBegun: boolean): string {
+  const info = locatedInfo(error);
+  return encodeInfo(hasBegun ? info : { ...info, effect: "none" });
+}
+
+/** An error of the policy itself is final. */
+function decideRetry(error: unknown, attempt: number, { retry }: Step) {
   try {
-    return { error, retryIn: pauseAfter(error, attempt, retry) };
-  } catch (problem) {
-    return { error: problem, retryIn: undefined };
+    return { error, retryIn: retryDelay(error, attempt, retry) };
+  } catch (policyError) {
+    return { error: policyError, retryIn: undefined };
   }
 }
 
-/** The run was parked until the next attempt, but a signal may have woken it before. */
-async function waitForRetry(carrier: Carrier, met: Met): Promise<void> {
-  const last = met.attempt("retry", met.failures);
-  if (last === undefined || met.attempt("started", met.failures + 1)) return;
-  const { retryIn } = decode<Failure>(last.value);
-  await carrier.pause("retry-delay", retryIn - carrier.since(last.at));
+/** Waits for the rest of a pause between attempts: a signal may have woken the parked run before its end. */
+async function waitForRetry(execution: RunExecution, history: StepHistory): Promise<void> {
+  const last = history.attempt("retry", history.failures);
+  if (last === undefined || history.attempt("started", history.failures + 1)) return;
+  const { retryIn } = execution.decode<FailedAttempt>(last.value);
+  await execution.pause("retry-delay", retryIn - execution.since(last.at));
 }
 
 function recordOf(
-  { key, kind, argsHash }: Work,
+  { key, kind, argsHash }: Step,
   attempt: number,
   rest: Pick<NewRecord, "outcome" | "value"> & Partial<NewRecord>,
 ): NewRecord {
   return { key, kind, attempt, argsHash, ...rest };
 }
 
-type Ended =
+type AttemptResult =
   | { readonly record: StepRecord; readonly error?: undefined }
   | { readonly record?: undefined; readonly error: unknown };
 
 class Attempt {
-  readonly #carrier: Carrier;
-  readonly #work: Work;
-  readonly #attempt: number;
+  readonly #execution: RunExecution;
+  readonly #step: Step;
+  readonly #number: number;
   readonly #startedAt = instant();
-  #waited: Millis | undefined;
 
-  constructor(carrier: Carrier, work: Work, attempt: number) {
-    this.#carrier = carrier;
-    this.#work = work;
-    this.#attempt = attempt;
+  /** For the locks. */
+  #waited: Millis | undefined;
+  #hasBegun = false;
+
+  constructor(execution: RunExecution, step: Step, number: number) {
+    this.#execution = execution;
+    this.#step = step;
+    this.#number = number;
   }
 
-  spans(): Pick<NewRecord, "took" | "waited"> {
+  /** Whether the step's function was called. */
+  get hasBegun(): boolean {
+    return this.#hasBegun;
+  }
+
+  durations(): Pick<NewRecord, "took" | "waited"> {
     const waited = this.#waited ?? 0;
-    // A clock that is set back may say that the wait alone was longer.
+    // A clock that was set back may report a wait that is longer than the attempt.
     return { took: Math.max(0, elapsedSince(this.#startedAt) - waited), waited: this.#waited };
   }
 
-  /** Rejects only with a Suspension or a Breakdown. */
-  async run(): Promise<Ended> {
-    const { around, runId, workflowName: workflow } = this.#carrier;
-    const { name, key, kind } = this.#work;
-    const step = { runId, workflow, name, key, kind, attempt: this.#attempt };
+  /** Rejects only with a Suspension or an EngineFailure. */
+  async run(): Promise<AttemptResult> {
+    const { interceptor, runId, workflow } = this.#execution;
+    const { name, key, kind } = this.#step;
+    const about = { runId, workflow: workflow.name, name, key, kind, attempt: this.#number };
+    const hook = interceptor.step?.bind(interceptor);
     try {
-      return { record: await within(around.step?.bind(around), step, () => this.#locked()) };
+      return { record: await intercept(hook, about, () => this.#withLocks()) };
     } catch (error) {
-      if (error instanceof Suspension || error instanceof Breakdown) throw error;
-      this.#carrier.stillCarrying();
-      return { error };
+      const stop = this.#stopOf(error);
+      if (!stop || error instanceof MisuseError) this.#execution.reportError(error, about);
+      if (!stop) return { error };
+      const isInterrupted = stop instanceof Suspension || isBlocking(stop.error);
+      if (isInterrupted && this.#mayHaveEffect) await this.#recordStart();
+      throw stop;
     }
   }
 
-  async #locked(): Promise<StepRecord> {
-    const { lock } = this.#work;
-    const held = lock && (await this.#acquire(lock));
+  get #mayHaveEffect(): boolean {
+    const { kind, readOnly } = this.#step;
+    return this.#hasBegun && kind === "step" && !readOnly;
+  }
+
+  /** Returns the reason if the execution stops. A misuse inside an undo fails the undo alone. */
+  #stopOf(error: unknown): Suspension | EngineFailure | undefined {
+    if (error instanceof Suspension || error instanceof EngineFailure) return error;
+    if (error instanceof MisuseError && this.#step.kind !== "undo") return new EngineFailure(error);
+    return this.#execution.stopReason;
+  }
+
+  async #withLocks(): Promise<StepRecord> {
+    const { lock } = this.#step;
+    const locks = lock && (await this.#acquire(lock));
     try {
-      return await this.#underLock(held);
+      return await this.#underLocks(locks);
     } finally {
-      await held?.[Symbol.asyncDispose]();
+      await locks?.[Symbol.asyncDispose]();
+      if (locks) void this.#execution.contention.released(locks.names);
     }
   }
 
-  /** Contention is no failure, and neither is a lock store that is away. */
+  /** Parks the run for locks that others hold, and for a lock store that does not answer: no attempt has failed. */
   async #acquire({ names, ttl, wait, onBusy }: CheckedLock): Promise<LockSet> {
-    const { locks, deadline, signal } = this.#carrier;
-    if (!locks) throw new TerminalError("NO_LOCKS", "the runtime was made without `locks`");
+    const { locks, deadline, attemptSignal: signal, contention, lockWait } = this.#execution;
+    if (!locks) {
+      const problem = `step ${this.#step.key} takes a lock, and the runtime has no lock store`;
+      throw new TerminalError("NO_LOCKS", `${problem}; pass \`locks\` to createRuntime`);
+    }
     const startedAt = instant();
-    // Whoever gets it last of all must still have time for what it is for.
-    const patience = Math.min(wait, Math.max(0, deadline.remaining() - this.#work.budget));
+    const parksEarly = onBusy === "wait" && lockWait !== undefined;
+    // A late acquire leaves enough time for the work.
+    const bounds = [wait, Math.max(0, deadline.remaining() - this.#step.budget)];
+    if (parksEarly) bounds.push(contention.hasWaiting(names) ? 0 : lockWait);
+    const patience = Math.min(...bounds);
     try {
-      const atLeast = Math.max(DEFAULT_TTL, locks.traits.minTtl);
-      return await locks.lockAll(names, {
-        ttl: ttl ?? atLeast,
-        wait: patience,
-        deadline,
-        signal,
-      });
+      const defaultTtl = Math.max(DEFAULT_TTL, locks.traits.minTtl);
+      const options = { ttl: ttl ?? defaultTtl, wait: patience, deadline, signal };
+      return await locks.lockAll(names, options);
     } catch (error) {
       if (hasCode(error, "LOCK_TIMEOUT") && onBusy === "fail" && patience === wait) {
         throw new TerminalError("LOCK_TIMEOUT", (error as Error).message);
       }
-      if (hasCode(error, ...PASSING))
-        throw new Suspension("lock-busy", BUSY_PAUSE * (0.5 + Math.random()));
-      throw error;
+      if (!hasCode(error, ...TRANSIENT)) throw error;
+      const pause = BUSY_PAUSE * (0.5 + Math.random());
+      if (!parksEarly || !hasCode(error, "LOCK_TIMEOUT")) throw new Suspension("lock-busy", pause);
+      const busy = contention.busy(names, pause);
+      throw new Suspension("lock-busy", busy.wakeIn, { busy });
     } finally {
       this.#waited = elapsedSince(startedAt);
     }
   }
 
-  async #underLock(held: LockSet | undefined): Promise<StepRecord> {
-    const { key, timeout } = this.#work;
+  async #underLocks(locks: LockSet | undefined): Promise<StepRecord> {
+    const { key, timeout, transacted } = this.#step;
+    // Before the timeout begins: its time is for the step's function.
+    if (!transacted && (await this.#isStartRecorded())) await this.#recordStart();
     const late = () => new StepTimeoutError(key, timeout);
-    const limit = deadline(timeout, late, this.#carrier.signal, held?.signal);
-    const scope = this.#scope(limit.signal, held);
+    const limit = deadline(timeout, late, this.#execution.attemptSignal, locks?.signal);
+    const scope = this.#scope(limit.signal, locks);
     try {
-      if (this.#work.transacted) return await this.#inTransaction(scope, held);
-      if (this.#work.atMostOnce) await this.#takeNote();
+      if (transacted) return await this.#inTransaction(scope, locks);
       const value = await this.#call(scope);
-      held?.assertHeld();
-      return await this.#carrier.append(this.#done(value, held));
+      locks?.assertHeld();
+      return await this.#execution.append(this.#done(value, locks));
     } finally {
       limit[Symbol.dispose]();
     }
   }
 
-  #scope(signal: AbortSignal, held: LockSet | undefined): TxScope {
-    const { runId, deadline } = this.#carrier;
-    const { key } = this.#work;
+  #scope(signal: AbortSignal, locks: LockSet | undefined): TxScope {
+    const { runId, deadline } = this.#execution;
+    const { key } = this.#step;
     return {
       runId,
       key,
-      attempt: this.#attempt,
-      idempotencyKey: idempotencyKey(runId, key),
+      attempt: this.#number,
+      idempotencyKey: this.#execution.idempotencyKey(key),
       signal,
       deadline,
-      ...(held && { lock: held, fence: this.#firstOf(held), fences: held.fences }),
+      ...(locks && { lock: locks, fence: this.#firstFence(locks), fences: locks.fences }),
     } as unknown as TxScope;
   }
 
-  #firstOf({ fences }: LockSet): Fence | undefined {
-    return fences.get(this.#work.lock?.names[0] ?? "");
+  #firstFence({ fences }: LockSet): Fence | undefined {
+    return fences.get(this.#step.lock?.names[0] ?? "");
   }
 
-  async #takeNote(): Promise<void> {
-    const record = recordOf(this.#work, this.#attempt, { outcome: "started", value: undefined });
-    const key = attemptKey(this.#work.key, "started", this.#attempt);
-    await this.#carrier.append({ ...record, key });
+  /** The start is on record before a step's first effect, so that an undo is called even after a crash. */
+  async #isStartRecorded(): Promise<boolean> {
+    if (this.#step.atMostOnce) return true;
+    return (
+      this.#step.undo !== undefined && (await this.#execution.effectOf(this.#step)) === "not-done"
+    );
   }
 
-  /** The encoded result. */
+  /** Once: also for an attempt that is interrupted, whose effect is unknown. */
+  async #recordStart(): Promise<void> {
+    const record = recordOf(this.#step, this.#number, { outcome: "started", value: undefined });
+    const key = attemptKey(this.#step.key, "started", this.#number);
+    if (!this.#execution.history.record(key)) await this.#execution.append({ ...record, key });
+  }
+
+  /** Calls the step's function. Resolves to its encoded result. */
   async #call(scope: TxScope): Promise<string> {
-    // The process may have been frozen since: the clocks know before the timers do.
-    this.#carrier.stillCarrying();
+    // After a freeze of the process, the clocks tell before the timers fire.
+    this.#execution.checkActive();
     (scope as Partial<TxScope>).lock?.assertHeld();
     scope.signal.throwIfAborted();
-    const result = await race(Promise.resolve(this.#work.fn(scope)), scope.signal);
-    const { output, key } = this.#work;
+    const { fn, output, key } = this.#step;
+    this.#hasBegun = true;
+    this.#execution.history.begin(key);
+    const called = callStep(this.#execution, key, () => fn(scope));
+    const result = await race(called, scope.signal);
     const what = `the result of ${key}`;
-    return encodeResult(what, output ? await validate(what, output, result) : result);
+    const value = output ? await validate(what, output, result) : result;
+    return encodeResult(what, value, { seal: this.#execution.seal, longest: LONGEST_RESULT });
   }
 
-  /** An error of the step's own is told apart from one of the journal by being the one that was thrown here. */
-  async #inTransaction(scope: TxScope, held: LockSet | undefined): Promise<StepRecord> {
-    const { key } = this.#work;
-    const fences = [...(held?.fences.values() ?? [])];
+  /** Rethrows an error of the step's function as it is, unlike one of the journal. */
+  async #inTransaction(scope: TxScope, locks: LockSet | undefined): Promise<StepRecord> {
+    const { key } = this.#step;
+    const fences = [...(locks?.fences.values() ?? [])];
     let thrown: { readonly error: unknown } | undefined;
     try {
-      return await this.#carrier.transact({ key, fences }, async (tx) => {
+      return await this.#execution.transact({ key, fences }, async (tx) => {
         thrown = undefined;
         try {
-          const packet: TxScope["tx"]["packet"] = (statements) => tx.packet(statements);
-          return this.#done(await this.#call({ ...scope, tx: { packet } }), held);
+          const batch: TxScope["tx"]["batch"] = (statements) => tx.batch(statements);
+          return this.#done(await this.#call({ ...scope, tx: { batch } }), locks);
         } catch (error) {
           thrown = { error };
           throw error;
         }
       });
     } catch (error) {
-      const cause = error instanceof Breakdown ? error.error : error;
-      const isOurs = thrown !== undefined && thrown.error === cause;
-      throw isOurs || hasCode(cause, "FENCED_OUT", "FENCE_INVALID") ? cause : error;
+      const cause = error instanceof EngineFailure ? error.error : error;
+      const isStepError = thrown !== undefined && thrown.error === cause;
+      throw isStepError || hasCode(cause, "FENCED_OUT", "FENCE_INVALID") ? cause : error;
     }
   }
 
-  #done(value: string, held: LockSet | undefined): NewRecord {
-    const fence = held && [...held.fences.values()].join(" ");
-    return recordOf(this.#work, this.#attempt, { outcome: "ok", value, fence, ...this.spans() });
+  #done(value: string, locks: LockSet | undefined): NewRecord {
+    const fence = locks && [...locks.fences.values()].join(" ");
+    return recordOf(this.#step, this.#number, { outcome: "ok", value, fence, ...this.durations() });
   }
 }
 
 const DEFAULT_TTL: Millis = 10_000;
 
-/** What is no failure of the step: its lock was not to be had for the moment, here. */
-const PASSING = [
+/** Errors of a lock store that park the run. */
+const TRANSIENT = [
   "LOCK_TIMEOUT",
   "STORE_UNAVAILABLE",
   "STORE_CLOSED",
@@ -245,14 +305,5 @@ const PASSING = [
   "UNKNOWN_OUTCOME",
 ] as const;
 
-/** How long a run is parked for a lock that others have, give or take a half. */
+/** How long a run is parked for a busy lock, give or take a half. */
 const BUSY_PAUSE: Millis = 500;
-
-/** The longest operation id of the inventory, in bytes. */
-const LONGEST_KEY = 255;
-
-/** Readable where it fits. */
-export function idempotencyKey(runId: string, key: string): string {
-  const text = `${runId}/${key}`;
-  return new TextEncoder().encode(text).length <= LONGEST_KEY ? text : hashOf([runId, key]);
-}

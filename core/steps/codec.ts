@@ -1,27 +1,51 @@
 import { bytesToHex } from "@noble/hashes/utils.js";
 import { stringify } from "safe-stable-stringify";
-import superjson from "superjson";
 import { LONGEST_VALUE } from "../journal/journal.ts";
 import { sha256 } from "../lock/sha256.ts";
-import { type ErrorInfo, InvalidValueError, TerminalError, toErrorInfo } from "./errors.ts";
+import { isSealed, type Seal, unreadable } from "./envelope.ts";
+import {
+  type ErrorInfo,
+  invalidValue,
+  TerminalError,
+  toErrorInfo,
+  unreadableValue,
+} from "./errors.ts";
+import { fromText, toComparable, toText } from "./storable.ts";
 
-/** The record of a failed attempt has something besides the error, and may have to say more of where its values are. */
+/** The record of a failed attempt holds more than the error, and encodes the error a second time. */
 const LONGEST_ERROR = LONGEST_VALUE / 2;
 
-/** A value as the journal keeps it: JSON, and in it dates, bigints, maps, sets and undefined as what they are. */
+/** How many bytes a character takes at the most, in UTF-8, in base64, and in what codecs add. */
+const SURELY_SHORT = 16;
+
+/** Encodes a value for the journal. Throws a TypeError for a value that decoding would not restore. */
 export function encode(value: unknown): string {
-  return superjson.stringify(value);
+  return toText(value);
 }
 
-/** Throws a TerminalError for a value that no journal can keep, or that is too large for one. */
-export function encodeResult(what: string, value: unknown): string {
+/**
+ * Rejects with a TerminalError for a value that cannot be encoded, or that is too large. The limit is that of the value
+ * as it will be stored: after `seal`.
+ */
+export async function encodeResult(
+  what: string,
+  value: unknown,
+  {
+    seal,
+    longest = LONGEST_VALUE,
+  }: { readonly seal?: Seal | undefined; readonly longest?: number },
+): Promise<string> {
   const text = tryToEncode(what, value);
-  const bytes = bytesIn(text);
-  if (bytes <= LONGEST_VALUE) return text;
-  throw new TerminalError("TOO_LARGE", `${what} has ${bytes} bytes, the limit is ${LONGEST_VALUE}`);
+  const isShort = text.length < longest / SURELY_SHORT;
+  const bytes = isShort ? 0 : byteLength(seal ? await seal(text) : text);
+  if (bytes <= longest) return text;
+  const advice = "store it elsewhere and return a reference";
+  const size = `${bytes} bytes${seal ? " after its codec" : ""}`;
+  const problem = `${what} has ${size}, the limit is ${longest}`;
+  throw new TerminalError("TOO_LARGE", `${problem}; ${advice}`);
 }
 
-function bytesIn(text: string): number {
+function byteLength(text: string): number {
   return new TextEncoder().encode(text).length;
 }
 
@@ -29,24 +53,31 @@ function tryToEncode(what: string, value: unknown): string {
   try {
     return encode(value);
   } catch (error) {
-    throw new InvalidValueError(what, [toErrorInfo(error).message]);
+    throw invalidValue(what, [toErrorInfo(error).message]);
   }
 }
 
+/** Throws UNREADABLE_VALUE for a text that `encode` has not made. */
 export function decode<T>(text: string | undefined): T {
-  return text === undefined ? (undefined as T) : superjson.parse<T>(text);
+  if (text === undefined) return undefined as T;
+  if (isSealed(text)) throw unreadable(text);
+  try {
+    return fromText<T>(text);
+  } catch (error) {
+    throw unreadableValue(error);
+  }
 }
 
 export function encodeError(error: unknown): string {
   return encodeInfo(toErrorInfo(error));
 }
 
-/** Without its data, if that is too large or nothing that can be kept. */
+/** Leaves out data that is too large or cannot be encoded. */
 export function encodeInfo({ data, ...info }: ErrorInfo): string {
   if (data === undefined) return encode(info);
   try {
     const text = encode({ ...info, data });
-    return bytesIn(text) <= LONGEST_ERROR ? text : encode(info);
+    return byteLength(text) <= LONGEST_ERROR ? text : encode(info);
   } catch {
     return encode(info);
   }
@@ -56,10 +87,15 @@ export function decodeError(text: string | undefined): ErrorInfo {
   return decode<ErrorInfo>(text);
 }
 
-/** The same for equal values, whatever the order of their keys: 64 hexadecimal digits. */
+/** Returns 64 hexadecimal digits, the same for equal values in any order of their keys. */
 export function hashOf(value: unknown): string {
-  // Not which of its parts are one and the same object: that says nothing about the value.
-  const { json, meta } = superjson.serialize(value);
-  const canonical = stringify({ json, types: meta?.values }) ?? "";
-  return bytesToHex(sha256(canonical));
+  return bytesToHex(sha256(stringify(tryToCompare(value)) ?? ""));
+}
+
+function tryToCompare(value: unknown) {
+  try {
+    return toComparable(value);
+  } catch (error) {
+    throw invalidValue("the value", [toErrorInfo(error).message]);
+  }
 }

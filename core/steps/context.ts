@@ -1,157 +1,291 @@
-import { fromPayload } from "../journal/ending.ts";
-import type { RecordKind, Signal, StepRecord } from "../journal/journal.ts";
-import { checkText } from "../lock/checks.ts";
-import type { Deadline, Millis } from "../lock/time.ts";
-import { carryOut, idempotencyKey } from "./attempt.ts";
-import { decode, decodeError, encode, encodeError, encodeResult } from "./codec.ts";
-import type { Call, Drive } from "./drive.ts";
-import { type Duration, toMillis } from "./duration.ts";
-import { StepFailedError } from "./errors.ts";
-import { Suspension } from "./halt.ts";
-import { attemptKey, checkSignalName, checkStepName } from "./history.ts";
-import { mapItems } from "./map.ts";
-import { outcomeOf } from "./outcome.ts";
-import { type OutputOf, type Schema, validate } from "./schema.ts";
-import { type AnyOptions, type Functions, toWork, type Work } from "./work.ts";
+import { parentStepOf } from "../journal/child-result.ts";
+import type { Compensation, NewRecord, RunSignal, StepRecord } from "../journal/journal.ts";
+import { checkText, checkWhole } from "../lock/checks.ts";
+import { type Duration, toMillis } from "../lock/duration.ts";
+import { quote } from "../lock/errors.ts";
+import type { Deadline } from "../lock/time.ts";
+import { answerKey, publishedPrefix, type UpdateAnswer } from "./answers.ts";
+import { runStep } from "./attempt.ts";
+import { BodyCalls } from "./calls.ts";
+import { Children, type ChildStarter } from "./children.ts";
+import { decode, encodeError, encodeResult } from "./codec.ts";
+import { isSealed } from "./envelope.ts";
+import {
+  type ErrorInfo,
+  invalidValue,
+  StepFailedError,
+  Suspension,
+  TerminalError,
+  toErrorInfo,
+} from "./errors.ts";
+import type { RunExecution } from "./execution.ts";
+import {
+  attemptKey,
+  checkItemKeys,
+  checkSignalName,
+  checkStepName,
+  type WorkflowCommand,
+} from "./history.ts";
+import { okRecord, startedRecord } from "./records.ts";
+import { type Schema, validate } from "./schema.ts";
+import { type AnyStepOptions, type Step, type StepFunctions, toStep } from "./step.ts";
 import type {
   ChildOptions,
-  RunOutcome,
-  StepFunction,
-  TimedOut,
+  ChildrenOptions,
+  ContinueOptions,
+  ItemLock,
+  MapOptions,
+  TxScope,
+  Undo,
+  WaitOptions,
   Workflow,
   WorkflowContext,
 } from "./workflow.ts";
 
-/** Drives a child of this run. */
-export type DriveChild = <I, O>(
-  workflow: Workflow<I, O>,
-  input: I,
-  options: { readonly id: string; readonly signal: string },
-) => Promise<RunOutcome<O>>;
+type Arguments = readonly unknown[];
 
-/** How long a parent sleeps at the most before it looks after its child: the end of a child wakes it. */
-export const CHILD_LOOK: Millis = 60_000;
+type AnyMapOptions = MapOptions<unknown, unknown> & Partial<ItemLock<unknown>>;
 
-/**
- * What a workflow's body is given: each call answers from the journal, or does what it says and takes note of it.
- *
- * A call that fails while nobody waits for it yet is no unhandled rejection, which would end the process: the journal
- * has it, and the branch that is to wait for it may be parked.
- */
+type AnyItemFunction = (item: unknown, scope: TxScope) => Promise<unknown>;
+
+type MapArguments = readonly [
+  name: string,
+  items: readonly unknown[],
+  options: AnyMapOptions,
+  fn: AnyItemFunction,
+  undo?: Undo<unknown, TxScope & { readonly item: unknown }>,
+];
+
+/** The context of a workflow's code: each call answers from the journal, or does its work and records the result. */
 export class Context implements WorkflowContext {
-  readonly #drive: Drive;
-  readonly #child: DriveChild;
-  readonly step: StepFunction;
+  readonly #execution: RunExecution;
+  readonly #children: Children;
+  readonly #calls: BodyCalls;
+  readonly step: WorkflowContext["step"];
 
-  /** The signals that calls before have had, each by name and dedupe id. */
-  readonly #taken = new Set<string>();
+  /** The signals that earlier calls have received, by name and dedupe id. */
+  readonly #received = new Set<string>();
   readonly #patches = new Map<string, Promise<boolean>>();
 
-  constructor(drive: Drive, child: DriveChild) {
-    this.#drive = drive;
-    this.#child = child;
-    const map = mapItems(
-      (name) => this.#nameOf(name),
-      drive,
-      (name, key, options, functions) => this.#perform({ name, key }, "step", options, functions),
-    ) as (...given: readonly unknown[]) => Promise<unknown>;
-    type Rest = readonly unknown[];
-    const step = (name: string, ...rest: Rest) => handled(this.#step("step", name, rest));
+  constructor(execution: RunExecution, starter: ChildStarter) {
+    this.#execution = execution;
+    this.#children = new Children(execution, starter);
+    const calls = new BodyCalls(execution);
+    this.#calls = calls;
+    const step = (name: string, ...rest: Arguments) =>
+      calls.begin("step", name, () => calls.hold(this.#step("step", name, rest)));
     this.step = Object.assign(step, {
-      tx: (name: string, ...rest: Rest) => handled(this.#step("tx", name, rest)),
-      map: (...given: Rest) => handled(map(...given)),
-    }) as unknown as StepFunction;
+      tx: (name: string, ...rest: Arguments) =>
+        calls.begin("step.tx", name, () => calls.hold(this.#step("tx", name, rest))),
+      map: (...args: MapArguments) =>
+        calls.begin("step.map", args[0], () => calls.hold(this.#map(...args))),
+    }) as unknown as WorkflowContext["step"];
   }
 
   get runId(): string {
-    return this.#drive.runId;
+    return this.#execution.runId;
+  }
+
+  get historyLength(): number {
+    return this.#execution.history.length;
+  }
+
+  continueAsNew(input: unknown, { dropUndos = false }: ContinueOptions = {}): Promise<never> {
+    const execution = this.#execution;
+    return this.#calls.begin("continueAsNew", this.runId, async () => {
+      const prepared = await execution.workflow.prepare(input as never, this.runId);
+      const what = `the input of ${execution.workflow.name}`;
+      const encoded = await encodeResult(what, prepared.input, execution);
+      return execution.continueAsNew({ input: encoded, dropUndos });
+    });
   }
 
   get deadline(): Deadline {
-    return this.#drive.deadline;
+    return this.#execution.deadline;
   }
 
   now(): Promise<Date> {
-    return handled(this.#value("~now", () => new Date()));
+    return this.#calls.beginValue("now", () => this.#value("~now", () => new Date()));
   }
 
   random(): Promise<number> {
-    return handled(this.#value("~random", Math.random));
+    return this.#calls.beginValue("random", () => this.#value("~random", Math.random));
   }
 
   uuid(): Promise<string> {
-    return handled(this.#value("~uuid", () => crypto.randomUUID()));
+    return this.#calls.beginValue("uuid", () => this.#value("~uuid", () => crypto.randomUUID()));
   }
 
   patched(id: string): Promise<boolean> {
-    const known = this.#patches.get(id) ?? handled(this.#patched(id));
-    this.#patches.set(id, known);
-    return known;
+    return this.#calls.beginValue("patched", () => {
+      const known = this.#patches.get(id) ?? this.#patched(id);
+      this.#patches.set(id, known);
+      return known;
+    });
   }
 
   async #patched(id: string): Promise<boolean> {
     checkText("patch id", id, 200);
     const key = `~patched/${id}`;
-    const isOld = this.#drive.history.record(key) === undefined && this.#drive.history.isReplaying;
+    const { history } = this.#execution;
+    const isOld = history.record(key) === undefined && history.isReplaying;
     return isOld ? false : this.#value(key, () => true, false);
   }
 
   sleep(name: string, span: Duration): Promise<void> {
-    return handled(this.#sleep(name, span));
+    return this.#calls.begin("sleep", name, () => this.#sleep(name, span));
   }
 
   async #sleep(name: string, span: Duration): Promise<void> {
     const millis = toMillis("span", span);
-    const drive = this.#drive;
+    const execution = this.#execution;
     const key = this.#nameOf(name);
-    const call: Call = { key, kind: "sleep" };
-    const met = drive.meet(call);
-    await drive.answer(call, met, async () => {
-      const begun = met.attempt("started", 1) ?? (await drive.append(begin(key, "sleep", millis)));
-      await drive.pause("sleep", decode<number>(begun.value) - drive.since(begun.at));
-      return drive.append(done(key, "sleep", millis));
+    const command: WorkflowCommand = { key, kind: "sleep" };
+    const history = execution.match(command);
+    await execution.answer(command, history, async () => {
+      const started =
+        history.attempt("started", 1) ?? (await execution.append(startedRecord(command, millis)));
+      await execution.pause(
+        "sleep",
+        execution.decode<number>(started.value) - execution.since(started.at),
+      );
+      return execution.append(okRecord(command, millis));
     });
   }
 
-  waitFor<S extends Schema>(signal: string, schema: S): Promise<OutputOf<S>>;
-  waitFor<S extends Schema>(
-    signal: string,
-    schema: S,
-    options: { readonly timeout: Duration },
-  ): Promise<OutputOf<S> | TimedOut>;
-  waitFor<S extends Schema>(
-    signal: string,
-    schema: S,
-    options?: { readonly timeout: Duration },
-  ): Promise<OutputOf<S> | TimedOut> {
-    return handled(this.#waitFor(signal, schema, options));
+  publish(name: string, value: unknown): Promise<void> {
+    return this.#calls.begin("publish", name, async () => {
+      const key = publishedPrefix(name);
+      await encodeResult(`the published ${name}`, value, this.#execution);
+      await this.#value(key, () => value);
+    });
   }
 
-  async #waitFor<S extends Schema>(
+  answer(update: string, handler: (payload: never) => Promise<unknown>, options?: WaitOptions) {
+    const work = () => this.#answer(update, handler, options);
+    return this.#calls.begin("answer", update, work) as Promise<never>;
+  }
+
+  async #answer(
+    update: string,
+    handler: (payload: never) => Promise<unknown>,
+    options: WaitOptions | undefined,
+  ): Promise<unknown> {
+    const { dedupeId, value } = await this.#receiveNext(update, [options]);
+    if (dedupeId === undefined) return value;
+    const [settled] = await Promise.allSettled([(async () => handler(value as never))()]);
+    const answer = settled.status === "fulfilled" ? { output: settled.value } : failure(settled);
+    await encodeResult(`the answer to ${update}`, answer, this.#execution);
+    await this.#value<UpdateAnswer>(answerKey(update, dedupeId), () => answer, false);
+    if (settled.status === "rejected") throw settled.reason;
+    return settled.value;
+  }
+
+  waitFor(signal: string, ...rest: readonly (Schema | WaitOptions | undefined)[]): Promise<never> {
+    const wait = () => this.#waitFor(signal, rest);
+    return this.#calls.begin("waitFor", signal, wait) as Promise<never>;
+  }
+
+  async #waitFor(
     signal: string,
-    schema: S,
-    options?: { readonly timeout: Duration },
-  ): Promise<OutputOf<S> | TimedOut> {
+    rest: readonly (Schema | WaitOptions | undefined)[],
+  ): Promise<unknown> {
+    return (await this.#receiveNext(signal, rest)).value;
+  }
+
+  async #receiveNext(
+    signal: string,
+    rest: readonly (Schema | WaitOptions | undefined)[],
+  ): Promise<ReceivedSignal> {
     checkSignalName(signal);
+    const [schema, options] = this.#schemaOf(signal, rest);
     const timeout = options && toMillis("timeout", options.timeout);
-    const drive = this.#drive;
-    const key = drive.history.keyOf(`~signal/${signal}`);
-    const call: Call = { key, kind: "signal" };
-    const met = drive.meet(call);
-    const record = await drive.answer(call, met, async () => {
-      const came = this.#take(signal);
-      if (came) return drive.append(await received(key, came, schema));
+    const execution = this.#execution;
+    const key = execution.history.keyOf(`~signal/${signal}`);
+    const command: WorkflowCommand = { key, kind: "signal" };
+    const history = execution.match(command);
+    for (let number = 1; number <= history.failures; number += 1) {
+      this.#markReceived(signal, history.attempt("retry", number));
+    }
+    const record = await execution.answer(command, history, async () => {
+      let discarded = history.failures;
+      for (let next = this.#receive(signal); next; next = this.#receive(signal)) {
+        const { dedupeId } = next;
+        const received = await this.#record(command, next, schema, discarded + 1).catch((error) => {
+          this.#received.delete(signalId(signal, dedupeId));
+          throw error;
+        });
+        const written = await execution.append(received);
+        if (written.outcome === "ok") return written;
+        discarded += 1;
+      }
       if (timeout === undefined) throw new Suspension("signal", Number.POSITIVE_INFINITY);
-      const begun =
-        met.attempt("started", 1) ?? (await drive.append(begin(key, "signal", timeout)));
-      const left = decode<number>(begun.value) - drive.since(begun.at);
-      if (left > 0) throw new Suspension("signal", left);
-      return drive.append(done(key, "signal", { value: { timedOut: true } }));
+      const started =
+        history.attempt("started", 1) ?? (await execution.append(startedRecord(command, timeout)));
+      const left = execution.decode<number>(started.value) - execution.since(started.at);
+      if (left > 0 && !execution.skipsPauses) throw new Suspension("signal", left);
+      return execution.append(okRecord(command, { value: { timedOut: true } }));
     });
-    const { dedupeId, value } = decode<Received>(record.value);
-    if (dedupeId !== undefined) this.#taken.add(idOf(signal, dedupeId));
-    if (record.outcome === "ok") return value as OutputOf<S>;
-    throw new StepFailedError(key, decodeError(encode(value)));
+    this.#markReceived(signal, record);
+    return this.#resultOf<ReceivedSignal>(key, record);
+  }
+
+  /**
+   * Returns the record of a signal. A signal whose payload is not valid is discarded: the `number`th one of its wait.
+   * Rejects with the error of a schema that throws.
+   */
+  async #record(
+    command: WorkflowCommand,
+    { dedupeId, payload, name }: RunSignal,
+    schema: Schema,
+    number: number,
+  ): Promise<NewRecord> {
+    const what = `the payload of signal ${name}`;
+    // Nobody discards what a process with another codec can read.
+    if (isSealed(payload)) this.#execution.decode(payload);
+    try {
+      const value = await validate(what, schema, decodePayload(what, payload));
+      const text = await encodeResult(what, { dedupeId, value }, this.#execution);
+      return { ...okRecord(command, undefined), value: text };
+    } catch (error) {
+      if (!(error instanceof TerminalError)) throw error;
+      const discarded = { dedupeId, error: decode(encodeError(error)), retryIn: 0 };
+      return {
+        ...okRecord(command, discarded),
+        key: attemptKey(command.key, "retry", number),
+        outcome: "retry",
+        attempt: number,
+      };
+    }
+  }
+
+  /** Returns the schema of a signal's payload, and the options of the wait. */
+  #schemaOf(
+    signal: string,
+    [first, second]: readonly (Schema | WaitOptions | undefined)[],
+  ): readonly [Schema, WaitOptions | undefined] {
+    if (first && "~standard" in first) return [first, second as WaitOptions | undefined];
+    const { signals } = this.#execution.workflow;
+    const schema = Object.hasOwn(signals, signal) ? signals[signal] : undefined;
+    if (schema) return [schema, first];
+    const advice = "pass a schema, or declare it in the workflow's `signals`";
+    throw new TypeError(`signal ${quote(signal)} has no schema; ${advice}`);
+  }
+
+  /** Keeps later calls from receiving the signal of a record. */
+  #markReceived(signal: string, record: StepRecord | undefined): void {
+    const { dedupeId } = this.#execution.decode<Partial<ReceivedSignal>>(record?.value) ?? {};
+    if (dedupeId !== undefined) this.#received.add(signalId(signal, dedupeId));
+  }
+
+  /** Returns the next signal of this name; synchronously, so that no other call receives the same one. */
+  #receive(name: string): RunSignal | undefined {
+    const { signals } = this.#execution.claimed;
+    const next = signals.find(
+      (signal) => signal.name === name && !this.#received.has(signalId(name, signal.dedupeId)),
+    );
+    if (next) this.#received.add(signalId(name, next.dedupeId));
+    return next;
   }
 
   child<I, O>(
@@ -160,132 +294,164 @@ export class Context implements WorkflowContext {
     input: I,
     options: ChildOptions = {},
   ): Promise<O> {
-    return handled(this.#runChild(name, workflow, input, options));
+    return this.#calls.begin("child", name, async () => {
+      using _ = this.#reserve(name);
+      return await this.#children.child(this.#nameOf(name), workflow, input, options);
+    });
   }
 
-  async #runChild<I, O>(
+  children<I, O>(
     name: string,
     workflow: Workflow<I, O>,
-    input: I,
-    options: ChildOptions,
-  ): Promise<O> {
-    const drive = this.#drive;
-    const key = this.#nameOf(name);
-    const { id = idempotencyKey(this.runId, key) } = options;
-    const call: Call = { key, kind: "child" };
-    const record = await drive.answer(call, drive.meet(call), async () => {
-      const signal = `~child/${key}`;
-      const outcome =
-        this.#told(signal, id) ?? (await this.#child(workflow, input, { id, signal }));
-      if (outcome.status === "completed") return drive.append(done(key, "child", outcome.output));
-      if (outcome.status === "failed") {
-        const value = encode(outcome.error);
-        return drive.append({ ...done(key, "child", undefined), outcome: "failed", value });
-      }
-      const wakeIn = outcome.status === "busy" ? outcome.retryIn : outcome.wakeIn;
-      throw new Suspension("child", Math.min(wakeIn, CHILD_LOOK));
+    items: readonly I[],
+    options: ChildrenOptions<I>,
+  ): Promise<readonly never[]> {
+    const given = [...items];
+    return this.#calls.begin("children", name, async () => {
+      using _ = this.#reserve(name);
+      const results = this.#children.children(this.#nameOf(name), workflow, given, options);
+      return (await results) as readonly never[];
     });
-    return this.#resultOf(key, record);
+  }
+
+  /** Whether the run may have children that are cancelled with it. */
+  get hasAttachedChildren(): boolean {
+    return this.#children.hasAttached;
+  }
+
+  /** Whether the run has open children that are cancelled with it. */
+  get hasOpenChildren(): boolean {
+    return this.#children.hasOpen;
+  }
+
+  /** The numbers of the signals that calls have received, and of the ends of children. */
+  get received(): readonly number[] {
+    const isReceived = ({ name, dedupeId }: RunSignal) =>
+      parentStepOf(name) !== undefined || this.#received.has(signalId(name, dedupeId));
+    return this.#execution.claimed.signals.filter(isReceived).map(({ number }) => number);
+  }
+
+  /** Cancels the children of a failed run. Throws a Suspension until all have ended. */
+  cancelChildren(): Promise<Compensation> {
+    return this.#children.cancel();
+  }
+
+  /** Ends the body. Resolves when all of its steps have ended. Rejects with a MisuseError if a call was not awaited. */
+  end(): Promise<void> {
+    return this.#calls.end();
+  }
+
+  #reserve(name: string): Disposable {
+    checkStepName("step name", name);
+    return this.#calls.reserve(name);
   }
 
   #nameOf(name: string): string {
     checkStepName("step name", name);
-    return this.#drive.history.keyOf(name);
+    return this.#execution.history.keyOf(name);
   }
 
-  /** What a child has said of its end: it may be forgotten by now, and must not be begun again. */
-  #told(name: string, runId: string): RunOutcome<unknown> | undefined {
-    const { signals } = this.#drive.possession;
-    const said = signals.find((signal) => signal.name === name && signal.dedupeId === runId);
-    return said && outcomeOf(runId, fromPayload(said.payload));
-  }
-
-  async #step(kind: "step" | "tx", name: string, rest: readonly unknown[]): Promise<unknown> {
+  async #step(kind: "step" | "tx", name: string, rest: Arguments): Promise<unknown> {
     const hasOptions = typeof rest[0] === "object" && rest[0] !== null;
     const [options, fn, undo] = hasOptions ? rest : [{}, ...rest];
-    const { key: own } = options as AnyOptions;
-    if (own !== undefined) checkStepName("key", own);
-    const key = own ?? this.#nameOf(name);
-    return this.#perform({ name, key }, kind, options as AnyOptions, { fn, undo } as Functions);
+    const { key: ownKey } = options as AnyStepOptions;
+    if (ownKey !== undefined) checkStepName("key", ownKey);
+    using _ = ownKey === undefined ? this.#reserve(name) : undefined;
+    const key = ownKey ?? this.#nameOf(name);
+    const functions = { fn, undo } as StepFunctions;
+    return await this.#run({ name, key }, kind, options as AnyStepOptions, functions);
   }
 
-  async #perform(
-    { name, key }: Pick<Work, "name" | "key">,
+  async #run(
+    names: Pick<Step, "name" | "key">,
     kind: "step" | "tx",
-    options: AnyOptions,
-    functions: Functions,
+    options: AnyStepOptions,
+    functions: StepFunctions,
   ): Promise<unknown> {
-    const drive = this.#drive;
-    const work = toWork({ name, key }, kind, options, functions);
-    const met = drive.meet(work);
-    if (met.last) drive.register(work, met.last);
-    const record = await drive.answer(work, met, async () => {
-      const written = await carryOut(drive, work, met);
-      drive.register(work, written);
-      return written;
-    });
-    return this.#resultOf(key, record);
+    const execution = this.#execution;
+    const step = toStep(names, kind, options, functions);
+    const history = execution.match(step);
+    execution.register(step);
+    const record = await execution.answer(step, history, () => runStep(execution, step, history));
+    return this.#resultOf(step.key, record);
+  }
+
+  async #map(...[name, given, options, fn, undo]: MapArguments): Promise<readonly unknown[]> {
+    const items = [...given];
+    const { keyOf, concurrency = 8, onError = "fail-fast", lock, ...rest } = options;
+    checkWhole("concurrency", concurrency, 1, 1_000);
+    const itemKeys = items.map((item) => keyOf(item));
+    checkItemKeys(name, itemKeys);
+    using _ = this.#reserve(name);
+    const base = this.#nameOf(name);
+    const keys = itemKeys.map((key) => `${base}[${key}]`);
+    const results: PromiseSettledResult<unknown>[] = [];
+    let next = 0;
+    let hasFailed = false;
+    const runItem = async (i: number, key: string) => {
+      const item = items[i];
+      const itemOptions = lock ? { ...rest, lock: lock(item) } : rest;
+      const functions: StepFunctions = {
+        fn: (scope) => fn(item, scope),
+        undo: undo && ((result, scope) => undo(result, { ...scope, item })),
+      };
+      results[i] = await settled(this.#run({ name, key }, "step", itemOptions, functions));
+      if (results[i]?.status === "rejected") hasFailed = true;
+    };
+    const work = async () => {
+      const { history } = this.#execution;
+      for (let i = next++; i < items.length; i = next++) {
+        const key = keys[i] as string;
+        // Replays the items that have begun, so that their undos are registered.
+        const isSkipped = hasFailed && onError === "fail-fast" && !history.hasRecordOf(key);
+        if (!isSkipped) await runItem(i, key);
+      }
+    };
+    await Promise.all(Array.from({ length: Math.min(concurrency, items.length) }, work));
+    if (onError === "collect") return results;
+    const failure = results.find((result) => result?.status === "rejected");
+    if (failure) throw failure.reason;
+    return results.map((result) => (result as PromiseFulfilledResult<unknown>).value);
   }
 
   #resultOf<T>(key: string, record: StepRecord): T {
-    if (record.outcome === "ok") return decode<T>(record.value);
-    throw new StepFailedError(key, decodeError(record.value));
+    if (record.outcome === "ok") return this.#execution.decode<T>(record.value);
+    throw new StepFailedError(key, this.#execution.decode<ErrorInfo>(record.value));
   }
 
-  /** Something that is not the same twice. */
+  /** Records a value that differs from one execution to the next. */
   async #value<T>(name: string, make: () => T, counted = true): Promise<T> {
-    const drive = this.#drive;
-    const key = counted ? drive.history.keyOf(name) : name;
-    const write = () => drive.append(done(key, "value", make()));
-    const call: Call = { key, kind: "value" };
-    return this.#resultOf(key, await drive.answer(call, drive.meet(call), write));
-  }
-
-  /** At once, so that no other call has it as well. */
-  #take(name: string): Signal | undefined {
-    const { signals } = this.#drive.possession;
-    const next = signals.find(
-      (signal) => signal.name === name && !this.#taken.has(idOf(name, signal.dedupeId)),
-    );
-    if (next) this.#taken.add(idOf(name, next.dedupeId));
-    return next;
+    const execution = this.#execution;
+    const key = counted ? execution.history.keyOf(name) : name;
+    const command: WorkflowCommand = { key, kind: "value" };
+    const write = () => execution.append(okRecord(command, make()));
+    return this.#resultOf(key, await execution.answer(command, execution.match(command), write));
   }
 }
 
-function handled<T>(promise: Promise<T>): Promise<T> {
-  promise.catch(() => {});
-  return promise;
+function failure({ reason }: PromiseRejectedResult): UpdateAnswer {
+  return { error: toErrorInfo(reason) };
 }
 
-function idOf(signal: string, dedupeId: string): string {
+async function settled(promise: Promise<unknown>): Promise<PromiseSettledResult<unknown>> {
+  const [result] = await Promise.allSettled([promise]);
+  return result;
+}
+
+export function signalId(signal: string, dedupeId: string | undefined): string {
   return JSON.stringify([signal, dedupeId]);
 }
 
-interface Received {
-  /** Undefined: no signal came in time. */
+interface ReceivedSignal {
+  /** Undefined if the wait timed out. */
   readonly dedupeId?: string;
   readonly value: unknown;
 }
 
-/** Whatever is wrong with it, the signal is used up. */
-async function received(key: string, { dedupeId, payload, name }: Signal, schema: Schema) {
-  const what = `the payload of signal ${name}`;
+function decodePayload(what: string, payload: string): unknown {
   try {
-    const value = await validate(what, schema, decode(payload));
-    const text = encodeResult(what, { dedupeId, value });
-    return { ...done(key, "signal", undefined), value: text };
+    return decode(payload);
   } catch (error) {
-    const value = decode(encodeError(error));
-    return { ...done(key, "signal", { dedupeId, value }), outcome: "failed" as const };
+    throw invalidValue(what, [toErrorInfo(error).message]);
   }
-}
-
-function done(key: string, kind: RecordKind, value: unknown) {
-  return { key, kind, outcome: "ok" as const, attempt: 1, value: encode(value) };
-}
-
-/** How long something lasts, counted from when this is written. */
-function begin(key: string, kind: RecordKind, millis: Millis) {
-  const begun = done(attemptKey(key, "started", 1), kind, millis);
-  return { ...begun, outcome: "started" as const };
 }

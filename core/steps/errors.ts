@@ -1,57 +1,83 @@
+import type { ChildrenWait, ParkReason } from "../journal/journal.ts";
+import { type Duration, toMillis } from "../lock/duration.ts";
 import { quote } from "../lock/errors.ts";
-import { type Duration, toMillis } from "./duration.ts";
+import { elapsedSince, instant, type Millis } from "../lock/time.ts";
 
-/** What becomes of an error in the journal. Never its stack: it differs from one replay to the next. */
+/** The part of an error that the journal keeps: without the stack, which differs from one replay to the next. */
 export interface ErrorInfo {
   readonly name: string;
   readonly message: string;
   readonly code?: string | undefined;
   readonly data?: unknown;
 
-  /** Whether it said itself that trying again is of no use, as a TerminalError does: an instruction, and no fault. */
+  /** Whether the error said that a retry is of no use, as a TerminalError does: an instruction, not a fault. */
   readonly terminal?: boolean | undefined;
+
+  /** The key of the step that failed. */
+  readonly step?: string | undefined;
+
+  /** The name of the file and the line that threw the error, for operators. */
+  readonly where?: string | undefined;
+
+  /**
+   * `none`: the error said that the failed attempt has changed nothing. `unknown`, of a run: a step without an undo may
+   * have had its effect.
+   */
+  readonly effect?: "none" | "unknown" | undefined;
 }
 
 interface Details {
-  /** Anything that the journal can keep. */
+  /** Any value that the journal can keep. */
   readonly data?: unknown;
   readonly cause?: unknown;
+
+  /** `none`: the attempt has certainly changed nothing outside, so that there is nothing to undo. */
+  readonly effect?: "none";
 }
 
 /**
- * Thrown by a step, it says that trying again is of no use; thrown by a workflow, it ends the run as failed.
+ * Thrown by a step, ends its retries. Thrown by a workflow, ends the run as failed.
  *
- * What the run has done is undone then. `code` is for programs: "SOLD_OUT".
+ * The undos of the run's steps are called then. `code` is for programs: "SOLD_OUT".
  */
 export class TerminalError extends Error {
+  override readonly name: string = "TerminalError";
   readonly code: string;
   readonly data: unknown;
+  readonly effect: "none" | undefined;
   readonly retryable = false;
 
-  constructor(code: string, message = code, { data, cause }: Details = {}) {
+  constructor(code: string, message = code, { data, cause, effect }: Details = {}) {
     super(message, cause === undefined ? undefined : { cause });
-    this.name = new.target.name;
     this.code = code;
     this.data = data;
+    this.effect = effect;
   }
 }
 
-/** Thrown by a step, it says when to try again. It counts as an attempt. */
+export function isTerminal(error: unknown, ...codes: readonly string[]): error is TerminalError {
+  return error instanceof TerminalError && codes.includes(error.code);
+}
+
+/** Thrown by a step, sets the time of the next attempt. The failed attempt counts. */
 export class RetryAfterError extends Error {
+  override readonly name = "RetryAfterError";
   readonly after: number;
+  readonly effect: "none" | undefined;
 
-  constructor(message: string, after: Duration, { cause }: Pick<Details, "cause"> = {}) {
+  constructor(message: string, after: Duration, { cause, effect }: Omit<Details, "data"> = {}) {
     super(message, cause === undefined ? undefined : { cause });
-    this.name = new.target.name;
     this.after = toMillis("after", after);
+    this.effect = effect;
   }
 }
 
-/** What a workflow sees of a step that has failed for good: the same when it is replayed. */
+/** The error that a workflow gets from a step that has failed for good: the same one in each replay. */
 export class StepFailedError extends TerminalError {
+  override readonly name = "StepFailedError";
   readonly step: string;
 
-  /** Of what the step has thrown. */
+  /** Whether the step's error was terminal. */
   readonly terminal: boolean;
 
   constructor(step: string, { code = "STEP_FAILED", message, data, terminal = false }: ErrorInfo) {
@@ -61,100 +87,179 @@ export class StepFailedError extends TerminalError {
   }
 }
 
-/** An at-most-once step was begun, and nobody knows how far it got. */
-export class StepInterruptedError extends TerminalError {
-  constructor(step: string) {
-    const problem = "was begun by somebody who is gone, and is not begun twice";
-    super("STEP_INTERRUPTED", `step ${quote(step)} ${problem}`);
-  }
+/** Of an at-most-once step that was started by an execution which ended before its result was recorded. */
+export function stepInterrupted(step: string): TerminalError {
+  const problem = "was interrupted before its result was recorded, and is not started twice";
+  const advice = "check its effect by hand";
+  return new TerminalError("STEP_INTERRUPTED", `step ${quote(step)} ${problem}; ${advice}`);
 }
 
 /** One attempt took longer than the step's `timeout`. Its code may still be running; its result does not count. */
 export class StepTimeoutError extends Error {
+  override readonly name = "StepTimeoutError";
   readonly code = "STEP_TIMEOUT";
 
   constructor(step: string, timeout: number) {
     super(`step ${quote(step)} took longer than ${timeout} ms`);
-    this.name = new.target.name;
   }
 }
 
-/** The workflow's code does not do what it did before: the run cannot go on, and ends as failed. */
-export class NonDeterminismError extends TerminalError {
+/** The workflow's code does not match the history: the run is blocked until a process with other code resumes it. */
+export function nonDeterminism(problem: string): TerminalError {
+  const mismatch = "the workflow's code does not match the run's history";
+  return new TerminalError("NON_DETERMINISM", `${mismatch}: ${problem}`);
+}
+
+/** The workflow's code uses its context in a wrong way: the run is blocked until a process with other code resumes it. */
+export class MisuseError extends TerminalError {
   constructor(problem: string) {
-    super("NON_DETERMINISM", `the workflow has changed under a run: ${problem}`);
+    super("MISUSE", problem);
   }
 }
 
-/** The run id was used before, for another input. Nothing has happened. */
-export class InputConflictError extends TerminalError {
-  constructor(runId: string) {
-    super("INPUT_CONFLICT", `run ${quote(runId)} was begun with another input`);
-  }
+/**
+ * A value in the journal cannot be decoded, such as one of a newer version, or one whose codec or key is missing: the run
+ * is blocked. `data` describes a value that needs a codec.
+ */
+export function unreadableValue(
+  cause: unknown,
+  data?: { readonly codec: string; readonly bytes: number },
+): TerminalError {
+  const problem = "a value in the journal cannot be decoded";
+  const message = `${problem}: ${toErrorInfo(cause).message}`;
+  return new TerminalError("UNREADABLE_VALUE", message, { cause, data });
 }
 
-/** The most of what is wrong with a value that is told, and of how many characters each: a long list has many faults. */
+/** The run id was used for another input. The call had no effect. */
+export function inputConflict(runId: string): TerminalError {
+  const problem = `run ${quote(runId)} was started with another input`;
+  return new TerminalError("INPUT_CONFLICT", `${problem}; use another id, or the same input`);
+}
+
+/** The most issues of an invalid value that are reported, and the longest of them in characters. */
 const MOST_ISSUES = 10;
 const LONGEST_ISSUE = 200;
 
-/** The input, or a step's output or a signal's payload, is not what the schema wants. */
-export class InvalidValueError extends TerminalError {
-  constructor(what: string, issues: readonly string[]) {
-    const shown = issues.slice(0, MOST_ISSUES).map((issue) => issue.slice(0, LONGEST_ISSUE));
-    super("INVALID", `${what} is not valid: ${shown.slice(0, 5).join("; ")}`, { data: shown });
+/** The input, a step's result or a signal's payload does not match its schema. */
+export function invalidValue(what: string, issues: readonly string[]): TerminalError {
+  const data = issues.slice(0, MOST_ISSUES).map((issue) => issue.slice(0, LONGEST_ISSUE));
+  const shown = data.slice(0, 5).join("; ");
+  return new TerminalError("INVALID", `${what} is not valid: ${shown}`, { data });
+}
+
+/** Whether a run with this error can go on with other code: it is blocked. */
+export function isBlocking(error: unknown): boolean {
+  return isTerminal(error, "NON_DETERMINISM", "UNREADABLE_VALUE") || error instanceof MisuseError;
+}
+
+/** This runtime does not have the run's workflow, or not in its version. Another one may have it. */
+export function unknownWorkflow(workflow: string, version: number): TerminalError {
+  const problem = `this runtime does not have workflow ${quote(workflow)} version ${version}`;
+  const advice = "pass it to createRuntime in `workflows`";
+  return new TerminalError("UNKNOWN_WORKFLOW", `${problem}; ${advice}`);
+}
+
+export function unknownRun(runId: string): TerminalError {
+  return new TerminalError("UNKNOWN_RUN", `run ${quote(runId)} does not exist`);
+}
+
+export function runCancelled(runId: string): TerminalError {
+  return new TerminalError("RUN_CANCELLED", `run ${quote(runId)} was cancelled`);
+}
+
+export function runTimeout(runId: string, timeout: Millis): TerminalError {
+  return new TerminalError("RUN_TIMEOUT", `run ${quote(runId)} took longer than ${timeout} ms`);
+}
+
+/** Too many processes in a row crashed while they executed the run, which is blocked. */
+export function runPoisoned(runId: string, crashes: number): TerminalError {
+  const problem = `${crashes} processes in a row crashed before they recorded anything`;
+  return new TerminalError("RUN_POISONED", `run ${quote(runId)} was given up for now: ${problem}`);
+}
+
+interface BusyLock {
+  /** Names all locks that the run waits for. */
+  readonly lock: string;
+
+  /** Whether one was released since the run found it busy. */
+  isReleased(): boolean;
+}
+
+/** Thrown inside the engine to park the run. A workflow's code never gets it. */
+export class Suspension {
+  readonly reason: ParkReason;
+
+  /** The busy locks whose release wakes the run. */
+  readonly lock: string | undefined;
+  readonly #span: Millis;
+  readonly #since = instant();
+  readonly #isReleased: () => boolean;
+
+  /** For a branch that awaits children. */
+  readonly children: ChildrenWait | undefined;
+
+  constructor(
+    reason: ParkReason,
+    span: Millis,
+    { busy, children }: { readonly busy?: BusyLock; readonly children?: ChildrenWait } = {},
+  ) {
+    this.reason = reason;
+    this.lock = busy?.lock;
+    this.#isReleased = busy?.isReleased ?? (() => false);
+    this.#span = span;
+    this.children = children;
+  }
+
+  /** Counted from now: other branches may go on for long before the run is parked. */
+  get wakeIn(): Millis {
+    return this.#isReleased() ? 0 : Math.max(0, this.#span - elapsedSince(this.#since));
   }
 }
 
-/** The run belongs to a workflow, or to a version of it, that is not known here. Others may know it. */
-export class UnknownWorkflowError extends TerminalError {
-  constructor(workflow: string, version: number) {
-    super("UNKNOWN_WORKFLOW", `workflow ${quote(workflow)} version ${version} is not known here`);
+/** Thrown inside the engine when the lease is lost or the journal fails. A workflow's code never gets it. */
+export class EngineFailure {
+  readonly error: unknown;
+
+  constructor(error: unknown) {
+    this.error = error;
   }
 }
 
-export class UnknownRunError extends TerminalError {
-  constructor(runId: string) {
-    super("UNKNOWN_RUN", `there is no run ${quote(runId)}`);
-  }
-}
-
-export class RunCancelledError extends TerminalError {
-  constructor(runId: string) {
-    super("RUN_CANCELLED", `run ${quote(runId)} was cancelled`);
-  }
-}
-
-export class RunTimeoutError extends TerminalError {
-  constructor(runId: string, timeout: number) {
-    super("RUN_TIMEOUT", `run ${quote(runId)} took longer than ${timeout} ms`);
-  }
-}
-
-/** Process after process was lost over this run. */
-export class RunPoisonedError extends TerminalError {
-  constructor(runId: string, crashes: number) {
-    super("RUN_POISONED", `run ${quote(runId)} was left unfinished ${crashes} times in a row`);
-  }
-}
-
-/** The longest message that is kept of an error, in characters. */
+/** The longest message of an error that is kept, in characters. */
 const LONGEST_MESSAGE = 2_000;
 
-/** The longest name or code that is kept of an error, in characters. */
+/** The longest name or code of an error that is kept, in characters. */
 const LONGEST_NAME = 200;
 
-/** Whatever was thrown: even what cannot be read is an error of which something can be said. */
+/** Describes any thrown value, even one whose properties throw. */
 export function toErrorInfo(error: unknown): ErrorInfo {
   try {
     return read(error);
   } catch {
-    return { name: "Error", message: "something was thrown that cannot be read" };
+    return { name: "Error", message: "the thrown value could not be read" };
+  }
+}
+
+/** Describes a thrown value, and the line of the user's code that threw it. */
+export function locatedInfo(error: unknown): ErrorInfo {
+  const where = whereOf(error);
+  return { ...toErrorInfo(error), ...(where !== undefined && { where }) };
+}
+
+/** Returns the first frame of the stack that is no package's and not of Node itself. Folders are left out. */
+function whereOf(error: unknown): string | undefined {
+  try {
+    const frames = String((error as Error).stack).split("\n");
+    const own = frames.find((line) => /^ +at /.test(line) && !/node_modules|node:/.test(line));
+    return /([^/\\(\s]{1,100}:\d+):\d+\)?$/.exec(own ?? "")?.[1];
+  } catch {
+    return undefined;
   }
 }
 
 function read(error: unknown): ErrorInfo {
   if (!(error instanceof Error)) return { name: "Error", message: shorten(String(error)) };
-  const { name, message, code, data, retryable, terminal } = error as Error &
+  const { name, message, code, data, retryable, terminal, effect } = error as Error &
     Partial<StepFailedError>;
   const isTerminal = terminal ?? retryable === false;
   return {
@@ -163,6 +268,8 @@ function read(error: unknown): ErrorInfo {
     ...(typeof code === "string" && { code: shorten(code, LONGEST_NAME) }),
     ...(data !== undefined && { data }),
     ...(isTerminal && { terminal: true }),
+    ...(error instanceof StepFailedError && { step: error.step }),
+    ...(effect === "none" && { effect }),
   };
 }
 

@@ -1,9 +1,11 @@
-import type { EndStatus, StepRecord } from "../journal/journal.ts";
+import type { FinalStatus, StepRecord } from "../journal/journal.ts";
 import type { Millis } from "../lock/time.ts";
+import type { ErrorInfo } from "./errors.ts";
 import type { SuspendReason } from "./workflow.ts";
 
-/** What happens to runs that are carried here. */
+/** An event of a run that this runtime executes. */
 export type RunEvent =
+  /** The run was claimed. */
   | {
       readonly type: "taken";
       readonly runId: string;
@@ -19,14 +21,35 @@ export type RunEvent =
       readonly wakeIn: Millis;
     }
   | {
+      readonly type: "blocked";
+      readonly runId: string;
+      readonly workflow: string;
+      readonly error: ErrorInfo;
+      readonly retryIn: Millis;
+    }
+  | {
       readonly type: "ended";
       readonly runId: string;
       readonly workflow: string;
-      readonly status: EndStatus;
+      readonly status: FinalStatus;
     }
-  /** A run was asked for that has ended before. */
-  | { readonly type: "answered"; readonly runId: string; readonly status: EndStatus }
-  /** The journal has answered for a step that was done before. */
+  /** The run goes on in a new history: `part` is its number. */
+  | {
+      readonly type: "continued";
+      readonly runId: string;
+      readonly workflow: string;
+      readonly part: number;
+    }
+  /** The run's history has many records: call `ctx.continueAsNew` before it reaches its limit. */
+  | {
+      readonly type: "long-history";
+      readonly runId: string;
+      readonly workflow: string;
+      readonly records: number;
+    }
+  /** The outcome of an ended run was returned. */
+  | { readonly type: "answered"; readonly runId: string; readonly status: FinalStatus }
+  /** The recorded result of a step was returned. */
   | { readonly type: "replayed"; readonly runId: string; readonly key: string };
 
 export type RunListener = (event: RunEvent) => void;

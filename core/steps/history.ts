@@ -1,199 +1,407 @@
 import type { RecordKind, StepRecord } from "../journal/journal.ts";
-import { sleep } from "../lock/abort.ts";
+import { originalKey } from "../journal/superseded.ts";
 import { checkText } from "../lock/checks.ts";
 import { quote } from "../lock/errors.ts";
-import { NonDeterminismError } from "./errors.ts";
-import { between, turns } from "./turns.ts";
+import { eventually, nextTurn } from "../lock/event-loop.ts";
+import type { Millis } from "../lock/time.ts";
+import { MisuseError, nonDeterminism } from "./errors.ts";
 
-/** What the journal knows of one step. */
-export interface Met {
-  /** The last word on it. */
-  readonly last: StepRecord | undefined;
+/** A call of the workflow's code that the journal records. */
+export interface WorkflowCommand {
+  readonly key: string;
+  readonly kind: RecordKind;
+  readonly argsHash?: string | undefined;
+}
 
-  /** The record of one attempt that failed, or that was begun. */
+/** The records of one step. */
+export interface StepHistory {
+  /** The record that ends the step. */
+  readonly final: StepRecord | undefined;
+
+  /** Returns the record of one attempt that has failed or was started. */
   attempt(outcome: "retry" | "started", attempt: number): StepRecord | undefined;
 
-  /** How many attempts have failed. */
+  /** The number of failed attempts. */
   readonly failures: number;
 }
 
 /**
- * What a run had done when it was taken up again, and how much of it the workflow's code has come to.
+ * The records of a run, and the order in which the workflow's code gets their answers.
  *
- * The answers are given in the order in which they once came, and the code runs as far as it can between two of
- * them. So branches, and races between them, go the same way again.
+ * Answers are delivered in the order of their records, with a turn of the event loop between two of them: the code
+ * runs as far as it can, so that concurrent branches, and races between them, end the same way in each replay. New
+ * answers take their place after the recorded ones.
  */
 export class History {
-  readonly #records: ReadonlyMap<string, StepRecord>;
-  readonly #order: ReadonlyMap<string, number>;
+  /** In the order of their writes. */
+  readonly #records: Map<string, StepRecord>;
+
+  /** Steps with an attempt that has begun, and has no record of its end. */
+  readonly #begun = new Set<string>();
+
+  /** From before the run was reopened, by step. */
+  readonly #earlierResults = new Map<string, StepRecord>();
+  readonly #generations = new Map<string, number>();
+
+  /** Of a fork: the runs that have executed the generations of a step. */
+  readonly #origins = new Map<string, (string | undefined)[]>();
   readonly #counts = new Map<string, number>();
-  readonly #met = new Set<string>();
 
-  /** The steps with a last word, in the order in which those were written. */
-  readonly #answers: readonly string[];
-  #given = 0;
+  /** The keys of all commands so far. */
+  readonly #matched = new Set<string>();
 
-  /** Steps that were under way, and that the code has not come to again yet. */
-  readonly #underWay: Set<string>;
+  /** The keys of all steps with a final record, in the order of these records. */
+  readonly #answers: Set<string>;
 
-  /** Steps that wait for their answer, by key, and new ones that wait for all answers to be given. */
+  /** The answers that are not delivered yet, in the same order. */
+  readonly #undelivered: string[];
+
+  /** How many of the undelivered answers were recorded by earlier executions. */
+  #toReplay: number;
+
+  /** Steps that were in progress in an earlier execution, and that the code has not reached again. */
+  readonly #inProgress: Set<string>;
+
+  /** The large results that were read ahead, by key. Each is dropped when it is delivered. */
+  readonly #values = new Map<string, string>();
+
+  /** Steps that wait for their answer, by key. */
   readonly #waiting = new Map<string, Waiter>();
+
+  /** New steps, which wait for the end of the replay. */
   readonly #newcomers: Waiter[] = [];
-  #isPumping = false;
+  readonly #source: HistorySource;
+  #isDelivering = false;
+  #hasEnded = false;
 
-  constructor(records: readonly StepRecord[]) {
+  constructor(given: readonly StepRecord[], source: HistorySource) {
+    const records = given.filter(({ key }) => originalKey(key) === undefined);
+    this.#source = source;
     this.#records = new Map(records.map((record) => [record.key, record]));
-    this.#order = new Map(records.map(({ key }, index) => [key, index]));
-    const steps = records.filter(({ kind }) => kind !== "undo" && kind !== "failure");
-    const isLast = ({ outcome }: StepRecord) => outcome === "ok" || outcome === "failed";
-    this.#answers = steps.filter(isLast).map(({ key }) => key);
-    const begun = new Set(steps.map(stepOf));
-    this.#underWay = begun.difference(new Set(this.#answers));
+    const originOf = originsOf(given);
+    for (const record of given) {
+      this.#noteOrigin(record, originOf(record));
+      this.#addSuperseded(record);
+    }
+    const steps = records.filter(isOfStep);
+    this.#undelivered = steps.filter(isFinal).map(({ key }) => key);
+    this.#answers = new Set(this.#undelivered);
+    this.#toReplay = this.#undelivered.length;
+    this.#inProgress = new Set(steps.map(stepKeyOf)).difference(this.#answers);
   }
 
-  /** Whether there is something that the code has not come to again yet. */
+  /** Whether the code has still to reach recorded steps. */
   get isReplaying(): boolean {
-    return this.#given < this.#answers.length || this.#underWay.size > 0;
+    return this.#toReplay > 0 || this.#inProgress.size > 0;
   }
 
-  /** The key of the step that is called `name` now: the second of a name has another one than the first. */
+  /** Returns the key of the next step with this name: "name", "name#2", "name#3" … */
   keyOf(name: string): string {
     const count = (this.#counts.get(name) ?? 0) + 1;
     this.#counts.set(name, count);
     return count === 1 ? name : `${name}#${count}`;
   }
 
-  /** Where the record of this key stands in the order of all; undefined where there is none. */
-  indexOf(key: string): number | undefined {
-    return this.#order.get(key);
+  /** The number of records. */
+  get size(): number {
+    return this.#records.size;
+  }
+
+  /** The number of commands so far, which is the same in each replay. */
+  get length(): number {
+    return this.#matched.size;
+  }
+
+  /** Returns the keys of all records, in the order of their writes. */
+  get keys(): readonly string[] {
+    return [...this.#records.keys()];
+  }
+
+  /** Notes that an attempt of the step begins, or may have begun in an earlier execution. */
+  begin(key: string): void {
+    this.#begun.add(key);
+  }
+
+  /** Whether the step has an attempt that has begun, and has no record of its end. */
+  hasBegun(key: string): boolean {
+    return this.#begun.has(key);
   }
 
   record(key: string): StepRecord | undefined {
     return this.#records.get(key);
   }
 
-  /** Does not wait for the code to come to this step again. */
-  skip(key: string): void {
-    this.#underWay.delete(key);
+  /** Whether the step is done, or was in progress in an earlier execution. */
+  hasRecordOf(key: string): boolean {
+    return this.#answers.has(key) || this.#inProgress.has(key);
   }
 
   /**
-   * Notes that the code has come to this step. Throws a NonDeterminismError where it was something else, and a
-   * RangeError where it has been come to already.
+   * Returns the records of the command's step. Throws NON_DETERMINISM if they are of another kind or of other
+   * arguments, and a MisuseError for a key that an earlier command has.
    */
-  meet(key: string, kind: RecordKind, argsHash?: string): Met {
-    if (this.#met.has(key)) throw new RangeError(`two steps have the key ${quote(key)}`);
-    this.#met.add(key);
-    this.#underWay.delete(key);
-    const last = this.#records.get(key);
-    const attempt: Met["attempt"] = (outcome, number) =>
+  match({ key, kind, argsHash }: WorkflowCommand): StepHistory {
+    if (this.#matched.has(key)) {
+      throw new MisuseError(`two steps have the key ${quote(key)}; give each a key of its own`);
+    }
+    this.#matched.add(key);
+    this.#inProgress.delete(key);
+    const final = this.#records.get(key);
+    const attempt: StepHistory["attempt"] = (outcome, number) =>
       this.#records.get(attemptKey(key, outcome, number));
-    const known = last ?? attempt("retry", 1) ?? attempt("started", 1);
+    const known = final ?? attempt("retry", 1) ?? attempt("started", 1);
     if (known && known.kind !== kind) {
-      throw new NonDeterminismError(`${quote(key)} was a ${known.kind}, and is a ${kind} now`);
+      throw nonDeterminism(`${quote(key)} was a ${known.kind}, and is a ${kind} now`);
     }
     if (known && known.argsHash !== argsHash) {
-      throw new NonDeterminismError(`${quote(key)} has other arguments than before`);
+      throw nonDeterminism(`${quote(key)} has other arguments than before`);
     }
     let failures = 0;
     while (attempt("retry", failures + 1)) failures += 1;
-    return { last, attempt, failures };
+    return { final, attempt, failures };
   }
 
-  /** Resolves when it is the turn of this step's answer. Rejects with a NonDeterminismError when it does not come. */
+  /**
+   * Returns the result of a step from before the run was reopened, if it may be used again: the step was not undone, and
+   * its call is the same.
+   */
+  earlierResult({ key, kind, argsHash }: WorkflowCommand): StepRecord | undefined {
+    const record = this.#earlierResults.get(key);
+    return record?.kind === kind && record.argsHash === argsHash ? record : undefined;
+  }
+
+  /** How often the step was undone, or its child failed, before the run was reopened: it needs fresh keys outside. */
+  generationOf(key: string): number {
+    return this.#generations.get(undoneKey(key)) ?? 0;
+  }
+
+  /**
+   * Returns the run that has executed a generation of the step, or that of its undo, before it was forked. Undefined:
+   * this run.
+   */
+  originOf(key: string, generation: number): string | undefined {
+    return this.#origins.get(undoneKey(key))?.[generation];
+  }
+
+  /** A step that was repeated without being undone keeps its first origin, as it keeps its idempotency key. */
+  #noteOrigin(record: StepRecord, origin: string | undefined): void {
+    if (!isOfStep(record)) return;
+    const key = stepKeyOf({ ...record, key: originalKey(record.key) ?? record.key });
+    const origins = this.#origins.get(key) ?? [];
+    const generation = this.generationOf(key);
+    if (!(generation in origins)) origins[generation] = origin;
+    this.#origins.set(key, origins);
+  }
+
+  #addSuperseded(record: StepRecord): void {
+    const key = originalKey(record.key);
+    if (key === undefined || !isFinal(record)) return;
+    const { kind, outcome } = record;
+    const step = kind === "undo" ? undoneKey(key) : key;
+    const isRepeated = kind === "undo" ? outcome === "ok" : outcome === "failed";
+    if (isRepeated) this.#earlierResults.delete(step);
+    else if (isOfStep(record)) this.#earlierResults.set(step, record);
+    const isFresh = isRepeated && (kind === "undo" || kind === "child");
+    if (isFresh) this.#generations.set(step, this.generationOf(step) + 1);
+  }
+
+  /** Adds a new record: its answer is delivered after those of all records before. */
+  add(record: StepRecord): void {
+    const { key } = record;
+    // The code gets a large result now. Who needs it later reads it.
+    this.#records.set(key, isLarge(record) ? { ...record, value: undefined } : record);
+    if (record.outcome !== "started") this.#begun.delete(stepKeyOf(record));
+    if (!isOfStep(record) || !isFinal(record) || this.#answers.has(key)) return;
+    this.#answers.add(key);
+    this.#undelivered.push(key);
+  }
+
+  /**
+   * Resolves when the step's answer is the next one to be delivered, and at once for a step without a final record.
+   * Rejects with NON_DETERMINISM when the code does not reach an earlier recorded step.
+   */
   async turnOf(key: string): Promise<void> {
-    const waiter = newWaiter(key);
-    this.#waiting.set(key, waiter);
-    void this.#pump();
+    if (!this.#answers.has(key)) return;
+    await this.#turn(newWaiter(key));
+  }
+
+  /** Resolves to the recorded answer of a step, as `turnOf` does. Rejects with the source's error for a large result. */
+  async answerOf(record: StepRecord): Promise<StepRecord> {
+    const { key } = record;
+    if (!isLarge(record)) {
+      await this.turnOf(key);
+      return record;
+    }
+    await this.#turn({ ...newWaiter(key), needsValue: true });
+    const value = this.#values.get(key);
+    this.#values.delete(key);
+    return { ...record, value };
+  }
+
+  async #turn(waiter: Waiter): Promise<void> {
+    this.#waiting.set(waiter.what, waiter);
+    void this.#deliver();
     await waiter.promise;
   }
 
   /**
-   * Resolves once the code has come to all that is recorded, so that something new may be done. Rejects with a
-   * NonDeterminismError where it does not.
+   * Resolves once the code has reached all recorded steps, so that a new one may begin. Rejects with
+   * NON_DETERMINISM when it does not: after a long wait, because the code may await something of its own, and after
+   * a short one when the code has ended.
    */
-  async caughtUp(what: string): Promise<void> {
+  async caughtUp(what: string, { isEnd = false } = {}): Promise<void> {
+    this.#hasEnded ||= isEnd;
     if (!this.isReplaying) return;
     const waiter = newWaiter(what);
     this.#newcomers.push(waiter);
-    void this.#pump();
+    void this.#deliver();
     await waiter.promise;
   }
 
-  /** Gives answer after answer, as long as somebody waits. */
-  async #pump(): Promise<void> {
-    if (this.#isPumping) return;
-    this.#isPumping = true;
+  /** Delivers answer after answer, as long as the code waits for the next one. */
+  async #deliver(): Promise<void> {
+    if (this.#isDelivering) return;
+    this.#isDelivering = true;
     while (this.#waiting.size + this.#newcomers.length > 0) {
-      if (!(await this.#comes())) this.#diverge();
-      else if (this.isReplaying) await this.#giveNext();
-      else for (const { resolve } of this.#newcomers.splice(0)) resolve();
+      if (this.isReplaying && !(await this.#nextArrives())) this.#diverge();
+      if (!this.isReplaying) for (const { resolve } of this.#newcomers.splice(0)) resolve();
+      const waiter = this.#waiting.get(this.#undelivered[0] ?? "");
+      if (!waiter) break;
+      if (waiter.needsValue && !(await this.#hasValue(waiter))) break;
+      this.#waiting.delete(waiter.what);
+      this.#undelivered.shift();
+      if (this.#toReplay > 0) this.#toReplay -= 1;
+      waiter.resolve();
+      await nextTurn();
     }
-    this.#isPumping = false;
+    this.#isDelivering = false;
   }
 
-  async #giveNext(): Promise<void> {
-    const key = this.#answers[this.#given] ?? "";
-    this.#given += 1;
-    this.#waiting.get(key)?.resolve();
-    this.#waiting.delete(key);
-    await between();
-  }
-
-  /**
-   * Whether the code comes to what is next. All of its branches do so within some turns of the queue; those that
-   * await something of their own besides get a moment more.
-   */
-  async #comes(): Promise<boolean> {
-    for (let turn = 0; !this.#isNextHere && turn < MANY; turn += FEW) await turns(FEW);
-    let nap = 1;
-    for (let slept = 0; !this.#isNextHere && slept < MOMENT; slept += nap) {
-      nap = Math.min(2 * nap, 50);
-      await sleep(nap);
+  /** Reads the value of the next answer, and values of answers after it. Rejects the waiter if they cannot be read. */
+  async #hasValue({ what: key, reject }: Waiter): Promise<boolean> {
+    if (this.#values.has(key)) return true;
+    const keys: string[] = [];
+    let bytes = 0;
+    for (const next of this.#undelivered.slice(0, READ_AHEAD)) {
+      const size = this.#records.get(next)?.valueBytes ?? 0;
+      if (keys.length > 0 && bytes + size > READ_AHEAD_BYTES) break;
+      if (size > 0) keys.push(next);
+      bytes += size;
     }
-    return this.#isNextHere;
+    try {
+      for (const [next, value] of await this.#source.values(keys)) this.#values.set(next, value);
+      return true;
+    } catch (error) {
+      reject(error);
+      return false;
+    }
   }
 
+  async #nextArrives(): Promise<boolean> {
+    if (!this.#isNextHere) await nextTurn();
+    const isHere = () => this.#isNextHere;
+    const end = performance.now() + this.#source.patience();
+    const left = () => Math.max(0, Math.min(SLICE, end - performance.now()));
+    // In slices: the naps of one long wait would grow long as well.
+    while (left() > 0 && !this.#hasEnded) if (await eventually(isHere, left())) return true;
+    return this.#hasEnded ? eventually(isHere, left()) : isHere();
+  }
+
+  /** Whether the code has reached the next recorded answer or, after the last one, all steps in progress. */
   get #isNextHere(): boolean {
-    const next = this.#answers[this.#given];
-    return next === undefined ? this.#underWay.size === 0 : this.#waiting.has(next);
+    const [next] = this.#undelivered;
+    return next === undefined ? this.#inProgress.size === 0 : this.#waiting.has(next);
   }
 
   #diverge(): void {
-    const expected = this.#answers[this.#given] ?? [...this.#underWay][0] ?? "";
+    const expected = this.#undelivered[0] ?? [...this.#inProgress][0] ?? "";
     const waiters = [...this.#waiting.values(), ...this.#newcomers.splice(0)];
     this.#waiting.clear();
     const came = waiters[0]?.what ?? "nothing";
-    const error = new NonDeterminismError(`${quote(expected)} was expected, and ${came} came`);
+    const error = nonDeterminism(`${quote(expected)} was expected, and ${came} came`);
     for (const { reject } of waiters) reject(error);
   }
 }
 
+export interface HistorySource {
+  /** How long the next recorded step may take to be reached. */
+  patience(): Millis;
+
+  /** Reads the large results of the records with these keys. */
+  values(keys: readonly string[]): Promise<ReadonlyMap<string, string>>;
+}
+
 interface Waiter extends PromiseWithResolvers<void> {
   readonly what: string;
+
+  /** Whether the answer includes a large result, which is read before. */
+  readonly needsValue?: boolean;
 }
 
 function newWaiter(what: string): Waiter {
   return { what, ...Promise.withResolvers<void>() };
 }
 
-const FEW = 10;
-const MANY = 1_000;
+/** The large results of so many answers, with so many bytes, are read at once. */
+const READ_AHEAD = 100;
+const READ_AHEAD_BYTES = 4_194_304;
 
-/** What follows ends the run, so that it is worth waiting for on a busy machine. */
-const MOMENT = 1_000;
+/** Also the wait after the code has ended: branches that it has not awaited may still reach recorded steps. */
+const SLICE: Millis = 1_000;
+
+/** Returns the key of the record that ends the copied ones in a fork. */
+export function forkKey(number: number, origin: string): string {
+  return `~fork/${number}/${origin}`;
+}
+
+/** Returns the run in a key that `forkKey` made. */
+export function originIn(key: string): string {
+  return key.replace(/^~fork\/\d+\//, "");
+}
+
+/** Returns the run that has written each record of a fork: the origin in the next mark. */
+function originsOf(records: readonly StepRecord[]): (record: StepRecord) => string | undefined {
+  const origins = new Map<StepRecord, string>();
+  let origin: string | undefined;
+  for (const record of records.toReversed()) {
+    if (record.kind === "fork") origin = originIn(record.key);
+    else if (origin !== undefined) origins.set(record, origin);
+  }
+  return (record) => origins.get(record);
+}
+
+export function isOfStep({ kind }: Pick<StepRecord, "kind">): boolean {
+  return kind !== "undo" && kind !== "failure" && kind !== "fork";
+}
+
+/** Returns the key of the step that an undo undoes, and other keys unchanged. */
+export function undoneKey(key: string): string {
+  return key.replace(/^~undo\//, "");
+}
+
+function isLarge({ valueBytes }: StepRecord): boolean {
+  return valueBytes !== undefined;
+}
+
+export function isFinal({ outcome }: Pick<StepRecord, "outcome">): boolean {
+  return outcome === "ok" || outcome === "failed";
+}
 
 export function attemptKey(key: string, outcome: "retry" | "started", attempt: number): string {
   return `${key}@${attempt}${outcome === "started" ? " started" : ""}`;
 }
 
-/** The key of the step that a record belongs to. */
-function stepOf({ key, outcome }: StepRecord): string {
-  const isAttempt = outcome === "retry" || outcome === "started";
-  return isAttempt ? key.replace(/@\d+(?: started)?$/, "") : key;
+/** Returns the key of the step that a record belongs to. */
+export function stepKeyOf(record: Pick<StepRecord, "key" | "outcome">): string {
+  return isFinal(record) ? record.key : record.key.replace(/@\d+(?: started)?$/, "");
 }
 
-/** Throws for a name that could be taken for another record's key. */
+/** Returns the name of a step for humans. */
+export function stepName(key: string): string {
+  return key.replace(/^~(signal\/)?/, "");
+}
+
+/** Throws for a name that could be the key of another record. */
 export function checkStepName(what: string, name: unknown): asserts name is string {
   checkText(what, name, 200);
   if (name.startsWith("~") || /[#@]\d+(?: started)?$/.test(name)) {
@@ -207,4 +415,16 @@ export function checkStepName(what: string, name: unknown): asserts name is stri
 export function checkSignalName(name: unknown): asserts name is string {
   checkText("signal", name, 255);
   if (name.startsWith("~")) throw new RangeError(`signal ${quote(name)} must not begin with "~"`);
+}
+
+/** Throws unless the keys of the items are distinct. */
+export function checkItemKeys(name: string, keys: readonly string[]): void {
+  const seen = new Set<string>();
+  for (const key of keys) {
+    checkStepName(`keyOf of ${name}`, key);
+    if (seen.has(key)) {
+      throw new RangeError(`two items of ${name} have the key ${key}; keyOf must tell them apart`);
+    }
+    seen.add(key);
+  }
 }

@@ -1,45 +1,41 @@
-/** Workflows that resume, with a fence in every step. */
-export type { Around, CarriedRun, CarriedStep } from "./around.ts";
-export type { Duration } from "./duration.ts";
-export type { ErrorInfo } from "./errors.ts";
+/** Workflows that resume after a crash, with a fence in each locked step, and the records of their runs. */
+export type {
+  Journal,
+  RunDetails,
+  RunInfo,
+  RunResult,
+  RunSignal,
+  StepRecord,
+} from "../journal/journal.ts";
+export { StaleRunError } from "../journal/journal.ts";
+export type { QueueLimits } from "../journal/limits.ts";
+export { Codec } from "./codecs.ts";
+export type { FinishedRun, Runtime } from "./contract.ts";
+export type { EntityHandle } from "./entity/actor.ts";
 export {
-  InputConflictError,
-  InvalidValueError,
-  NonDeterminismError,
-  RetryAfterError,
-  RunCancelledError,
-  RunPoisonedError,
-  RunTimeoutError,
-  StepFailedError,
-  StepInterruptedError,
-  StepTimeoutError,
-  TerminalError,
-  UnknownRunError,
-  UnknownWorkflowError,
-} from "./errors.ts";
-export type { RunEvent, RunListener } from "./events.ts";
+  type Entity,
+  type EntityChange,
+  type EntityHandler,
+  type EntityScope,
+  entity,
+} from "./entity/entity.ts";
+export { RetryAfterError, StepFailedError, StepTimeoutError, TerminalError } from "./errors.ts";
+export type { RunEvent } from "./events.ts";
+export type { InterceptedStep, Interceptor } from "./interceptor.ts";
 export type { RetryPolicy } from "./retry.ts";
-export {
-  createRuntime,
-  type DriveOptions,
-  type Finished,
-  type Runtime,
-  type RuntimeOptions,
-} from "./runtime.ts";
-export type { InputOf, OutputOf, Schema } from "./schema.ts";
+export { createRuntime } from "./runtime.ts";
+export { Schedule } from "./schedule.ts";
+export type { Schema } from "./schema.ts";
 export {
   type AnyWorkflow,
   type LockedScope,
-  type LockRequest,
+  type RunError,
   type RunOutcome,
-  type StepOptions,
   type StepScope,
-  type SuspendReason,
   type TimedOut,
   type TxScope,
-  type Undo,
+  type UndoneStep,
   type Workflow,
   type WorkflowContext,
-  type WorkflowDefinition,
   workflow,
 } from "./workflow.ts";

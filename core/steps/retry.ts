@@ -1,11 +1,15 @@
+import { type Duration, toMillis } from "../lock/duration.ts";
 import { hasCode } from "../lock/errors.ts";
 import type { Millis } from "../lock/time.ts";
-import { type Duration, toMillis } from "./duration.ts";
 import { RetryAfterError } from "./errors.ts";
 
-/** Attempts and the pauses between them: `base`, then `factor` times as long each time, up to `max`. */
+/**
+ * Attempts and the pauses between them: the first pause is `base`, each further one `factor` times as long.
+ *
+ * The defaults outlast a deploy of the other side: all pauses together take 6 minutes on average, 12 at most.
+ */
 export interface RetryPolicy {
-  /** All of them, the first one included. Default 5. */
+  /** The number of attempts, the first one included. Default 30. */
   readonly attempts?: number;
 
   /** Default 200 ms. */
@@ -14,26 +18,26 @@ export interface RetryPolicy {
   /** From 1 to 1,000. Default 2. */
   readonly factor?: number;
 
-  /** Default 30 s. */
+  /** The longest pause. Default 30 s. */
   readonly max?: Duration;
 
-  /** `full` (default): anything up to the pause; `equal`: half of it and anything up to the other half. */
+  /** `full` (default): random from 0 to the pause. `equal`: random from half of the pause to all of it. */
   readonly jitter?: "full" | "equal" | "none";
 
-  /** Whether to try again at all, and when. */
+  /** Whether to retry after this error, and when. */
   readonly retryIf?: (error: unknown, attempt: number) => boolean | { readonly after: Duration };
 }
 
 export const ONCE: RetryPolicy = { attempts: 1 };
 
-/** Milliseconds until the next attempt; undefined: there is none. */
-export function pauseAfter(
+/** Returns the milliseconds until the next attempt, or undefined if this attempt is the last one. */
+export function retryDelay(
   error: unknown,
   attempt: number,
   policy: RetryPolicy,
 ): Millis | undefined {
-  const { attempts = 5, base = 200, factor = 2, max = 30_000, jitter = "full" } = policy;
-  if (attempt >= attempts || isFinal(error)) return undefined;
+  const { attempts = 30, base = 200, factor = 2, max = 30_000, jitter = "full" } = policy;
+  if (attempt >= attempts || isTerminal(error)) return undefined;
   const decision = policy.retryIf?.(error, attempt) ?? true;
   if (decision === false) return undefined;
   if (typeof decision === "object") return toMillis("after", decision.after);
@@ -43,8 +47,8 @@ export function pauseAfter(
   return jitter === "equal" ? (pause / 2) * (1 + Math.random()) : pause * Math.random();
 }
 
-/** Errors say it themselves; but who was late, or lost a lock, comes back with a new one. */
-function isFinal(error: unknown): boolean {
+/** Errors say so themselves, except for lost locks and late fences: the next attempt has new ones. */
+function isTerminal(error: unknown): boolean {
   if (hasCode(error, "FENCED_OUT", "LOCK_LOST")) return false;
   return (error as { readonly retryable?: unknown } | undefined)?.retryable === false;
 }

@@ -1,16 +1,25 @@
-import { InvalidValueError } from "./errors.ts";
+import { invalidValue } from "./errors.ts";
 
-/** What zod, valibot, arktype and others have in common: standardschema.dev. */
+/** A schema of zod, valibot, arktype and others: the interface of standardschema.dev. */
 export interface Schema<Input = unknown, Output = Input> {
   readonly "~standard": {
     readonly version: 1;
     readonly vendor: string;
-    readonly validate: (value: unknown) => Checked<Output> | Promise<Checked<Output>>;
+    readonly validate: (value: unknown) => Validated<Output> | Promise<Validated<Output>>;
     readonly types?: { readonly input: Input; readonly output: Output } | undefined;
   };
 }
 
-type Checked<Output> =
+/** A schema that can describe itself: standardschema.dev/json-schema. */
+interface DescribedSchema {
+  readonly "~standard": {
+    readonly jsonSchema?: {
+      readonly input: (options: { readonly target: string }) => Readonly<Record<string, unknown>>;
+    };
+  };
+}
+
+type Validated<Output> =
   | { readonly value: Output; readonly issues?: undefined }
   | { readonly issues: readonly Issue[] };
 
@@ -22,15 +31,24 @@ interface Issue {
 export type InputOf<S extends Schema> = NonNullable<S["~standard"]["types"]>["input"];
 export type OutputOf<S extends Schema> = NonNullable<S["~standard"]["types"]>["output"];
 
-/** The value as the schema makes it. Rejects with an InvalidValueError that names `what` and where it is wrong. */
+/** Returns the JSON Schema of a schema's input, or undefined if its library has none for it. */
+export function inputSchemaOf(schema: Schema): Readonly<Record<string, unknown>> | undefined {
+  try {
+    return (schema as DescribedSchema)["~standard"].jsonSchema?.input({ target: "draft-2020-12" });
+  } catch {
+    return undefined;
+  }
+}
+
+/** Returns the schema's output. Rejects with INVALID, and names `what` and the path of each issue. */
 export async function validate<S extends Schema>(
   what: string,
   schema: S,
   value: unknown,
 ): Promise<OutputOf<S>> {
-  const checked = await schema["~standard"].validate(value);
-  if (checked.issues) throw new InvalidValueError(what, checked.issues.map(toText));
-  return checked.value;
+  const validated = await schema["~standard"].validate(value);
+  if (validated.issues) throw invalidValue(what, validated.issues.map(toText));
+  return validated.value;
 }
 
 function toText({ message, path = [] }: Issue): string {

@@ -1,201 +1,337 @@
 import type { Transaction } from "../database/sql.ts";
+import type { Compensation, ParkReason, RunResult, RunTurn } from "../journal/journal.ts";
+import { DEFAULT_QUEUE } from "../journal/turn-order.ts";
 import { checkText, checkWhole } from "../lock/checks.ts";
+import { type Duration, toMillis } from "../lock/duration.ts";
+import { quote } from "../lock/errors.ts";
 import type { Fence } from "../lock/fence.ts";
 import type { Held } from "../lock/lock.ts";
 import type { Deadline, Millis } from "../lock/time.ts";
-import { hashOf } from "./codec.ts";
-import { type Duration, toMillis } from "./duration.ts";
+import { decode, decodeError, hashOf } from "./codec.ts";
+import { checkSignalName } from "./history.ts";
 import type { RetryPolicy } from "./retry.ts";
+import type { Schedule } from "./schedule.ts";
 import { type InputOf, type OutputOf, type Schema, validate } from "./schema.ts";
 
-export interface WorkflowDefinition<S extends Schema> {
+/** The schemas of the payloads of signals, by name. */
+export type SignalSchemas = Readonly<Record<string, Schema>>;
+
+type NoSignals = Readonly<Record<never, never>>;
+
+export interface WorkflowDefinition<S extends Schema, Signals extends SignalSchemas = NoSignals> {
   /** 1 to 255 bytes. */
   readonly name: string;
 
-  /** A whole number from 1. A run goes on with the version that it was begun with. */
+  /** A whole number from 1. A run goes on with the version that it was started with. */
   readonly version: number;
   readonly input: S;
 
-  /** The run's id, 1 to 255 bytes: the same order is placed once. Default: a random one. */
+  /**
+   * The schemas of the payloads of signals, by name. A sender of another payload gets the error INVALID, and
+   * `ctx.waitFor` needs no schema.
+   */
+  readonly signals?: Signals;
+
+  /** Returns the run's id, 1 to 255 bytes: the same order is placed once. Default: a random id. */
   readonly id?: (input: OutputOf<S>) => string;
 
-  /** What must not differ when the id comes again. Default: the whole input. */
+  /** Returns the part of the input that must not differ when the id is used again. Default: the whole input. */
   readonly fingerprint?: (input: OutputOf<S>) => unknown;
 
-  /** Where it does differ: reject with an InputConflictError (default), or answer with the run that is there. */
+  /** If it differs: reject with INPUT_CONFLICT (default), or return the outcome of the existing run. */
   readonly onConflict?: "reject" | "return-existing";
 
-  /** How long the outcome is kept after the end, and with it the memory of the id. Default a day. */
+  /** The queue of the runs, 1 to 255 bytes: workers choose the queues that they serve. Default "default". */
+  readonly queue?: string;
+
+  /** Returns the key of the run's turn, 1 to 255 bytes: due runs of different keys take turns. Default none. */
+  readonly key?: (input: OutputOf<S>) => string | undefined;
+
+  /** From -1,000 to 1,000: due runs of a higher priority come first. Default 0. */
+  readonly priority?: number | ((input: OutputOf<S>) => number);
+
+  /** The slots that workers and sweeps start, each as one run with the id "NAME:SLOT". The name has at most 230 bytes. */
+  readonly schedule?: Schedule<InputOf<S>>;
+
+  /** How long the outcome is kept after the end, and the id is in use. Default a day. */
   readonly keep?: Duration;
 
-  /** After how long the run is given up and undone, from its start, at its next step. Default never. */
+  /** The longest duration of a run, from its start: its next step fails, and the run is undone. Default no limit. */
   readonly timeout?: Duration;
 
-  /** How many processes in a row may be lost over one run before it is given up. Default 20. */
+  /** How many processes in a row may crash before they record anything, until the run is blocked. Default 20. */
   readonly maxCrashes?: number;
 }
 
-/** A program that is carried out once per run, however many processes that takes. Made by `workflow`. */
+/** A program that is executed once per run, by as many processes as that takes. Made by `workflow`. */
 export interface Workflow<Input, Output> {
   readonly name: string;
   readonly version: number;
 
-  /** Whether the input says what run it is for; otherwise every run without an id of its own is a new one. */
+  /** The queue of runs that are started without another one. */
+  readonly queue: string;
+
+  /** Whether the run's id follows from the input. Otherwise each call without an id starts a new run. */
   readonly namesRuns: boolean;
 
   /** How long an ended run is kept. */
   readonly keep: Millis;
 
-  /** Infinity: for ever. */
+  /** Infinity if there is no limit. */
   readonly timeout: Millis;
   readonly maxCrashes: number;
+  readonly signals: SignalSchemas;
 
-  /** Checks the input, and says what run it is for. Rejects with an InvalidValueError. */
-  prepare(input: Input, id?: string): Promise<Prepared>;
+  /** @internal */
+  readonly input: Schema;
 
-  /** `input` is as `prepare` has made it. */
+  /** @internal */
+  readonly schedule: Schedule<unknown> | undefined;
+
+  /** Validates the input and determines the run's id. Rejects with INVALID. */
+  prepare(input: Input, id?: string): Promise<PreparedRun>;
+
+  /** Runs the workflow's code. `input` comes from `prepare`. */
   run(ctx: WorkflowContext, input: unknown): Promise<Output>;
 }
 
-export interface Prepared {
+interface PreparedRun {
   readonly runId: string;
   readonly input: unknown;
   readonly inputHash: string;
   readonly onConflict: "reject" | "return-existing";
+  /** @internal */
+  readonly turn: RunTurn;
 }
 
-/** Any of them: nothing is put in or taken out but by its own code. */
+/** A workflow of any input and output. */
 export type AnyWorkflow = Workflow<never, unknown>;
 
 const DAY: Millis = 86_400_000;
 
+/** The bytes of the colon and the time in the id of a scheduled run. */
+const SLOT_LENGTH = ":2026-01-02T03:04:05.000Z".length;
+
 /**
- * The body runs again from its start whenever the run is taken up again, and steps that are done answer from the
- * journal. So whatever it does besides must be the same every time: the time, chance and the outside world belong
- * into steps. What it awaits besides them must be short.
+ * Makes a workflow.
  *
- * Where the run is parked, the body just does not go on: its `finally` blocks do not run, and what it holds by
- * `using` is not disposed. What needs that belongs into a step as well.
+ * The body runs again from its start in each execution of the run, and completed steps answer from the journal. All
+ * other code of the body must do the same each time: the time, random numbers and the outside world belong into steps.
+ * Promises that the body awaits besides the steps must settle soon.
+ *
+ * When the run is parked, the body stays where it is: its `finally` blocks do not run, and `using` disposes nothing.
+ * Clean-up belongs into a step as well.
  */
-export function workflow<S extends Schema, Output>(
-  definition: WorkflowDefinition<S>,
-  body: (ctx: WorkflowContext, input: OutputOf<S>) => Promise<Output>,
+export function workflow<S extends Schema, Output, Signals extends SignalSchemas = NoSignals>(
+  definition: WorkflowDefinition<S, Signals>,
+  body: (ctx: WorkflowContext<Signals>, input: OutputOf<S>) => Promise<Output>,
 ): Workflow<InputOf<S>, Output> {
   const { name, version, keep = DAY, timeout, maxCrashes = 20, onConflict = "reject" } = definition;
-  checkText("workflow name", name, 255);
+  const signals: SignalSchemas = definition.signals ?? {};
+  for (const signal of Object.keys(signals)) checkSignalName(signal);
+  const { queue = DEFAULT_QUEUE, priority = 0 } = definition;
+  checkInput(definition);
+  checkText("workflow name", name, definition.schedule ? 255 - SLOT_LENGTH : 255);
+  checkText("queue", queue, 255);
   checkWhole("version", version, 1, 2 ** 31 - 1);
   checkWhole("maxCrashes", maxCrashes, 1, 1_000);
   return {
     name,
     version,
+    queue,
     namesRuns: definition.id !== undefined,
     keep: toMillis("keep", keep),
     timeout: timeout === undefined ? Number.POSITIVE_INFINITY : toMillis("timeout", timeout, 1),
     maxCrashes,
+    signals,
+    input: definition.input,
+    schedule: definition.schedule,
     async prepare(raw, id) {
       const input = await validate(`the input of ${name}`, definition.input, raw);
       const runId = id ?? definition.id?.(input) ?? crypto.randomUUID();
       checkText("run id", runId, 255);
       const inputHash = hashOf(definition.fingerprint ? definition.fingerprint(input) : input);
-      return { runId, input, inputHash, onConflict };
+      const turn = {
+        queue,
+        key: definition.key?.(input),
+        priority: typeof priority === "function" ? priority(input) : priority,
+      };
+      return { runId, input, inputHash, onConflict, turn };
     },
-    run: (ctx, input) => body(ctx, input as OutputOf<S>),
+    run: (ctx, input) => body(ctx as WorkflowContext<Signals>, input as OutputOf<S>),
   };
 }
 
-export interface WorkflowContext {
+function checkInput({ name, input }: Partial<WorkflowDefinition<Schema>>): void {
+  if (typeof input?.["~standard"]?.validate === "function") return;
+  const advice = "pass a schema of zod, valibot or arktype, such as `input: z.object({ … })`";
+  throw new TypeError(`workflow ${quote(String(name))} has no valid \`input\`; ${advice}`);
+}
+
+export interface WorkflowContext<Signals extends SignalSchemas = NoSignals> {
   readonly runId: string;
 
-  /** Of the invocation that carries the run at the moment. */
+  /** The deadline of the invocation that executes the run. */
   readonly deadline: Deadline;
   readonly step: StepFunction;
 
-  /** The time when it was first asked for. */
+  /** Returns the time of the first execution of this call. */
   now(): Promise<Date>;
 
-  /** From 0 to less than 1. */
+  /** Returns a number from 0 to less than 1. */
   random(): Promise<number>;
   uuid(): Promise<string>;
 
-  /** Holds nothing meanwhile: no lock, and no process unless it is short. */
+  /** Parks the run for longer spans: the sleep occupies no process. */
   sleep(name: string, span: Duration): Promise<void>;
 
   /**
-   * The payload of the run's next signal of this name that no earlier call has had. Fails with the code INVALID
-   * when it is not as the schema wants.
+   * Returns the payload of the next signal of this name: each call receives one signal. The schema is the one of the
+   * workflow's `signals`, or an argument. A signal whose payload does not match is discarded: a record says so, and the
+   * call waits on.
    */
+  waitFor<N extends keyof Signals & string>(signal: N): Promise<OutputOf<Signals[N]>>;
+  waitFor<N extends keyof Signals & string>(
+    signal: N,
+    options: WaitOptions,
+  ): Promise<OutputOf<Signals[N]> | TimedOut>;
   waitFor<S extends Schema>(signal: string, schema: S): Promise<OutputOf<S>>;
   waitFor<S extends Schema>(
     signal: string,
     schema: S,
-    options: { readonly timeout: Duration },
+    options: WaitOptions,
   ): Promise<OutputOf<S> | TimedOut>;
 
   /**
-   * Runs another workflow as a run of its own, and answers with its output. It goes on, and is not undone, where this
-   * run is cancelled or fails.
+   * Receives the next update of this name, which the workflow's `signals` declare, calls `handler` with its payload, and
+   * answers the sender with the handler's result. An error of the handler is the sender's, and this call's as well.
+   *
+   * The handler is a part of the body: its effects belong into steps.
+   */
+  answer<N extends keyof Signals & string, T>(
+    update: N,
+    handler: (payload: OutputOf<Signals[N]>) => Promise<T>,
+  ): Promise<T>;
+  answer<N extends keyof Signals & string, T>(
+    update: N,
+    handler: (payload: OutputOf<Signals[N]>) => Promise<T>,
+    options: WaitOptions,
+  ): Promise<T | TimedOut>;
+
+  /**
+   * Publishes a value for `runtime.query`, under a name of 1 to 100 bytes. The last value of a name counts. Each call
+   * is a record.
+   */
+  publish(name: string, value: unknown): Promise<void>;
+
+  /**
+   * Starts another workflow as a run of its own, which any process may execute, and returns its output. When
+   * this run fails or is cancelled, the open child is cancelled too, and undone before this run's own steps.
    */
   child<I, O>(name: string, workflow: Workflow<I, O>, input: I, options?: ChildOptions): Promise<O>;
 
   /**
-   * For a change of a workflow's code under its runs: true in runs that had not got here before the change, and so
-   * for the rest of their life.
+   * Starts one child per item, for all workers, and returns the outputs in the order of the items. After the first
+   * failure no further child starts, and the call fails when the open ones have ended; with `onError: "collect"` all
+   * children are started, and their results are returned as `Promise.allSettled` does. Open children are cancelled and
+   * undone with this run, as that of `child` is.
+   */
+  children<I, O>(
+    name: string,
+    workflow: Workflow<I, O>,
+    items: readonly I[],
+    options: ChildrenOptions<I> & CollectErrors,
+  ): Promise<readonly PromiseSettledResult<O>[]>;
+  children<I, O>(
+    name: string,
+    workflow: Workflow<I, O>,
+    items: readonly I[],
+    options: ChildrenOptions<I>,
+  ): Promise<readonly O[]>;
+
+  /**
+   * Ends this history and begins the next one of the same run, with another input: for runs that would go on without an
+   * end. Never resolves: nothing after it is executed.
+   *
+   * Signals that were not received are carried over, and a parent waits for the end of the last history. Undos are not
+   * carried over: the run fails if there are any, and if children are open.
+   *
+   * Rejects with INVALID for an input that does not match the schema.
+   */
+  continueAsNew(input: unknown, options?: ContinueOptions): Promise<never>;
+
+  /** The number of calls so far in this history, the same in each replay. A history is limited to 50,000 records. */
+  readonly historyLength: number;
+
+  /**
+   * Tells whether the run executes the new code of a change: false in runs that had passed this call before the
+   * change. The answer stays the same for the whole run.
    */
   patched(id: string): Promise<boolean>;
+}
+
+export interface WaitOptions {
+  readonly timeout: Duration;
 }
 
 export interface TimedOut {
   readonly timedOut: true;
 }
 
+export interface ContinueOptions {
+  /** Whether the steps of this history are never undone from now on. Default false: there must be none with an undo. */
+  readonly dropUndos?: boolean;
+}
+
 export interface ChildOptions {
-  /** Default: the id of the parent's run, "/" and the name; a hash of them where that is too long. */
+  /** Default: the id of the parent's run, "/" and the name, or a hash of the two if that is too long. */
   readonly id?: string;
+
+  /** Whether the child goes on when this run fails or is cancelled. Default false. */
+  readonly detached?: boolean;
+}
+
+export interface ChildrenOptions<I> {
+  /** Returns a key of 1 to 200 bytes, distinct for each item. The child's id is made of it. */
+  readonly keyOf: (item: I) => string;
+
+  /** The most children that are open at a time, 1 to 10,000. Default 100. */
+  readonly concurrency?: number;
+  readonly onError?: "fail-fast" | "collect";
+
+  /** Whether the children go on when this run fails or is cancelled. Default false. */
+  readonly detached?: boolean;
 }
 
 /**
- * Does one thing of the workflow, once its answer is in the journal. `undo` is called when the run fails later.
+ * Executes a step and records its result. `undo` is called if the run fails later.
  *
- * - `step(name, fn)`: at least once; `idempotencyKey` lets others tell a repetition.
- * - `step(name, { lock }, fn)`: under a lock, with its fence for the resource to check.
- * - `step.tx(name, { lock }, fn)`: what it does in the journal's database happens exactly once.
- * - `step.map(name, items, { keyOf }, fn)`: one step for each item, some of them at a time.
+ * - `step(name, fn)`: at least once. Other systems recognise a repetition by the `idempotencyKey`.
+ * - `step(name, { lock }, fn)`: under a lock, with a fence for the resource to check.
+ * - `step.tx(name, { lock }, fn)`: in a transaction of the journal's database, with exactly one effect.
+ * - `step.map(name, items, { keyOf }, fn)`: one step per item, several of them at a time.
  */
-export interface StepFunction {
-  <T>(name: string, fn: (scope: StepScope) => Promise<T>, undo?: Undo<T>): Promise<T>;
+interface StepFunction {
+  <T>(name: string, fn: (scope: StepScope) => Promise<T>, undo?: Undo<T | undefined>): Promise<T>;
 
   <T>(
     name: string,
-    options: StepOptions<T> & AtMostOnce & Locked,
+    options: StepOptions<T> & Locked,
     fn: (scope: LockedScope) => Promise<T>,
     undo?: Undo<T | undefined, LockedScope>,
   ): Promise<T>;
 
   <T>(
     name: string,
-    options: StepOptions<T> & AtMostOnce & { readonly lock?: never },
+    options: StepOptions<T> & { readonly lock?: never },
     fn: (scope: StepScope) => Promise<T>,
     undo?: Undo<T | undefined>,
   ): Promise<T>;
 
-  <T>(
-    name: string,
-    options: StepOptions<T> & Locked,
-    fn: (scope: LockedScope) => Promise<T>,
-    undo?: Undo<T, LockedScope>,
-  ): Promise<T>;
-
-  <T>(
-    name: string,
-    options: StepOptions<T> & { readonly lock?: never },
-    fn: (scope: StepScope) => Promise<T>,
-    undo?: Undo<T>,
-  ): Promise<T>;
-
-  /** All of it, the step's record and the check of its fences are one transaction. */
+  /** The function's statements, the step's record and the check of the fences are one transaction. */
   tx<T>(
     name: string,
-    options: StepOptions<T> & Locked,
+    options: Omit<StepOptions<T>, "semantics" | "effect"> & Locked,
     fn: (scope: TxScope) => Promise<T>,
     undo?: Undo<T, TxScope>,
   ): Promise<T>;
@@ -204,32 +340,32 @@ export interface StepFunction {
 }
 
 /**
- * Fails as soon as one item has failed for good, and begins no others then; with `onError: "collect"` it answers
- * with what became of each.
+ * Executes one step per item. The first failure ends the map and no further item begins; with `onError: "collect"`
+ * all items are executed and their results are returned as `Promise.allSettled` does.
  */
-export interface MapFunction {
+interface MapFunction {
   <I, T>(
     name: string,
     items: readonly I[],
-    options: MapOptions<I, T> & Collecting & LockedItems<I>,
+    options: MapOptions<I, T> & CollectErrors & ItemLock<I>,
     fn: (item: I, scope: LockedScope) => Promise<T>,
-    undo?: Undo<T, LockedScope>,
+    undo?: Undo<T | undefined, LockedScope & ItemScope<I>>,
   ): Promise<readonly PromiseSettledResult<T>[]>;
 
   <I, T>(
     name: string,
     items: readonly I[],
-    options: MapOptions<I, T> & Collecting & { readonly lock?: never },
+    options: MapOptions<I, T> & CollectErrors & { readonly lock?: never },
     fn: (item: I, scope: StepScope) => Promise<T>,
-    undo?: Undo<T>,
+    undo?: Undo<T | undefined, StepScope & ItemScope<I>>,
   ): Promise<readonly PromiseSettledResult<T>[]>;
 
   <I, T>(
     name: string,
     items: readonly I[],
-    options: MapOptions<I, T> & LockedItems<I>,
+    options: MapOptions<I, T> & ItemLock<I>,
     fn: (item: I, scope: LockedScope) => Promise<T>,
-    undo?: Undo<T, LockedScope>,
+    undo?: Undo<T | undefined, LockedScope & ItemScope<I>>,
   ): Promise<readonly T[]>;
 
   <I, T>(
@@ -237,76 +373,102 @@ export interface MapFunction {
     items: readonly I[],
     options: MapOptions<I, T> & { readonly lock?: never },
     fn: (item: I, scope: StepScope) => Promise<T>,
-    undo?: Undo<T>,
+    undo?: Undo<T | undefined, StepScope & ItemScope<I>>,
   ): Promise<readonly T[]>;
 }
 
-export interface Collecting {
+/** The item whose step is undone. */
+interface ItemScope<I> {
+  readonly item: I;
+}
+
+export interface CollectErrors {
   readonly onError: "collect";
 }
 
-export interface LockedItems<I> {
+export interface ItemLock<I> {
   /** The lock of each item's step. */
   readonly lock: (item: I) => Locked["lock"];
 }
 
-/** Last of the arguments, so that its types follow from the step's result. */
-export type Undo<T, Scope = StepScope> = (result: T, scope: Scope) => Promise<unknown>;
+/**
+ * Takes the effect of a step back. It is the last argument, so that its type follows from the step's result.
+ *
+ * Called for steps that are done, and for steps that may be: `result` is undefined unless `scope.outcome` is `done`.
+ */
+export type Undo<T, Scope = StepScope> = (result: T, scope: Scope & UndoneStep) => Promise<unknown>;
 
-export interface StepOptions<T> {
-  /** What to do when an attempt fails. `false`: the first failure is the last. */
-  readonly retry?: RetryPolicy | false;
+/** What an undo knows of its step. */
+export interface UndoneStep {
+  /**
+   * `done`: the step's result is recorded. `unknown`: an attempt began, and none succeeded, as far as the journal knows:
+   * it failed, took too long, returned a value that could not be recorded, or its process died.
+   */
+  readonly outcome: "done" | "unknown";
 
-  /** The longest that one attempt may take. Default: as long as it wants. */
-  readonly timeout?: Duration;
-
-  /** How much of the invocation must be left to begin an attempt; the run is parked otherwise. Default `timeout`. */
-  readonly budget?: Duration;
-
-  /** The step's key in the journal. Default: its name, and "#2" and so on when the name comes again. */
-  readonly key?: string;
-
-  /** What the step works on. The run fails if it differs when the step is replayed. */
-  readonly args?: unknown;
-
-  /** Checks the result before it is written. */
-  readonly output?: Schema<unknown, T>;
+  /** The key that the step's attempts had: ask the other system with it whether the step had its effect. */
+  readonly stepIdempotencyKey: string;
 }
 
-export interface AtMostOnce {
+export interface StepOptions<T> {
+  /** The attempts and the pauses between them. `false`: one attempt. */
+  readonly retry?: RetryPolicy | false;
+
+  /** The longest duration of one attempt. Default no limit. */
+  readonly timeout?: Duration;
+
+  /** The run is parked instead of an attempt if the invocation ends sooner than this. Default `timeout`. */
+  readonly budget?: Duration;
+
+  /** The step's key in the journal. Default: the name, and "#2" and so on when the name is used again. */
+  readonly key?: string;
+
+  /** The step's arguments. The run fails if they differ in a replay. */
+  readonly args?: unknown;
+
+  /** Validates the result before it is recorded. */
+  readonly output?: Schema<unknown, T>;
+
   /**
-   * Takes note before it begins, and never begins twice: a step found begun fails with the code STEP_INTERRUPTED,
-   * and its `undo` is called with undefined. There is no second attempt unless `retry` says so.
+   * Records the start of each attempt, which is not started twice: an interrupted step fails with the code
+   * STEP_INTERRUPTED. Without `retry`, the step has one attempt.
    */
-  readonly semantics: "at-most-once";
+  readonly semantics?: "at-most-once";
+
+  /** `none`: the step changes nothing outside, so that there is nothing to undo after a failed attempt. */
+  readonly effect?: "none";
 }
 
 export interface Locked {
-  /** One name, several, or all about it. Several are taken together. */
-  readonly lock: string | readonly string[] | LockRequest;
+  /** One name, several names, which are locked together, or names with options. */
+  readonly lock: string | readonly string[] | StepLock;
 }
 
-export interface LockRequest {
+/** The locks of a step, with options. */
+export interface StepLock {
   readonly names: string | readonly string[];
 
-  /** How long the store keeps the lock for a holder that it has stopped hearing from. Default 10 s. */
+  /** How long the store keeps the lock after the last renewal. Default 10 s. */
   readonly ttl?: Duration;
 
-  /** How long to stand in line. Default 10 s, or what is left of the invocation. */
+  /**
+   * The longest wait for the lock. Default 10 s, or the rest of the invocation if that is less. Unless `onBusy` is `fail`,
+   * a worker waits 50 ms at the most, and a short-lived function as long as its `lockWait`, by default not at all.
+   */
   readonly wait?: Duration;
 
   /**
-   * What to do then: park the run and come back (default; `suspend` does so without standing in line), or fail the
-   * step with the code LOCK_TIMEOUT. It is no failed attempt.
+   * After the wait, `wait` (default) parks the run until it tries again, and `fail` fails the step with the code
+   * LOCK_TIMEOUT. `suspend` parks the run without a wait. A busy lock does not count as an attempt.
    */
   readonly onBusy?: "wait" | "suspend" | "fail";
 }
 
 export interface MapOptions<I, T> extends StepOptions<T> {
-  /** Distinct for each item, 1 to 200 bytes: items are known by it when the run is resumed. */
+  /** Returns a key of 1 to 200 bytes, distinct for each item: it identifies the item in a replay. */
   readonly keyOf: (item: I) => string;
 
-  /** How many at a time. Default 8. */
+  /** The number of items in progress at a time. Default 8. */
   readonly concurrency?: number;
   readonly onError?: "fail-fast" | "collect";
   readonly key?: never;
@@ -322,12 +484,12 @@ export interface StepScope {
   readonly attempt: number;
 
   /**
-   * The same for every attempt at this step of this run, and for no other: give it to whoever can tell a repetition by it.
-   * A run that bears the id again, after the outcome was forgotten, has the same ones.
+   * The same for each attempt of this step of this run, and for no other step: pass it to systems that recognise a
+   * repetition by such a key. A later run that reuses the id, after the outcome was purged, has the same keys.
    */
   readonly idempotencyKey: string;
 
-  /** Aborts when the attempt is over its time, or the run or the lock is lost. Pass it to all that the step does. */
+  /** Aborts when the attempt times out, the lock is lost, or the execution stops. Pass it to all calls of the step. */
   readonly signal: AbortSignal;
   readonly deadline: Deadline;
 }
@@ -335,30 +497,34 @@ export interface StepScope {
 export interface LockedScope extends StepScope {
   readonly lock: Held;
 
-  /** Of the first name. */
+  /** The fence of the first name. */
   readonly fence: Fence;
 
-  /** By name. */
+  /** The fences by name. */
   readonly fences: ReadonlyMap<string, Fence>;
 }
 
 export interface TxScope extends LockedScope {
-  /** Its `commit` is not for the step: the engine commits, with the step's record. */
-  readonly tx: Pick<Transaction, "packet">;
+  /** The transaction. The engine commits it together with the step's record. */
+  readonly tx: Pick<Transaction, "batch">;
 }
 
-/** How a drive of a run went. */
+/** The outcome of one execution of a run. */
 export type RunOutcome<Output> = { readonly runId: string } & (
   | { readonly status: "completed"; readonly output: Output }
   | {
       readonly status: "failed";
       readonly error: RunError;
-      /** Whether everything that was to be undone is undone. */
-      readonly compensated: boolean;
+      readonly compensated: Compensation;
     }
-  /** It goes on after `wakeIn` milliseconds, or when a signal comes; Infinity: only then. */
+  /** The run is due after `wakeIn` milliseconds and when a signal arrives. Infinity: only when a signal arrives. */
   | { readonly status: "suspended"; readonly reason: SuspendReason; readonly wakeIn: Millis }
-  /** Somebody else carries it. */
+  /**
+   * The run cannot be executed for now: its code does not match its history, or its processes crash. It is tried again
+   * after `retryIn` milliseconds.
+   */
+  | { readonly status: "blocked"; readonly error: RunError; readonly retryIn: Millis }
+  /** Another process executes the run. */
   | { readonly status: "busy"; readonly retryIn: Millis }
 );
 
@@ -369,4 +535,18 @@ export interface RunError {
   readonly data?: unknown;
 }
 
-export type SuspendReason = "sleep" | "signal" | "deadline" | "lock-busy" | "retry-delay" | "child";
+export type SuspendReason = ParkReason;
+
+/** Returns the outcome of an ended run. */
+export function toRunOutcome(
+  runId: string,
+  { status, value, compensated }: Omit<RunResult, "at">,
+): RunOutcome<unknown> {
+  if (status === "completed") return { runId, status, output: decode(value) };
+  return {
+    runId,
+    status: "failed",
+    error: decodeError(value),
+    compensated: compensated ?? "unclear",
+  };
+}

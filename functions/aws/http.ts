@@ -2,29 +2,32 @@ import type { APIGatewayProxyEventV2, Context } from "aws-lambda";
 import { createApp } from "../http/app.ts";
 import { bearer } from "../http/auth.ts";
 import { httpHandler } from "../http/lambda.ts";
-import { lazily } from "../lambda/source.ts";
+import { lazy } from "../invocation/provider.ts";
+import { instrument } from "../lambda/instrument.ts";
 import { openTelemetryIfRegistered } from "../telemetry/if-registered.ts";
 import { log } from "./log.ts";
+import { metrics } from "./metrics.ts";
 import { placeOrder, services } from "./services.ts";
-import { watched } from "./watched.ts";
 
-const opened = lazily(async () => {
+const openHandler = lazy(async () => {
   const { environment, runtime, inventory, locks } = await services();
   const { tokens } = environment;
   const app = createApp({
-    // Without a token, everything but /health is refused.
+    // Without tokens, every request but /health is refused.
     ...(tokens.length > 0 && { authorize: bearer(tokens) }),
     runtime,
     workflows: [placeOrder],
     inventory,
     locks,
+    onError: (error, at) => log("failure", { ...at, error }, "warn"),
     log: ({ runId: run, ...entry }) => log("request", { ...entry, ...(run && { run }) }),
   });
   const otel = await openTelemetryIfRegistered();
-  return httpHandler(otel ? otel.continued(app) : app);
+  return httpHandler(otel ? otel.continueTraces(app) : app);
 });
 
-/** Runs and stock over HTTP. */
-export const handler = watched(async (event: APIGatewayProxyEventV2, context: Context) =>
-  (await opened())(event, context),
+/** Serves runs and stock over HTTP. */
+export const handler = instrument(
+  async (event: APIGatewayProxyEventV2, context: Context) => (await openHandler())(event, context),
+  metrics,
 );

@@ -1,7 +1,5 @@
-import { migrate } from "../../infra/migrate.ts";
+import { migrateHandler } from "../lambda/migrate-handler.ts";
 import { services } from "./services.ts";
 
-/** Brings the tables up to date, from inside of the network that the database is in. Answers with what it has done. */
-export async function handler(): Promise<{ readonly applied: readonly string[] }> {
-  return { applied: await migrate((await services()).database) };
-}
+/** Migrates the database from inside its network. */
+export const handler = migrateHandler(services);

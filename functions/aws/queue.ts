@@ -1,11 +1,12 @@
-import { queueHandler } from "../queue/queue-handler.ts";
+import { instrument } from "../lambda/instrument.ts";
+import { queueHandler } from "../lambda/queue/queue-handler.ts";
 import { log, logOutcome } from "./log.ts";
+import { metrics } from "./metrics.ts";
 import { poisonQueue, queue } from "./poison.ts";
 import { placeOrder, runtime } from "./services.ts";
-import { watched } from "./watched.ts";
 
-/** One run for each order; those that have to wait are left to the sweep. */
-export const handler = watched(
+/** Executes one run per order. The sweep resumes the runs that have to wait. */
+export const handler = instrument(
   queueHandler(runtime, placeOrder, {
     parked: "leave",
     delay: queue.delay,
@@ -13,4 +14,5 @@ export const handler = watched(
     onEvent: (event) => log("message", event),
     onOutcome: logOutcome,
   }),
+  metrics,
 );

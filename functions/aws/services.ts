@@ -1,21 +1,20 @@
 import type { Database } from "../../core/database/sql.ts";
-import { observed } from "../../core/inventory/observed.ts";
-import { type SqlInventory, sqlInventory } from "../../core/inventory/sql.ts";
 import type { LockStore } from "../../core/lock/lock.ts";
-import { createRuntime, type Runtime } from "../../core/steps/runtime.ts";
+import type { Runtime } from "../../core/steps/contract.ts";
+import { createRuntime } from "../../core/steps/runtime.ts";
+import { type SqlInventory, sqlInventory } from "../../core/stores/sql/inventory/index.ts";
 import { open } from "../../infra/open.ts";
-import { type FunctionEnvironment, readEnvironment } from "../environment.ts";
-import { lazily } from "../lambda/source.ts";
+import { lazy } from "../invocation/provider.ts";
 import { openTelemetryIfRegistered } from "../telemetry/if-registered.ts";
-import { logged } from "../telemetry/logged.ts";
-import { measured } from "../telemetry/measured.ts";
-import { type Telemetry, together } from "../telemetry/telemetry.ts";
+import { logTelemetry } from "../telemetry/log.ts";
+import { metricTelemetry } from "../telemetry/metrics.ts";
+import { combineTelemetry, type Telemetry } from "../telemetry/telemetry.ts";
+import { type FunctionEnvironment, readEnvironment } from "./environment.ts";
 import { log } from "./log.ts";
-import { placeOrderFrom } from "./place-order.ts";
-import { stockReportFrom } from "./stock-report.ts";
-import { measure } from "./watched.ts";
+import { metrics } from "./metrics.ts";
+import { placeOrderFrom, stockReportFrom } from "./workflows.ts";
 
-/** What the functions of this service work with. */
+/** The services that all functions share. */
 export interface Services {
   readonly environment: FunctionEnvironment;
   readonly database: Database;
@@ -24,19 +23,21 @@ export interface Services {
   readonly runtime: Runtime;
 }
 
-/** Opened by the first event of an environment, and kept for the next ones. */
-export const services: () => Promise<Services> = lazily(async () => {
+/** Opens the services in the first invocation, and reuses them in the next ones. */
+export const services: () => Promise<Services> = lazy(async () => {
   const environment = await readEnvironment();
-  const telemetry = await tellAll();
+  const telemetry = await createTelemetry();
   const options = { onEvent: telemetry.lock };
-  const { database, journal, locks: own } = await open(environment.store, options);
-  if (!database || !journal) throw new TypeError("LOCKSTEP_STORE must be a database");
-  const { store, locks: apart = store } = environment;
-  const locks = apart === store ? own : (await open(apart, options)).locks;
+  const opened = await open(environment.store, options);
+  if (!opened.has("database"))
+    throw new TypeError("LOCKSTEP_STORE must be the URL of a SQL database");
+  const { database, journal, locks: own } = opened;
+  const { store, locks: locksUrl = store } = environment;
+  const locks = locksUrl === store ? own : (await open(locksUrl, options)).locks;
   const workflows = [placeOrder, stockReport];
   const owner = ownerOf(process.env);
   const runtime = createRuntime({ journal, locks, workflows, owner, ...telemetry.runtime });
-  const inventory = observed(sqlInventory(database), telemetry.stock);
+  const inventory = sqlInventory(database, { onEvent: telemetry.stock });
   return { environment, database, inventory, locks, runtime };
 });
 
@@ -47,11 +48,15 @@ export const stockReport = stockReportFrom(inventory);
 
 export const runtime = async (): Promise<Runtime> => (await services()).runtime;
 
-/** Spans around all the rest: so the lines of the log are written in theirs. */
-async function tellAll(): Promise<Telemetry> {
+/** Spans come first, so that the log lines of a step are written inside its span. */
+async function createTelemetry(): Promise<Telemetry> {
   const otel = await openTelemetryIfRegistered();
-  const lines = logged((level, what, fields) => log(what, fields, level));
-  return together(...(otel ? [otel.openTelemetry()] : []), lines, measured(measure));
+  const logs = logTelemetry((level, what, fields) => log(what, fields, level));
+  return combineTelemetry(
+    ...(otel ? [otel.openTelemetry()] : []),
+    logs,
+    metricTelemetry(metrics.measure),
+  );
 }
 
 function ownerOf({

@@ -1,19 +1,21 @@
-import { stockHandler } from "../queue/stock-handler.ts";
+import { instrument } from "../lambda/instrument.ts";
+import { stockHandler } from "../lambda/queue/stock-handler.ts";
 import { log } from "./log.ts";
+import { metrics } from "./metrics.ts";
 import { poisonQueue, queue } from "./poison.ts";
 import { services } from "./services.ts";
-import { watched } from "./watched.ts";
 
-/** Less than the queue's visibility timeout: what comes again meets no lock of a process that was killed over it. */
+/** Less than the queue's visibility timeout: a message is redelivered after the lock of a killed process has expired. */
 export const LOCK_TTL = 10_000;
 
-/** The orders of a batch, each sku's in one transaction. The answers stand in the inventory's ledger. */
-export const handler = watched(
+/** Sells to the orders of a batch, one transaction per sku. The inventory's ledger has the results. */
+export const handler = instrument(
   stockHandler(services, {
     ttl: LOCK_TTL,
     delay: queue.delay,
     poison: poisonQueue,
     onEvent: (event) => log("message", event),
-    onAnswer: async (answer) => log("answer", answer),
+    onAnswer: async (result) => log("answer", result),
   }),
+  metrics,
 );

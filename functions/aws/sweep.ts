@@ -1,12 +1,14 @@
-import { sweepHandler } from "../schedule/sweep-handler.ts";
+import { instrument } from "../lambda/instrument.ts";
+import { sweepHandler } from "../lambda/schedule/sweep-handler.ts";
 import { log, logOutcome } from "./log.ts";
+import { metrics } from "./metrics.ts";
 import { runtime } from "./services.ts";
-import { watched } from "./watched.ts";
 
-/** Goes on with all runs that are due, and forgets ended ones. */
-export const handler = watched(
+/** Resumes all due runs, and deletes ended runs after their retention. */
+export const handler = instrument(
   sweepHandler(runtime, {
     onOutcome: logOutcome,
     onError: (runId, error) => log("refused", { run: runId, error }, "warn"),
   }),
+  metrics,
 );

@@ -1,61 +1,62 @@
 import { DuplicateKeyError } from "../../core/database/sql.ts";
 import { stockLock } from "../../core/inventory/inventory.ts";
 import { sleep } from "../../core/lock/abort.ts";
-import { checkSpan, checkWhole } from "../../core/lock/checks.ts";
+import { checkWhole, LONGEST_SPAN } from "../../core/lock/checks.ts";
+import { type Duration, toMillis } from "../../core/lock/duration.ts";
 import { hasCode } from "../../core/lock/errors.ts";
 import type { LockStore } from "../../core/lock/lock.ts";
 import { elapsedSince, instant, type Millis } from "../../core/lock/time.ts";
 import { answerGroup, type GroupOptions } from "./group.ts";
-import { type OpenSku, type OrderAnswer, openSkus } from "./orders.ts";
+import { type OpenSku, type OrderStatus, openSkus } from "./orders.ts";
 
 export interface FulfilOptions extends Omit<GroupOptions, "group"> {
   readonly locks: Pick<LockStore, "tryLock" | "traits">;
 
-  /** How many skus at a time. Default 4. */
+  /** The number of concurrent skus. Default 4. */
   readonly concurrency?: number;
 
-  /** How many orders of a sku share a lock and a transaction. Default 500, at most 1,000. */
+  /** The most orders of a sku per lock and transaction. Default 500, at most 1,000. */
   readonly group?: number;
 
-  /** How long the lock of a killed process stays in the way of its sku. Default 10 s. */
-  readonly ttl?: Millis;
+  /** The time after which the lock of a killed process expires. Default 10 s. */
+  readonly ttl?: Duration;
 
-  /** Waits for more orders instead of ending when none is open. */
+  /** Waits for more orders instead of ending when no order is open. */
   readonly follow?: boolean;
 
-  /** Ends it when the groups under way are done. */
+  /** Stops gracefully after the running groups. */
   readonly signal?: AbortSignal;
 
-  /** Told after each look how many orders are open. It must not throw. */
-  readonly onLook?: (open: number) => void;
+  /** Called after each poll with the number of open orders. It must not throw. */
+  readonly onPoll?: (open: number) => void;
 }
 
-export interface FulfilReport extends Readonly<Record<OrderAnswer, number>> {
-  /** Each of them was one lock and one transaction. */
+export interface FulfilReport extends Readonly<Record<OrderStatus, number>> {
+  /** The number of groups; each took one lock and one transaction. */
   readonly groups: number;
 
-  /** How often a sku was passed over because somebody else was at it. */
+  /** The number of times that a sku was skipped because another process had its lock. */
   readonly passedOver: number;
 }
 
-/** The pause when all that is open is with others, and the longest one while the store is away. */
-const PAUSE: Millis = 50;
-const LONGEST_PAUSE: Millis = 2_000;
+/** The pause while other processes have all open skus, and the longest pause during an outage. */
+const MIN_PAUSE: Millis = 50;
+const MAX_PAUSE: Millis = 2_000;
 
-/** Without `follow`, how long the store may be away before it is given up. */
-const PATIENCE: Millis = 30_000;
+/** Without `follow`, the outage of the store after which fulfilment fails. */
+const MAX_OUTAGE: Millis = 30_000;
 
 /**
- * Answers open orders, those for one sku together: under the sku's lock, and in one transaction that claims the
- * fence, sells, and writes the answers down. Any number of processes may do it at once, and be killed: an order
- * has its answer and its units, or neither. A sku that somebody else is at is passed over.
+ * Fulfils open orders, in groups per sku: under the sku's lock, in one transaction that claims the fence, sells, and writes
+ * the status of the orders. Any number of processes may run at once and may be killed: an order gets both its status and
+ * its units, or neither. A sku whose lock another process has is skipped.
  */
 export async function fulfil(options: FulfilOptions): Promise<FulfilReport> {
   const { concurrency = 4, group = 500, locks } = options;
-  const { ttl = Math.max(10_000, locks.traits.minTtl) } = options;
+  const { minTtl } = locks.traits;
+  const ttl = toMillis("ttl", options.ttl ?? Math.max(10_000, minTtl), minTtl, LONGEST_SPAN);
   checkWhole("concurrency", concurrency, 1, 100);
   checkWhole("group", group, 1, 1_000);
-  checkSpan("ttl", ttl, locks.traits.minTtl);
   const batch = new Batch({ ...options, concurrency, group, ttl });
   await batch.run();
   return batch.report;
@@ -71,28 +72,28 @@ class Batch {
   };
   readonly #options: Checked;
 
-  /** When the stores have answered last. Going through all skus may take longer than they may be away. */
-  #answeredAt = instant();
+  /** The time of the last answer of the stores. A pass over all skus may take longer than `MAX_OUTAGE`. */
+  #lastAnswerAt = instant();
 
   constructor(options: Checked) {
     this.#options = options;
   }
 
   async run(): Promise<void> {
-    let pause = PAUSE;
+    let pause = MIN_PAUSE;
     while (!this.#isOver) {
       try {
-        const open = await this.#look();
+        const open = await this.#poll();
         if (open.length === 0 && !this.#options.follow) return;
         if (await this.#pass(open)) pause = 0;
-        this.#answeredAt = instant();
+        this.#lastAnswerAt = instant();
       } catch (error) {
         if (this.#options.abort?.aborted) return;
-        const isFinal = !this.#options.follow && elapsedSince(this.#answeredAt) > PATIENCE;
+        const isFinal = !this.#options.follow && elapsedSince(this.#lastAnswerAt) > MAX_OUTAGE;
         if (isFinal || !hasCode(error, "STORE_UNAVAILABLE", "UNKNOWN_OUTCOME")) throw error;
       }
       await sleep(pause * (0.5 + Math.random()), this.#options.signal).catch(() => {});
-      pause = Math.min(Math.max(2 * pause, PAUSE), LONGEST_PAUSE);
+      pause = Math.min(Math.max(2 * pause, MIN_PAUSE), MAX_PAUSE);
     }
   }
 
@@ -101,18 +102,18 @@ class Batch {
     return signal?.aborted === true || abort?.aborted === true;
   }
 
-  /** In an order of its own, so that processes seldom want the same sku. */
-  async #look(): Promise<OpenSku[]> {
-    const { database, abort, onLook } = this.#options;
+  /** Returns the open skus in random order, so that processes seldom take the same sku. */
+  async #poll(): Promise<OpenSku[]> {
+    const { database, abort, onPoll } = this.#options;
     const open = await openSkus(database, abort);
-    onLook?.(open.reduce((sum, { orders }) => sum + orders, 0));
+    onPoll?.(open.reduce((sum, { orders }) => sum + orders, 0));
     return open
-      .map((one) => ({ one, place: Math.random() }))
-      .sort((a, b) => a.place - b.place)
+      .map((one) => ({ one, rank: Math.random() }))
+      .sort((a, b) => a.rank - b.rank)
       .map(({ one }) => one);
   }
 
-  /** Goes through all of the skus. False: others were at each of them. */
+  /** Tries all skus once. Resolves to false when other processes had all of their locks. */
   async #pass(open: readonly OpenSku[]): Promise<boolean> {
     const left = [...open];
     let served = false;
@@ -128,7 +129,7 @@ class Batch {
     return served;
   }
 
-  /** One group. False: somebody else is at it. */
+  /** Fulfils one group. Resolves to false when another process has the lock. */
   async #serve(sku: string): Promise<boolean> {
     const { locks, ttl } = this.#options;
     const lock = await locks.tryLock(stockLock(sku), { ttl });
@@ -138,10 +139,10 @@ class Batch {
     }
     try {
       this.#count(await answerGroup(this.#options, sku, lock.fence));
-      this.#answeredAt = instant();
+      this.#lastAnswerAt = instant();
       return true;
     } catch (error) {
-      // A later holder has come, or an order's id has just been used for another sku: the next look tells.
+      // A later holder has the lock, or another sale has just used the order's id: the next poll shows which.
       if (hasCode(error, "FENCED_OUT") || error instanceof DuplicateKeyError) return false;
       throw error;
     } finally {
@@ -149,7 +150,7 @@ class Batch {
     }
   }
 
-  #count(answers: ReadonlyMap<string, OrderAnswer>): void {
+  #count(answers: ReadonlyMap<string, OrderStatus>): void {
     if (answers.size > 0) this.report.groups += 1;
     for (const answer of answers.values()) this.report[answer] += 1;
   }

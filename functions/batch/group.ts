@@ -1,26 +1,26 @@
 import { claimFence } from "../../core/database/claim.ts";
 import type { Database, Transaction } from "../../core/database/sql.ts";
-import { UnknownSkuError } from "../../core/inventory/inventory.ts";
-import type { SqlInventory } from "../../core/inventory/sql.ts";
+import { InventoryError } from "../../core/inventory/inventory.ts";
 import type { Fence } from "../../core/lock/fence.ts";
-import { answerOrders, type OrderAnswer, openOrders, type PlacedOrder } from "./orders.ts";
+import type { SqlInventory } from "../../core/stores/sql/inventory/index.ts";
+import { answerOrders, type OrderStatus, openOrders, type StockOrder } from "./orders.ts";
 
 export interface GroupOptions {
-  /** Where the orders are, and the stock. */
+  /** The database of the orders and of the stock. */
   readonly database: Database;
   readonly inventory: SqlInventory;
 
-  /** How many orders at the most. */
+  /** The most orders per transaction. */
   readonly group: number;
 
-  /** Ends it at once: what is under way is rolled back. */
+  /** Stops at once: running transactions are rolled back. */
   readonly abort?: AbortSignal;
 }
 
-/** By order id. */
-export type Answers = ReadonlyMap<string, OrderAnswer>;
+/** The status of orders, by order id. */
+export type Answers = ReadonlyMap<string, OrderStatus>;
 
-/** Answers the oldest open orders for a sku in one transaction, under the fence of its lock. */
+/** Fulfils the oldest open orders for a sku in one transaction, under the fence of the sku's lock. */
 export async function answerGroup(
   options: GroupOptions,
   sku: string,
@@ -34,7 +34,7 @@ export async function answerGroup(
       return new Map(answers.map(({ operationId, outcome }) => [operationId, ANSWERS[outcome]]));
     });
   } catch (error) {
-    if (!(error instanceof UnknownSkuError)) throw error;
+    if (!isUnknownSku(error)) throw error;
     return transact(
       options,
       sku,
@@ -44,12 +44,16 @@ export async function answerGroup(
   }
 }
 
-/** The open orders are read once the fence is claimed, and their answers committed with what `decide` did. */
+function isUnknownSku(error: unknown): boolean {
+  return error instanceof InventoryError && error.code === "UNKNOWN_SKU";
+}
+
+/** Claims the fence, reads the open orders, and commits their status with the changes of `decide`. */
 function transact(
   { database, group, abort }: GroupOptions,
   sku: string,
   fence: Fence,
-  decide: (tx: Transaction, orders: readonly PlacedOrder[]) => Promise<Answers>,
+  decide: (tx: Transaction, orders: readonly StockOrder[]) => Promise<Answers>,
 ): Promise<Answers> {
   return database.transaction(async (tx): Promise<Answers> => {
     await claimFence(database, tx, fence);
@@ -66,4 +70,4 @@ const ANSWERS = {
   "sold-out": "sold-out",
   closed: "refused",
   conflict: "refused",
-} as const satisfies Readonly<Record<string, OrderAnswer>>;
+} as const satisfies Readonly<Record<string, OrderStatus>>;

@@ -8,41 +8,43 @@ import {
   sql,
   type Transaction,
 } from "../../core/database/sql.ts";
-import { MOST_UNITS } from "../../core/inventory/inventory.ts";
+import { MAX_QUANTITY } from "../../core/inventory/inventory.ts";
 import { checkText, checkWhole } from "../../core/lock/checks.ts";
 
 /** An order for units of one sku. */
-export interface PlacedOrder {
-  /** 1 to 255 bytes. It is the operation id of the sale as well: what was sold under it is not sold again. */
+export interface StockOrder {
+  /** 1 to 255 bytes. Also the operation id of the sale, so each order is sold once. */
   readonly orderId: string;
   readonly sku: string;
+
+  /** A whole number from 1 to 1,000,000. */
   readonly quantity: number;
 }
 
-/** `unknown-sku`, `refused`: there is no such article, or its id was used for something else. */
-export type OrderAnswer = "fulfilled" | "sold-out" | "unknown-sku" | "refused";
+/** - `unknown-sku`: the sku does not exist. - `refused`: the order id was used for another operation. */
+export type OrderStatus = "fulfilled" | "sold-out" | "unknown-sku" | "refused";
 
-export type OrderCounts = Readonly<Record<OrderAnswer | "open", number>>;
+export type OrderCounts = Readonly<Record<OrderStatus | "open", number>>;
 
-/** How many orders go into one statement. */
-const ORDERS_AT_ONCE = 500;
+/** The orders per INSERT statement. */
+const INSERT_SIZE = 500;
 
-/** Throws a TypeError or RangeError that names what is wrong. */
-export function checkOrder({ orderId, sku, quantity }: PlacedOrder): void {
+/** Throws a TypeError or RangeError that names the invalid field. */
+export function checkOrder({ orderId, sku, quantity }: StockOrder): void {
   checkText("orderId", orderId, 255);
   checkText("sku", sku, 255);
-  checkWhole("quantity", quantity, 1, MOST_UNITS);
+  checkWhole("quantity", quantity, 1, MAX_QUANTITY);
 }
 
-/** Puts orders into the queue. One whose id is there already changes nothing, so adding them again is harmless. */
-export async function addOrders(database: Database, orders: readonly PlacedOrder[]): Promise<void> {
+/** Adds orders to the table. An order whose id is already in the table is ignored, so a repetition is harmless. */
+export async function addOrders(database: Database, orders: readonly StockOrder[]): Promise<void> {
   orders.forEach(checkOrder);
   const { now, onConflict } = database.dialect;
-  for (let i = 0; i < orders.length; i += ORDERS_AT_ONCE) {
+  for (let i = 0; i < orders.length; i += INSERT_SIZE) {
     const rows = orders
-      .slice(i, i + ORDERS_AT_ONCE)
+      .slice(i, i + INSERT_SIZE)
       .map(({ orderId, sku, quantity }) => sql`(${orderId}, ${sku}, ${quantity}, ${now})`);
-    await database.packet([
+    await database.batch([
       sql`
         INSERT INTO lockstep_order (order_id, sku, quantity, placed_at) VALUES ${list(rows)}
         ${onConflict("order_id")} order_id = lockstep_order.order_id`,
@@ -56,13 +58,13 @@ export async function countOrders(database: Database): Promise<OrderCounts> {
   );
   const counts = { open: 0, fulfilled: 0, "sold-out": 0, "unknown-sku": 0, refused: 0 };
   for (const { answer, orders } of rows) {
-    const which = answer === null ? "open" : (asText(answer) as OrderAnswer);
+    const which = answer === null ? "open" : (asText(answer) as OrderStatus);
     counts[which] = asNumber(orders);
   }
   return counts;
 }
 
-/** What waits for one sku. */
+/** The number of open orders for one sku. */
 export interface OpenSku {
   readonly sku: string;
   readonly orders: number;
@@ -79,13 +81,13 @@ export async function openSkus(
   return rows.map((row) => ({ sku: asText(row.sku), orders: asNumber(row.orders) }));
 }
 
-/** The oldest open orders for a sku, in the order of their arrival. */
+/** Returns the oldest open orders for a sku, in the order of their arrival. */
 export async function openOrders(
-  tx: Pick<Transaction, "packet">,
+  tx: Pick<Transaction, "batch">,
   sku: string,
   limit: number,
-): Promise<readonly PlacedOrder[]> {
-  const [result] = await tx.packet([
+): Promise<readonly StockOrder[]> {
+  const [result] = await tx.batch([
     sql`
       SELECT order_id, quantity FROM lockstep_order
       WHERE answer IS NULL AND sku = ${sku} ORDER BY seq LIMIT ${limit}`,
@@ -97,15 +99,15 @@ export async function openOrders(
   }));
 }
 
-/** Statements that write these answers down, once and for all. */
+/** Returns the statements that write the status of orders. A status is never overwritten. */
 export function answerOrders(
-  { dialect }: Database,
-  answers: ReadonlyMap<string, OrderAnswer>,
+  database: Database,
+  answers: ReadonlyMap<string, OrderStatus>,
 ): readonly Sql[] {
   const byAnswer = Map.groupBy(answers.keys(), (orderId) => answers.get(orderId));
   return [...byAnswer].map(
     ([answer, orderIds]) => sql`
-      UPDATE lockstep_order SET answer = ${answer ?? null}, answered_at = ${dialect.now}
+      UPDATE lockstep_order SET answer = ${answer ?? null}, answered_at = ${database.dialect.now}
       WHERE order_id IN (${list(orderIds)}) AND answer IS NULL`,
   );
 }

@@ -1,10 +1,6 @@
-import { fromPayload } from "../../core/journal/ending.ts";
-import type { Signal } from "../../core/journal/journal.ts";
-import { decode } from "../../core/steps/codec.ts";
-
 /**
- * A value as one line of JSON that any program can read: dates and bigints as text, maps and sets as lists. What is
- * undefined or infinite is left out.
+ * Formats a value as one line of plain JSON: dates and bigints become strings, maps and sets become lists. Undefined
+ * and infinite values are left out.
  */
 export function toJson(value: unknown): string {
   return JSON.stringify(value, (_, part: unknown) => {
@@ -14,17 +10,11 @@ export function toJson(value: unknown): string {
   });
 }
 
-export function payloadOf({ name, payload }: Signal): unknown {
-  if (!name.startsWith("~child/")) return decode(payload);
-  const { value, ...ending } = fromPayload(payload);
-  return { ...ending, value: decode(value) };
-}
-
-/** Throws a TypeError that names the input. */
-export function parseJson(what: string, text: string): unknown {
+/** Parses JSON. Throws a TypeError that names the input. */
+export function parseJson(input: string, text: string): unknown {
   try {
     return JSON.parse(text);
   } catch (error) {
-    throw new TypeError(`${what} is not JSON: ${(error as Error).message}`);
+    throw new TypeError(`${input} is not JSON: ${(error as Error).message}`);
   }
 }

@@ -1,74 +1,76 @@
 import { resolve } from "node:path";
 import type { Journal } from "../../core/journal/journal.ts";
 import type { Millis } from "../../core/lock/time.ts";
+import type { RuntimeOptions } from "../../core/steps/contract.ts";
 import { createRuntime } from "../../core/steps/runtime.ts";
 import type { AnyWorkflow } from "../../core/steps/workflow.ts";
 import { type App, createApp } from "../http/app.ts";
-import type { Fetches } from "../http/lambda.ts";
+import type { FetchApp } from "../http/lambda.ts";
 import type { AppOptions } from "../http/options.ts";
 import { type HttpServer, type ServerOptions, serveHttp } from "../http/server.ts";
-import { Trail } from "../http/trail.ts";
-import { type Telemetry, tellingToo } from "../telemetry/telemetry.ts";
-import { loadProgram, type Services } from "../worker/program.ts";
+import { StepLog } from "../http/step-log.ts";
+import { combineTelemetry, type Telemetry } from "../telemetry/telemetry.ts";
 import { runWorker } from "../worker/worker.ts";
-import { Fresh } from "./fresh.ts";
-import { Watch } from "./watch.ts";
+import { loadWorkflowModule, type WorkflowServices } from "../worker/workflow-module.ts";
+import { FolderWatcher } from "./folder-watcher.ts";
+import { ModuleReloader } from "./module-reloader.ts";
 
 export interface DevOptions {
-  /** The module with workflows. Without it, there is only stock. */
+  /** The module with workflows. Without it the server serves stock only. */
   readonly file?: string | undefined;
-  readonly services: Services;
+  readonly services: WorkflowServices;
   readonly journal: Journal;
   readonly owner: string;
   readonly lease: Millis;
-  readonly app: Omit<AppOptions, "runtime" | "workflows" | "trail" | "drain" | "abort">;
+  readonly app: Omit<AppOptions, "runtime" | "workflows" | "stepLog" | "drain" | "abort">;
   readonly server: ServerOptions;
   readonly telemetry: Telemetry;
 
-  /** Puts something around each request. */
-  readonly around?: ((app: Fetches) => Fetches) | undefined;
+  /** Wraps the app. */
+  readonly wrap?: ((app: FetchApp) => FetchApp) | undefined;
 
-  /** The module was loaded again. */
+  /** Called when the module has been reloaded. */
   readonly onReload: (workflows: readonly AnyWorkflow[]) => void;
 
-  /** It could not be, and the workflows stay as they are; or no runs are carried but those that are asked for. */
+  /** Called when a reload fails, and the workflows stay; or when the worker fails, and only requests execute runs. */
   readonly onProblem: (error: unknown) => void;
 }
 
-/** What carries the workflows as they are now. */
-interface Live {
+/** The app and the worker of one version of the module. */
+interface AppInstance {
   readonly app: App;
 
-  /** Takes up no more runs. Resolves when the worker has let go of all of them. */
+  /** Stops taking runs. Resolves when the worker has parked all of its runs. */
   end(): Promise<unknown>;
 }
 
-/** The app over HTTP for development: with a worker for runs that sleep, and with the module as it is now. */
+/** Serves the app for development, with a worker for sleeping runs, and reloads the module when its sources change. */
 export class DevServer {
   readonly #options: DevOptions;
   readonly #drain = new AbortController();
   readonly #abort = new AbortController();
-  readonly #fresh: Fresh | undefined;
-  readonly #watch = new Watch(() => void this.#reload());
+  readonly #reloader: ModuleReloader | undefined;
+  readonly #watcher = new FolderWatcher(() => void this.#reload());
   readonly #ending = new Set<Promise<unknown>>();
-  #live: Live;
+  #instance: AppInstance;
   #loads = 0;
   #server: HttpServer | undefined;
 
   private constructor(options: DevOptions) {
     this.#options = options;
-    this.#fresh = options.file === undefined ? undefined : new Fresh(resolve(options.file));
-    this.#live = this.#bring([]);
+    this.#reloader =
+      options.file === undefined ? undefined : new ModuleReloader(resolve(options.file));
+    this.#instance = this.#createInstance([]);
   }
 
-  /** Rejects as the module does when it is loaded, or when nobody can listen at the port. */
+  /** Starts the server. Rejects when the module cannot be loaded or the port cannot be opened. */
   static async start(options: DevOptions): Promise<DevServer> {
     const dev = new DevServer(options);
     try {
       await dev.#load();
-      const now = { fetch: (request: Request) => dev.#live.app.fetch(request, {}) };
-      const { around = (app) => app } = options;
-      dev.#server = await serveHttp(around(now), options.server);
+      const app = { fetch: (request: Request) => dev.#instance.app.fetch(request, {}) };
+      const { wrap = (inner) => inner } = options;
+      dev.#server = await serveHttp(wrap(app), options.server);
       return dev;
     } catch (error) {
       await dev.close(0);
@@ -81,42 +83,42 @@ export class DevServer {
   }
 
   /**
-   * Answers what is under way, parks the runs at their next step, and resolves when nothing is held any more; after
-   * `grace` milliseconds, or once `now` was called, whatever is left is cut off.
+   * Shuts down gracefully: answers the active requests, parks the runs at their next step, and resolves when no lock is
+   * held. After `grace` milliseconds, or a call of `abort`, aborts the remaining work.
    */
   async close(grace: Millis): Promise<void> {
-    // What is still being loaded comes too late.
+    // Invalidates a load in progress.
     this.#loads += 1;
-    this.#watch[Symbol.dispose]();
+    this.#watcher[Symbol.dispose]();
     this.#drain.abort();
-    const cut = setTimeout(() => this.now(), grace);
+    const timer = setTimeout(() => this.abort(), grace);
     await this.#server?.close(grace);
-    await this.#live.end();
+    await this.#instance.end();
     await Promise.all(this.#ending);
-    clearTimeout(cut);
-    this.#fresh?.[Symbol.dispose]();
+    clearTimeout(timer);
+    this.#reloader?.[Symbol.dispose]();
   }
 
-  /** Aborts the steps that are under way. */
-  now(): void {
+  /** Aborts the running steps. */
+  abort(): void {
     this.#abort.abort();
   }
 
-  /** Undefined: a later one was begun meanwhile, or the server has ended. */
+  /** Undefined when a later load has started meanwhile, or the server is closed. */
   async #load(): Promise<readonly AnyWorkflow[] | undefined> {
     const { file, services } = this.#options;
-    if (file === undefined || !this.#fresh) return [];
-    this.#fresh.renew();
+    if (file === undefined || !this.#reloader) return [];
+    this.#reloader.startGeneration();
     this.#loads += 1;
     const load = this.#loads;
     try {
-      const program = await loadProgram(file);
-      const workflows = await program.workflows(services);
+      const program = await loadWorkflowModule(file);
+      const { workflows, entities } = await program.create(services);
       if (load !== this.#loads) return undefined;
-      this.#replace(this.#bring(workflows));
+      this.#replace(this.#createInstance(workflows, { entities, codec: program.codec }));
       return workflows;
     } finally {
-      this.#watch.add(this.#fresh.folders);
+      this.#watcher.add(this.#reloader.folders);
     }
   }
 
@@ -125,29 +127,36 @@ export class DevServer {
     await this.#load().then((workflows) => workflows && onReload(workflows), onProblem);
   }
 
-  /** What was live goes on until its worker has let go of its runs. */
-  #replace(live: Live): void {
-    const ended = this.#live.end().finally(() => this.#ending.delete(ended));
+  /** The previous instance runs until its worker has parked its runs. */
+  #replace(instance: AppInstance): void {
+    const ended = this.#instance.end().finally(() => this.#ending.delete(ended));
     this.#ending.add(ended);
-    this.#live = live;
+    this.#instance = instance;
   }
 
-  #bring(workflows: readonly AnyWorkflow[]): Live {
+  #createInstance(
+    workflows: readonly AnyWorkflow[],
+    values: Pick<RuntimeOptions, "entities" | "codec"> = {},
+  ): AppInstance {
     const { journal, owner, lease, services, app, telemetry, onProblem } = this.#options;
-    const trail = new Trail();
+    const stepLog = new StepLog();
     const { locks } = services;
-    const given = { journal, locks, workflows, owner, lease };
-    const runtime = createRuntime({ ...given, ...tellingToo(telemetry, trail.listen) });
-    const stop = new AbortController();
+    const { runtime: listeners } = combineTelemetry({ runtime: stepLog }, telemetry);
+    const runtime = createRuntime({
+      ...{ journal, locks, workflows, owner, lease },
+      ...values,
+      ...listeners,
+    });
+    const stopping = new AbortController();
     const [drain, abort] = [this.#drain.signal, this.#abort.signal];
     const worker =
       workflows.length === 0
         ? Promise.resolve(undefined)
-        : runWorker({ runtime, signal: stop.signal, abort }).catch(onProblem);
+        : runWorker({ runtime, signal: stopping.signal, abort }).catch(onProblem);
     return {
-      app: createApp({ ...app, runtime, workflows, trail, drain, abort }),
+      app: createApp({ ...app, runtime, workflows, stepLog, drain, abort }),
       end() {
-        stop.abort();
+        stopping.abort();
         return worker;
       },
     };

@@ -1,34 +1,28 @@
 import { type Context, Hono } from "hono";
+import { cors } from "hono/cors";
 import { requestId } from "hono/request-id";
 import { secureHeaders } from "hono/secure-headers";
 import { deadline as limitOf, race } from "../../core/lock/abort.ts";
 import { checkWhole } from "../../core/lock/checks.ts";
+import { deadlineIn, toMillis } from "../../core/lock/duration.ts";
+import { quote } from "../../core/lock/errors.ts";
 import { listener } from "../../core/lock/listener.ts";
-import {
-  type Deadline,
-  deadlineIn,
-  elapsedSince,
-  instant,
-  type Millis,
-} from "../../core/lock/time.ts";
-import { toMillis } from "../../core/steps/duration.ts";
+import { type Deadline, elapsedSince, instant, type Millis } from "../../core/lock/time.ts";
 import { redact } from "../../infra/redact.ts";
-import type { AccessEntry } from "./access-log.ts";
-import { Admission } from "./admission.ts";
-import { type Asked, decide } from "./auth.ts";
+import { type AuthorizationRequest, callAuthorize } from "./auth.ts";
 import { jsonBody } from "./body.ts";
-import { idempotencyKey } from "./idempotency-key.ts";
-import type { AppOptions } from "./options.ts";
-import { pathParams, queryParams } from "./path.ts";
-import { noTime, Problem, problemBody, problemHeaders, toProblem } from "./problem.ts";
-import type { Answer, Call, Route } from "./route.ts";
+import { idempotencyKey, pathParams, queryParams } from "./inputs.ts";
+import type { AccessLogEntry, AppOptions } from "./options.ts";
+import { Problem, problemBody, problemHeaders, timeExceeded, toProblem } from "./problem.ts";
+import { RequestLimiter } from "./request-limiter.ts";
+import type { Route, RouteResponse } from "./route.ts";
 import { runRoutes } from "./routes/runs.ts";
 import { serviceRoutes } from "./routes/service.ts";
 import { stockRoutes } from "./routes/stock.ts";
 
-/** What a runtime passes to `app.fetch` besides the request; AWS Lambda also `event` and `context`. */
+/** The second argument of `app.fetch`. AWS Lambda adds `event` and `context`. */
 export interface Platform {
-  /** The end of the invocation, less what the answer takes. */
+  /** The end of the invocation minus the reserve for the response. */
   readonly deadline?: Deadline;
 }
 
@@ -36,8 +30,8 @@ interface Env {
   Bindings: Platform;
   Variables: {
     readonly requestId: string;
-    readonly notes: Notes;
-    readonly given: Given;
+    readonly logEntry: LogEntry;
+    readonly inputs: RequestInputs;
     readonly deadline: Deadline;
 
     /** Aborts at the deadline with a Problem. */
@@ -45,20 +39,21 @@ interface Env {
   };
 }
 
-/** What has come to be known of the request. */
-type Notes = { -readonly [Key in keyof AccessEntry]?: AccessEntry[Key] };
+/** The fields that the access log already has for the request. */
+type LogEntry = { -readonly [Key in keyof AccessLogEntry]?: AccessLogEntry[Key] };
 
-/** What stands in a request's URL, and its Idempotency-Key; empty for a route that needs none. */
-type Given = Pick<
-  Call<Readonly<Record<string, string>>, unknown, unknown>,
-  "params" | "query" | "key"
->;
+/** The inputs in a request's URL, and its Idempotency-Key; empty for a route without one. */
+interface RequestInputs {
+  readonly params: Readonly<Record<string, string>>;
+  readonly query: unknown;
+  readonly key: string;
+}
 
 export type App = Hono<Env>;
 
 type Ctx = Context<Env>;
 
-/** All routes of an app with these options. */
+/** Returns all routes of an app with these options. */
 export function routesOf(options: AppOptions): readonly Route[] {
   const routes: Route[] = [
     ...runRoutes(options),
@@ -69,134 +64,180 @@ export function routesOf(options: AppOptions): readonly Route[] {
 }
 
 /**
- * Runs and stock over HTTP, for every runtime: `app.fetch(request)`.
+ * Creates an app that serves runs and stock over HTTP, on every runtime: `app.fetch(request)`.
  *
- * Throws a TypeError or RangeError for bad options.
+ * Throws a TypeError or RangeError for invalid options.
  */
 export function createApp(options: AppOptions = {}): App {
-  const { basePath = "", page } = options;
+  const { basePath = "", page, origins = [] } = options;
   checkBasePath(basePath);
-  const service = new Service(options);
+  origins.forEach(checkOrigin);
+  const pipeline = new RequestPipeline(options);
   const routes = routesOf(options);
   const app: App = new Hono();
-  app.use(requestId(), (c, next) => service.attend(c, next), headers);
+  app.use(requestId(), (c, next) => pipeline.observe(c, next), headers);
+  if (origins.length > 0) app.use(corsOf(origins));
   for (const route of routes) {
     const path = basePath + route.path.replace(/\{(\w+)\}/g, ":$1");
     const authorised = async (c: Ctx, next: () => Promise<void>) => {
-      await service.authorise(c, route);
+      await pipeline.authorise(c, route);
       await next();
     };
-    app.on(route.method, path, authorised, (c) => service.answer(c, route));
+    app.on(route.method, path, authorised, (c) => pipeline.respond(c, route));
   }
   if (page) app.get(`${basePath}/docs`, (c) => c.redirect(`${basePath}/docs/index.html`));
-  refuseOthers(app, service, routes, basePath);
-  app.onError((error, c) => service.refuse(c, error));
+  addRefusals(app, pipeline, routes, basePath);
+  app.onError((error, c) => pipeline.refuse(c, error));
   return app;
+}
+
+function corsOf(origins: readonly string[]) {
+  return cors({
+    origin: origins.includes("*") ? "*" : [...origins],
+    allowMethods: ["GET", "HEAD", "PUT", "POST"],
+    allowHeaders: ["Authorization", "Content-Type", "Idempotency-Key", "Lockstep-Fence", "Prefer"],
+    exposeHeaders: ["Idempotent-Replayed", "Location", "Retry-After", "X-Request-Id"],
+    maxAge: 600,
+  });
+}
+
+function checkOrigin(origin: string): void {
+  if (origin === "*" || (URL.canParse(origin) && new URL(origin).origin === origin)) return;
+  const example = 'such as "https://shop.example", or "*"';
+  throw new TypeError(`origins must be origins ${example}, not ${quote(origin)}`);
 }
 
 const headers = secureHeaders({
   contentSecurityPolicy: { defaultSrc: ["'none'"], frameAncestors: ["'none'"] },
   xFrameOptions: "DENY",
-  // For this host alone: what its neighbours speak is not known here.
+  // Without includeSubDomains: whether other hosts of the domain speak TLS is not known here.
   strictTransportSecurity: "max-age=15552000",
-  // A page of ours has a policy of its own.
+  // The docs page has its own policy.
   overwrite: false,
 });
 
-/** Other methods on known paths, and other paths: who may not see what there is does not learn it here. */
-function refuseOthers(
+/** Refuses other methods and other paths. An unauthorised client does not learn which paths exist. */
+function addRefusals(
   app: App,
-  service: Service,
+  pipeline: RequestPipeline,
   routes: readonly Route[],
   basePath: string,
 ): void {
-  for (const [template, same] of Map.groupBy(routes, ({ path }) => path)) {
-    const allow = same.map(({ method }) => (method === "get" ? "GET, HEAD" : method.toUpperCase()));
+  for (const [template, methods] of Map.groupBy(routes, ({ path }) => path)) {
+    const allow = methods.map(({ method }) =>
+      method === "get" ? "GET, HEAD" : method.toUpperCase(),
+    );
     app.all(basePath + template.replace(/\{(\w+)\}/g, ":$1"), async (c) => {
-      await service.authorise(c, undefined);
-      const more = { headers: { Allow: allow.join(", ") } };
-      throw new Problem(405, "METHOD_NOT_ALLOWED", "there is no such method here", more);
+      await pipeline.authorise(c, undefined);
+      const allowed = { headers: { Allow: allow.join(", ") } };
+      throw new Problem(405, "METHOD_NOT_ALLOWED", "the path does not have this method", allowed);
     });
   }
   app.notFound(async (c) => {
-    const problem = new Problem(404, "NOT_FOUND", "there is nothing at this path");
-    // What is thrown here goes past the headers that every answer has.
-    return service.authorise(c, undefined).then(
-      () => service.refuse(c, problem),
-      (error) => service.refuse(c, error),
+    const isPage = c.req.path === `${basePath}/docs`;
+    const problem = new Problem(404, "NOT_FOUND", isPage ? NO_PAGE : "the path does not exist");
+    // An error thrown here would miss the security headers.
+    return pipeline.authorise(c, undefined).then(
+      () => pipeline.refuse(c, problem),
+      (error) => pipeline.refuse(c, error),
     );
   });
 }
 
+const NO_PAGE =
+  "the page is not set up: npm install swagger-ui-dist, and create the app with `page: await swaggerPage()`";
+
 function checkBasePath(basePath: string): void {
   if (/^(\/[\w.~-]+)*$/.test(basePath)) return;
-  throw new TypeError('basePath must be such as "/v1" or "/shop/v1"');
+  throw new TypeError('basePath must be "" or a path such as "/v1" or "/shop/v1"');
 }
 
-class Service {
+class RequestPipeline {
   readonly #options: AppOptions;
-  readonly #admission: Admission;
+  readonly #limiter: RequestLimiter;
+  readonly #bodies: RequestLimiter;
   readonly #timeout: Millis;
+  readonly #bodyTimeout: Millis;
   readonly #bodyLimit: number;
+  readonly #onError: NonNullable<AppOptions["onError"]>;
 
   constructor(options: AppOptions) {
     this.#options = options;
-    this.#admission = new Admission(options.limits);
+    const { requests = 1_000, perKey = 200, bodies = 1_000 } = options.limits ?? {};
+    checkWhole("limits.requests", requests, 1, 1_000_000);
+    checkWhole("limits.perKey", perKey, 1, 1_000_000);
+    checkWhole("limits.bodies", bodies, 1, 1_000_000);
+    this.#limiter = new RequestLimiter(requests, perKey);
+    this.#bodies = new RequestLimiter(bodies, bodies);
+    this.#bodyTimeout = toMillis("bodyTimeout", options.bodyTimeout ?? "10s", 1);
     this.#timeout = toMillis("timeout", options.timeout ?? "25s", 1);
     this.#bodyLimit = options.bodyLimit ?? 262_144;
     checkWhole("bodyLimit", this.#bodyLimit, 0, 2 ** 30);
+    this.#onError = listener(options.onError);
   }
 
-  /** Throws a Problem unless the request may do what the route does. */
+  /** Throws a Problem unless the request is authorised for the route. */
   async authorise(c: Ctx, route: Route | undefined): Promise<void> {
     const { operation = "unknown", access = "read" } = route ?? {};
-    c.get("notes").operation = operation;
-    const { params, query, key, problem } = read(c, route);
-    const asked = { operation, params, ...(key && { key }) };
-    if (access !== "open") await this.#authorise(c, { ...asked, access });
+    c.var.logEntry.operation = operation;
+    const { params, query, key, problem } = readInputs(c, route);
+    const request = { operation, params, ...(key && { key }) };
+    if (access !== "open") await this.#authorise(c, { ...request, access });
     if (problem) throw problem;
-    c.set("given", { params, query, key });
+    c.set("inputs", { params, query, key });
   }
 
-  async #authorise(c: Ctx, asked: Asked): Promise<void> {
+  async #authorise(c: Ctx, request: AuthorizationRequest): Promise<void> {
     const { authorize } = this.#options;
     if (!authorize) {
-      throw new Problem(403, "FORBIDDEN", "nobody may do anything here: no `authorize` is set");
+      throw new Problem(
+        403,
+        "FORBIDDEN",
+        "the server allows no requests: its option `authorize` is not set",
+      );
     }
-    const deciding = decide(() => authorize(c.req.raw, asked, c.env));
-    const verdict = await race(deciding, c.get("signal"));
-    if (verdict === "unauthenticated") {
-      const more = { headers: { "WWW-Authenticate": 'Bearer realm="lockstep"' } };
-      throw new Problem(401, "UNAUTHENTICATED", "this needs valid credentials", more);
+    const deciding = callAuthorize(() => authorize(c.req.raw, request, c.env));
+    const decision = await race(deciding, c.var.signal);
+    if (decision === "unauthenticated") {
+      const challenge = { headers: { "WWW-Authenticate": 'Bearer realm="lockstep"' } };
+      throw new Problem(401, "UNAUTHENTICATED", "the request needs valid credentials", challenge);
     }
-    if (verdict === "forbidden") {
-      throw new Problem(403, "FORBIDDEN", "these credentials do not allow it");
+    if (decision === "forbidden") {
+      throw new Problem(403, "FORBIDDEN", "the credentials do not allow this operation");
     }
-    if (verdict.who !== undefined) c.get("notes").who = verdict.who;
+    if (decision.principal !== undefined) c.var.logEntry.principal = decision.principal;
   }
 
-  async answer(c: Ctx, route: Route): Promise<Response> {
-    const { deadline, signal, given } = c.var;
-    if (deadline.remaining() <= 0) throw noTime();
-    using _ = route.access === "open" ? undefined : this.#admission.enter(subjectOf(given.params));
-    const hasBody = route.method !== "get";
-    const body = hasBody ? await jsonBody(c.req.raw, this.#bodyLimit, signal) : undefined;
-    const answer = await route.handle({
-      ...given,
+  async respond(c: Ctx, route: Route): Promise<Response> {
+    const { deadline, signal, inputs, logEntry } = c.var;
+    if (deadline.remaining() <= 0) throw timeExceeded();
+    // Before the request is counted: bodies that arrive slowly must not keep others from reading.
+    const body = route.method === "get" ? undefined : await this.#bodyOf(c);
+    using _ = route.access === "open" ? undefined : this.#limiter.enter(limitKeyOf(inputs.params));
+    const response = await route.handle({
+      ...inputs,
       ...{ body, deadline, signal },
-      request: c.req.raw,
-      note: (known) => Object.assign(c.get("notes"), known),
+      raw: c.req.raw,
+      log: (fields) => Object.assign(logEntry, fields),
     });
-    return send(c, answer);
+    return send(c, response);
+  }
+
+  async #bodyOf(c: Ctx): Promise<unknown> {
+    using _ = this.#bodies.enter("");
+    using limit = limitOf(this.#bodyTimeout, timeExceeded, c.var.signal);
+    return await jsonBody(c.req.raw, this.#bodyLimit, limit.signal);
   }
 
   refuse(c: Ctx, error: unknown): Response {
     const problem = toProblem(error);
-    const notes = c.get("notes");
-    Object.assign(notes, { code: problem.code });
+    const { logEntry } = c.var;
+    logEntry.code = problem.code;
     if (problem.cause !== undefined) {
       const { cause } = problem;
-      notes.error ??= redact(cause instanceof Error ? cause.message : String(cause));
+      const { operation = "unknown" } = logEntry;
+      if (problem.status >= 500) this.#onError(cause, { requestId: c.get("requestId"), operation });
+      logEntry.error ??= redact(cause instanceof Error ? cause.message : String(cause));
     }
     return send(c, {
       status: problem.status,
@@ -205,14 +246,14 @@ class Service {
     });
   }
 
-  /** Watches the clock for the request, and writes it to the log. */
-  async attend(c: Ctx, next: () => Promise<void>): Promise<void> {
+  /** Sets the deadline of the request, and writes the request to the access log. */
+  async observe(c: Ctx, next: () => Promise<void>): Promise<void> {
     const log = listener(this.#options.log);
     const startedAt = instant();
-    const notes: Notes = {};
-    const deadline = shorter(deadlineIn(this.#timeout), c.env?.deadline);
-    using limit = limitOf(Math.max(0, deadline.remaining()), noTime);
-    c.set("notes", notes);
+    const logEntry: LogEntry = {};
+    const deadline = earlierOf(deadlineIn(this.#timeout), c.env?.deadline);
+    using limit = limitOf(Math.max(0, deadline.remaining()), timeExceeded);
+    c.set("logEntry", logEntry);
     c.set("deadline", deadline);
     c.set("signal", limit.signal);
     await next();
@@ -224,35 +265,38 @@ class Service {
       operation: "unknown",
       status: c.res.status,
       took: Math.round(elapsedSince(startedAt)),
-      ...notes,
+      ...logEntry,
     });
   }
 }
 
-/** What is given with the request as far as it can be read, and the problem with the rest. */
-function read(c: Ctx, route: Route | undefined): Given & { readonly problem?: unknown } {
-  let given: Given = { params: {}, query: {}, key: "" };
+/** Returns the inputs that are readable, and the Problem of an unreadable one. */
+function readInputs(
+  c: Ctx,
+  route: Route | undefined,
+): RequestInputs & { readonly problem?: unknown } {
+  let inputs: RequestInputs = { params: {}, query: {}, key: "" };
   try {
     const { pathname, search } = new URL(c.req.url);
     const query = queryParams(search);
     const params = route ? pathParams(route.path, pathname, query) : {};
-    given = { ...given, params, query: Object.fromEntries(query) };
-    return route?.keyed ? { ...given, key: idempotencyKey(c.req.raw.headers) } : given;
+    inputs = { ...inputs, params, query: Object.fromEntries(query) };
+    return route?.keyed ? { ...inputs, key: idempotencyKey(c.req.raw.headers) } : inputs;
   } catch (problem) {
-    return { ...given, problem };
+    return { ...inputs, problem };
   }
 }
 
-/** What requests are counted by. */
-function subjectOf({ sku, workflow, runId }: Readonly<Record<string, string>>): string {
+/** Returns the key by which concurrent requests are counted. */
+function limitKeyOf({ sku, workflow, runId }: Readonly<Record<string, string>>): string {
   return JSON.stringify([sku, workflow, runId]);
 }
 
-function shorter(a: Deadline, b: Deadline | undefined): Deadline {
+function earlierOf(a: Deadline, b: Deadline | undefined): Deadline {
   return b ? { remaining: () => Math.min(a.remaining(), b.remaining()) } : a;
 }
 
-function send(c: Ctx, { status, body, headers = {} }: Answer): Response {
+function send(c: Ctx, { status, body, headers = {} }: RouteResponse): Response {
   if (typeof body === "string" || body instanceof Uint8Array) {
     return c.body(body as string, status, headers);
   }

@@ -1,117 +1,135 @@
 import { toProblem } from "./problem.ts";
 
-/** What a request is about to do. */
-export interface Asked {
-  /** The name of the operation, as in the OpenAPI document; "unknown" where there is none. */
+/** The operation that a request asks for. */
+export interface AuthorizationRequest {
+  /** The operationId of the OpenAPI document; "unknown" for a path or method without an operation. */
   readonly operation: string;
   readonly access: "read" | "write";
 
-  /** The parameters in the path, decoded: sku, runId, workflow … */
+  /** The decoded parameters of the path: sku, runId, workflow … */
   readonly params: Readonly<Record<string, string>>;
 
   /**
-   * The Idempotency-Key, where there is one: the id of the run to begin, or of the change. All callers share these
-   * names, so whoever should not meet another's may be made to begin theirs with something of their own.
+   * The Idempotency-Key, if any: the id of the new run or of the change. All callers share one namespace; `authorize`
+   * may require a prefix per caller.
    */
   readonly key?: string;
 }
 
-/** The request may go on. */
-export interface Granted {
-  /** Who asks, for the log. */
-  readonly who?: string;
+/** Allows the request. */
+interface Authorization {
+  /** The authenticated caller, for the access log. */
+  readonly principal?: string;
 }
 
-/** - `unauthenticated`: nobody knows who it is. - `forbidden`: who it is may not do this. */
-export type Verdict = Granted | "unauthenticated" | "forbidden";
+/** - `unauthenticated`: the credentials are missing or invalid. - `forbidden`: the caller may not do this. */
+type AuthorizationDecision = Authorization | "unauthenticated" | "forbidden";
 
 /**
- * Decides about each request before its body is read. Whatever it rejects with refuses the request.
+ * Decides about each request before the body is read. A rejection refuses the request.
  *
- * `platform` is what the runtime has given besides: `{ event, context }` in AWS Lambda.
+ * `platform` is the runtime's second argument of `app.fetch`: `{ event, context }` in AWS Lambda.
  */
 export type Authorize = (
   request: Request,
-  asked: Asked,
+  operation: AuthorizationRequest,
   platform: unknown,
-) => Verdict | Promise<Verdict>;
+) => AuthorizationDecision | Promise<AuthorizationDecision>;
 
-/** Rejects with a Problem, whatever the hook has thrown. What is no verdict grants nothing. */
-export async function decide(hook: () => Verdict | Promise<Verdict>): Promise<Verdict> {
+/** Calls the hook. Rejects with a Problem for any error of the hook and for any other value than a decision. */
+export async function callAuthorize(
+  hook: () => AuthorizationDecision | Promise<AuthorizationDecision>,
+): Promise<AuthorizationDecision> {
   try {
-    const verdict: unknown = await hook();
-    if (isVerdict(verdict)) return verdict;
-    throw new TypeError("authorize must answer { who }, unauthenticated or forbidden");
+    const decision: unknown = await hook();
+    if (isDecision(decision)) return decision;
+    const allowed = '{ principal }, "unauthenticated" or "forbidden"';
+    throw new TypeError(`authorize must return ${allowed}`);
   } catch (error) {
     throw toProblem(error);
   }
 }
 
-/** Other hooks say no with other members, such as `isAuthorized: false`. */
-function isVerdict(value: unknown): value is Verdict {
+/** An object with other members does not allow: hooks of other systems refuse with `isAuthorized: false`. */
+function isDecision(value: unknown): value is AuthorizationDecision {
   if (value === "unauthenticated" || value === "forbidden") return true;
   if (typeof value !== "object" || value === null) return false;
-  return Object.keys(value).every((key) => key === "who");
+  return Object.keys(value).every((key) => key === "principal");
 }
 
 export interface BearerToken {
-  /** At least 16 characters, none of them a space. */
+  /** At least 16 characters without spaces. */
   readonly token: string;
 
   /** Default both. */
-  readonly scopes?: readonly Asked["access"][];
+  readonly scopes?: readonly AuthorizationRequest["access"][];
 
-  /** Who has it, for the log. */
-  readonly who?: string;
+  /** The owner of the token, for the access log. */
+  readonly principal?: string;
 }
 
 /**
- * `Authorization: Bearer TOKEN`, with one of these tokens. Throws a RangeError for a token that is too short.
+ * Authenticates `Authorization: Bearer TOKEN` with these tokens. Throws a RangeError for a token that is too short.
  *
- * How long a comparison takes says nothing about the tokens: their digests are compared, all of them to the end.
+ * The comparison takes constant time: it compares the digests of all tokens to their end.
  */
 export function bearer(tokens: readonly (string | BearerToken)[]): Authorize {
-  const known = tokens.map((token) => checkToken(typeof token === "string" ? { token } : token));
-  const digests = Promise.all(known.map(({ token }) => digestOf(token)));
+  const accepted = tokens.map((token) => checkToken(typeof token === "string" ? { token } : token));
+  const digests = Promise.all(accepted.map(({ token }) => digestOf(token)));
   return async (request, { access }) => {
     const presented = /^bearer +(\S+)$/i.exec(request.headers.get("authorization") ?? "")?.[1];
     if (presented === undefined) return "unauthenticated";
     const digest = await digestOf(presented);
     const matches = (await digests).map((one) => isSame(one, digest));
-    const granted = known[matches.indexOf(true)];
-    if (!granted) return "unauthenticated";
-    const { who, scopes = ["read", "write"] } = granted;
-    return scopes.includes(access) ? { ...(who && { who }) } : "forbidden";
+    const match = accepted[matches.indexOf(true)];
+    if (!match) return "unauthenticated";
+    const { principal, scopes = ["read", "write"] } = match;
+    return scopes.includes(access) ? { ...(principal && { principal }) } : "forbidden";
   };
 }
 
 function checkToken(token: BearerToken): BearerToken {
   if (/^\S{16,}$/.test(token.token)) return token;
-  throw new RangeError("a bearer token has at least 16 characters, and no space");
+  throw new RangeError("a bearer token must have at least 16 characters and no space");
 }
 
 /**
- * For an API Gateway with an authorizer of its own (IAM, JWT or a function), which has let the request pass.
+ * Accepts the requests that an authorizer of API Gateway (IAM, JWT or Lambda) has allowed.
  *
- * Refuses what has come past it: a request that no authorizer has seen.
+ * Refuses a request that no authorizer has checked.
  */
-export const gatewayAuthorizer: Authorize = (_request, _asked, platform) => {
+export const gatewayAuthorizer: Authorize = (_request, _operation, platform) => {
   const { event } = Object(platform) as { readonly event?: GatewayEvent };
-  const { authorizer } = event?.requestContext ?? {};
-  if (!authorizer || Object.keys(authorizer).length === 0) return "unauthenticated";
-  const who = authorizer.iam?.userArn ?? authorizer.jwt?.claims?.sub;
-  return typeof who === "string" ? { who } : {};
+  const { authorizer, identity } = event?.requestContext ?? {};
+  // A REST API with IAM has no authorizer; with payload 1.0, a request that nobody checked has one of nulls.
+  const userArn = authorizer?.iam?.userArn ?? identity?.userArn;
+  const isV2 = event?.version === "2.0";
+  const members = Object.values(authorizer ?? {}).filter((value) => isV2 || value != null);
+  if (members.length === 0 && typeof userArn !== "string") return "unauthenticated";
+  const { jwt, claims = jwt?.claims, principalId } = authorizer ?? {};
+  const principal = userArn ?? claims?.sub ?? principalId;
+  return typeof principal === "string" ? { principal } : {};
 };
 
-/** What one needs to know of the event. */
+/** The part of the event that identifies the caller. */
 interface GatewayEvent {
+  readonly version?: unknown;
   readonly requestContext?: {
     readonly authorizer?: {
       readonly iam?: { readonly userArn?: unknown } | null;
-      readonly jwt?: { readonly claims?: Readonly<Record<string, unknown>> | null } | null;
-    };
+      readonly jwt?: { readonly claims?: Claims | null } | null;
+
+      /** Of a REST API: the claims of Cognito, and the principal of a Lambda authorizer. */
+      readonly claims?: Claims | null;
+      readonly principalId?: unknown;
+    } | null;
+
+    /** Of a REST API. */
+    readonly identity?: { readonly userArn?: unknown } | null;
   };
 }
+
+type Claims = Readonly<Record<string, unknown>>;
 
 async function digestOf(text: string): Promise<Uint8Array> {
   return new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text)));

@@ -1,3 +1,3 @@
-/** The app on Node: a server, and the files of the page that shows the OpenAPI document. */
-export { type HttpServer, type ServerOptions, serveHttp } from "./server.ts";
+/** Serves the app on Node, and loads the page that shows the OpenAPI document. */
+export { type HttpServer, serveHttp } from "./server.ts";
 export { swaggerPage } from "./swagger-page.ts";

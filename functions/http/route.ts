@@ -1,24 +1,26 @@
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import type * as z from "zod";
 import type { Deadline } from "../../core/lock/time.ts";
-import type { AccessEntry } from "./access-log.ts";
+import type { AccessLogEntry } from "./options.ts";
 import { Problem } from "./problem.ts";
 
-/** One operation of the app: what it takes and answers with, for the router and for the OpenAPI document. */
-export interface Route extends Shape {
-  /** What the schemas do not let through is a Problem. */
-  handle(call: Call<Readonly<Record<string, string>>, unknown, unknown>): Promise<Answer>;
+/** One operation of the app with its inputs and responses, for the router and for the OpenAPI document. */
+export interface Route extends RouteShape {
+  /** Rejects with a Problem for input that does not match the schemas. */
+  handle(
+    call: RouteRequest<Readonly<Record<string, string>>, unknown, unknown>,
+  ): Promise<RouteResponse>;
 }
 
-interface Shape {
-  /** Its name in the document and in the log. */
+interface RouteShape {
+  /** The operationId in the document and in the access log. */
   readonly operation: string;
   readonly method: "get" | "put" | "post";
 
-  /** With parameters as "{sku}". */
+  /** Parameters are written as "{sku}". */
   readonly path: string;
 
-  /** `open`: anybody may. */
+  /** `open`: no authorisation. */
   readonly access: "open" | "read" | "write";
   readonly summary: string;
   readonly description?: string;
@@ -27,18 +29,18 @@ interface Shape {
   readonly query?: z.ZodObject;
   readonly body?: z.ZodType;
 
-  /** Whether the header Idempotency-Key must come with it. */
+  /** Requires the header Idempotency-Key. */
   readonly keyed?: boolean;
 
-  /** Further headers that it heeds. */
+  /** Further headers of the request. */
   readonly headers?: z.ZodObject;
-  readonly answers: Readonly<Partial<Record<ContentfulStatusCode, Documented>>>;
+  readonly responses: Readonly<Partial<Record<ContentfulStatusCode, ResponseDoc>>>;
 
-  /** The problems that are its own; those that all may have are not named. */
+  /** The statuses of its own problems, besides the common ones of all routes. */
   readonly problems?: readonly number[];
 }
 
-interface Documented {
+interface ResponseDoc {
   readonly description: string;
   readonly schema?: z.ZodType;
 
@@ -46,42 +48,42 @@ interface Documented {
   readonly type?: string;
 }
 
-export interface Call<Params, Query, Body> {
+export interface RouteRequest<Params, Query, Body> {
   readonly params: Params;
   readonly query: Query;
   readonly body: Body;
 
-  /** The Idempotency-Key; empty for a route that needs none. */
+  /** The Idempotency-Key; empty for a route without one. */
   readonly key: string;
-  readonly request: Request;
+  readonly raw: Request;
 
-  /** The end of the invocation, less what the answer takes. */
+  /** The end of the invocation minus the reserve for the response. */
   readonly deadline: Deadline;
 
-  /** Aborts at the deadline with a Problem. Not when the client goes away: it may come back for the answer. */
+  /** Aborts at the deadline with a Problem. A disconnect does not abort: the client may repeat the request. */
   readonly signal: AbortSignal;
 
-  /** Adds to the request's line in the log. */
-  note(known: Partial<AccessEntry>): void;
+  /** Adds fields to the request's entry in the access log. */
+  log(fields: Partial<AccessLogEntry>): void;
 }
 
-export interface Answer {
+export interface RouteResponse {
   readonly status: ContentfulStatusCode;
 
-  /** A string or bytes are sent as they are, everything else as JSON. */
+  /** A string or bytes are sent unchanged, other values as JSON. */
   readonly body: unknown;
   readonly headers?: Readonly<Record<string, string>>;
 }
 
 interface Definition<P extends z.ZodObject, Q extends z.ZodObject, B extends z.ZodType>
-  extends Shape {
+  extends RouteShape {
   readonly params?: P;
   readonly query?: Q;
   readonly body?: B;
-  handle(call: Call<z.output<P>, z.output<Q>, z.output<B>>): Promise<Answer>;
+  handle(call: RouteRequest<z.output<P>, z.output<Q>, z.output<B>>): Promise<RouteResponse>;
 }
 
-/** A route that is only called with what its schemas let through. */
+/** Defines a route whose handler gets the output of its schemas. */
 export function route<
   P extends z.ZodObject = z.ZodObject,
   Q extends z.ZodObject = z.ZodObject,
@@ -100,16 +102,16 @@ export function route<
   };
 }
 
-/** Most of what is wrong, but not a message for each member of a long list. */
-const MOST_ISSUES = 10;
+/** Limits the issues in a response: a long list may have one per member. */
+const MAX_ISSUES = 10;
 
-function check(what: string, schema: z.ZodType | undefined, value: unknown): unknown {
+function check(part: string, schema: z.ZodType | undefined, value: unknown): unknown {
   if (!schema) return value;
   const parsed = schema.safeParse(value);
   if (parsed.success) return parsed.data;
-  const issues = parsed.error.issues.slice(0, MOST_ISSUES).map(({ path, message }) => ({
+  const issues = parsed.error.issues.slice(0, MAX_ISSUES).map(({ path, message }) => ({
     path: path.map(String).join("."),
     message: message.slice(0, 200),
   }));
-  throw new Problem(400, "INVALID", `${what} is not valid`, { more: { issues } });
+  throw new Problem(400, "INVALID", `${part} is not valid`, { more: { issues } });
 }

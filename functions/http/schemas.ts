@@ -1,14 +1,14 @@
 import * as z from "zod";
-import { MOST_UNITS } from "../../core/inventory/inventory.ts";
+import { MAX_QUANTITY } from "../../core/inventory/inventory.ts";
 import { checkText, LONGEST_SPAN } from "../../core/lock/checks.ts";
 
-/** A text of 1 to 255 bytes, any character but NUL. */
-export function text(what: string) {
+/** A string of 1 to 255 bytes without NUL. */
+export function text(name: string) {
   return z
     .string()
     .superRefine((value, context) => {
       try {
-        checkText(what, value, 255);
+        checkText(name, value, 255);
       } catch (error) {
         context.addIssue((error as Error).message);
       }
@@ -16,12 +16,12 @@ export function text(what: string) {
     .meta({ minLength: 1, maxLength: 255 });
 }
 
-export const Quantity = z.int().min(1).max(MOST_UNITS).meta({ description: "whole units" });
+export const Quantity = z.int().min(1).max(MAX_QUANTITY).meta({ description: "whole units" });
 
 export const QuantityBody = z.strictObject({ quantity: Quantity });
 
-/** Of a set: none is allowed. */
-export const SetBody = z.strictObject({ quantity: z.int().min(0).max(MOST_UNITS) });
+/** Setting the stock allows a quantity of 0. */
+export const SetBody = z.strictObject({ quantity: z.int().min(0).max(MAX_QUANTITY) });
 
 export const ReserveBody = z.strictObject({
   quantity: Quantity,
@@ -34,7 +34,7 @@ export const Stock = z
     onHand: z.int(),
     reserved: z.int(),
     sold: z.int(),
-    supplied: z.int().meta({ description: "all that ever came in: onHand + reserved + sold" }),
+    supplied: z.int().meta({ description: "all units ever supplied: onHand + reserved + sold" }),
   })
   .meta({ id: "Stock" });
 
@@ -43,7 +43,7 @@ export const Change = z
     sku: z.string(),
     operationId: z.string(),
     outcome: z.literal("applied"),
-    remaining: z.int().meta({ description: "on hand right after the change" }),
+    remaining: z.int().meta({ description: "the units on hand right after the change" }),
   })
   .meta({ id: "Change" });
 
@@ -65,9 +65,15 @@ export const History = z
   .object({
     sku: z.string(),
     entries: z.array(Entry).meta({ description: "newest first" }),
-    before: z.int().optional().meta({ description: "for the next page, if there may be one" }),
+    before: z
+      .int()
+      .optional()
+      .meta({ description: "the parameter `before` of the next page; absent on the last page" }),
   })
   .meta({ id: "History" });
+
+/** `no`: an undo failed. `unclear`: a step without an undo may have had its effect. */
+const Compensated = z.enum(["yes", "no", "unclear"]);
 
 export const RunFailure = z
   .object({
@@ -86,41 +92,60 @@ export const Suspended = z
   .object({
     runId: z.string(),
     status: z.literal("suspended"),
-    reason: z.enum(["sleep", "signal", "deadline", "lock-busy", "retry-delay", "child"]),
+    reason: z.enum([
+      "sleep",
+      "signal",
+      "deadline",
+      "lock-busy",
+      "retry-delay",
+      "child",
+      "debounce",
+    ]),
     wakeIn: z
       .number()
       .optional()
-      .meta({ description: "milliseconds; without it only a signal wakes the run" }),
+      .meta({ description: "milliseconds; absent when only a signal wakes the run" }),
   })
   .meta({ id: "Suspended" });
 
-/** What was asked for is recorded; others see to it. */
+/** The request is recorded; another process executes it. */
 export const Accepted = z.object({ runId: z.string() }).meta({ id: "Accepted" });
 
-/** Where a run is after somebody has told it something. */
+/** The workflow's answer to an update. */
+export const Answered = z.object({ output: z.unknown() }).meta({ id: "Answered" });
+
+/** A value that a run has published. */
+export const Published = z.object({ value: z.unknown() }).meta({ id: "Published" });
+
+/** The state of a run after a signal or a cancellation. */
 export const RunState = z
   .object({
     runId: z.string(),
-    status: z.enum(["completed", "failed", "suspended", "busy"]),
+    status: z.enum(["completed", "failed", "cancelled", "suspended", "blocked", "busy"]),
     output: z.unknown().optional(),
     error: RunFailure.optional(),
-    compensated: z.boolean().optional(),
+    compensated: Compensated.optional(),
     reason: z.string().optional(),
     wakeIn: z.number().optional(),
+    retryIn: z.number().optional(),
   })
   .meta({ id: "RunState" });
 
 const Step = z
   .object({
     key: z.string(),
-    kind: z.enum(["step", "tx", "sleep", "signal", "child", "value", "undo", "failure"]),
+    kind: z.enum(["step", "tx", "sleep", "signal", "child", "value", "undo", "failure", "fork"]),
     outcome: z.enum(["ok", "failed", "started", "retry"]),
     attempt: z.int(),
     at: z.iso.datetime(),
     took: z.number().optional().meta({ description: "milliseconds" }),
-    waited: z.number().optional().meta({ description: "milliseconds, for its locks" }),
+    waited: z.number().optional().meta({ description: "milliseconds of waiting for locks" }),
     fence: z.string().optional(),
     value: z.unknown().optional(),
+    valueBytes: z
+      .int()
+      .optional()
+      .meta({ description: "the length of a large value, which is left out" }),
   })
   .meta({ id: "Step" });
 
@@ -134,21 +159,31 @@ const Signal = z.object({
 export const Run = z
   .object({
     runId: z.string(),
+    part: z.int().meta({ description: "counts the run's histories" }),
     workflow: z.string(),
     version: z.int(),
-    status: z.enum(["running", "parked", "completed", "failed", "cancelled"]),
-    reason: z.string().optional().meta({ description: "while it is parked" }),
+    status: z.enum(["running", "parked", "blocked", "completed", "failed", "cancelled"]),
+    reason: z.string().optional().meta({ description: "the reason why the run is parked" }),
+    queue: z.string(),
+    key: z.string().optional().meta({ description: "the key whose runs take turns with others'" }),
+    priority: z.int(),
     cancelled: z.boolean(),
     crashes: z.int(),
     owner: z.string(),
+    origin: z
+      .object({ runId: z.string(), step: z.string() })
+      .optional()
+      .meta({ description: "of a fork: the run whose results it uses, and its own first step" }),
+    forks: z.array(z.string()).meta({ description: "the ids of the run's forks" }),
     startedAt: z.iso.datetime(),
     changedAt: z.iso.datetime(),
     dueAt: z.iso.datetime().optional(),
     input: z.unknown(),
     output: z.unknown().optional(),
     error: RunFailure.optional(),
-    compensated: z.boolean().optional(),
-    timeline: z.array(Step).meta({ description: "in the order in which it was written" }),
+    compensated: Compensated.optional(),
+    timeline: z.array(Step).meta({ description: "a page, in the order of writing" }),
+    next: z.string().optional().meta({ description: "`after` for the next page of the timeline" }),
     signals: z.array(Signal),
   })
   .meta({ id: "Run" });
@@ -164,10 +199,10 @@ export const ProblemBody = z
   })
   .meta({ id: "Problem" });
 
-const Checked = z.record(z.string(), z.enum(["ok", "failed"]));
+const CheckResults = z.record(z.string(), z.enum(["ok", "failed"]));
 
 export const Health = z.object({ status: z.literal("ok") }).meta({ id: "Health" });
 
 export const Ready = z
-  .object({ status: z.enum(["ready", "not-ready"]), checks: Checked })
+  .object({ status: z.enum(["ready", "not-ready"]), checks: CheckResults })
   .meta({ id: "Ready" });

@@ -1,14 +1,15 @@
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { createAdaptorServer } from "@hono/node-server";
+import { type Duration, toMillis } from "../../core/lock/duration.ts";
 import type { Millis } from "../../core/lock/time.ts";
-import type { Fetches } from "./lambda.ts";
+import type { FetchApp } from "./lambda.ts";
 
 export interface ServerOptions {
   /** Default 127.0.0.1. */
   readonly host?: string;
 
-  /** Default any that is free. */
+  /** Default: any free port. */
   readonly port?: number;
 }
 
@@ -16,32 +17,39 @@ export interface HttpServer {
   readonly url: string;
 
   /**
-   * Takes no more requests and resolves once all that are under way are answered, at the latest after `grace`
-   * milliseconds: what is left then is cut off. Idle connections are closed at once.
+   * Stops accepting requests, closes idle connections, and resolves when all active requests have their response. After
+   * `grace` the remaining connections are closed.
    */
-  close(grace: Millis): Promise<void>;
+  close(grace: Duration): Promise<void>;
 }
 
-/** Serves the app over HTTP/1.1 on Node. Rejects with a TypeError when it cannot listen there. */
+/** Serves the app over HTTP/1.1 on Node. Rejects with a TypeError when the port cannot be opened. */
 export async function serveHttp(
-  app: Fetches,
+  app: FetchApp,
   { host = "127.0.0.1", port = 0 }: ServerOptions = {},
 ): Promise<HttpServer> {
   const server = createAdaptorServer({
     fetch: (request) => app.fetch(request, {}),
     createServer,
-    // Otherwise Request and Response become other ones for the whole process.
+    // Otherwise the adapter replaces Request and Response for the whole process.
     overrideGlobalObjects: false,
   }) as Server;
   await new Promise<void>((resolve, reject) => {
     server.once("error", ({ message }) => {
-      reject(new TypeError(`cannot listen at port ${port}; 0 is any that is free (${message})`));
+      reject(
+        new TypeError(
+          `cannot listen on port ${port}: ${message}; choose another port, or 0 for any free one`,
+        ),
+      );
     });
     server.listen(port, host, resolve);
   });
   const { port: bound } = server.address() as AddressInfo;
   const name = host.includes(":") ? `[${host}]` : host;
-  return { url: `http://${name}:${bound}`, close: (grace) => close(server, grace) };
+  return {
+    url: `http://${name}:${bound}`,
+    close: async (grace) => close(server, toMillis("grace", grace)),
+  };
 }
 
 async function close(server: Server, grace: Millis): Promise<void> {

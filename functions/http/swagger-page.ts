@@ -1,21 +1,26 @@
 import { readFile } from "node:fs/promises";
-import type { Page, PageFile } from "./page.ts";
+import { join } from "node:path";
+import { importUnbundled } from "../../core/stores/import-unbundled.js";
+import { importError } from "../../core/stores/peer.ts";
+import type { DocsPage } from "./options.ts";
 
 /**
- * Swagger UI, from the package `swagger-ui-dist`: no other host is asked for anything.
+ * Loads Swagger UI from the package `swagger-ui-dist`. The page contacts no other host.
  *
- * Rejects with a TypeError where that package is not installed.
+ * Rejects with a TypeError when the package is not installed.
  */
-export async function swaggerPage(): Promise<Page> {
-  const assets = folder();
-  const asset = async (name: string, type: string): Promise<[string, PageFile]> => [
-    name,
-    { type, body: new Uint8Array(await readFile(new URL(name, assets))) },
-  ];
-  const text = (name: string, type: string, body: string): [string, PageFile] => [
-    name,
-    { type: `${type}; charset=utf-8`, body },
-  ];
+export async function swaggerPage(): Promise<DocsPage> {
+  const assets = await packageFolder();
+  const asset = async (name: string, type: string) => {
+    const body = new Uint8Array(await readFile(join(assets, name)));
+    return [name, { type, body }] as const;
+  };
+  const text = (name: string, type: string, body: string) => {
+    return [
+      name,
+      { type: `${type}; charset=utf-8`, body: new TextEncoder().encode(body) },
+    ] as const;
+  };
   return {
     files: new Map([
       text("index.html", "text/html", INDEX),
@@ -29,12 +34,12 @@ export async function swaggerPage(): Promise<Page> {
   };
 }
 
-function folder(): string {
+async function packageFolder(): Promise<string> {
   try {
-    return import.meta.resolve("swagger-ui-dist/package.json");
+    const folder = await importUnbundled<() => string>("swagger-ui-dist/absolute-path.js");
+    return folder();
   } catch (error) {
-    const problem = "the page needs the package swagger-ui-dist: npm install swagger-ui-dist";
-    throw new TypeError(problem, { cause: error });
+    throw importError("swagger-ui-dist", error, "the page");
   }
 }
 
@@ -58,7 +63,7 @@ const START = `SwaggerUIBundle({
   url: new URL("../openapi.json", location.href).href,
   dom_id: "#page",
   deepLinking: true,
-  // Otherwise it would ask another host what it thinks of the document.
+  // Otherwise Swagger UI sends the document to a public validator.
   validatorUrl: null,
 });
 `;

@@ -1,3 +1,6 @@
+import { type Inventory, stockLock } from "../../core/inventory/inventory.ts";
+import { sleep } from "../../core/lock/abort.ts";
+import type { Fence } from "../../core/lock/fence.ts";
 import {
   type Compare,
   type Etcd,
@@ -6,17 +9,14 @@ import {
   isCreated,
   put,
   remove,
-} from "../../core/etcd/etcd.ts";
-import { keyOfFence, ownKey } from "../../core/etcd/names.ts";
-import { claimOf } from "../../core/inventory/etcd/fencing.ts";
-import { type Inventory, stockLock } from "../../core/inventory/inventory.ts";
-import { sleep } from "../../core/lock/abort.ts";
-import type { Fence } from "../../core/lock/fence.ts";
-import { HeldLease } from "../../core/stores/etcd/lease.ts";
-import { entriesOf, salesIn } from "./ledger.ts";
-import type { Books, Sale, Shop, Written } from "./shop.ts";
+} from "../../core/stores/etcd/client/etcd.ts";
+import { keyOfFence, ownKey } from "../../core/stores/etcd/client/names.ts";
+import { claimValue } from "../../core/stores/etcd/inventory/fence.ts";
+import { EtcdLease } from "../../core/stores/etcd/locks/lease.ts";
+import { readLedger, salesInLedger } from "./ledger.ts";
+import type { Sale, Shop, ShopTotals, WriteResult } from "./shop.ts";
 
-/** A shop in etcd. Its name is also the sku that the library's own inventory sells for it. */
+/** Opens a shop in etcd. Its name is also its sku in the library's inventory. */
 export function etcdShop(etcd: Etcd, prefix: string, inventory: Inventory, shop: string): Shop {
   const own = (...segments: readonly string[]) => ownKey(prefix, "oversell", shop, ...segments);
   const lockKey = own("lock");
@@ -31,13 +31,13 @@ export function etcdShop(etcd: Etcd, prefix: string, inventory: Inventory, shop:
     return { stock: Number(kvs[0]?.value), since: kvs[0]?.modRevision ?? 0n };
   };
 
-  /** Records the sale together with the stock that it leaves; `refused`: a condition does not hold. */
+  /** Writes the sale and the remaining stock in one transaction. `refused`: a condition does not hold. */
   const sell = async (
     sale: Sale,
     stock: number,
     conditions: readonly Compare[],
     fence = "",
-  ): Promise<Written> => {
+  ): Promise<WriteResult> => {
     const { succeeded, answers } = await etcd.txn({
       when: [isAbsent(saleKey(sale)), ...conditions],
       do: [
@@ -52,8 +52,8 @@ export function etcdShop(etcd: Etcd, prefix: string, inventory: Inventory, shop:
   };
 
   return {
-    async open(stock, kept) {
-      if (kept === "by-inventory") {
+    async open(stock, keeper) {
+      if (keeper === "by-inventory") {
         await inventory.set({ sku: shop, quantity: stock, operationId: `${shop}/open` });
       } else {
         await etcd.txn({ when: [], do: [put(stockKey, String(stock)), put(fenceKey, "")] });
@@ -61,12 +61,12 @@ export function etcdShop(etcd: Etcd, prefix: string, inventory: Inventory, shop:
     },
 
     async setIfAbsent(owner, ttl) {
-      const held = await HeldLease.grant(etcd, ttl);
+      const lease = await EtcdLease.grant(etcd, ttl);
       const { succeeded } = await etcd.txn({
         when: [isAbsent(lockKey)],
-        do: [put(lockKey, owner, held.id)],
+        do: [put(lockKey, owner, lease.id)],
       });
-      if (!succeeded) await held.revoke();
+      if (!succeeded) await lease.revoke();
       return succeeded;
     },
 
@@ -101,7 +101,7 @@ export function etcdShop(etcd: Etcd, prefix: string, inventory: Inventory, shop:
       }
     },
 
-    books: () => readBooks(),
+    totals: () => readTotals(),
 
     async close() {
       const all = [
@@ -114,23 +114,23 @@ export function etcdShop(etcd: Etcd, prefix: string, inventory: Inventory, shop:
     },
   };
 
-  /** The claim stands, and the lock too. */
+  /** Compares that the claim is current and the lock is held. */
   function isClaimed(fence: Fence): readonly Compare[] {
     const key = keyOfFence(fence);
-    const claimed = { keys: claimKey, target: "value", is: "=", than: claimOf(fence) } as const;
+    const claimed = { keys: claimKey, target: "value", is: "=", than: claimValue(fence) } as const;
     return key === undefined ? [claimed] : [claimed, isCreated(key, fence.token)];
   }
 
-  /** No later holder has written: the texts of fences sort as they do. */
+  /** Compares that no later holder has written: the text of fences sorts like fences. */
   function isNotLate(fence: Fence): readonly Compare[] {
     return [{ keys: fenceKey, target: "value", is: "<", than: `${fence}\0` }];
   }
 
-  /** Either the hand-written books have sales, or the library's ledger. */
-  async function readBooks(): Promise<Books> {
+  /** Reads the sales from the shop's own keys and from the library's ledger: one of the two is empty. */
+  async function readTotals(): Promise<ShopTotals> {
     const { kvs } = await etcd.range(get({ prefix: sales }));
     const byHand = kvs.map(({ value }) => JSON.parse(value) as { orderId: string; stock: number });
-    const all = [...byHand, ...salesIn(await entriesOf(inventory, shop), shop)];
+    const all = [...byHand, ...salesInLedger(await readLedger(inventory, shop), shop)];
     const remaining = (await inventory.get(shop))?.onHand ?? (await read()).stock;
     return {
       remaining,

@@ -1,11 +1,14 @@
-import type { Entry, Inventory } from "../../core/inventory/inventory.ts";
+import type { Inventory, LedgerEntry } from "../../core/inventory/inventory.ts";
 
-/** How many entries are read at a time. */
+/** The number of entries per read. */
 const PAGE = 10_000;
 
-/** All of a sku's ledger, newest first. */
-export async function entriesOf(inventory: Inventory, sku: string): Promise<readonly Entry[]> {
-  const entries: Entry[] = [];
+/** Reads the whole ledger of a sku, newest entry first. */
+export async function readLedger(
+  inventory: Inventory,
+  sku: string,
+): Promise<readonly LedgerEntry[]> {
+  const entries: LedgerEntry[] = [];
   for (let before = Number.MAX_SAFE_INTEGER; ; before = entries.at(-1)?.seq ?? 0) {
     const page = await inventory.history(sku, { limit: PAGE, before });
     entries.push(...page);
@@ -13,12 +16,12 @@ export async function entriesOf(inventory: Inventory, sku: string): Promise<read
   }
 }
 
-/** The sales in a shop's ledger: of which orders, and what each of them left. */
-export function salesIn(entries: readonly Entry[], shop: string) {
+/** Returns the sales in a shop's ledger, with order ids and remaining stock. */
+export function salesInLedger(entries: readonly LedgerEntry[], shop: string) {
   return entries
     .filter(({ kind, outcome }) => kind === "decrement" && outcome === "applied")
     .map(({ operationId = "", remaining }) => ({
-      // Operation ids start with the shop's name: they are unique among all shops.
+      // Operation ids start with the shop's name, since they are unique among all shops.
       orderId: operationId.slice(shop.length + 1),
       stock: remaining,
     }));

@@ -1,18 +1,18 @@
 import type { Strategy } from "./strategy.ts";
 
-/** What goes wrong while an order is handled. */
+/** A fault during the handling of an order. */
 export type Fault =
-  /** The identity service blocks for longer than the lock lives. */
+  /** The identity service takes longer than the lock's ttl. */
   | "slow"
-  /** The process is frozen (SIGSTOP) between the look at the stock and the sale, for longer than the lock lives. */
+  /** The process is frozen (SIGSTOP) between the read of the stock and the sale, for longer than the lock's ttl. */
   | "freeze"
-  /** The process is killed (SIGKILL) at that point. */
+  /** The process is killed (SIGKILL) between the read of the stock and the sale. */
   | "kill-before"
-  /** The process is killed right after the sale, before it can answer. */
+  /** The process is killed after the sale, before its answer. */
   | "kill-after";
 
-/** Everything a worker needs to know for one shop. */
-export interface Shift {
+/** The configuration of a worker for one shop. */
+export interface WorkerConfig {
   readonly store: string;
   readonly shop: string;
   readonly strategy: Strategy;
@@ -26,30 +26,35 @@ export interface Delivery {
 }
 
 export type ToWorker =
-  | { readonly type: "shift"; readonly shift: Shift }
+  | { readonly type: "configure"; readonly config: WorkerConfig }
   | { readonly type: "deliver"; readonly delivery: Delivery };
 
-/** When the holder believed to be alone, in milliseconds of the monotonic clock that all processes share. */
-export interface Section {
+/** The machine's monotonic clock, the same in all its processes, in milliseconds. */
+export function monotonicNow(): number {
+  return Number(process.hrtime.bigint()) / 1e6;
+}
+
+/** The time in which a worker considered itself the only holder, as monotonicNow() tells it. */
+export interface CriticalSection {
   readonly from: number;
   readonly to: number;
 }
 
 export type FromWorker =
   | { readonly type: "ready" }
-  /** Sent before the process stops itself, so that somebody wakes it. */
+  /** Sent before the process freezes itself, so that its parent continues it. */
   | { readonly type: "freezing" }
-  /** Sent before the process kills itself: what it would have reported. */
-  | { readonly type: "dying"; readonly section: Section | undefined }
+  /** Sent before the process kills itself, with its critical section. */
+  | { readonly type: "dying"; readonly section: CriticalSection | undefined }
   | {
       readonly type: "answer";
-      readonly answer: Answer;
-      readonly section: Section | undefined;
+      readonly answer: OrderAnswer;
+      readonly section: CriticalSection | undefined;
     }
   | { readonly type: "error"; readonly message: string };
 
 /**
- * `sold`, `sold-out`: the buyer's answer. `busy`: no lock in time; `refused`: late. Both come again, as a queue
- * would deliver them.
+ * The answer to an order. `busy`: no lock in time. `refused`: the fence was late. Orders with these two answers are
+ * redelivered, as by a queue.
  */
-export type Answer = "sold" | "sold-out" | "busy" | "refused";
+export type OrderAnswer = "sold" | "sold-out" | "busy" | "refused";

@@ -1,14 +1,13 @@
 import { checkSpan, checkWhole } from "../../core/lock/checks.ts";
-import { migrate } from "../../infra/migrate.ts";
+import { migrate } from "../../core/stores/sql/migrate.ts";
 import { open } from "../../infra/open.ts";
-import { redact } from "../../infra/redact.ts";
-import { Worker } from "./crew.ts";
 import type { Fault } from "./messages.ts";
 import { shortestTtl } from "./open-shop.ts";
 import { judge, type Observations, type StrategyReport } from "./report.ts";
 import { runSale } from "./sale.ts";
-import { scheduleOf } from "./schedule.ts";
+import { scheduleDeliveries } from "./schedule.ts";
 import { checkStrategy, type Strategy } from "./strategy.ts";
+import { WorkerProcess } from "./worker-process.ts";
 
 export interface OversellOptions {
   readonly store: string;
@@ -18,15 +17,15 @@ export interface OversellOptions {
   readonly workers: number;
   readonly seed: number;
 
-  /** The lock's ttl: the incident's 10 s, made shorter. Default 150, or the shortest that there is on the store. */
+  /** The lock's ttl, 10 s in the incident. Default: 150, or the minimum of the store. */
   readonly ttlMillis: number | undefined;
 
-  /** How long a slow identity service blocks and a frozen process stays frozen: 30 s there, 3 ttls by default. */
+  /** How long a slow call takes and a frozen process stays frozen, 30 s in the incident. Default: 3 ttls. */
   readonly pauseMillis: number | undefined;
   readonly faults: Readonly<Record<Fault, number>>;
   readonly duplicates: number;
   readonly onProgress?: (strategy: Strategy, answered: number) => void;
-  readonly onSeen?: (seen: Observations) => void;
+  readonly onObservations?: (observations: Observations) => void;
 }
 
 export interface OversellReport {
@@ -38,29 +37,29 @@ export interface OversellReport {
   readonly strategies: readonly StrategyReport[];
 }
 
-/** Replays the incident on a store by each of the strategies, one after the other, with real processes. */
+/** Replays the incident on a store with each strategy in turn, in real processes. */
 export async function oversell(options: OversellOptions): Promise<OversellReport> {
   check(options);
-  const { store, strategies, stock, buyers, workers: count, seed } = options;
-  const opened = await open(store);
-  const workers = Array.from({ length: count }, () => new Worker());
+  const { strategies, stock, buyers, workers: count, seed } = options;
+  const opened = await open(options.store);
+  const workers = Array.from({ length: count }, () => new WorkerProcess());
   try {
-    if (opened.database) await migrate(opened.database);
+    if (opened.has("database")) await migrate(opened.database);
     const reports: StrategyReport[] = [];
     for (const strategy of strategies) {
       const { ttlMillis = Math.max(150, shortestTtl(opened, strategy)) } = options;
       const { pauseMillis = 3 * ttlMillis } = options;
       let answered = 0;
       const onAnswer = () => options.onProgress?.(strategy, ++answered);
-      const deliveries = scheduleOf(options);
-      const seen = await runSale(
+      const deliveries = scheduleDeliveries(options);
+      const observations = await runSale(
         { ...options, ttlMillis, pauseMillis, opened, workers, deliveries, onAnswer },
         strategy,
       );
-      options.onSeen?.(seen);
-      reports.push(judge(seen));
+      options.onObservations?.(observations);
+      reports.push(judge(observations));
     }
-    return { store: redact(store), stock, buyers, workers: count, seed, strategies: reports };
+    return { store: opened.url, stock, buyers, workers: count, seed, strategies: reports };
   } finally {
     for (const worker of workers) worker.stop();
     await opened.close();

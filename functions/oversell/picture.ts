@@ -1,18 +1,29 @@
 import type { CustomSeriesOption, EChartsOption } from "echarts";
-import { judge, type Observations, overlapping, type Stay } from "./report.ts";
+import { importError } from "../../core/stores/peer.ts";
+import { type HoldInterval, judge, type Observations, overlapping } from "./report.ts";
 
 const WIDTH = 1_200;
 const HEAD = 50;
 const LANE = 16;
 
-/** The holders of the lock over time, a panel per strategy and a lane per process, as an SVG document. */
-export async function draw(seen: readonly Observations[]): Promise<string> {
-  const echarts = await import("echarts").catch((error) => {
-    throw new TypeError("a picture needs the package echarts: npm install echarts", {
-      cause: error,
-    });
-  });
-  const panels = seen.map(toPanel);
+/**
+ * Loads the renderer of the lock's holders over time: an SVG document with a panel per strategy and a lane per process.
+ *
+ * Rejects with a TypeError if the package echarts is not installed.
+ */
+export async function loadPictureRenderer(): Promise<
+  (observations: readonly Observations[]) => string
+> {
+  try {
+    const echarts = await import("echarts");
+    return (observations) => draw(echarts, observations);
+  } catch (error) {
+    throw importError("echarts", error);
+  }
+}
+
+function draw(echarts: typeof import("echarts"), observations: readonly Observations[]): string {
+  const panels = observations.map(toPanel);
   const height = panels.reduce((sum, panel) => sum + panel.height, HEAD);
   const chart = echarts.init(null, null, { renderer: "svg", ssr: true, width: WIDTH, height });
   try {
@@ -37,10 +48,10 @@ interface Bar {
   readonly kind: keyof typeof COLOURS;
 }
 
-/** Distinguishable for the colour-blind: Okabe and Ito. */
+/** The palette of Okabe and Ito, distinguishable for colour-blind readers. */
 const COLOURS = {
   "holds the lock": "#56b4e9",
-  "while another one holds it": "#d55e00",
+  "overlaps another holder": "#d55e00",
   "slow service": "#f0e442",
   frozen: "#0072b2",
   killed: "#000000",
@@ -49,33 +60,33 @@ const COLOURS = {
 
 const KINDS = Object.keys(COLOURS) as (keyof typeof COLOURS)[];
 
-function toPanel(seen: Observations): Panel {
-  const { name, sold, oversold, lost, duplicates, refused } = judge(seen);
-  const start = Math.min(...seen.stays.map((stay) => stay.from));
-  const late = new Set(overlapping(seen.stays));
-  const workers = Math.max(0, ...seen.stays.map((stay) => stay.worker + 1));
+function toPanel(observed: Observations): Panel {
+  const { name, sold, oversold, lost, duplicates, refused } = judge(observed);
+  const start = Math.min(...observed.holds.map((hold) => hold.from));
+  const late = new Set(overlapping(observed.holds));
+  const workers = Math.max(0, ...observed.holds.map((hold) => hold.worker + 1));
   const title =
-    `${name}: ${sold} of ${seen.stock} sold, ${oversold} oversold, ${lost} lost, ` +
+    `${name}: ${sold} of ${observed.stock} sold, ${oversold} oversold, ${lost} lost, ` +
     `${duplicates} twice, ${refused} refused${workers === 0 ? " (no lock)" : ""}`;
   return {
     title,
     lanes: Array.from({ length: workers }, (_, i) => `process ${i + 1}`),
     height: workers === 0 ? 30 : 70 + workers * LANE,
-    bars: seen.stays.map((stay) => ({
-      lane: stay.worker,
-      from: stay.from - start,
-      to: stay.to - start,
-      kind: kindOf(stay, late.has(stay)),
+    bars: observed.holds.map((hold) => ({
+      lane: hold.worker,
+      from: hold.from - start,
+      to: hold.to - start,
+      kind: kindOf(hold, late.has(hold)),
     })),
   };
 }
 
-function kindOf({ fate }: Stay, overlaps: boolean): Bar["kind"] {
-  if (fate === "refused") return "refused by its fence";
-  if (fate === "freeze") return "frozen";
-  if (fate === "kill-before" || fate === "kill-after") return "killed";
-  if (overlaps) return "while another one holds it";
-  return fate === "slow" ? "slow service" : "holds the lock";
+function kindOf({ outcome }: HoldInterval, isOverlapping: boolean): Bar["kind"] {
+  if (outcome === "refused") return "refused by its fence";
+  if (outcome === "freeze") return "frozen";
+  if (outcome === "kill-before" || outcome === "kill-after") return "killed";
+  if (isOverlapping) return "overlaps another holder";
+  return outcome === "slow" ? "slow service" : "holds the lock";
 }
 
 function toOption(panels: readonly Panel[]): EChartsOption {
@@ -129,7 +140,7 @@ function toSeries({ bars }: Panel, index: number, kind: Bar["kind"]): CustomSeri
     renderItem(_, api) {
       const [left = 0, middle = 0] = api.coord([api.value(1), api.value(0)]);
       const [right = 0] = api.coord([api.value(2), api.value(0)]);
-      // A stay of a millisecond is still to be seen.
+      // A hold of a millisecond stays visible.
       const width = Math.max(right - left, 1.5);
       return {
         type: "rect",

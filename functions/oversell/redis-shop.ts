@@ -1,32 +1,32 @@
 import { type Inventory, stockLock } from "../../core/inventory/inventory.ts";
-import { keysUnder } from "../../core/inventory/redis/keys.ts";
 import { fenceOwner } from "../../core/lock/fence.ts";
 import type { Millis } from "../../core/lock/time.ts";
-import { keyOf } from "../../core/redis/names.ts";
-import { type Argument, type Redis, script } from "../../core/redis/redis.ts";
-import { entriesOf, salesIn } from "./ledger.ts";
-import type { Books, Sale, Shop, Written } from "./shop.ts";
+import { keyOf } from "../../core/stores/redis/client/names.ts";
+import { type Argument, type Redis, script } from "../../core/stores/redis/client/redis.ts";
+import { stockKeys } from "../../core/stores/redis/inventory/change.ts";
+import { readLedger, salesInLedger } from "./ledger.ts";
+import type { Sale, Shop, ShopTotals, WriteResult } from "./shop.ts";
 
-/** A shop in Redis, by the very commands of the incident. Its name is also the sku that the library's inventory sells. */
+/** Opens a shop in Redis, with the commands of the incident. Its name is also its sku in the library's inventory. */
 export function redisShop(redis: Redis, prefix: string, inventory: Inventory, shop: string): Shop {
   const lockKey = keyOf(prefix, "oversell-lock", shop);
   const stockKey = keyOf(prefix, "oversell-stock", shop);
   const salesKey = keyOf(prefix, "oversell-sales", shop);
   const fenceKey = keyOf(prefix, "oversell-fence", shop);
-  const library = keysUnder(prefix);
+  const library = stockKeys(prefix);
   const claimKey = library.claim(stockLock(shop));
 
   const sell = async (
     { saleId, orderId }: Sale,
     args: readonly Argument[],
-  ): Promise<Written | "sold-out"> => {
+  ): Promise<WriteResult | "sold-out"> => {
     const keys = [stockKey, salesKey, fenceKey, claimKey];
-    return (await redis.run(SELL, { keys, args: [saleId, orderId, ...args] })) as Written;
+    return (await redis.run(SELL, { keys, args: [saleId, orderId, ...args] })) as WriteResult;
   };
 
   return {
-    async open(stock, kept) {
-      if (kept === "by-inventory") {
+    async open(stock, keeper) {
+      if (keeper === "by-inventory") {
         await inventory.set({ sku: shop, quantity: stock, operationId: `${shop}/open` });
       } else {
         await redis.call(["SET", stockKey, stock]);
@@ -51,14 +51,14 @@ export function redisShop(redis: Redis, prefix: string, inventory: Inventory, sh
     async write(sale, stock, fence, claimed = false) {
       const owner = (fence && fenceOwner(fence)) ?? "";
       const args = ["set", stock, String(fence ?? ""), claimed ? `${fence} ${owner}` : ""];
-      return (await sell(sale, args)) as Written;
+      return (await sell(sale, args)) as WriteResult;
     },
 
     decrement: (sale, ifEnough) => sell(sale, ["decrement", ifEnough ? 1 : 0, "", ""]),
-    books: () => readBooks(),
+    totals: () => readTotals(),
 
     async close() {
-      const ids = (await entriesOf(inventory, shop)).flatMap(
+      const ids = (await readLedger(inventory, shop)).flatMap(
         ({ operationId }) => operationId ?? [],
       );
       const own = [lockKey, stockKey, salesKey, fenceKey, claimKey];
@@ -71,16 +71,16 @@ export function redisShop(redis: Redis, prefix: string, inventory: Inventory, sh
     },
   };
 
-  /** Either the hand-written books have sales, or the library's ledger. */
-  async function readBooks(): Promise<Books> {
+  /** Reads the sales from the shop's own keys and from the library's ledger: one of the two is empty. */
+  async function readTotals(): Promise<ShopTotals> {
     const found = await redis.call(["HVALS", salesKey], { reads: true });
-    const byHand = (found as readonly string[]).map((text) => {
+    const ownSales = (found as readonly string[]).map((text) => {
       const [stock = "", orderId = ""] = text.split(" ");
       return { orderId, stock: Number(stock) };
     });
-    const all = [...byHand, ...salesIn(await entriesOf(inventory, shop), shop)];
-    const byHandLeft = await redis.call(["GET", stockKey], { reads: true });
-    const remaining = (await inventory.get(shop))?.onHand ?? Number(byHandLeft);
+    const all = [...ownSales, ...salesInLedger(await readLedger(inventory, shop), shop)];
+    const ownRemaining = await redis.call(["GET", stockKey], { reads: true });
+    const remaining = (await inventory.get(shop))?.onHand ?? Number(ownRemaining);
     return {
       remaining,
       lowest: Math.min(remaining, ...all.map(({ stock }) => stock)),
@@ -89,7 +89,7 @@ export function redisShop(redis: Redis, prefix: string, inventory: Inventory, sh
   }
 }
 
-/** As in the incident, which counted in seconds, wherever the ttl is whole seconds. */
+/** Returns EX as in the incident if the ttl is in whole seconds, otherwise PX. */
 function expiryIn(ttl: Millis): readonly [string, number] {
   return ttl % 1_000 === 0 ? ["EX", ttl / 1_000] : ["PX", ttl];
 }
@@ -101,10 +101,9 @@ const COMPARE_AND_DELETE = script(`
 
 /**
  * KEYS: the stock, the sales, the last writer's fence, the library's claim. ARGV: the sale, its order; "set" and the
- * stock that it leaves, or "decrement" and whether only what is there may be sold; the fence or "", and the claim that
- * has to stand or "".
+ * remaining stock, or "decrement" and 1 if the stock must suffice; the fence or ""; the required claim or "".
  *
- * It records the sale together with what it does to the stock; a sale that is recorded already changes nothing.
+ * Writes the sale together with the stock. A sale that is already recorded changes nothing.
  */
 const SELL = script(`
   local stock, sales, lastFence, claim = unpack(KEYS)

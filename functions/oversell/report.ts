@@ -1,28 +1,28 @@
 import { quantileSorted } from "simple-statistics";
-import type { Fault, Section } from "./messages.ts";
-import type { Books } from "./shop.ts";
+import type { CriticalSection, Fault } from "./messages.ts";
+import type { ShopTotals } from "./shop.ts";
 import { claimsSafe, type Strategy } from "./strategy.ts";
 
-/** What happened to one order. */
+/** The answer to an order. */
 export interface OrderRecord {
   readonly orderId: string;
   readonly answer: "sold" | "sold-out";
   readonly millis: number;
 }
 
-/** The time in which one worker believed to be alone, and what became of it. */
-export interface Stay extends Section {
+/** A critical section of a worker, with its fault or refusal. */
+export interface HoldInterval extends CriticalSection {
   readonly worker: number;
-  readonly fate: Fault | "refused" | undefined;
+  readonly outcome: Fault | "refused" | undefined;
 }
 
-/** Everything that was seen of one strategy. */
+/** The observations of one strategy. */
 export interface Observations {
   readonly strategy: Strategy;
   readonly stock: number;
-  readonly books: Books;
+  readonly totals: ShopTotals;
   readonly orders: readonly OrderRecord[];
-  readonly stays: readonly Stay[];
+  readonly holds: readonly HoldInterval[];
   readonly refused: number;
   readonly millis: number;
 }
@@ -31,35 +31,36 @@ export interface StrategyReport {
   readonly name: string;
   readonly claimsSafe: boolean;
 
-  /** Units sold, by the shop's books. */
+  /** Units sold, as the shop recorded them. */
   readonly sold: number;
 
-  /** Units sold that were never there. */
+  /** Units sold beyond the stock. */
   readonly oversold: number;
 
-  /** Units by which the stock and the sales disagree, and orders answered "sold" without a sale. */
+  /** The difference between stock and sales, plus orders answered "sold" without a sale. */
   readonly lost: number;
 
   /** Units sold twice to the same order. */
   readonly duplicates: number;
   readonly lowestStock: number;
 
-  /** How often a holder began while another one still believed to hold the lock. */
+  /** Holds that started while another worker still considered itself the holder. */
   readonly overlaps: number;
 
-  /** Late writes that a fence refused. */
+  /** Late writes refused by a fence. */
   readonly refused: number;
 
-  /** From an order's first delivery to its answer. */
+  /** Time from an order's first delivery to its answer. */
   readonly p50Millis: number;
   readonly p99Millis: number;
   readonly ordersPerSec: number;
 }
 
-export function judge(seen: Observations): StrategyReport {
-  const { strategy, stock, books, orders } = seen;
-  const sold = books.sales.length;
-  const buyers = new Set(books.sales);
+/** Computes the report of a strategy. */
+export function judge(observed: Observations): StrategyReport {
+  const { strategy, stock, totals, orders } = observed;
+  const sold = totals.sales.length;
+  const buyers = new Set(totals.sales);
   const unrecorded = orders.filter(
     ({ orderId, answer }) => answer === "sold" && !buyers.has(orderId),
   );
@@ -69,27 +70,27 @@ export function judge(seen: Observations): StrategyReport {
     claimsSafe: claimsSafe(strategy),
     sold,
     oversold: Math.max(0, sold - stock),
-    lost: Math.abs(stock - books.remaining - sold) + unrecorded.length,
+    lost: Math.abs(stock - totals.remaining - sold) + unrecorded.length,
     duplicates: sold - buyers.size,
-    lowestStock: books.lowest,
-    overlaps: overlapping(seen.stays).length,
-    refused: seen.refused,
+    lowestStock: totals.lowest,
+    overlaps: overlapping(observed.holds).length,
+    refused: observed.refused,
     p50Millis: round(quantileSorted(millis, 0.5)),
     p99Millis: round(quantileSorted(millis, 0.99)),
-    ordersPerSec: round((orders.length / seen.millis) * 1_000),
+    ordersPerSec: round((orders.length / observed.millis) * 1_000),
   };
 }
 
-/** A strategy that claims to be safe, and is not. */
+/** Whether a strategy claims to be safe but is not. */
 export function isBroken(report: StrategyReport): boolean {
   const { oversold, lost, duplicates } = report;
   return report.claimsSafe && oversold + lost + duplicates > 0;
 }
 
-/** The stays that began while an earlier one was not over. */
-export function overlapping(stays: readonly Stay[]): readonly Stay[] {
+/** Returns the holds that began before an earlier one had ended. */
+export function overlapping(holds: readonly HoldInterval[]): readonly HoldInterval[] {
   let end = Number.NEGATIVE_INFINITY;
-  return [...stays]
+  return [...holds]
     .sort((a, b) => a.from - b.from)
     .filter(({ from, to }) => {
       const overlaps = from < end;

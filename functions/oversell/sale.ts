@@ -1,16 +1,17 @@
 import { randomUUID } from "node:crypto";
 import { sleep } from "../../core/lock/abort.ts";
-import type { Opened } from "../../infra/open.ts";
-import type { Handled, Worker } from "./crew.ts";
-import type { Delivery } from "./messages.ts";
+import { Notifier } from "../../core/lock/notifier.ts";
+import type { AnyStore } from "../../infra/open.ts";
+import { type Delivery, monotonicNow } from "./messages.ts";
 import { openShop } from "./open-shop.ts";
-import type { Observations, OrderRecord, Stay } from "./report.ts";
-import { keptBy, type Strategy } from "./strategy.ts";
+import type { HoldInterval, Observations, OrderRecord } from "./report.ts";
+import { type Strategy, stockKeeper } from "./strategy.ts";
+import type { Handled, WorkerProcess } from "./worker-process.ts";
 
-export interface Sale {
-  readonly opened: Opened;
+export interface SaleOptions {
+  readonly opened: AnyStore;
   readonly store: string;
-  readonly workers: readonly Worker[];
+  readonly workers: readonly WorkerProcess[];
   readonly deliveries: readonly Delivery[];
   readonly stock: number;
   readonly ttlMillis: number;
@@ -18,49 +19,60 @@ export interface Sale {
   readonly onAnswer: () => void;
 }
 
-/** Sells the stock once by one strategy, with real processes, and resolves to all that was seen. */
-export async function runSale(sale: Sale, strategy: Strategy): Promise<Observations> {
+/** Sells the stock once with one strategy, in real processes. Resolves to the observations. */
+export async function runSale(sale: SaleOptions, strategy: Strategy): Promise<Observations> {
   const { store, stock, ttlMillis, pauseMillis } = sale;
   const name = `oversell-${randomUUID()}`;
   const shop = openShop(sale.opened, name);
-  await shop.open(stock, keptBy(strategy));
+  await shop.open(stock, stockKeeper(strategy));
   try {
-    const shift = { store, shop: name, strategy, ttlMillis, pauseMillis };
-    await Promise.all(sale.workers.map((worker) => worker.begin(shift)));
-    const counter = new Counter(sale);
+    const config = { store, shop: name, strategy, ttlMillis, pauseMillis };
+    await Promise.all(sale.workers.map((worker) => worker.configure(config)));
+    const queue = new OrderQueue(sale);
     const startedAt = performance.now();
-    await Promise.all(sale.workers.map((worker, number) => counter.serve(worker, number)));
+    await Promise.all(sale.workers.map((worker, number) => queue.deliverTo(worker, number)));
     const millis = performance.now() - startedAt;
-    return { strategy, stock, books: await shop.books(), millis, ...counter.seen() };
+    return { strategy, stock, totals: await shop.totals(), millis, ...queue.observations() };
   } finally {
     await shop.close();
   }
 }
 
-/** How often one order may come again before something is wrong with the strategy's liveness. */
-const MOST_DELIVERIES = 100;
+/** The maximum number of deliveries of an order. More deliveries prove that the strategy makes no progress. */
+const MAX_DELIVERIES = 100;
 
-interface Waiting extends Delivery {
-  /** How often it was delivered before. */
-  readonly times: number;
+/** The longest freeze, in multiples of the pause, when no other process sells anything meanwhile. */
+const MAX_FREEZE = 20;
+
+interface QueuedDelivery extends Delivery {
+  /** Earlier deliveries of the order. */
+  readonly redeliveries: number;
 }
 
-/** The queue in front of the workers: what was not answered comes again. */
-class Counter {
-  readonly #waiting: Waiting[];
+interface FrozenHolder {
+  readonly since: number;
+  readonly overtaken: Notifier;
+}
+
+/** The queue of the workers, which redelivers unanswered orders. */
+class OrderQueue {
+  readonly #waiting: QueuedDelivery[];
   readonly #onAnswer: () => void;
+  readonly #pauseMillis: number;
   readonly #firstAt = new Map<string, number>();
   readonly #orders = new Map<string, OrderRecord>();
-  readonly #stays: Stay[] = [];
+  readonly #holds: HoldInterval[] = [];
+  readonly #frozen = new Set<FrozenHolder>();
   #refused = 0;
   #busy = 0;
 
-  constructor({ deliveries, onAnswer }: Sale) {
-    this.#waiting = deliveries.map((delivery) => ({ ...delivery, times: 0 }));
+  constructor({ deliveries, onAnswer, pauseMillis }: SaleOptions) {
+    this.#waiting = deliveries.map((delivery) => ({ ...delivery, redeliveries: 0 }));
     this.#onAnswer = onAnswer;
+    this.#pauseMillis = pauseMillis;
   }
 
-  async serve(worker: Worker, number: number): Promise<void> {
+  async deliverTo(worker: WorkerProcess, number: number): Promise<void> {
     for (;;) {
       const delivery = this.#waiting.shift();
       if (delivery === undefined) {
@@ -68,31 +80,52 @@ class Counter {
         await sleep(5);
         continue;
       }
-      if (delivery.times === MOST_DELIVERIES) {
-        throw new Error(`${delivery.orderId} was not answered in ${MOST_DELIVERIES} deliveries`);
+      if (delivery.redeliveries === MAX_DELIVERIES) {
+        throw new Error(`${delivery.orderId} has no answer after ${MAX_DELIVERIES} deliveries`);
       }
       this.#busy += 1;
       this.#firstAt.set(delivery.orderId, this.#firstAt.get(delivery.orderId) ?? performance.now());
       try {
-        const handled = await worker.handle(delivery);
-        this.#note(delivery, handled, number);
+        const handled = await worker.handle(delivery, () => this.#freezeEnd());
+        this.#record(delivery, handled, number);
       } finally {
         this.#busy -= 1;
       }
     }
   }
 
-  seen(): Pick<Observations, "orders" | "stays" | "refused"> {
-    return { orders: [...this.#orders.values()], stays: this.#stays, refused: this.#refused };
+  observations(): Pick<Observations, "orders" | "holds" | "refused"> {
+    return { orders: [...this.#orders.values()], holds: this.#holds, refused: this.#refused };
   }
 
-  #note({ orderId, fault, times }: Waiting, { answer, section }: Handled, worker: number): void {
-    const fate = answer === "refused" ? answer : fault;
-    if (section) this.#stays.push({ ...section, worker, fate });
+  /**
+   * Resolves after the pause, and not before an order that another process began meanwhile is answered: on a busy machine
+   * the pause alone may be over before another process has the lock.
+   */
+  async #freezeEnd(): Promise<void> {
+    const holder = { since: monotonicNow(), overtaken: new Notifier() };
+    this.#frozen.add(holder);
+    const isOvertaken = holder.overtaken.wait({ span: MAX_FREEZE * this.#pauseMillis });
+    await Promise.all([sleep(this.#pauseMillis), isOvertaken]);
+    this.#frozen.delete(holder);
+  }
+
+  #record(
+    { orderId, fault, redeliveries }: QueuedDelivery,
+    { answer, section }: Handled,
+    worker: number,
+  ): void {
+    const outcome = answer === "refused" ? answer : fault;
+    if (section) this.#holds.push({ ...section, worker, outcome });
     if (answer === "refused") this.#refused += 1;
     if (answer !== "sold" && answer !== "sold-out") {
-      this.#waiting.push({ orderId, fault: undefined, times: times + 1 });
-    } else if (!this.#orders.has(orderId)) {
+      this.#waiting.push({ orderId, fault: undefined, redeliveries: redeliveries + 1 });
+      return;
+    }
+    for (const { since, overtaken } of this.#frozen) {
+      if (section === undefined || section.from > since) overtaken.notify();
+    }
+    if (!this.#orders.has(orderId)) {
       const millis = performance.now() - (this.#firstAt.get(orderId) ?? 0);
       this.#orders.set(orderId, { orderId, answer, millis });
       this.#onAnswer();

@@ -2,29 +2,29 @@ import { uniformInt } from "pure-rand/distribution/uniformInt";
 import { xoroshiro128plus } from "pure-rand/generator/xoroshiro128plus";
 import type { Delivery, Fault } from "./messages.ts";
 
-export interface Demand {
+export interface ScheduleOptions {
   readonly stock: number;
   readonly buyers: number;
   readonly seed: number;
 
-  /** How often each thing goes wrong. */
+  /** The number of faults of each kind. */
   readonly faults: Readonly<Record<Fault, number>>;
 
-  /** How many orders are delivered twice. */
+  /** The number of orders delivered twice. */
   readonly duplicates: number;
 }
 
 /**
- * The deliveries of a sale: each buyer orders one unit, faults happen while there is still stock, and some
- * orders come a second time a little later. The same seed gives the same deliveries.
+ * Returns the deliveries of a sale. Each buyer orders one unit, faults happen while stock is left, and some orders are
+ * delivered again soon after. A seed determines the deliveries.
  */
-export function scheduleOf({
+export function scheduleDeliveries({
   stock,
   buyers,
   seed,
   faults,
   duplicates,
-}: Demand): readonly Delivery[] {
+}: ScheduleOptions): readonly Delivery[] {
   const random = xoroshiro128plus(seed);
   const pick = (below: number) => uniformInt(random, 0, below - 1);
   const deliveries: Delivery[] = Array.from({ length: buyers }, (_, i) => ({
@@ -44,7 +44,7 @@ export function scheduleOf({
   for (let i = 0; i < duplicates; i += 1) {
     const at = pick(Math.min(stock, deliveries.length));
     const original = deliveries[at];
-    // An order over which a process is killed comes again anyway.
+    // An order with a fault may be redelivered anyway.
     if (original?.fault !== undefined) continue;
     deliveries.splice(at + 2 + pick(8), 0, original as Delivery);
   }

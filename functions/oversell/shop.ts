@@ -3,55 +3,55 @@ import type { Fence } from "../../core/lock/fence.ts";
 export interface Sale {
   readonly orderId: string;
 
-  /** The order's id where sales are recorded once, else one of its own. */
+  /** The order's id if the strategy records sales once, otherwise a random id. */
   readonly saleId: string;
 }
 
-/** What the shop's books say afterwards. */
-export interface Books {
+/** The recorded result of a sale. */
+export interface ShopTotals {
   readonly remaining: number;
 
-  /** The lowest stock that was ever written. */
+  /** The lowest stock ever written. */
   readonly lowest: number;
 
-  /** The order ids of all sales, with repetitions. */
+  /** The order ids of all sales, duplicates included. */
   readonly sales: readonly string[];
 }
 
-/** The shop of the incident on one store: the lock and the stock as one would write them by hand. */
+/** The shop of the incident on one store, with a hand-written lock and hand-written stock. */
 export interface Shop {
-  /** One product with `stock` units and nothing sold, kept by hand or by the library's inventory. */
-  open(stock: number, kept: "by-hand" | "by-inventory"): Promise<void>;
+  /** Creates a product with `stock` units, managed by hand or by the library's inventory. */
+  open(stock: number, keeper: "by-hand" | "by-inventory"): Promise<void>;
 
-  /** Takes the lock if nobody has it or it has expired. */
+  /** Takes the lock if it is free or has expired. */
   setIfAbsent(owner: string, ttl: number): Promise<boolean>;
 
-  /** Deletes the lock, whoever has it. */
+  /** Deletes the lock of any owner. */
   remove(): Promise<void>;
 
-  /** Deletes the lock if it is this owner's. */
+  /** Deletes the lock if this owner holds it. */
   removeIfOwner(owner: string): Promise<void>;
 
   readStock(): Promise<number>;
 
-  /** Makes earlier holders late before anything is read. Rejects with a FencedOutError. */
+  /** Claims the fence before the first read. Rejects with a FencedOutError if it is late. */
   claim(fence: Fence): Promise<void>;
 
   /**
    * Writes the stock and records the sale, in one transaction.
    *
-   * With a fence the write is refused when a later holder has written, or claimed where `claimed` says so.
+   * With a fence, the write is refused if a later holder has written or, with `claimed`, has claimed.
    */
-  write(sale: Sale, stock: number, fence?: Fence, claimed?: boolean): Promise<Written>;
+  write(sale: Sale, stock: number, fence?: Fence, claimed?: boolean): Promise<WriteResult>;
 
-  /** Subtracts one and records the sale, in one transaction; where `ifEnough` says so only from stock that is there. */
-  decrement(sale: Sale, ifEnough: boolean): Promise<Written | "sold-out">;
+  /** Subtracts a unit and records the sale, in one transaction. With `ifEnough`, only if a unit is left. */
+  decrement(sale: Sale, ifEnough: boolean): Promise<WriteResult | "sold-out">;
 
-  books(): Promise<Books>;
+  totals(): Promise<ShopTotals>;
 
-  /** Removes all of it. */
+  /** Deletes the shop's data. */
   close(): Promise<void>;
 }
 
-/** `replayed`: a sale with this id is recorded already. `refused`: the fence is late. Neither changes anything. */
-export type Written = "sold" | "replayed" | "refused";
+/** `replayed`: the sale is already recorded. `refused`: the fence is late. Neither changes the stock. */
+export type WriteResult = "sold" | "replayed" | "refused";

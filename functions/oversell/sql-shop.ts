@@ -9,9 +9,9 @@ import {
   sql,
 } from "../../core/database/sql.ts";
 import { type Inventory, stockLock } from "../../core/inventory/inventory.ts";
-import type { Books, Sale, Shop, Written } from "./shop.ts";
+import type { Sale, Shop, ShopTotals, WriteResult } from "./shop.ts";
 
-/** The shop's tables: made when needed, emptied when a shop closes. They are no part of the library's schema. */
+/** The shop's tables, outside the library's schema: created on demand, emptied when a shop closes. */
 const TABLES = [
   sql`
     CREATE TABLE IF NOT EXISTS lockstep_oversell_lock (
@@ -26,11 +26,11 @@ const TABLES = [
       order_id VARCHAR(255) NOT NULL, stock BIGINT NOT NULL)`,
 ];
 
-/** A shop in a database. Its name is also the sku that the library's own inventory sells for it. */
+/** Opens a shop in a database. Its name is also its sku in the library's inventory. */
 export function sqlShop(database: Database, inventory: Inventory, shop: string): Shop {
   const { now } = database.dialect;
 
-  /** Sells if the stock is there under this condition. */
+  /** Changes the stock under a condition and records the sale, in one transaction. */
   const sell = async (
     sale: Sale,
     { set, where, before = [] }: { set: Sql; where: Sql; before?: readonly Sql[] },
@@ -43,18 +43,18 @@ export function sqlShop(database: Database, inventory: Inventory, shop: string):
       INSERT INTO lockstep_oversell_sale (sale_id, shop, order_id, stock)
       SELECT ${`${shop}/${sale.saleId}`}, shop, ${sale.orderId}, stock FROM lockstep_oversell_stock
       WHERE shop = ${shop} AND changed_by = ${mark}`;
-    const results = await database.packet([...before, change, record]);
+    const results = await database.batch([...before, change, record]);
     return results.at(-1)?.affected === 1;
   };
 
   return {
-    async open(stock, kept) {
-      for (const table of TABLES) await database.packet([table]);
-      if (kept === "by-inventory") {
+    async open(stock, keeper) {
+      for (const table of TABLES) await database.batch([table]);
+      if (keeper === "by-inventory") {
         await inventory.set({ sku: shop, quantity: stock, operationId: `${shop}/open` });
         return;
       }
-      await database.packet([
+      await database.batch([
         sql`
           INSERT INTO lockstep_oversell_stock (shop, stock, fence, changed_by)
           VALUES (${shop}, ${stock}, ${""}, ${""})`,
@@ -63,23 +63,25 @@ export function sqlShop(database: Database, inventory: Inventory, shop: string):
 
     async setIfAbsent(owner, ttl) {
       const expiresAt = sql`${now} + ${ttl * 1_000}`;
-      const [, answer] = await database.packet([
+      const [, answer] = await database.batch([
         sql`
           INSERT INTO lockstep_oversell_lock (shop, owner, expires_at) VALUES (${shop}, ${owner}, ${expiresAt})
           ${database.dialect.onConflict("shop")}
-            owner = CASE WHEN expires_at <= ${now} THEN ${owner} ELSE owner END,
-            expires_at = CASE WHEN expires_at <= ${now} THEN ${expiresAt} ELSE expires_at END`,
+            owner = CASE WHEN lockstep_oversell_lock.expires_at <= ${now}
+              THEN ${owner} ELSE lockstep_oversell_lock.owner END,
+            expires_at = CASE WHEN lockstep_oversell_lock.expires_at <= ${now}
+              THEN ${expiresAt} ELSE lockstep_oversell_lock.expires_at END`,
         sql`SELECT owner FROM lockstep_oversell_lock WHERE shop = ${shop}`,
       ]);
       return answer?.rows[0] !== undefined && asText(answer.rows[0].owner) === owner;
     },
 
     async remove() {
-      await database.packet([sql`DELETE FROM lockstep_oversell_lock WHERE shop = ${shop}`]);
+      await database.batch([sql`DELETE FROM lockstep_oversell_lock WHERE shop = ${shop}`]);
     },
 
     async removeIfOwner(owner) {
-      await database.packet([
+      await database.batch([
         sql`DELETE FROM lockstep_oversell_lock WHERE shop = ${shop} AND owner = ${owner}`,
       ]);
     },
@@ -92,7 +94,7 @@ export function sqlShop(database: Database, inventory: Inventory, shop: string):
     },
 
     async claim(fence) {
-      const [, answer] = await database.packet([claim(database.dialect, fence), readClaim(fence)]);
+      const [, answer] = await database.batch([claim(database.dialect, fence), readClaim(fence)]);
       checkClaim(fence, answer?.rows ?? []);
     },
 
@@ -100,24 +102,26 @@ export function sqlShop(database: Database, inventory: Inventory, shop: string):
       const text = fence?.toString() ?? "";
       const set = sql`stock = ${stock}, fence = ${text}`;
       const where = claimed ? isClaimed(database.dialect, fence) : sql`fence <= ${text}`;
-      // The claim once more: its row stays locked until the write is committed.
+      // Repeats the claim: its row stays locked until the commit.
       const before = fence && claimed ? [claim(database.dialect, fence)] : [];
-      return once(async () => ((await sell(sale, { set, where, before })) ? "sold" : "refused"));
+      return orReplayed(async () =>
+        (await sell(sale, { set, where, before })) ? "sold" : "refused",
+      );
     },
 
     decrement(sale, ifEnough) {
       const set = sql`stock = stock - 1`;
       const where = ifEnough ? sql`stock >= 1` : sql`1 = 1`;
-      return once(async () => ((await sell(sale, { set, where })) ? "sold" : "sold-out"));
+      return orReplayed(async () => ((await sell(sale, { set, where })) ? "sold" : "sold-out"));
     },
 
-    books: () => readBooks(database, shop),
+    totals: () => readTotals(database, shop),
     close: () => empty(database, shop),
   };
 }
 
-/** A sale that is recorded already changes nothing. */
-async function once<T extends Written | "sold-out">(
+/** Calls `sell`; a sale that is already recorded changes nothing. */
+async function orReplayed<T extends WriteResult | "sold-out">(
   sell: () => Promise<T>,
 ): Promise<T | "replayed"> {
   try {
@@ -128,8 +132,8 @@ async function once<T extends Written | "sold-out">(
   }
 }
 
-/** Either the hand-written books have sales, or the library's ledger. */
-async function readBooks(database: Database, shop: string): Promise<Books> {
+/** Reads the sales from the shop's own tables and from the library's ledger: one of the two is empty. */
+async function readTotals(database: Database, shop: string): Promise<ShopTotals> {
   const sales = await database.read(sql`
     SELECT order_id, stock FROM lockstep_oversell_sale WHERE shop = ${shop}
     UNION ALL
@@ -143,14 +147,14 @@ async function readBooks(database: Database, shop: string): Promise<Books> {
   return {
     remaining,
     lowest: Math.min(remaining, ...sales.map((sale) => asNumber(sale.stock))),
-    // Operation ids start with the shop's name: they are unique among all shops.
+    // Operation ids start with the shop's name, since they are unique among all shops.
     sales: sales.map((sale) => asText(sale.order_id).replace(`${shop}/`, "")),
   };
 }
 
 async function empty(database: Database, shop: string): Promise<void> {
   const lock = stockLock(shop);
-  await database.packet([
+  await database.batch([
     sql`DELETE FROM lockstep_oversell_lock WHERE shop = ${shop}`,
     sql`DELETE FROM lockstep_oversell_stock WHERE shop = ${shop}`,
     sql`DELETE FROM lockstep_oversell_sale WHERE shop = ${shop}`,

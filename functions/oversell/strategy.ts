@@ -1,27 +1,27 @@
-/** A way to sell scarce stock: every flaw of the incident is a switch. */
+/** A way to sell scarce stock. Each flaw of the incident is a switch. */
 export interface Strategy {
   readonly name: string;
 
-  /** `set-if-absent`: the incident's own lock, a record with an expiry. `lockstep`: a lock of this library. */
+  /** `set-if-absent`: the incident's lock, a record with an expiry. `lockstep`: a lock of this library. */
   readonly lock: "none" | "set-if-absent" | "lockstep";
 
-  /** Whether giving the lock back deletes whatever is there, or only what is ours. */
+  /** Whether a release deletes the lock of any owner, or only the caller's own. */
   readonly release: "unconditional" | "owner-checked";
 
-  /** Whether the lock is renewed while the work goes on. */
+  /** Whether the lock is renewed during the work. */
   readonly renewal: boolean;
 
-  /** Where the holder's fence is checked: nowhere, with the write, or before the first read as well. */
+  /** Whether the fence is checked: never, with the write, or also before the first read. */
   readonly fence: "none" | "on-write" | "claimed";
 
   /**
-   * `get-and-compare`: read, look whether it is enough, write the difference.
-   * `compare-then-decrement`: read, look whether it is enough, subtract.
-   * `conditional-decrement`: subtract if it is enough, in one statement.
+   * `get-and-compare`: read the stock, compare, write the difference.
+   * `compare-then-decrement`: read the stock, compare, subtract.
+   * `conditional-decrement`: subtract if the stock suffices, in one statement.
    */
   readonly stock: "get-and-compare" | "compare-then-decrement" | "conditional-decrement";
 
-  /** Whether a sale is recorded under its order's id, once. */
+  /** Whether a sale is recorded once, under its order's id. */
   readonly operationIds: boolean;
 }
 
@@ -37,7 +37,7 @@ const INCIDENT: Strategy = {
 
 const LOCKED: Strategy = { ...INCIDENT, lock: "lockstep", release: "owner-checked", name: "" };
 
-/** From the incident to what this library does, one repair after the other. */
+/** The strategies, from the incident to this library, one repair after another. */
 export const STRATEGIES: readonly Strategy[] = [
   INCIDENT,
   { ...INCIDENT, name: "no-lock", lock: "none", stock: "compare-then-decrement" },
@@ -64,17 +64,17 @@ export const STRATEGIES: readonly Strategy[] = [
   },
 ];
 
-/** Late writes are harmless, and every order counts once: then nothing can be oversold, lost or duplicated. */
+/** Whether a strategy guarantees that no unit is oversold, lost or duplicated: late writes are refused, orders count once. */
 export function claimsSafe({ fence, stock, operationIds }: Strategy): boolean {
   return operationIds && (fence === "claimed" || stock === "conditional-decrement");
 }
 
-/** Whether the stock is kept by the library's inventory, or by hand as in the incident. */
-export function keptBy({ stock, operationIds }: Strategy): "by-inventory" | "by-hand" {
+/** Whether the library's inventory manages the stock, or the shop by hand as in the incident. */
+export function stockKeeper({ stock, operationIds }: Strategy): "by-inventory" | "by-hand" {
   return stock === "conditional-decrement" && operationIds ? "by-inventory" : "by-hand";
 }
 
-/** Throws a RangeError for switches that do not go together. */
+/** Throws a RangeError for incompatible switches. */
 export function checkStrategy({
   lock,
   release,
@@ -83,12 +83,12 @@ export function checkStrategy({
   stock,
   operationIds,
 }: Strategy): void {
-  const ours = lock === "lockstep";
-  if (ours && release === "unconditional") {
+  const isLockstep = lock === "lockstep";
+  if (isLockstep && release === "unconditional") {
     throw new RangeError("a lockstep lock is always released owner-checked");
   }
-  if (!ours && renewal) throw new RangeError("renewal needs the lock lockstep");
-  if (!ours && fence !== "none") throw new RangeError("a fence needs the lock lockstep");
+  if (!isLockstep && renewal) throw new RangeError("renewal needs the lock lockstep");
+  if (!isLockstep && fence !== "none") throw new RangeError("a fence needs the lock lockstep");
   if (fence !== "none" && stock === "compare-then-decrement") {
     throw new RangeError("compare-then-decrement checks no fence");
   }

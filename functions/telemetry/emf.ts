@@ -5,25 +5,25 @@ export interface EmfOptions {
   /** Default "Lockstep". */
   readonly namespace?: string;
 
-  /** What every metric has. By these alone each metric is there too: alarms need no list of outcomes. */
+  /** The dimensions of every metric. Each metric is also reported with these alone, so alarms need no list of outcomes. */
   readonly dimensions: Readonly<Record<string, string>>;
 
-  /** Default: standard output, which AWS Lambda hands over to CloudWatch. */
+  /** Default: standard output, which AWS Lambda sends to CloudWatch. */
   readonly write?: (line: string) => void;
 }
 
 export interface Emf {
   readonly measure: Measure;
 
-  /** Writes down what was measured: at the end of each invocation, since nothing runs while it is frozen. */
+  /** Writes the measurements. Call it at the end of each invocation: a frozen environment runs nothing. */
   flush(): void;
 }
 
 /** The most values of a metric in one line. */
-const MOST_VALUES = 100;
+const MAX_VALUES = 100;
 
-/** The most lines that are kept, where nobody calls `flush`. */
-const MOST_GROUPS = 1_000;
+/** The most lines that are buffered without a call of `flush`. */
+const MAX_GROUPS = 1_000;
 
 /** Measurements with the same attributes. */
 interface Group {
@@ -32,10 +32,10 @@ interface Group {
 }
 
 /**
- * Metrics as lines in CloudWatch's embedded metric format.
+ * Writes metrics as lines in CloudWatch's embedded metric format.
  *
- * Not by a library: @aws-lambda-powertools/metrics and aws-embedded-metrics keep one set of dimensions for all
- * metrics of a line, so that an outcome takes a line for each single value.
+ * Uses no library: @aws-lambda-powertools/metrics and aws-embedded-metrics have one set of dimensions per line, so an
+ * outcome would need a line for each value.
  */
 export function emf({
   namespace = "Lockstep",
@@ -53,7 +53,7 @@ export function emf({
     group.values.set(metric, values);
     if (METRICS[metric].type === "counter") values[0] = (values[0] ?? 0) + value;
     else values.push(value);
-    if (values.length >= MOST_VALUES || groups.size >= MOST_GROUPS) flush();
+    if (values.length >= MAX_VALUES || groups.size >= MAX_GROUPS) flush();
   }
 
   function flush(): void {
@@ -77,15 +77,15 @@ function lineOf(
   const directive = { Namespace: namespace, Dimensions, Metrics };
   return JSON.stringify({
     _aws: { Timestamp: Date.now(), CloudWatchMetrics: [directive] },
-    ...Object.fromEntries(members.map(([name, value]) => [name, plain(value)])),
+    ...Object.fromEntries(members.map(([name, value]) => [name, toDimensionValue(value)])),
     ...Object.fromEntries(values),
   });
 }
 
 const UNITS = { histogram: "Seconds", counter: "Count" } as const;
 
-/** CloudWatch takes no other characters, no more of them, and nothing blank. */
-function plain(value: string): string {
+/** CloudWatch takes up to 1,024 characters of printable ASCII, and no blank value. */
+function toDimensionValue(value: string): string {
   const text = value.replace(/[^\x20-\x7e]/g, "?").slice(0, 1_024);
   return text.trim() === "" ? "?" : text;
 }

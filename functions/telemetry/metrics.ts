@@ -1,43 +1,38 @@
+import { StaleRunError } from "../../core/journal/journal.ts";
+import { hasCode } from "../../core/lock/errors.ts";
+import type { LockEvent } from "../../core/lock/events.ts";
+import { elapsedSince, instant, type Millis } from "../../core/lock/time.ts";
+import { failureOf, type Telemetry } from "./telemetry.ts";
+
 /**
- * What is measured. Attributes have few values: never the name of a lock, a sku, the id of a run or the name of a step,
- * which code may make from any of these. There is no end of them, and CloudWatch bills each; spans have them.
+ * All metrics. Attributes have few values: never the name of a lock, a sku, the id of a run or the name of a step, which
+ * code may derive from any of these. Their number has no bound, and CloudWatch bills each value; spans have them.
  */
 export const METRICS = {
-  "lockstep.lock.acquire.duration": duration("How long was waited for a lock, by outcome"),
-  "lockstep.lock.hold.duration": duration("How long a lock was held, by outcome"),
-  "lockstep.lock.contention": counter("{lock}", "Locks that others had for as long as was waited"),
+  "lockstep.lock.acquire.duration": duration("Time of waiting for a lock, by outcome"),
+  "lockstep.lock.hold.duration": duration("Time of holding a lock, by outcome"),
+  "lockstep.lock.contention": counter("{lock}", "Locks that stayed busy for the whole wait"),
   "lockstep.lock.lost": counter("{lock}", "Locks that were lost while they were held, by reason"),
-  "lockstep.fenced_out": counter(
-    "{write}",
-    "Writes of late holders that were refused, by what has refused them",
-  ),
-  "lockstep.stock.sold_out": counter(
-    "{order}",
-    "Sales and reservations that the stock did not reach for",
-  ),
-  "lockstep.replays": counter(
-    "{answer}",
-    "What was asked for again, and answered from the records",
-  ),
+  "lockstep.fenced_out": counter("{write}", "Refused writes of late holders, by guard"),
+  "lockstep.stock.sold_out": counter("{order}", "Sales and reservations above the units on hand"),
+  "lockstep.replays": counter("{answer}", "Repeated requests that the records answered"),
   "lockstep.run.ended": counter("{run}", "Runs that have ended, by workflow and status"),
-  "lockstep.step.duration": duration(
-    "How long attempts at steps took, by workflow, kind and outcome",
-  ),
+  "lockstep.step.duration": duration("Time of an attempt at a step, by workflow, kind and outcome"),
 } as const satisfies Readonly<Record<string, Metric>>;
 
 export type MetricName = keyof typeof METRICS;
 
-export interface Metric {
+interface Metric {
   readonly type: "histogram" | "counter";
 
-  /** As UCUM has it: seconds, or what is counted. */
+  /** In UCUM: seconds, or the counted thing. */
   readonly unit: "s" | `{${string}}`;
   readonly description: string;
 }
 
 export type Attributes = Readonly<Record<`lockstep.${string}`, string>>;
 
-/** Takes a measurement, in the metric's unit. What it throws is lost. */
+/** Records a measurement in the metric's unit. Errors are ignored. */
 export type Measure = (metric: MetricName, value: number, attributes: Attributes) => void;
 
 function duration(description: string): Metric {
@@ -46,4 +41,94 @@ function duration(description: string): Metric {
 
 function counter(unit: `{${string}}`, description: string): Metric {
   return { type: "counter", unit, description };
+}
+
+/** Measures all events. */
+export function metricTelemetry(measure: Measure): Telemetry {
+  const count = (metric: MetricName, attributes = {}) => measure(metric, 1, attributes);
+  const countReplay = (subject: string) =>
+    count("lockstep.replays", { "lockstep.subject": subject });
+  const countFencedOut = fencedOutCounter((guard) =>
+    count("lockstep.fenced_out", { "lockstep.guard": guard }),
+  );
+  const countFailure = (thrown: unknown): never => {
+    countFencedOut(failureOf(thrown).error);
+    throw thrown;
+  };
+  return {
+    lock: (event) => measureLock(measure, event),
+
+    stock(event) {
+      if (event.type === "failed") return countFencedOut(event.error);
+      if (event.replayed) countReplay("stock");
+      else if (event.outcome === "sold-out") count("lockstep.stock.sold_out");
+    },
+
+    runtime: {
+      onEvent(event) {
+        if (event.type === "answered") countReplay("run");
+        if (event.type === "replayed") countReplay("step");
+        if (event.type === "ended") {
+          const { workflow, status } = event;
+          count("lockstep.run.ended", {
+            "lockstep.workflow": workflow,
+            "lockstep.outcome": status,
+          });
+        }
+      },
+
+      interceptor: {
+        run: (_, body) => body().catch(countFailure),
+
+        async step({ workflow, kind }, body) {
+          const startedAt = instant();
+          const measureStep = (outcome: string) =>
+            measure("lockstep.step.duration", seconds(elapsedSince(startedAt)), {
+              "lockstep.workflow": workflow,
+              "lockstep.kind": kind,
+              "lockstep.outcome": outcome,
+            });
+          try {
+            const record = await body();
+            measureStep(record.outcome);
+            return record;
+          } catch (thrown) {
+            measureStep(failureOf(thrown).outcome);
+            return countFailure(thrown);
+          }
+        },
+      },
+    },
+  };
+}
+
+function measureLock(measure: Measure, event: LockEvent): void {
+  const outcome = (value: string) => ({ "lockstep.outcome": value });
+  if (event.type === "acquired" || event.type === "busy" || event.type === "failed") {
+    measure("lockstep.lock.acquire.duration", seconds(event.waited), outcome(event.type));
+  }
+  if (event.type === "busy") measure("lockstep.lock.contention", 1, {});
+  if (event.type === "lost") measure("lockstep.lock.lost", 1, { "lockstep.reason": event.why });
+  if (event.type === "released") {
+    measure("lockstep.lock.hold.duration", seconds(event.held), outcome(event.answer));
+  }
+  if (event.type === "release-failed") {
+    measure("lockstep.lock.hold.duration", seconds(event.held), outcome("failed"));
+  }
+}
+
+/** Counts each refusal once: the stock, the step and the run report the same error. */
+function fencedOutCounter(count: (guard: "fence" | "epoch") => void): (error: unknown) => void {
+  const counted = new WeakSet<object>();
+  return (error) => {
+    if (!(error instanceof Error) || counted.has(error)) return;
+    const isStale = error instanceof StaleRunError;
+    if (!isStale && !hasCode(error, "FENCED_OUT")) return;
+    counted.add(error);
+    count(isStale ? "epoch" : "fence");
+  };
+}
+
+function seconds(span: Millis): number {
+  return span / 1_000;
 }

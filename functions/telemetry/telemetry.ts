@@ -1,46 +1,79 @@
-import type { StockListener } from "../../core/inventory/observed.ts";
-import type { LockListener } from "../../core/lock/events.ts";
+import type { StockEvent } from "../../core/inventory/events.ts";
+import type { LockEvent } from "../../core/lock/events.ts";
 import { listener } from "../../core/lock/listener.ts";
-import type { Around } from "../../core/steps/around.ts";
-import type { RunListener } from "../../core/steps/events.ts";
+import { EngineFailure, Suspension } from "../../core/steps/errors.ts";
+import type { RunEvent } from "../../core/steps/events.ts";
+import type { InterceptedStep, Interceptor } from "../../core/steps/interceptor.ts";
 
-/** Something that is told of all that happens. What it throws costs no lock, no stock and no run anything. */
+/** The listeners for all events of locks, stock and runs. An error of a listener affects no lock, stock or run. */
 export interface Telemetry {
   /** For `open(url, { onEvent: telemetry.lock })`, and every store of locks. */
-  readonly lock: LockListener;
+  readonly lock: (event: LockEvent) => void;
 
-  /** For `observed(inventory, telemetry.stock)`. */
-  readonly stock: StockListener;
+  /** For `open(url, { onStockEvent: telemetry.stock })`, and the `onEvent` of every inventory. */
+  readonly stock: (event: StockEvent) => void;
 
   /** For `createRuntime({ …, ...telemetry.runtime })`. */
-  readonly runtime: { readonly onEvent: RunListener; readonly around: Required<Around> };
+  readonly runtime: {
+    readonly onEvent: (event: RunEvent) => void;
+    readonly onError?: (
+      error: unknown,
+      at: Partial<InterceptedStep> & Pick<InterceptedStep, "runId" | "workflow">,
+    ) => void;
+    readonly interceptor: Required<Interceptor>;
+  };
 }
 
-/** What a runtime is given, with somebody else who is told of its runs. */
-export function tellingToo({ runtime }: Telemetry, other: RunListener): Telemetry["runtime"] {
-  return { ...runtime, onEvent: eachOf([other, runtime.onEvent]) };
+/** Some of the listeners. */
+export interface PartialTelemetry extends Partial<Omit<Telemetry, "runtime">> {
+  readonly runtime?: {
+    readonly onEvent?: (event: RunEvent) => void;
+    readonly onError?: (
+      error: unknown,
+      at: Partial<InterceptedStep> & Pick<InterceptedStep, "runId" | "workflow">,
+    ) => void;
+    readonly interceptor?: Interceptor;
+  };
 }
 
-/** All of them; the first one's context is the outermost. */
-export function together(...all: readonly Telemetry[]): Telemetry {
-  const arounds = all.map(({ runtime }) => runtime.around).reverse();
+/** Combines the listeners. The interceptor of the first one is the outermost. */
+export function combineTelemetry(...all: readonly PartialTelemetry[]): Telemetry {
+  const interceptors = all.flatMap(({ runtime }) => runtime?.interceptor ?? []).reverse();
   return {
-    lock: eachOf(all.map(({ lock }) => lock)),
-    stock: eachOf(all.map(({ stock }) => stock)),
+    lock: callEach(all.map(({ lock }) => lock)),
+    stock: callEach(all.map(({ stock }) => stock)),
     runtime: {
-      onEvent: eachOf(all.map(({ runtime }) => runtime.onEvent)),
-      around: {
-        run: (run, body) => arounds.reduce((inner, one) => () => one.run(run, inner), body)(),
-        step: (step, body) => arounds.reduce((inner, one) => () => one.step(step, inner), body)(),
+      onEvent: callEach(all.map(({ runtime }) => runtime?.onEvent)),
+      onError: callEach(all.map(({ runtime }) => runtime?.onError)),
+      interceptor: {
+        run: (run, body) =>
+          interceptors.reduce((inner, one) => () => one.run?.(run, inner) ?? inner(), body)(),
+        step: (step, body) =>
+          interceptors.reduce((inner, one) => () => one.step?.(step, inner) ?? inner(), body)(),
       },
     },
   };
 }
 
-/** What one of them throws does not keep the others from being told. */
-function eachOf<Event>(hooks: readonly ((event: Event) => void)[]): (event: Event) => void {
+/** An error of one listener does not keep the other listeners from being called. */
+function callEach<Arguments extends readonly unknown[]>(
+  hooks: readonly (((...given: Arguments) => void) | undefined)[],
+): (...given: Arguments) => void {
   const listeners = hooks.map((hook) => listener(hook));
-  return (event) => {
-    for (const tell of listeners) tell(event);
+  return (...given) => {
+    for (const tell of listeners) tell(...given);
   };
+}
+
+/** The cause of a rejection of an interceptor's body. */
+export interface Failure {
+  readonly outcome: "failed" | "parked";
+
+  /** Undefined for a run that was only parked. */
+  readonly error?: unknown;
+}
+
+export function failureOf(thrown: unknown): Failure {
+  if (thrown instanceof Suspension) return { outcome: "parked" };
+  return { outcome: "failed", error: thrown instanceof EngineFailure ? thrown.error : thrown };
 }

@@ -1,81 +1,80 @@
-import { checkWhole } from "../../core/lock/checks.ts";
+import { checkText, checkWhole } from "../../core/lock/checks.ts";
+import { type Duration, toMillis } from "../../core/lock/duration.ts";
 import { listener } from "../../core/lock/listener.ts";
 import type { Millis } from "../../core/lock/time.ts";
-import { type Duration, toMillis } from "../../core/steps/duration.ts";
-import type { Runtime } from "../../core/steps/runtime.ts";
+import type { Runtime } from "../../core/steps/contract.ts";
 import type { RunOutcome } from "../../core/steps/workflow.ts";
-import type { KeyOf } from "./keys.ts";
 
 export interface WorkerOptions {
-  /** Its workflows are what the worker goes on with, each by its version: other runs it leaves alone. */
+  /** The worker executes the runs of the runtime's workflows and versions, and no others. */
   readonly runtime: Runtime;
 
-  /** How many runs at a time. Default 8. */
+  /** The number of concurrent runs. Default 8. */
   readonly concurrency?: number;
 
-  /**
-   * Of runs with the same key, this worker carries no more than `perKey` at a time: by customer, or by tenant. It
-   * is a matter of fairness inside this process. What must not happen twice at a time anywhere is a step's `lock`.
-   *
-   * The input is read from the journal once more to find the key.
-   */
-  readonly keyOf?: KeyOf;
+  /** The queues whose runs the worker executes. Default: those of the workflows, and "default". */
+  readonly queues?: readonly string[];
 
-  /** Default 1. */
-  readonly perKey?: number;
-
-  /** How long steps that are under way may go on once `signal` has aborted. Default 30 s. */
+  /** The time that running steps have after `signal` has aborted. Default 30 s. */
   readonly drain?: Duration;
 
-  /** Ends the worker: it takes no more runs, and parks each run that it has at its next step. */
+  /** Stops the worker gracefully: it takes no more runs, and parks each of its runs at the next step. */
   readonly signal?: AbortSignal;
 
-  /** Ends it without waiting for steps: they are aborted, and their runs parked. */
+  /** Stops the worker at once: running steps are aborted, and their runs parked. */
   readonly abort?: AbortSignal;
 
-  /** What it throws is lost. */
+  /** Errors of the listener are ignored. */
   readonly onEvent?: (event: WorkerEvent) => void;
 }
 
 export type WorkerEvent =
-  /** A run was carried as far as it gets here. */
-  | { readonly type: "carried"; readonly outcome: RunOutcome<unknown> }
-  /** A run could not be carried: its workflow or its record is broken. It is tried again, ever more rarely. */
+  /** A run was executed until it ended or parked. */
+  | { readonly type: "executed"; readonly outcome: RunOutcome<unknown> }
+  /**
+   * A run could not be executed because of its workflow or its record: it is due again after its lease. Or the slot of a
+   * schedule has no valid input: it is tried again within a minute.
+   */
   | { readonly type: "refused"; readonly runId: string; readonly error: unknown }
-  /** The journal does not answer. Said once; the worker goes on asking. */
+  /** The journal does not answer. Reported once per outage; the worker keeps polling. */
   | { readonly type: "outage"; readonly error: unknown }
   | { readonly type: "recovered" }
-  /** No more runs are taken; so many are under way. */
+  /** The worker stops taking runs; `running` runs are active. */
   | { readonly type: "draining"; readonly running: number }
-  /** So many runs were still under way when the time was over. */
+  /** The time to drain is over; `running` runs are aborted. */
   | { readonly type: "aborting"; readonly running: number };
 
 export interface WorkerReport {
   readonly completed: number;
   readonly failed: number;
 
-  /** How often a run was left for later. */
+  /** The number of times that a run was parked. */
   readonly parked: number;
 
-  /** Every step that was under way could finish, and nothing is held any more. */
+  /** The number of times that a run could not be executed. */
+  readonly blocked: number;
+
+  /** True when every running step could finish and no lock is held. */
   readonly isClean: boolean;
 }
 
 export interface CheckedOptions extends Omit<WorkerOptions, "drain"> {
   readonly concurrency: number;
-  readonly perKey: number;
   readonly drain: Millis;
   readonly onEvent: (event: WorkerEvent) => void;
 }
 
 /** Throws a TypeError or RangeError that names the option. */
 export function checkOptions(options: WorkerOptions): CheckedOptions {
-  const { concurrency = 8, perKey = 1, drain = 30_000 } = options;
+  const { concurrency = 8, drain = 30_000 } = options;
   checkWhole("concurrency", concurrency, 1, 1_000);
-  checkWhole("perKey", perKey, 1, 1_000);
   if (options.runtime.workflows.length === 0) {
-    throw new TypeError("the worker's runtime knows no workflows");
+    throw new TypeError("the worker's runtime has no workflows; pass `workflows` to createRuntime");
   }
+  if (options.queues?.length === 0) {
+    throw new TypeError("the worker has no queues; name some, or leave `queues` out");
+  }
+  for (const queue of options.queues ?? []) checkText("queue", queue, 255);
   const onEvent = listener(options.onEvent);
-  return { ...options, concurrency, perKey, drain: toMillis("drain", drain), onEvent };
+  return { ...options, concurrency, drain: toMillis("drain", drain), onEvent };
 }

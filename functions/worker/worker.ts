@@ -1,185 +1,222 @@
-import { deadline, follow, race, type Scope } from "../../core/lock/abort.ts";
+import { deadline, follow, race, type Scope, sleep } from "../../core/lock/abort.ts";
 import { hasCode } from "../../core/lock/errors.ts";
+import { Notifier } from "../../core/lock/notifier.ts";
 import type { Millis } from "../../core/lock/time.ts";
-import { UnknownRunError } from "../../core/steps/errors.ts";
+import type { DueExecution } from "../../core/steps/contract.ts";
 import type { RunOutcome } from "../../core/steps/workflow.ts";
-import { Bell } from "./bell.ts";
-import { Keys } from "./keys.ts";
 import {
   type CheckedOptions,
   checkOptions,
   type WorkerOptions,
   type WorkerReport,
 } from "./options.ts";
-import { Pace } from "./pace.ts";
+import { PollSchedule } from "./poll-schedule.ts";
 
 /**
- * Carries due runs, whoever has begun them, until it is told to end; then lets go of them all.
+ * Executes due runs, whichever process started them, until `signal` aborts; then parks its runs.
  *
- * Any number of workers may share a journal. A run that sleeps or waits takes up none of them. While the journal
- * is away the worker keeps asking; it rejects only where that is of no use from the start, or the journal was closed.
+ * Any number of workers may share a journal. A sleeping or waiting run occupies no worker. During an outage of the journal
+ * the worker keeps polling. Rejects only when the journal refuses the first request for good, or was closed.
  */
 export async function runWorker(options: WorkerOptions): Promise<WorkerReport> {
   return new Worker(checkOptions(options)).run();
 }
 
-/** How many due runs are looked at for each that is wanted: other workers take some, and busy keys are passed over. */
-const LOOK_AHEAD = 4;
-const LEAST_AHEAD = 32;
-const KEYED_AHEAD = 1_000;
+/** The wait while all slots are full, until the next look for operations of entities. */
+const FULL_WAIT: Millis = 1_000;
 
-/** How long it may take to let go of what was aborted: the release of a lock and the write to the journal. */
-const LETTING_GO: Millis = 15_000;
+/** A run that waits longer for a lock is parked: it would keep others from its slot. */
+const LOCK_WAIT: Millis = 50;
 
-/** Runs that cannot be carried rest for this long, and up to the second span as it happens again. */
-const REST: Millis = 1_000;
-const LONGEST_REST: Millis = 60_000;
+/** How often a worker deletes expired runs, and how many at a time. */
+const PURGE_PAUSE: Millis = 60_000;
+const PURGED = 100;
+
+/** The longest pause between two looks at the schedules: the process's clock may be set. */
+const SCHEDULE_PAUSE: Millis = 60_000;
+
+/** The pause after a failure of the journal. */
+const SCHEDULE_RETRY: Millis = 5_000;
+
+/** Up to so much later, at random: the first of many workers starts the slot, and the others find it started. */
+const SCHEDULE_JITTER: Millis = 100;
+
+/** The time to release the lock of an aborted run and to write to the journal. */
+const ABORT_TIME: Millis = 15_000;
 
 class Worker {
   readonly #options: CheckedOptions;
-  readonly #keys: Keys | undefined;
-  readonly #pace = new Pace();
-  readonly #bell = new Bell();
-  readonly #running = new Map<string, Promise<void>>();
-  readonly #resting = new Map<string, { readonly until: number; readonly pause: Millis }>();
+  readonly #schedule = new PollSchedule();
+  readonly #changes = new Notifier();
+  readonly #running = new Set<Promise<void>>();
   readonly #stop = new AbortController();
   readonly #ending: Scope;
-  #backlog: string[] = [];
+  #delivering: Promise<void> | undefined;
+  #hasOperations = false;
+  #scheduling: Promise<void> | undefined;
+  #purgeAt = 0;
   #hasAnswered = false;
-  #isAway = false;
+  #isOutage = false;
+  #recoveries = 0;
   #isAborted = false;
-  #counts = { completed: 0, failed: 0, parked: 0 };
+  #counts = { completed: 0, failed: 0, parked: 0, blocked: 0 };
 
   constructor(options: CheckedOptions) {
     this.#options = options;
-    const { runtime, keyOf, perKey } = options;
-    this.#keys = keyOf && new Keys(runtime.journal, keyOf, perKey);
     this.#ending = follow(options.signal, options.abort);
   }
 
   async run(): Promise<WorkerReport> {
     const { signal } = this.#ending;
-    const onEnd = () => this.#bell.ring();
-    signal.addEventListener("abort", onEnd);
+    const onAbort = () => this.#changes.notify();
+    const onDue = () => {
+      this.#schedule.notified();
+      this.#changes.notify();
+    };
+    signal.addEventListener("abort", onAbort);
+    const stopListening = this.#options.runtime.onDue(onDue);
+    const scheduling = new AbortController();
+    this.#scheduling = this.#startScheduled(scheduling.signal);
     try {
-      while (!signal.aborted) await this.#bell.wait(await this.#fill());
+      while (!signal.aborted) await this.#changes.wait({ span: await this.#fillSlots() });
     } finally {
-      signal.removeEventListener("abort", onEnd);
+      signal.removeEventListener("abort", onAbort);
+      stopListening();
+      scheduling.abort();
       await this.#end();
       this.#ending[Symbol.dispose]();
     }
     return { ...this.#counts, isClean: !this.#isAborted };
   }
 
-  /** Takes as much as there is room for. Resolves to how long there will be nothing more to do by itself. */
-  async #fill(): Promise<Millis> {
+  /** Starts runs until the slots are full or no run is due. Resolves to the time until the next poll. */
+  async #fillSlots(): Promise<Millis> {
     while (!this.#ending.signal.aborted) {
-      if (this.#running.size >= this.#options.concurrency) return Number.POSITIVE_INFINITY;
-      const runId = this.#next();
-      if (runId !== undefined) this.#begin(runId);
-      else if (this.#pace.wait > 0) return this.#pace.wait;
-      else await this.#look();
+      if (performance.now() >= this.#purgeAt) void this.#purge();
+      const free = this.#options.concurrency - this.#running.size;
+      if (free <= 0) {
+        this.#deliver();
+        return FULL_WAIT;
+      }
+      if (this.#schedule.wait > 0) return this.#schedule.wait;
+      await this.#poll(free);
     }
     return 0;
   }
 
-  #next(): string | undefined {
-    const at = this.#backlog.findIndex((runId) => this.#keys?.hasRoom(runId) ?? true);
-    return at < 0 ? undefined : this.#backlog.splice(at, 1)[0];
-  }
-
-  async #look(): Promise<void> {
-    const { runtime, concurrency } = this.#options;
-    const ahead = Math.max(LOOK_AHEAD * concurrency, LEAST_AHEAD);
-    const limit = this.#keys ? KEYED_AHEAD : ahead;
-    const { workflows, journal } = runtime;
+  /** Not aborted by the worker's end: claimed runs are then parked. */
+  async #poll(limit: number): Promise<void> {
+    const { runtime, queues } = this.#options;
+    this.#schedule.polling();
     try {
-      const due = await journal.due({ workflows, limit }, this.#ending.signal);
-      const ours = due.filter((runId) => this.#isFree(runId));
-      const known = await Promise.all(ours.map((runId) => this.#learn(runId)));
-      // In an order of its own, so that workers who were told of the same runs seldom want the same one.
-      this.#backlog = shuffled(ours.filter((_, i) => known[i]));
+      let heldFor = Number.POSITIVE_INFINITY;
+      const onHeldBack = (retryIn: Millis) => {
+        heldFor = retryIn;
+      };
+      const due = await runtime.claimDue({ limit, onHeldBack, ...(queues && { queues }) });
       this.#hasAnswered = true;
-      this.#pace.looked();
-      if (this.#isAway) this.#options.onEvent({ type: "recovered" });
-      this.#isAway = false;
+      this.#schedule.polled(due.length, heldFor);
+      if (this.#isOutage) this.#onRecovered();
+      this.#deliver();
+      for (const run of due) this.#start(run);
     } catch (error) {
       if (this.#ending.signal.aborted) return;
-      const isHopeless = hasCode(error, "STORE_REFUSED") && !this.#hasAnswered;
-      if (isHopeless || !isOutage(error)) throw error;
+      const isPermanent = hasCode(error, "STORE_REFUSED") && !this.#hasAnswered;
+      if (isPermanent || !isOutage(error)) throw error;
       this.#onOutage(error);
     }
   }
 
-  #isFree(runId: string): boolean {
-    const rest = this.#resting.get(runId);
-    return !this.#running.has(runId) && (rest === undefined || rest.until <= performance.now());
+  /** Handles operations of entities that wait, also those that arrive meanwhile. */
+  #deliver(): void {
+    this.#hasOperations = true;
+    this.#delivering ??= this.#deliverAll().finally(() => {
+      this.#delivering = undefined;
+    });
   }
 
-  /** False: its key cannot be told. */
-  async #learn(runId: string): Promise<boolean> {
-    try {
-      await this.#keys?.learn(runId);
-      return true;
-    } catch (error) {
-      if (isOutage(error)) throw error;
-      this.#onRefused(runId, error);
-      return false;
+  /** Never rejects: an error is that of an outage, which the next poll reports. */
+  async #deliverAll(): Promise<void> {
+    while (this.#hasOperations) {
+      this.#hasOperations = false;
+      await this.#options.runtime.deliver(this.#ending.signal).catch(() => {});
     }
   }
 
-  #begin(runId: string): void {
-    const carried = this.#carry(runId).finally(() => {
-      this.#running.delete(runId);
-      this.#bell.ring();
+  /** Starts the slots of schedules until the signal aborts. Never rejects. */
+  async #startScheduled(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      // During an outage, the polls report it.
+      const nextIn = await this.#startSlots().catch(() => SCHEDULE_RETRY);
+      const pause = Math.min(nextIn + Math.random() * SCHEDULE_JITTER, SCHEDULE_PAUSE);
+      await sleep(pause, signal).catch(() => {});
+    }
+  }
+
+  /** Resolves to the time until the next slot. */
+  async #startSlots(): Promise<Millis> {
+    const { refused, nextIn } = await this.#options.runtime.startScheduled();
+    for (const slot of refused) this.#options.onEvent({ type: "refused", ...slot });
+    return nextIn;
+  }
+
+  /** Deletes some expired runs. The next purge follows soon if there may be more. Never rejects. */
+  async #purge(): Promise<void> {
+    this.#purgeAt = Number.POSITIVE_INFINITY;
+    const purging = this.#options.runtime.journal.purge(PURGED);
+    // During an outage, the polls report it.
+    const count = await purging.catch(() => 0);
+    const pause = count < PURGED ? PURGE_PAUSE : PURGE_PAUSE / 60;
+    // At random, so that workers seldom purge at the same time.
+    this.#purgeAt = performance.now() + pause * (0.5 + Math.random());
+  }
+
+  #start(run: DueExecution): void {
+    const executing = this.#execute(run).finally(() => {
+      this.#running.delete(executing);
+      // Its end may have freed a place in a limited queue, and a parked run may be due at once.
+      this.#schedule.notified();
+      this.#changes.notify();
     });
-    this.#running.set(runId, carried);
+    this.#running.add(executing);
   }
 
   /** Never rejects. */
-  async #carry(runId: string): Promise<void> {
-    using _ = this.#keys?.enter(runId);
-    let isTaken = false;
-    const onTaken = () => {
-      isTaken = true;
-      this.#pace.found();
-    };
-    const ends = { drain: this.#ending.signal, signal: this.#stop.signal };
+  async #execute(run: DueExecution): Promise<void> {
+    const recoveries = this.#recoveries;
     try {
-      const outcome = await this.#options.runtime.resume(runId, { ...ends, onTaken });
-      // Otherwise another worker was faster.
-      if (isTaken) this.#onCarried(outcome);
+      const signals = { drain: this.#ending.signal, signal: this.#stop.signal };
+      this.#onExecuted(await run.execute({ ...signals, lockWait: LOCK_WAIT }));
     } catch (error) {
-      // It was there a moment ago, and its time was over.
-      if (error instanceof UnknownRunError) return;
-      if (isOutage(error)) this.#onOutage(error);
-      else this.#onRefused(runId, error);
+      // Other processes leave the run alone until its lease has expired.
+      if (!isOutage(error)) this.#options.onEvent({ type: "refused", runId: run.runId, error });
+      // A call that was sent before a recovery may fail after it. Its outage is over.
+      else if (recoveries === this.#recoveries) this.#onOutage(error);
     }
   }
 
-  #onCarried(outcome: RunOutcome<unknown>): void {
-    this.#options.onEvent({ type: "carried", outcome });
-    this.#resting.delete(outcome.runId);
+  #onExecuted(outcome: RunOutcome<unknown>): void {
+    this.#options.onEvent({ type: "executed", outcome });
     const { status } = outcome;
-    if (status === "suspended") this.#pace.parked(outcome.wakeIn);
-    // Busy: it was lost on the way.
+    if (status === "suspended") this.#schedule.parked(outcome.wakeIn);
+    if (status === "blocked") this.#schedule.parked(outcome.retryIn);
+    // A busy run was lost to another process.
     if (status !== "busy") this.#counts[status === "suspended" ? "parked" : status] += 1;
   }
 
-  #onRefused(runId: string, error: unknown): void {
-    const pause = Math.min(2 * (this.#resting.get(runId)?.pause ?? REST / 2), LONGEST_REST);
-    this.#resting.set(runId, { until: performance.now() + pause, pause });
-    this.#options.onEvent({ type: "refused", runId, error });
-  }
-
   #onOutage(error: unknown): void {
-    this.#backlog = [];
-    this.#pace.failed();
-    if (!this.#isAway) this.#options.onEvent({ type: "outage", error });
-    this.#isAway = true;
+    this.#schedule.failed();
+    if (!this.#isOutage) this.#options.onEvent({ type: "outage", error });
+    this.#isOutage = true;
   }
 
-  /** Waits for what is under way, for as long as `drain` says, and then no longer than letting go takes. */
+  #onRecovered(): void {
+    this.#isOutage = false;
+    this.#recoveries += 1;
+    this.#options.onEvent({ type: "recovered" });
+  }
+
+  /** Waits up to `drain` for the running steps, then aborts them and waits for the release of their locks. */
   async #end(): Promise<void> {
     const { drain, abort, onEvent } = this.#options;
     if (this.#running.size > 0) onEvent({ type: "draining", running: this.#running.size });
@@ -187,25 +224,18 @@ class Worker {
     if (this.#running.size === 0) return;
     this.#isAborted = true;
     onEvent({ type: "aborting", running: this.#running.size });
-    this.#stop.abort(new Error("the worker has ended"));
-    await this.#settled(LETTING_GO);
+    this.#stop.abort(new Error("the worker has stopped"));
+    await this.#settled(ABORT_TIME);
   }
 
-  /** Resolves when nothing is under way, after `span`, or when the signal aborts. */
+  /** Resolves when no run is active, after `span`, or when the signal aborts. */
   async #settled(span: Millis, signal?: AbortSignal): Promise<void> {
     using limit = deadline(span, () => new Error("the time is over"), signal);
-    const settled = Promise.all(this.#running.values());
+    const settled = Promise.all([...this.#running, this.#delivering, this.#scheduling]);
     await race(settled, limit.signal).catch(() => {});
   }
 }
 
 function isOutage(error: unknown): boolean {
   return hasCode(error, "STORE_UNAVAILABLE", "STORE_REFUSED", "UNKNOWN_OUTCOME");
-}
-
-function shuffled<T>(items: readonly T[]): T[] {
-  return items
-    .map((item) => ({ item, place: Math.random() }))
-    .sort((a, b) => a.place - b.place)
-    .map(({ item }) => item);
 }

@@ -1,9 +1,9 @@
 /*
- * A wall clock that can be stepped while a process runs, for LD_PRELOAD: the file that LOCKSTEP_CLOCK names holds by how
- * many nanoseconds, as an int64. Monotonic clocks stay as they are.
+ * A steppable wall clock for LD_PRELOAD. The file named by LOCKSTEP_CLOCK holds the offset in nanoseconds, as an int64.
+ * Monotonic clocks are not changed.
  *
- * The kernel is asked directly: to look up the C library's own function would allocate memory, and allocators ask for
- * the time before they can do that.
+ * Calls the kernel directly: the lookup of the C library's function would allocate memory, and allocators read the time
+ * before they can allocate.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -1,12 +1,12 @@
-import { mkdtemp, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Millis } from "../../core/lock/time.ts";
 import { findOrInstall } from "../servers/binaries.ts";
-import type { Place } from "../servers/kinds.ts";
-import { run, type ServerNode } from "../servers/node.ts";
-import { reap } from "../servers/reap.ts";
+import { run } from "../servers/processes.ts";
+import { temporaryFolder } from "../servers/reap.ts";
+import type { ServerNode } from "../servers/server.ts";
+import type { NodeConfig } from "../servers/server-kind.ts";
 
 const SOURCE = fileURLToPath(new URL("clock.c", import.meta.url));
 
@@ -15,36 +15,35 @@ const COMPILER = { binaries: ["cc", "gcc", "clang"], packages: ["gcc", "libc6-de
 let compiled: Promise<string> | undefined;
 
 /**
- * The environment of a server process whose wall clock can be stepped while it runs.
+ * Returns the environment of a server process whose wall clock can be stepped at run time.
  *
- * It needs Linux, a C compiler (which is installed where servers are), and a server that asks the C library for the
- * time, as Redis and MySQL do and etcd does not.
+ * Needs Linux, a C compiler (installed if possible), and a server that reads the time through the C library, as Redis and
+ * MySQL do and etcd does not.
  */
 export async function steppableClock(
   onProgress: (step: string) => void = () => {},
-): Promise<(place: Place) => NodeJS.ProcessEnv> {
+): Promise<(config: NodeConfig) => NodeJS.ProcessEnv> {
   compiled ??= compile(onProgress);
   const library = await compiled;
-  return (place) => ({ LD_PRELOAD: library, LOCKSTEP_CLOCK: offsetOf(place) });
+  return (config) => ({ LD_PRELOAD: library, LOCKSTEP_CLOCK: offsetOf(config) });
 }
 
-/** From now on the server's clock is so many milliseconds ahead, or behind. */
-export async function stepClock({ place }: ServerNode, ahead: Millis): Promise<void> {
+/** Sets the server's clock `ahead` milliseconds ahead of the real time, or behind it if negative. */
+export async function stepClock({ config }: ServerNode, ahead: Millis): Promise<void> {
   const nanos = BigInt(Math.round(ahead * 1e6));
-  // In place: the server has the file mapped, and truncating it would take the page away.
-  await writeFile(offsetOf(place), new BigInt64Array([nanos]), { flag: "r+" });
+  // In place: the server has mapped the file, and a truncation would unmap the page.
+  await writeFile(offsetOf(config), new BigInt64Array([nanos]), { flag: "r+" });
 }
 
-function offsetOf({ folder }: Place): string {
+function offsetOf({ folder }: NodeConfig): string {
   return join(folder, "clock");
 }
 
 async function compile(onProgress: (step: string) => void): Promise<string> {
   const compiler = process.platform === "linux" && (await findOrInstall(COMPILER, onProgress));
   if (!compiler) throw new NoClockError();
-  const folder = await mkdtemp(join(tmpdir(), "lockstep-clock-"));
-  reap(folder);
-  const library = join(folder, "clock.so");
+  const folder = await temporaryFolder("clock");
+  const library = join(folder.path, "clock.so");
   try {
     await run(compiler, ["-O2", "-Wall", "-shared", "-fPIC", "-o", library, SOURCE]);
   } catch (error) {
@@ -58,7 +57,7 @@ class NoClockError extends Error {
 
   constructor(options?: ErrorOptions) {
     super(
-      "to step a server's clock takes Linux, a C compiler and the headers of the C library " +
+      "stepping a server's clock needs Linux, a C compiler and the headers of the C library " +
         `(Debian: apt-get install ${COMPILER.packages.join(" ")})`,
       options,
     );

@@ -1,8 +1,8 @@
 import { fileURLToPath } from "node:url";
-import type { ServerKind, ServerName } from "./kinds.ts";
-import { run } from "./node.ts";
-import { freePort } from "./processes.ts";
-import type { Server } from "./start.ts";
+import type { ServerName } from "./kinds.ts";
+import { freePort, run } from "./processes.ts";
+import type { Server } from "./server.ts";
+import type { ServerKind } from "./server-kind.ts";
 
 const FILE = fileURLToPath(new URL("../compose.yaml", import.meta.url));
 
@@ -13,7 +13,7 @@ export async function hasDocker(): Promise<boolean> {
   );
 }
 
-/** The same server in containers of its own. */
+/** Starts the server in new containers. */
 export async function startContainer(name: ServerName, kind: ServerKind): Promise<Server> {
   const ports = await Promise.all(kind.containers.map(freePort));
   const project = `lockstep-${name}-${ports[0]}`;

@@ -1,10 +1,10 @@
 import { connect } from "node:net";
 
-/** How long one probe may take, in milliseconds: a server may accept a connection and never answer. */
+/** How long a probe may take, in milliseconds: a server may accept a connection without answering. */
 const PROBE_LIMIT = 1_000;
 
-/** Whether somebody accepts connections on this port of loopback. */
-export function accepts(port: number): Promise<boolean> {
+/** Whether a process accepts connections on this port of loopback. */
+export function acceptsConnections(port: number): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = connect({ port, host: "127.0.0.1" });
     const answer = (accepted: boolean) => {
@@ -15,8 +15,8 @@ export function accepts(port: number): Promise<boolean> {
   });
 }
 
-/** Whether an etcd node serves: without a leader it accepts connections, and nothing else. */
-export async function isHealthy(port: number): Promise<boolean> {
+/** Whether an etcd node serves requests: without a leader, it accepts connections only. */
+export async function isEtcdHealthy(port: number): Promise<boolean> {
   try {
     const signal = AbortSignal.timeout(PROBE_LIMIT);
     const answer = await fetch(`http://127.0.0.1:${port}/health`, { signal });
@@ -27,19 +27,19 @@ export async function isHealthy(port: number): Promise<boolean> {
   }
 }
 
-/** Whether a Redis server serves: one that loads its data accepts connections, and answers nothing else. */
-export async function pongs(port: number): Promise<boolean> {
+/** Whether a Redis server serves requests: while it loads its data, it accepts connections only. */
+export async function answersPing(port: number): Promise<boolean> {
   return (await ask(port, "PING")).startsWith("+PONG");
 }
 
-/** Whether a Redis server serves and, if it is a replica, has all that its primary has. */
-export async function isInSync(port: number): Promise<boolean> {
-  if (!(await pongs(port))) return false;
+/** Whether a Redis server serves requests and, if it is a replica, is in sync with its primary. */
+export async function isReplicaInSync(port: number): Promise<boolean> {
+  if (!(await answersPing(port))) return false;
   const role = await ask(port, "ROLE");
   return role.includes("master") || role.includes("connected");
 }
 
-/** What a Redis server answers to a command, as far as it comes at once; "" if nothing does. */
+/** Returns the first chunk of a Redis server's answer to a command; "" without an answer. */
 function ask(port: number, command: string): Promise<string> {
   return new Promise((resolve) => {
     const socket = connect({ port, host: "127.0.0.1" });
@@ -56,17 +56,17 @@ function ask(port: number, command: string): Promise<string> {
   });
 }
 
-/** Whether a ZooKeeper node serves: without a quorum it accepts connections, and says that it does not. */
-export function isServing(port: number): Promise<boolean> {
+/** Whether a ZooKeeper node serves requests: without a quorum, it accepts connections and reports no mode. */
+export function isZooKeeperServing(port: number): Promise<boolean> {
   return new Promise((resolve) => {
-    let said = "";
+    let answer = "";
     const socket = connect({ port, host: "127.0.0.1" })
       .setTimeout(PROBE_LIMIT, () => socket.destroy())
       .on("data", (data) => {
-        said += data;
+        answer += data;
       })
       .on("error", () => {})
-      .on("close", () => resolve(/^Mode: /m.test(said)));
+      .on("close", () => resolve(/^Mode: /m.test(answer)));
     socket.write("srvr");
   });
 }

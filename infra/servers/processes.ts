@@ -1,14 +1,15 @@
-import { execFileSync } from "node:child_process";
+import { type ExecFileOptions, execFile, execFileSync } from "node:child_process";
 import { randomInt } from "node:crypto";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { createServer, type Server } from "node:net";
+import { promisify } from "node:util";
 
-/** Whether a process with this id runs on this folder: ids are given out again after a while. */
-export function isOurs(pid: number, folder: string): boolean {
+/** Whether the process with this id runs on this folder. Process ids are reused. */
+export function isRunningOn(pid: number, folder: string): boolean {
   return processesOn(folder).includes(pid);
 }
 
-/** The ids of all processes that have this folder on their command line. */
+/** Returns the ids of all processes with this folder on their command line. */
 export function processesOn(folder: string): readonly number[] {
   return allProcesses()
     .filter(({ command }) => command.includes(folder))
@@ -21,7 +22,7 @@ interface Process {
 }
 
 function allProcesses(): readonly Process[] {
-  if (!existsSync("/proc/self/cmdline")) return printedByPs();
+  if (!existsSync("/proc/self/cmdline")) return listWithPs();
   const pids = readdirSync("/proc").map(Number).filter(Number.isInteger);
   return pids.map((pid) => ({ pid, command: commandOf(pid) }));
 }
@@ -30,30 +31,33 @@ function commandOf(pid: number): string {
   try {
     return readFileSync(`/proc/${pid}/cmdline`, "utf8");
   } catch {
-    // It has ended meanwhile.
+    // The process has ended meanwhile.
     return "";
   }
 }
 
-/** Where there is no /proc, as on macOS. */
-function printedByPs(): readonly Process[] {
-  const printed = execFileSync("ps", ["-axww", "-o", "pid=,command="], { encoding: "utf8" });
-  return printed.split("\n").map((line) => ({ pid: Number.parseInt(line, 10), command: line }));
+/** Lists processes without /proc, as on macOS. */
+function listWithPs(): readonly Process[] {
+  const output = execFileSync("ps", ["-axww", "-o", "pid=,command="], { encoding: "utf8" });
+  return output.split("\n").map((line) => ({ pid: Number.parseInt(line, 10), command: line }));
 }
 
-/** Below what systems give to outgoing connections: one of those could take a server's port while it is down. */
+/** The range below the ephemeral ports: an outgoing connection could take the port of a stopped server. */
 const FIRST_PORT = 10_000;
 const LAST_PORT = 32_750;
 
-/** Who listens on the first port of a block has all of it: nobody else takes the port of a server that is down. */
-const BLOCK = 50;
+/**
+ * The number of ports in a block. The process that listens on the first port owns the block: no other process takes the
+ * port of a stopped server.
+ */
+const BLOCK_SIZE = 50;
 
-/** What is left of our block. */
+/** The unused ports of this process's block. */
 const ports: number[] = [];
 
 let claiming: Promise<void> | undefined;
 
-/** A port of loopback that nobody listens on right now; never the same twice. */
+/** Returns a free port of loopback, a different one for each call. */
 export async function freePort(): Promise<number> {
   for (;;) {
     const port = ports.shift();
@@ -69,14 +73,14 @@ function claimOnce(): Promise<void> {
   return claiming;
 }
 
-/** It is ours until this process ends. */
+/** Claims a block until this process ends. */
 async function claimBlock(): Promise<void> {
   for (;;) {
-    const first = FIRST_PORT + BLOCK * randomInt((LAST_PORT - FIRST_PORT) / BLOCK);
+    const first = FIRST_PORT + BLOCK_SIZE * randomInt((LAST_PORT - FIRST_PORT) / BLOCK_SIZE);
     const guard = await listen(first);
     if (guard === undefined) continue;
     guard.unref();
-    ports.push(...Array.from({ length: BLOCK - 1 }, (_, i) => first + 1 + i));
+    ports.push(...Array.from({ length: BLOCK_SIZE - 1 }, (_, i) => first + 1 + i));
     return;
   }
 }
@@ -87,7 +91,7 @@ async function isFree(port: number): Promise<boolean> {
   return server !== undefined;
 }
 
-/** Undefined: somebody does already. */
+/** Listens on the port. Resolves to undefined if the port is in use. */
 function listen(port: number): Promise<Server | undefined> {
   return new Promise((resolve, reject) => {
     const server = createServer();
@@ -97,4 +101,16 @@ function listen(port: number): Promise<Server | undefined> {
     });
     server.listen(port, "127.0.0.1", () => resolve(server));
   });
+}
+
+/** Runs a command to its end. Resolves to its output; rejects with the last lines of its output if it fails. */
+export async function run(file: string, args: readonly string[], options: ExecFileOptions = {}) {
+  try {
+    const { stdout } = await promisify(execFile)(file, args, { ...options, encoding: "utf8" });
+    return stdout;
+  } catch (error) {
+    const { stdout = "", stderr = "" } = error as { stdout?: string; stderr?: string };
+    const output = `${stdout}\n${stderr}`.trim().split("\n").slice(-5).join("\n");
+    throw new Error(`${[file, ...args].join(" ")} failed:\n${output}`, { cause: error });
+  }
 }

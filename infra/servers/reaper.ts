@@ -1,24 +1,46 @@
-import { rmSync } from "node:fs";
+import { existsSync, rmSync } from "node:fs";
+import { setTimeout as sleep } from "node:timers/promises";
 import { processesOn } from "./processes.ts";
 
-/** Ends servers whose owner is gone, however it went: the owner holds the other end of the channel. */
-const folders = new Set<string>();
+type Target = string | number;
+
+/** Removes its targets when its parent has ended and the channel between them is closed. */
+const targets = new Set<Target>();
 
 process
-  .on("message", (message: { readonly reap: string } | { readonly forget: string }) => {
-    if ("reap" in message) folders.add(message.reap);
-    else folders.delete(message.forget);
+  .on("message", (message: { readonly reap: Target } | { readonly forget: Target }) => {
+    if ("reap" in message) targets.add(message.reap);
+    else targets.delete(message.forget);
   })
   .on("disconnect", () => {
-    for (const pid of [...folders].flatMap(processesOn)) kill(pid);
-    // A process that is being killed may still write.
-    for (const folder of folders) rmSync(folder, { recursive: true, force: true, maxRetries: 10 });
+    const folders = [...targets].filter((target) => typeof target === "string");
+    const pids = [...targets].filter((target) => typeof target === "number");
+    for (const pid of [...pids, ...folders.flatMap(processesOn)]) kill(pid);
+    for (const folder of folders) void removeFolder(folder);
   });
+
+const ATTEMPTS = 100;
+
+/**
+ * Tries until the folder is gone: a killed process may still write files, and after a file that the reaper of another
+ * process has removed, `rmSync` returns as if it had removed the folder.
+ */
+async function removeFolder(folder: string): Promise<void> {
+  for (let i = 0; i < ATTEMPTS && existsSync(folder); i += 1) {
+    try {
+      rmSync(folder, { recursive: true, force: true });
+    } catch {
+      // The next attempt follows.
+    }
+    await sleep(100);
+    for (const pid of processesOn(folder)) kill(pid);
+  }
+}
 
 function kill(pid: number): void {
   try {
     process.kill(pid, "SIGKILL");
   } catch {
-    // It has ended by itself.
+    // The process has already ended.
   }
 }

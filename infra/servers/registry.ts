@@ -1,12 +1,13 @@
 import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { stateFolder } from "../state-folder.ts";
 import { stopContainer } from "./container.ts";
 import { KINDS, type ServerName } from "./kinds.ts";
-import { isOurs } from "./processes.ts";
+import { isRunningOn } from "./processes.ts";
 import { type StartOptions, startServer } from "./start.ts";
 
-/** Servers that outlive the command that started them: one of a kind, each in a file of this folder. */
-const FOLDER = join(".lockstep", "servers");
+/** The folder of servers that outlive their command: a file per kind, for each user. */
+const FOLDER = join(stateFolder(), "servers");
 
 export interface Registered {
   readonly name: ServerName;
@@ -14,14 +15,14 @@ export interface Registered {
   readonly url: string;
   readonly nodes: readonly { readonly pid: number; readonly folder: string }[];
 
-  /** The Docker project, where it runs in containers. */
+  /** The Docker project, if the server runs in containers. */
   readonly project: string | undefined;
 
-  /** Whether all of its processes are there. */
+  /** Whether all processes of the server run. */
   readonly running: boolean;
 }
 
-/** Starts a server that stays, or finds the one that runs already. */
+/** Starts a server that outlives this process, or returns the running one. */
 export async function up(
   name: ServerName,
   onProgress: NonNullable<StartOptions["onProgress"]>,
@@ -29,12 +30,15 @@ export async function up(
   const [known] = await status(name);
   if (known?.running) return known;
   if (known) await down(name);
-  const { version, url, nodes, project } = await startServer(name, { tied: false, onProgress });
+  const { version, url, nodes, project } = await startServer(name, {
+    stopWithProcess: false,
+    onProgress,
+  });
   const registered = {
     name,
     version,
     url,
-    nodes: nodes.map(({ pid, place }) => ({ pid, folder: place.folder })),
+    nodes: nodes.map(({ pid, config }) => ({ pid, folder: config.folder })),
     project,
     running: true,
   };
@@ -43,27 +47,27 @@ export async function up(
   return registered;
 }
 
-/** Stops a server that `up` has started, and throws its data away. */
+/** Stops a server that `up` has started, and deletes its data. */
 export async function down(name: ServerName): Promise<void> {
   for (const { nodes, project } of await status(name)) {
     if (project) await stopContainer(project);
     for (const { pid, folder } of nodes) {
-      if (isOurs(pid, folder)) process.kill(pid, "SIGKILL");
+      if (isRunningOn(pid, folder)) process.kill(pid, "SIGKILL");
       await rm(folder, { recursive: true, force: true, maxRetries: 10 });
     }
   }
   await rm(fileOf(name), { force: true });
 }
 
-/** What `up` has started and `down` has not stopped. */
+/** Returns the servers that `up` has started and `down` has not stopped. */
 export async function status(name?: ServerName): Promise<readonly Registered[]> {
   const files = await readdir(FOLDER).catch((): string[] => []);
   const names = (Object.keys(KINDS) as ServerName[]).filter((each) => !name || each === name);
-  const here = names.filter((each) => files.includes(`${each}.json`));
+  const started = names.filter((each) => files.includes(`${each}.json`));
   return Promise.all(
-    here.map(async (each) => {
+    started.map(async (each) => {
       const registered = JSON.parse(await readFile(fileOf(each), "utf8")) as Registered;
-      const running = registered.nodes.every(({ pid, folder }) => isOurs(pid, folder));
+      const running = registered.nodes.every(({ pid, folder }) => isRunningOn(pid, folder));
       return { ...registered, running };
     }),
   );

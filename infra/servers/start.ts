@@ -1,68 +1,45 @@
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { findOrInstall } from "./binaries.ts";
+import { findOrInstall, installHint, NotInstalledError } from "./binaries.ts";
 import { hasDocker, startContainer } from "./container.ts";
-import { type Command, KINDS, type Place, type ServerKind, type ServerName } from "./kinds.ts";
-import { run, ServerNode } from "./node.ts";
-import { freePort } from "./processes.ts";
+import { KINDS, type ServerName } from "./kinds.ts";
+import { freePort, run } from "./processes.ts";
 import { forget, reap } from "./reap.ts";
-
-/** A real server on loopback, with data that is thrown away when it stops. */
-export interface Server extends AsyncDisposable {
-  readonly name: ServerName;
-  readonly version: string;
-  readonly url: string;
-
-  /** The processes of the server; none where it runs in containers. */
-  readonly nodes: readonly ServerNode[];
-
-  /** The Docker project, where it runs in containers. */
-  readonly project?: string;
-  stop(): Promise<void>;
-}
+import { type Server, ServerNode } from "./server.ts";
+import type { Command, NodeConfig, ServerKind } from "./server-kind.ts";
 
 export interface StartOptions {
-  /** Whether the server ends with this process, even if that is killed. Default true. */
-  readonly tied?: boolean;
+  /** Whether the server ends with this process, even if this process is killed. Default true. */
+  readonly stopWithProcess?: boolean;
 
-  /** The server's binary, in place of the one that is installed. */
+  /** The server's binary. Default: the installed one. */
   readonly binary?: string | undefined;
 
-  /** More arguments for the server's command line. */
+  /** Additional arguments of the server's command. */
   readonly args?: readonly string[];
 
-  /** More variables in the environment of each process. Then it is not started in Docker. */
-  readonly env?: (place: Place) => NodeJS.ProcessEnv;
+  /** Returns additional environment variables of a process. Excludes Docker. */
+  readonly env?: (config: NodeConfig) => NodeJS.ProcessEnv;
 
-  /** Told about what takes long, for a progress display. */
+  /** Called with each step that takes time. */
   readonly onProgress?: (step: string) => void;
 }
 
-/** Starts a server: from a binary on the PATH, else from Debian's packages as root, else in Docker. */
+/** Starts a server from a binary on the PATH, from Debian's packages (as root), or in Docker, in this order. */
 export async function startServer(name: ServerName, options: StartOptions = {}): Promise<Server> {
-  const { tied = true, args = [], env, onProgress = () => {} } = options;
+  const { stopWithProcess = true, args = [], env, onProgress = () => {} } = options;
   const kind: ServerKind = KINDS[name];
   const binary = options.binary ?? (await findOrInstall(kind, onProgress));
   onProgress(`starting ${name}`);
-  if (binary) return startNodes(name, kind, { binary, args, env, tied });
+  if (binary) return startNodes(name, kind, { binary, args, env, stopWithProcess });
   if (!env && (await hasDocker())) return startContainer(name, kind);
-  throw new NoServerError(name, kind);
+  const alternative = name === "mysql" ? "; MariaDB is called mariadb" : "";
+  const hint = `${installHint(kind)} or start Docker${alternative}`;
+  throw new NotInstalledError(`${name} is not installed: ${hint}`);
 }
 
-/** Nothing can be started here; the message says what to install. */
-class NoServerError extends Error {
-  override readonly name = "NoServerError";
-
-  constructor(name: ServerName, { binaries, packages }: ServerKind) {
-    super(
-      `there is no ${name} server here: put ${binaries.join(" or ")} on the PATH ` +
-        `(Debian: apt-get install ${packages.join(" ")}) or start Docker`,
-    );
-  }
-}
-
-interface Processes extends Required<Pick<StartOptions, "args" | "tied">> {
+interface NodeOptions extends Required<Pick<StartOptions, "args" | "stopWithProcess">> {
   readonly binary: string;
   readonly env: StartOptions["env"] | undefined;
 }
@@ -70,32 +47,34 @@ interface Processes extends Required<Pick<StartOptions, "args" | "tied">> {
 async function startNodes(
   name: ServerName,
   kind: ServerKind,
-  { binary, args, env, tied }: Processes,
+  { binary, args, env, stopWithProcess }: NodeOptions,
 ): Promise<Server> {
   const [version = ""] = (await run(binary, kind.version ?? ["--version"])).trim().split("\n");
-  const places = await Promise.all(Array.from({ length: kind.size }, () => makePlace(name, kind)));
-  if (tied) for (const { folder } of places) reap(folder);
-  const nodes = places.map((place) => {
-    const [file, ...rest] = kind.start(binary, version, place, places);
+  const configs = await Promise.all(
+    Array.from({ length: kind.size }, () => makeConfig(name, kind)),
+  );
+  if (stopWithProcess) for (const { folder } of configs) reap(folder);
+  const nodes = configs.map((config) => {
+    const [file, ...rest] = kind.start(binary, version, config, configs);
     const command: Command = [file, ...rest, ...args];
-    return new ServerNode({ place, command, env: env?.(place), serves: kind.serves });
+    return new ServerNode({ config, command, env: env?.(config), serves: kind.serves });
   });
   const stop = async () => {
     await Promise.all(nodes.map((node) => node.kill("SIGKILL")));
-    await Promise.all(places.map(({ folder }) => discard(folder)));
+    await Promise.all(configs.map(({ folder }) => discard(folder)));
   };
   try {
-    await Promise.all(places.map((place) => prepare(kind, { binary, version, place, places })));
+    await Promise.all(configs.map((config) => prepare(kind, { binary, version, config, configs })));
     await Promise.all(nodes.map((node) => node.start()));
   } catch (error) {
     await stop();
     throw error;
   }
-  const url = kind.url(places.map(({ port }) => port));
+  const url = kind.url(configs.map(({ port }) => port));
   return { name, version, url, nodes, stop, [Symbol.asyncDispose]: stop };
 }
 
-async function makePlace(name: string, { peerPorts = 0 }: ServerKind): Promise<Place> {
+async function makeConfig(name: string, { peerPorts = 0 }: ServerKind): Promise<NodeConfig> {
   return {
     port: await freePort(),
     peerPorts: await Promise.all(Array.from({ length: peerPorts }, freePort)),
@@ -106,19 +85,19 @@ async function makePlace(name: string, { peerPorts = 0 }: ServerKind): Promise<P
 interface Preparation {
   readonly binary: string;
   readonly version: string;
-  readonly place: Place;
-  readonly places: readonly Place[];
+  readonly config: NodeConfig;
+  readonly configs: readonly NodeConfig[];
 }
 
 async function prepare(
   kind: ServerKind,
-  { binary, version, place, places }: Preparation,
+  { binary, version, config, configs }: Preparation,
 ): Promise<void> {
-  await mkdir(join(place.folder, "data"));
-  for (const [file, text] of Object.entries(kind.files?.(place, places) ?? {})) {
-    await writeFile(join(place.folder, file), text);
+  await mkdir(join(config.folder, "data"));
+  for (const [file, text] of Object.entries(kind.files?.(config, configs) ?? {})) {
+    await writeFile(join(config.folder, file), text);
   }
-  const command = kind.prepare?.(binary, version, place);
+  const command = kind.prepare?.(binary, version, config);
   if (command) await run(command[0], command.slice(1));
 }
 

@@ -1,25 +1,29 @@
 import { join } from "node:path";
-import type { Place, ServerKind } from "./kinds.ts";
-import { isServing } from "./probes.ts";
+import { isZooKeeperServing } from "./probes.ts";
+import type { NodeConfig, ServerKind } from "./server-kind.ts";
 
-/** Debian's archives: the first one names those that it needs, and without the second nothing is logged. */
-const JARS = ["zookeeper", "slf4j-simple"].map((name) => `/usr/share/java/${name}.jar`);
+/**
+ * Debian's archives. The first one names its dependencies, except those of TLS. The second one enables logging.
+ */
+const JARS = ["zookeeper", "slf4j-simple", "netty-codec", "netty-resolver"].map(
+  (name) => `/usr/share/java/${name}.jar`,
+);
 
 const CLASS_PATH = ["-cp", JARS.join(":")];
 
-/** One node of ZooKeeper: a small heap, and a few compiler threads less on a machine with few cores. */
+/** Settings for a machine with few cores: a small heap and few compiler threads. */
 const JAVA = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"];
 
-/** Empty containers go after a second, and not after a minute. */
+/** Empty containers are deleted after a second, not after a minute. */
 const SETTINGS = ["-Dznode.container.checkIntervalMs=1000"];
 
 export const zookeeper = {
   size: 1,
   peerPorts: 2,
   binaries: ["java"],
-  files: (place, all) => ({
-    "zoo.cfg": configuration(place, all),
-    "data/myid": `${idOf(place, all)}\n`,
+  files: (config, all) => ({
+    "zoo.cfg": configuration(config, all),
+    "data/myid": `${idOf(config, all)}\n`,
   }),
   needs: JARS,
   packages: ["default-jre-headless", "libzookeeper-java"],
@@ -33,18 +37,18 @@ export const zookeeper = {
     "org.apache.zookeeper.server.quorum.QuorumPeerMain",
     join(folder, "zoo.cfg"),
   ],
-  serves: isServing,
+  serves: isZooKeeperServing,
   url: (ports) => `zookeeper://${ports.map((port) => `127.0.0.1:${port}`).join(",")}`,
 } as const satisfies ServerKind;
 
-/** Sessions of 400 ms to an hour; other nodes are waited for as long as busy cores take. */
-function configuration(place: Place, all: readonly Place[]): string {
+/** Returns the configuration: sessions of 400 ms to an hour, and time limits for busy cores. */
+function configuration(config: NodeConfig, all: readonly NodeConfig[]): string {
   const peers = all.map((each) => {
     const address = `127.0.0.1:${each.peerPorts.join(":")};127.0.0.1:${each.port}`;
     return `server.${idOf(each, all)}=${address}`;
   });
   const lines = [
-    `dataDir=${join(place.folder, "data")}`,
+    `dataDir=${join(config.folder, "data")}`,
     "tickTime=200",
     "maxSessionTimeout=3600000",
     "initLimit=50",
@@ -52,11 +56,11 @@ function configuration(place: Place, all: readonly Place[]): string {
     "maxClientCnxns=0",
     "admin.enableServer=false",
     "4lw.commands.whitelist=srvr",
-    ...(all.length > 1 ? peers : ["clientPortAddress=127.0.0.1", `clientPort=${place.port}`]),
+    ...(all.length > 1 ? peers : ["clientPortAddress=127.0.0.1", `clientPort=${config.port}`]),
   ];
   return `${lines.join("\n")}\n`;
 }
 
-function idOf(place: Place, all: readonly Place[]): number {
-  return all.indexOf(place) + 1;
+function idOf(config: NodeConfig, all: readonly NodeConfig[]): number {
+  return all.indexOf(config) + 1;
 }

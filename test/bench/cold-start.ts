@@ -7,28 +7,28 @@ import { mean, sum } from "simple-statistics";
 import { bundle } from "../../infra/aws/bundle.ts";
 import type { Reporter } from "./measure.ts";
 
-/** A function, and an event for it. */
+/** A function to start, and its first event. */
 export interface ColdFunction {
   readonly name: string;
 
-  /** Where its module lies, which exports a `handler`. */
+  /** The path of the module, which exports a `handler`. */
   readonly path: string;
 
-  /** Added to the environment's variables. */
+  /** Additional environment variables. */
   readonly env?: NodeJS.ProcessEnv;
 
-  /** Its first event, another one each time. Without it, the function is only loaded. */
+  /** Creates the first event, a new one for each start. Without it, the function is only loaded. */
   readonly event?: () => unknown;
 
-  /** Whether it has answered as it should. Default: anything will do. */
+  /** Whether the answer is correct. Default: every answer is. */
   readonly isRight?: (result: unknown) => boolean;
 }
 
-/** What of a bundle is loaded, in bytes: minified, and each file of it packed by gzip. */
+/** The bytes of a bundle that are loaded: minified, and with each file compressed by gzip. */
 export interface Loaded {
   readonly atImport: Size;
 
-  /** What the first answer needs besides. */
+  /** Loaded after the import, for the first answer. */
   readonly atAnswer: Size;
 }
 
@@ -37,7 +37,7 @@ export interface Size {
   readonly gzip: number;
 }
 
-/** A function in a bundle of its own. */
+/** A bundled function. */
 export interface Bundled {
   readonly loaded: Loaded;
   readonly contender: Reporter;
@@ -45,7 +45,7 @@ export interface Bundled {
 
 const RUN = fileURLToPath(new URL("./cold/run.ts", import.meta.url));
 
-/** Bundles a function as the deployed ones are, into a folder of its own. */
+/** Bundles a function like the deployed ones, into `folder`. */
 export async function bundled(fn: ColdFunction, folder: string): Promise<Bundled> {
   await bundle(fn.path, folder);
   const module = `file://${folder}/index.js`;
@@ -56,7 +56,7 @@ export async function bundled(fn: ColdFunction, folder: string): Promise<Bundled
   };
 }
 
-/** One cold start after the other, each in a new process. */
+/** Makes cold starts one after another, each in a new process. */
 async function report(fn: ColdFunction, module: string, blockMillis: number) {
   const startedAt = performance.now();
   const starts: Started[] = [];
@@ -74,7 +74,7 @@ interface Started {
   readonly answerMillis: number;
   readonly result: unknown;
 
-  /** Those of Node itself are among them. */
+  /** URLs of loaded files, Node's own modules included. */
   readonly files: { readonly atImport: readonly string[]; readonly atAnswer: readonly string[] };
 }
 
@@ -84,18 +84,18 @@ async function startCold(
   more: NodeJS.ProcessEnv = {},
 ): Promise<Started> {
   const child = fork(RUN, [module, ...(event ? [JSON.stringify(event())] : [])], {
-    // As on Lambda, where nothing is compiled ahead unless a function sees to it.
+    // Lambda has no compile cache by default.
     env: { ...process.env, ...env, ...more, NODE_DISABLE_COMPILE_CACHE: "1" },
-    // Standard output is its log.
+    // The function logs to standard output.
     stdio: ["ignore", "ignore", "inherit", "ipc"],
     serialization: "advanced",
   });
   const ended = once(child, "exit").then(() => undefined);
   const [started] = ((await Promise.race([once(child, "message"), ended])) ?? []) as [Started?];
-  if (!started) throw new Error(`${name} has ended without an answer`);
+  if (!started) throw new Error(`${name} ended without an answer`);
   await ended;
   if (event && !isRight(started.result)) {
-    throw new Error(`${name} has answered ${JSON.stringify(started.result)}`);
+    throw new Error(`${name} answered ${JSON.stringify(started.result)}`);
   }
   return started;
 }

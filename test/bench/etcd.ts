@@ -1,35 +1,38 @@
 import { Etcd3 } from "etcd3";
-import { put, remove } from "../../core/etcd/etcd.ts";
-import { etcdStore, Mutex, openEtcd, Session } from "../../core/stores/etcd/index.ts";
+import { put, remove } from "../../core/stores/etcd/client/etcd.ts";
+import { etcdLocks } from "../../core/stores/etcd/locks/index.ts";
+import { EtcdMutex } from "../../core/stores/etcd/locks/mutex.ts";
+import { EtcdSession } from "../../core/stores/etcd/locks/session.ts";
 import { startServer } from "../../infra/servers/start.ts";
+import { etcdClient } from "../support/etcd-client.ts";
 import { GoMutex } from "./go.ts";
 import { deleteToEvent, handOver, handOvers } from "./hand-over.ts";
 import type { Comparison, Contender } from "./measure.ts";
-import type { Suite } from "./suites.ts";
+import type { Suite } from "./suite.ts";
 
 const TTL = 60_000;
 
-/** How many stand in line, each with a session of its own. */
+/** Numbers of waiters, each with its own session. */
 const WAITERS = [2, 10, 50, 200] as const;
 
-/** For how long each of them has the lock, in milliseconds. */
+/** How long each waiter holds the lock, in milliseconds. */
 const HOLD = 5;
 
-/** Locks on etcd, against what the server can do, npm etcd3's lock, and etcd's own mutex in Go. */
+/** Locks on etcd, compared with raw requests, with the lock of npm etcd3, and with etcd's mutex in Go. */
 export const etcdSuite: Suite = async (onProgress) => {
   const server = await startServer("etcd", { onProgress });
   const endpoint = new URL(server.url).host;
-  const etcd = openEtcd({ endpoints: [endpoint] });
+  const etcd = etcdClient({ endpoints: [endpoint] });
   const etcd3 = new Etcd3({ hosts: `http://${endpoint}` });
-  const locks = etcdStore(etcd);
+  const locks = etcdLocks(etcd);
   onProgress("opening sessions");
   const sessions = await Promise.all(
-    Array.from({ length: Math.max(...WAITERS) }, () => Session.open(etcd, { ttl: TTL })),
+    Array.from({ length: Math.max(...WAITERS) }, () => EtcdSession.open(etcd, { ttl: TTL })),
   );
   onProgress("looking for the Go reference");
   const go = await GoMutex.build(endpoint);
-  const [session, other] = sessions as [Session, Session, ...Session[]];
-  const mutex = new Mutex(etcd, session, "bench/mutex");
+  const [session, other] = sessions as [EtcdSession, EtcdSession, ...EtcdSession[]];
+  const mutex = new EtcdMutex(etcd, session, "bench/mutex");
 
   const pairs: readonly Contender[] = [
     {
@@ -47,7 +50,7 @@ export const etcdSuite: Suite = async (onProgress) => {
       },
     },
     {
-      name: "etcdStore lock + unlock",
+      name: "etcdLocks lock + unlock",
       async run() {
         await (await locks.lock("bench-store", { ttl: TTL, wait: TTL })).unlock();
       },
@@ -66,9 +69,9 @@ export const etcdSuite: Suite = async (onProgress) => {
       },
     },
   ];
-  const lines = WAITERS.flatMap((waiters) => {
+  const queues = WAITERS.flatMap((waiters) => {
     const owners = sessions.slice(0, waiters);
-    return [0, HOLD].map((hold) => handOvers(lineOf(waiters, hold), etcd, owners, hold));
+    return [0, HOLD].map((hold) => handOvers(queueName(waiters, hold), etcd, owners, hold));
   });
   const local = handOvers(
     LOCAL,
@@ -83,11 +86,11 @@ export const etcdSuite: Suite = async (onProgress) => {
     notes: [
       typeof go === "string"
         ? `no comparison with Go: ${go}`
-        : `no comparison with Go while holding ${HOLD} ms: the Go reference gives the lock back at once`,
+        : `no comparison with Go for locks held ${HOLD} ms: the Go reference unlocks at once`,
     ],
     contenders: [
       ...pairs,
-      ...lines,
+      ...queues,
       local,
       floor,
       next,
@@ -108,19 +111,19 @@ const LOCAL = "hand-overs, 10 waiters of one session";
 const FLOOR = "delete to event";
 const NEXT = "unlock to the next owner";
 
-function lineOf(waiters: number, hold = 0): string {
+function queueName(waiters: number, hold = 0): string {
   return `hand-overs, ${waiters} waiters${hold > 0 ? `, held ${hold} ms` : ""}`;
 }
 
 function goContenders(go: GoMutex): readonly Contender[] {
   return [
     go.pairs("Go lock + unlock"),
-    ...WAITERS.map((waiters) => go.handOvers(`Go ${lineOf(waiters)}`, waiters)),
+    ...WAITERS.map((waiters) => go.handOvers(`Go ${queueName(waiters)}`, waiters)),
   ];
 }
 
 const COMPARISONS: readonly Comparison[] = [
-  ...["Mutex", "etcdStore"].flatMap((ours): Comparison[] => [
+  ...["Mutex", "etcdLocks"].flatMap((ours): Comparison[] => [
     {
       name: `time of ${ours} lock + unlock over raw put + delete`,
       of: `${ours} lock + unlock`,
@@ -137,7 +140,7 @@ const COMPARISONS: readonly Comparison[] = [
     },
   ]),
   { name: `p50 of ${NEXT} over ${FLOOR}`, of: NEXT, over: FLOOR, by: "p50", aim: 2 },
-  { name: "fairness among 10 waiters", of: lineOf(10), by: "fairness", aim: 0.99 },
+  { name: "fairness among 10 waiters", of: queueName(10), by: "fairness", aim: 0.99 },
 ];
 
 const GO_COMPARISONS: readonly Comparison[] = [
@@ -149,9 +152,9 @@ const GO_COMPARISONS: readonly Comparison[] = [
     aim: 1,
   },
   ...WAITERS.map((waiters): Comparison => {
-    const name = lineOf(waiters);
+    const name = queueName(waiters);
     const aim = waiters <= 10 ? 5 : 1;
     return { name: `rate of ${name} over Go`, of: name, over: `Go ${name}`, by: "rate", aim };
   }),
-  { name: `rate of ${LOCAL} over Go`, of: LOCAL, over: `Go ${lineOf(10)}`, by: "rate", aim: 10 },
+  { name: `rate of ${LOCAL} over Go`, of: LOCAL, over: `Go ${queueName(10)}`, by: "rate", aim: 10 },
 ];

@@ -6,13 +6,13 @@ import type { Reporter } from "./measure.ts";
 
 const PEER = fileURLToPath(new URL("../../../shared/peers/go-mutex/run", import.meta.url));
 
-/** What the peer prints, of what is used here. */
+/** The fields of the peer's output that are used here. */
 interface Report {
   readonly pairsPerSec: number;
   readonly contended: readonly { readonly handoffsPerSec: number }[];
 }
 
-/** etcd's own mutex in Go, on a server. */
+/** etcd's mutex in Go, as a program that measures itself. */
 export class GoMutex {
   readonly #endpoint: string;
 
@@ -20,9 +20,9 @@ export class GoMutex {
     this.#endpoint = endpoint;
   }
 
-  /** Builds it, if it is not built yet. Resolves to the reason where there is none. */
+  /** Builds the program if necessary. Resolves to the reason if it is not available. */
   static async build(endpoint: string): Promise<GoMutex | string> {
-    if (!existsSync(PEER)) return `there is no ${PEER}`;
+    if (!existsSync(PEER)) return `${PEER} does not exist`;
     const go = new GoMutex(endpoint);
     return go.#run(10, 1).then(
       () => go,
@@ -34,7 +34,7 @@ export class GoMutex {
     return toReporter(name, async () => (await this.#run(200, 1)).pairsPerSec);
   }
 
-  /** A session for each waiter. */
+  /** Measures hand-overs among waiters, each with its own session. */
   handOvers(name: string, waiters: number): Reporter {
     return toReporter(
       name,
@@ -53,7 +53,7 @@ export class GoMutex {
   }
 }
 
-/** It tells rates only; from them follows the mean time that one operation takes. */
+/** Returns a reporter of rates. The mean time of an operation follows from the rate. */
 function toReporter(name: string, rateOf: () => Promise<number>, clients = 1): Reporter {
   return {
     name,

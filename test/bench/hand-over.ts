@@ -1,26 +1,27 @@
 import { randomUUID } from "node:crypto";
-import { type Etcd, put, remove } from "../../core/etcd/etcd.ts";
-import { Mutex, type Session } from "../../core/stores/etcd/index.ts";
+import { type Etcd, put, remove } from "../../core/stores/etcd/client/etcd.ts";
+import { EtcdMutex } from "../../core/stores/etcd/locks/mutex.ts";
+import type { EtcdSession } from "../../core/stores/etcd/locks/session.ts";
 import { pause } from "../support/until.ts";
 import type { Repeated, Reporter } from "./measure.ts";
 
-/** Time for the next in line, or for a watch, to stand: far more than it takes. */
+/** Time for a waiter to enqueue, or for a watch to start, in milliseconds: a multiple of the time needed. */
 const SETTLE = 10;
 
-/** One mutex under the same prefix for each of `sessions`; every one of them locks again and again. */
+/** Returns a contender in which the mutexes of all sessions lock the same name repeatedly. */
 export function handOvers(
   name: string,
   etcd: Etcd,
-  sessions: readonly Session[],
+  sessions: readonly EtcdSession[],
   hold = 0,
 ): Repeated {
   const prefix = freshPrefix();
-  const mutexes = sessions.map((session) => new Mutex(etcd, session, prefix));
+  const mutexes = sessions.map((session) => new EtcdMutex(etcd, session, prefix));
   return {
     name,
     clients: mutexes.length,
     async run(client) {
-      const mutex = mutexes[client] as Mutex;
+      const mutex = mutexes[client] as EtcdMutex;
       await mutex.lock();
       if (hold > 0) await pause(hold);
       await mutex.unlock();
@@ -28,11 +29,11 @@ export function handOvers(
   };
 }
 
-/** From the call of unlock until the other session's lock, which waits already, resolves. */
-export function handOver(name: string, etcd: Etcd, one: Session, other: Session): Reporter {
+/** Measures the time from the call of unlock until the lock call of a waiting session resolves. */
+export function handOver(name: string, etcd: Etcd, one: EtcdSession, other: EtcdSession): Reporter {
   const prefix = freshPrefix();
-  const mutexes = [one, other].map((session) => new Mutex(etcd, session, prefix));
-  const [holder, waiter] = mutexes as [Mutex, Mutex];
+  const mutexes = [one, other].map((session) => new EtcdMutex(etcd, session, prefix));
+  const [holder, waiter] = mutexes as [EtcdMutex, EtcdMutex];
   return toReporter(name, async () => {
     await holder.lock();
     const locked = waiter.lock().then(() => performance.now());
@@ -45,7 +46,7 @@ export function handOver(name: string, etcd: Etcd, one: Session, other: Session)
   });
 }
 
-/** From the call of a delete until its event: no hand-over through etcd is faster. */
+/** Measures the time from a delete request to its event: the lower bound of a hand-over through etcd. */
 export function deleteToEvent(name: string, etcd: Etcd): Reporter {
   const key = freshPrefix();
   return toReporter(name, async () => {
@@ -64,7 +65,7 @@ export function deleteToEvent(name: string, etcd: Etcd): Reporter {
   });
 }
 
-/** `lap` resolves to the milliseconds that count. */
+/** Returns a reporter that repeats `lap`, which resolves to the measured milliseconds. */
 export function toReporter(name: string, lap: () => Promise<number>): Reporter {
   return {
     name,

@@ -1,32 +1,48 @@
 import { SingleBar } from "cli-progress";
 import yargs from "yargs";
 import { hideBin } from "yargs/helpers";
-import { note, print, warn } from "../../functions/cli/options.ts";
-import { table } from "../../functions/cli/table.ts";
-import { heldTo, measure, type Result } from "./measure.ts";
+import { note, print, warn } from "../../functions/cli/terminal/output.ts";
+import { table } from "../../functions/cli/terminal/table.ts";
+import { checkLimits, measure, type Result } from "./measure.ts";
 import { SUITES } from "./suites.ts";
 
-const { suite, rounds, block, json } = await yargs(hideBin(process.argv))
+const { suite, rounds, block, json, alone } = await yargs(hideBin(process.argv))
   .scriptName("npm run bench --")
   .option("suite", {
     choices: Object.keys(SUITES),
     demandOption: true,
-    describe: "what to measure",
+    describe: "the suite to run",
   })
   .option("rounds", {
     type: "number",
     default: 15,
-    describe: "how often the contenders take turns",
+    describe: "the number of rounds; every contender runs once per round",
   })
-  .option("block", { type: "number", default: 250, describe: "milliseconds of one turn" })
+  .option("block", {
+    type: "number",
+    default: 250,
+    describe: "milliseconds of one contender in one round",
+  })
   .option("json", { type: "boolean", default: false, describe: "print one JSON document" })
+  .option("alone", {
+    type: "boolean",
+    default: false,
+    describe: "measure only our functions, or the turns of runs, without installing peers",
+  })
   .strict()
   .parseAsync();
 
 const bar = new SingleBar({ format: "{bar} {percentage}%", clearOnComplete: true });
 const setUp = SUITES[suite];
-if (!setUp) throw new RangeError(`there is no suite ${suite}`);
-const { server, notes = [], counts = {}, limits = {}, close, ...plan } = await setUp(note);
+if (!setUp) throw new RangeError(`unknown suite ${suite}`);
+const {
+  server,
+  notes = [],
+  counts = {},
+  limits = {},
+  close,
+  ...plan
+} = await setUp(note, { alone });
 for (const each of notes) warn(each);
 try {
   bar.start(rounds, 0);
@@ -37,7 +53,7 @@ try {
     onRound: (round) => bar.update(round),
   });
   bar.stop();
-  const ratios = [...heldTo(limits, counts), ...measured];
+  const ratios = [...checkLimits(limits, counts), ...measured];
   if (json) {
     print(JSON.stringify({ suite, server, notes, counts, results, ratios }));
   } else {
@@ -59,6 +75,6 @@ try {
 }
 
 function toRow({ name, perSec, p50Millis, p99Millis, parts = {} }: Result) {
-  const said = Object.entries(parts).map(([part, millis]) => `${part} ${millis}`);
-  return [name, perSec, p50Millis, p99Millis, said.join(", ")];
+  const described = Object.entries(parts).map(([part, millis]) => `${part} ${millis}`);
+  return [name, perSec, p50Millis, p99Millis, described.join(", ")];
 }

@@ -2,48 +2,48 @@ import { uniformInt } from "pure-rand/distribution/uniformInt";
 import { xoroshiro128plus } from "pure-rand/generator/xoroshiro128plus";
 import { median, quantile, quantileSorted, sum } from "simple-statistics";
 
-/** One thing to measure: again and again, or as it does it by itself. */
+/** The subject of a measurement: a function to repeat, or a reporter that measures itself. */
 export type Contender = Repeated | Reporter;
 
 export interface Repeated {
   readonly name: string;
 
-  /** Operations that one call of `run` does. Default 1. */
+  /** Operations per call of `run`. Default 1. */
   readonly batch?: number;
 
-  /** Calls that run at the same time. Default 1. */
+  /** Concurrent calls. Default 1. */
   readonly clients?: number;
 
-  /** `client` counts from 0. */
+  /** Runs one operation or batch. `client` counts from 0. */
   run(client: number): Promise<unknown>;
 }
 
 export interface Reporter {
   readonly name: string;
 
-  /** Works for about so many milliseconds. */
+  /** Measures for about `blockMillis` milliseconds. */
   report(blockMillis: number): Promise<Block>;
 }
 
-/** What was seen of one contender in one round. */
+/** The measurements of one contender in one round. */
 export interface Block {
   /** Operations per second. */
   readonly rate: number;
 
-  /** How long they took: each of them, or a mean. */
+  /** The durations of the operations, or their mean. */
   readonly millis: readonly number[];
 
-  /** How many operations each client got. */
+  /** The number of operations of each client. */
   readonly shares: readonly number[];
 
-  /** Of what has parts, how long each of them took, by its name. */
+  /** The durations of the parts of an operation, by name. */
   readonly parts?: Readonly<Record<string, readonly number[]>>;
 }
 
 /**
- * What a contender of a suite is held to. `time`: per operation, and `p50`: the median of it, smaller is
- * better. `rate`: operations per second, and `fairness`: Jain's index over its clients, larger is better.
- * `added`: by how many milliseconds its median is above the other's, and no ratio.
+ * The aim of a contender. `time` per operation and its median `p50`: smaller is better. `rate`, operations per second,
+ * and `fairness`, Jain's index over the clients: larger is better. `added`: the difference of the medians, in
+ * milliseconds, in place of a ratio.
  */
 export type Comparison = {
   readonly name: string;
@@ -60,7 +60,7 @@ export interface Result {
   readonly p50Millis: number;
   readonly p99Millis: number;
 
-  /** The medians of its parts, in milliseconds. */
+  /** The medians of the parts, in milliseconds. */
   readonly parts?: Readonly<Record<string, number>>;
 }
 
@@ -80,14 +80,14 @@ export interface Plan {
   readonly comparisons: readonly Comparison[];
   readonly rounds: number;
 
-  /** How long each contender runs in each round, in milliseconds. */
+  /** The time of each contender in each round, in milliseconds. */
   readonly blockMillis: number;
   readonly onRound?: (round: number) => void;
 }
 
 /**
- * Lets the contenders take turns, a block each per round, so that whatever else the machine does falls on all
- * of them; ratios are taken within a round. The order changes from round to round.
+ * Runs all contenders once per round, in changing order, so that other load of the machine affects all of them. Ratios
+ * are computed within a round.
  */
 export async function measure(plan: Plan): Promise<{ results: Result[]; ratios: Ratio[] }> {
   const { contenders, comparisons, rounds, blockMillis } = plan;
@@ -108,12 +108,12 @@ export async function measure(plan: Plan): Promise<{ results: Result[]; ratios: 
   };
 }
 
-/** All blocks, by contender. */
+/** The blocks of each contender, by name. */
 type Seen = ReadonlyMap<string, Block[]>;
 
 function blocksOf(seen: Seen, name: string): Block[] {
   const found = seen.get(name);
-  if (!found) throw new RangeError(`there is no contender "${name}"`);
+  if (!found) throw new RangeError(`unknown contender "${name}"`);
   return found;
 }
 
@@ -159,23 +159,23 @@ function toRatio(comparison: Comparison, seen: Seen): Ratio {
   const values = valuesOf(comparison, seen);
   const value = round(median(values), 3);
   const [low, high] = interval(values);
-  const isMoreBetter = by === "rate" || by === "fairness";
-  return { name, value, low, high, aim, met: isMoreBetter ? value >= aim : value <= aim };
+  const isLargerBetter = by === "rate" || by === "fairness";
+  return { name, value, low, high, aim, met: isLargerBetter ? value >= aim : value <= aim };
 }
 
-/** Whether what was counted is within its limits. */
-export function heldTo(
+/** Compares counts with their limits. */
+export function checkLimits(
   limits: Readonly<Record<string, number>>,
   counts: Readonly<Record<string, number>>,
 ): Ratio[] {
   return Object.entries(limits).map(([name, aim]) => {
     const value = counts[name];
-    if (value === undefined) throw new RangeError(`there is no count "${name}"`);
+    if (value === undefined) throw new RangeError(`unknown count "${name}"`);
     return { name, value, low: value, high: value, aim, met: value <= aim };
   });
 }
 
-/** One for each round. */
+/** Returns the value of the comparison in each round. */
 function valuesOf(comparison: Comparison, seen: Seen): number[] {
   const ours = blocksOf(seen, comparison.of);
   if (comparison.by === "fairness") return ours.map(({ shares }) => fairness(shares));
@@ -189,13 +189,13 @@ function valuesOf(comparison: Comparison, seen: Seen): number[] {
   return ours.map((block, i) => value(block, theirs[i] as Block));
 }
 
-/** Jain's index: 1 when all shares are equal, 1/n when one of n has everything. */
+/** Returns Jain's index: 1 if all shares are equal, 1/n if one of n clients has everything. */
 function fairness(shares: readonly number[]): number {
   const squares = shares.map((share) => share ** 2);
   return sum(shares) ** 2 / (shares.length * sum(squares));
 }
 
-/** The 95 % bootstrap interval of the median. */
+/** Returns the 95 % bootstrap interval of the median. */
 function interval(values: readonly number[]): [number, number] {
   const random = xoroshiro128plus(2);
   const medians = Array.from({ length: 2_000 }, () =>

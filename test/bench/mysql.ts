@@ -1,19 +1,20 @@
 import { randomUUID } from "node:crypto";
 import mysql, { type Connection } from "mysql2/promise";
 import { stockLock } from "../../core/inventory/inventory.ts";
-import { sqlInventory } from "../../core/inventory/sql.ts";
-import { mysqlStore, openMysql } from "../../core/stores/mysql/index.ts";
-import { migrate } from "../../infra/migrate.ts";
+import { mysqlDatabase } from "../../core/stores/mysql/database.ts";
+import { sqlInventory } from "../../core/stores/sql/inventory/index.ts";
+import { sqlLocks } from "../../core/stores/sql/locks.ts";
+import { migrate } from "../../core/stores/sql/migrate.ts";
 import { startServer } from "../../infra/servers/start.ts";
-import type { Suite } from "./suites.ts";
+import type { Suite } from "./suite.ts";
 
 const CLIENTS = 16;
 const BATCH = 200;
 
-/** Locks and stock on MySQL, against what the server itself can do. LOCKSTEP_BENCH_MYSQL names another server. */
+/** Locks and stock on MySQL, compared with raw statements. LOCKSTEP_BENCH_MYSQL names another server. */
 export const mysqlSuite: Suite = async (onProgress) => {
   const given = process.env.LOCKSTEP_BENCH_MYSQL;
-  const server = given ? undefined : await startServer("mysql", { onProgress });
+  const server = given ? undefined : await startServer("mariadb", { onProgress });
   const url = new URL(server?.url ?? given ?? "");
   const login = { host: url.hostname, port: Number(url.port), user: url.username };
   const admin = await mysql.createConnection(login);
@@ -24,9 +25,9 @@ export const mysqlSuite: Suite = async (onProgress) => {
     Array.from({ length: CLIENTS }, () => mysql.createConnection({ ...login, database })),
   );
   const [one] = raw as [Connection, ...Connection[]];
-  const ours = openMysql({ ...login, database, connections: CLIENTS });
+  const ours = mysqlDatabase({ ...login, database, connections: CLIENTS });
   await migrate(ours);
-  const locks = mysqlStore(ours);
+  const locks = sqlLocks(ours);
   const stock = sqlInventory(ours);
   const sku = "teapot";
   await one.query("CREATE TABLE floor (id INT PRIMARY KEY, value INT)");

@@ -4,16 +4,15 @@ import { chmod, mkdtemp, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { findOrInstall } from "../../infra/servers/binaries.ts";
-import { run } from "../../infra/servers/node.ts";
-import { accepts } from "../../infra/servers/probes.ts";
-import { freePort, processesOn } from "../../infra/servers/processes.ts";
+import { acceptsConnections } from "../../infra/servers/probes.ts";
+import { freePort, processesOn, run } from "../../infra/servers/processes.ts";
 import { forget, reap } from "../../infra/servers/reap.ts";
 import { until } from "../support/until.ts";
 
-/** Where Debian keeps the servers of each version. */
+/** Debian's folder of server versions. */
 const DEBIAN = "/usr/lib/postgresql";
 
-/** PostgreSQL with its own durable defaults, for peers that need one. It ends with this process. */
+/** Starts PostgreSQL with its durable default settings. The server ends with this process. */
 export async function startPostgres(onProgress: (step: string) => void) {
   const bin = await findBin(onProgress);
   onProgress("starting postgres");
@@ -21,7 +20,7 @@ export async function startPostgres(onProgress: (step: string) => void) {
   reap(folder);
   await chmod(folder, 0o777);
   const data = join(folder, "data");
-  // It refuses to run as root.
+  // PostgreSQL refuses to run as root.
   const user = process.getuid?.() === 0 ? ["runuser", "-u", "postgres", "--"] : [];
   const [initdb = "", ...args] = [
     ...user,
@@ -47,12 +46,12 @@ export async function startPostgres(onProgress: (step: string) => void) {
   ];
   const child = spawn(file, command, { stdio: "ignore", cwd: folder });
   const ended = once(child, "exit");
-  await until(() => accepts(port), 30_000);
+  await until(() => acceptsConnections(port), 30_000);
   return {
     url: `postgresql://postgres@127.0.0.1:${port}/postgres`,
     version: (await run(join(bin, "postgres"), ["--version"])).trim(),
     async stop() {
-      // Not the child: that is runuser, which keeps its signals to itself.
+      // Not the child: runuser does not forward signals.
       for (const pid of processesOn(folder)) process.kill(pid, "SIGKILL");
       await ended;
       await rm(folder, { recursive: true, force: true, maxRetries: 10 });
@@ -67,7 +66,7 @@ async function findBin(onProgress: (step: string) => void): Promise<string> {
   await findOrInstall({ binaries: ["pg_ctlcluster"], packages: ["postgresql"] }, onProgress);
   const bin = await newest();
   if (bin) return bin;
-  throw new Error("there is no PostgreSQL here (Debian: apt-get install postgresql)");
+  throw new Error("PostgreSQL is not installed (Debian: apt-get install postgresql)");
 }
 
 async function newest(): Promise<string | undefined> {

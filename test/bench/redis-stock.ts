@@ -1,21 +1,22 @@
 import { createHash, randomUUID } from "node:crypto";
 import { Redis as Ioredis } from "ioredis";
 import { type Inventory, stockLock } from "../../core/inventory/inventory.ts";
-import { redisInventory } from "../../core/inventory/redis.ts";
-import { openRedis, redisStore } from "../../core/stores/redis/index.ts";
+import { redisClient } from "../../core/stores/redis/client/ioredis.ts";
+import { redisInventory } from "../../core/stores/redis/inventory/index.ts";
+import { redisLocks } from "../../core/stores/redis/locks/index.ts";
 import type { Comparison, Contender } from "./measure.ts";
 
 const CLIENTS = 16;
 const BATCH = 200;
 const SKU = "teapot";
 
-/** Compare and decrement, as it is done everywhere. */
+/** The usual script: compare and decrement. */
 const SELL = `
   if tonumber(redis.call("GET", KEYS[1])) < tonumber(ARGV[1]) then return -1 end
   return redis.call("DECRBY", KEYS[1], ARGV[1])
 `;
 
-/** Stock on the Redis behind this port: a fenced decrement with its ledger, against a number that is counted down. */
+/** Stock on Redis: a fenced decrement with its ledger, compared with the decrement of a number. */
 export async function stockOnRedis(port: number) {
   const theirs = Array.from({ length: CLIENTS }, () => new Ioredis({ port }));
   const [raw] = theirs as [Ioredis, ...Ioredis[]];
@@ -23,10 +24,10 @@ export async function stockOnRedis(port: number) {
   await raw.script("LOAD", SELL);
   const sha1 = createHash("sha1").update(SELL).digest("hex");
 
-  const ours = Array.from({ length: CLIENTS }, () => openRedis({ host: "127.0.0.1", port }));
+  const ours = Array.from({ length: CLIENTS }, () => redisClient({ host: "127.0.0.1", port }));
   const stocks = ours.map((redis) => redisInventory(redis));
   const [stock] = stocks as [Inventory, ...Inventory[]];
-  const locks = redisStore(openRedis({ host: "127.0.0.1", port }), { closeRedis: true });
+  const locks = redisLocks(redisClient({ host: "127.0.0.1", port }), { closeRedis: true });
   await stock.set({ sku: SKU, quantity: 1_000_000, operationId: randomUUID() });
   const { fence } = await locks.lock(stockLock(SKU), { ttl: 60_000, wait: 0 });
 
@@ -40,7 +41,7 @@ export async function stockOnRedis(port: number) {
     { name: plain(CLIENTS), clients: CLIENTS, run: sell },
     { name: fenced(1), run: sellOurs },
     { name: fenced(CLIENTS), clients: CLIENTS, run: sellOurs },
-    { name: TOGETHER, clients: CLIENTS, run: () => sellOurs(0) },
+    { name: SHARED_CLIENT, clients: CLIENTS, run: () => sellOurs(0) },
     {
       name: MANY,
       batch: BATCH,
@@ -68,13 +69,13 @@ function clientsOf(count: number): string {
   return count === 1 ? "1 client" : `${count} clients`;
 }
 
-const TOGETHER = `fenced decrement, ${CLIENTS} callers of one client`;
+const SHARED_CLIENT = `fenced decrement, ${CLIENTS} callers of one client`;
 const MANY = `decrementMany of ${BATCH}, 1 client`;
 
 const COMPARISONS: readonly Comparison[] = [
   rate(fenced(1), plain(1), 0.6),
   rate(fenced(CLIENTS), plain(CLIENTS), 0.6),
-  rate(TOGETHER, plain(CLIENTS), 0.6),
+  rate(SHARED_CLIENT, plain(CLIENTS), 0.6),
   rate(MANY, plain(1), 3),
 ];
 

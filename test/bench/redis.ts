@@ -1,41 +1,54 @@
 import { createHash, randomUUID } from "node:crypto";
 import { Redis as Ioredis } from "ioredis";
-import Redlock from "redlock";
 import { sum } from "simple-statistics";
 import type { LockStore } from "../../core/lock/lock.ts";
-import { openRedis, redisStore } from "../../core/stores/redis/index.ts";
+import { redisClient } from "../../core/stores/redis/client/ioredis.ts";
+import { redisLocks } from "../../core/stores/redis/locks/index.ts";
 import { startServer } from "../../infra/servers/start.ts";
 import { pause } from "../support/until.ts";
 import type { Comparison, Contender, Repeated } from "./measure.ts";
+import { installPeers, loadPeer } from "./peers.ts";
 import { stockOnRedis } from "./redis-stock.ts";
-import type { Suite } from "./suites.ts";
+import type { Suite } from "./suite.ts";
 
 const TTL = 60_000;
 
-/** How many stand in line, each a client of its own. */
+/** Numbers of waiters, each with its own client. */
 const WAITERS = [2, 10, 50, 200] as const;
 
-/** For how long each of them has the lock, in milliseconds. */
+/** How long each waiter holds the lock, in milliseconds. */
 const HOLD = 5;
 
-/** For how long commands are counted, in milliseconds. */
-const COUNTED = 1_000;
+/** How long commands are counted, in milliseconds. */
+const COUNT_MILLIS = 1_000;
 
-/** Compare and delete, as it is done everywhere. */
+/** The part of npm redlock that is used here. */
+interface Redlock {
+  using(names: string[], millis: number, body: () => Promise<void>): Promise<void>;
+}
+
+type RedlockClass = new (
+  clients: Ioredis[],
+  settings?: { readonly retryCount?: number },
+) => Redlock;
+
+/** The usual script: compare and delete. */
 const RELEASE = `
   if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end
   return 0
 `;
 
-/** Locks and stock on one Redis, against what the server can do, and npm redlock's. */
+/** Locks and stock on one Redis, compared with raw commands and with npm redlock. */
 export const redisSuite: Suite = async (onProgress) => {
+  await installPeers(onProgress);
+  const { default: Redlock } = await loadPeer<{ readonly default: RedlockClass }>("redlock");
   const server = await startServer("redis", { onProgress });
   const port = Number(new URL(server.url).port);
   const raw = new Ioredis({ port });
   onProgress("connecting");
   const most = Math.max(...WAITERS);
   const ours = Array.from({ length: most }, () =>
-    redisStore(openRedis({ host: "127.0.0.1", port }), { closeRedis: true }),
+    redisLocks(redisClient({ host: "127.0.0.1", port }), { closeRedis: true }),
   );
   const theirs = Array.from({ length: most }, () => new Ioredis({ port }));
   const [store, redlock] = [ours[0] as LockStore, new Redlock([theirs[0] as Ioredis])];
@@ -52,26 +65,30 @@ export const redisSuite: Suite = async (onProgress) => {
       },
     },
     {
-      name: "redisStore lock + unlock",
+      name: "redisLocks lock + unlock",
       async run() {
         await (await store.lock("bench", { ttl: TTL, wait: 0 })).unlock();
       },
     },
     { name: "redlock using", run: () => redlock.using(["bench-redlock"], TTL, async () => {}) },
   ];
-  const lines = WAITERS.flatMap((waiters) => [
-    ourLine(waiters, ours),
-    redlockLine(waiters, theirs),
+  const queues = WAITERS.flatMap((waiters) => [
+    ourQueue(waiters, ours),
+    redlockQueue(
+      waiters,
+      theirs.slice(0, waiters).map((client) => new Redlock([client], { retryCount: -1 })),
+    ),
   ]);
   const stock = await stockOnRedis(port);
   onProgress("counting commands");
   const counts: Record<string, number> = {};
-  for (const line of lines) counts[`commands per turn: ${line.name}`] = await perTurn(line, raw);
+  for (const queue of queues)
+    counts[`commands per turn: ${queue.name}`] = await perTurn(queue, raw);
 
   return {
     server: server.version,
     counts,
-    contenders: [...pairs, ...lines, ...stock.contenders],
+    contenders: [...pairs, ...queues, ...stock.contenders],
     comparisons: [...COMPARISONS, ...stock.comparisons],
     async close() {
       await stock.close();
@@ -84,37 +101,34 @@ export const redisSuite: Suite = async (onProgress) => {
 
 const FLOOR = "raw SET NX PX + compare and delete";
 
-function lineOf(waiters: number): string {
+function queueName(waiters: number): string {
   return `${waiters} waiters, held ${HOLD} ms`;
 }
 
-function ourLine(waiters: number, stores: readonly LockStore[]): Repeated {
+function ourQueue(waiters: number, stores: readonly LockStore[]): Repeated {
   const name = randomUUID();
   return {
-    name: lineOf(waiters),
+    name: queueName(waiters),
     clients: waiters,
     run: (client) =>
       (stores[client] as LockStore).withLock(name, { ttl: TTL, wait: TTL }, () => pause(HOLD)),
   };
 }
 
-/** Its own retry after 200 ms, and no end of it: without that most of them fail. */
-function redlockLine(waiters: number, clients: readonly Ioredis[]): Repeated {
+/** Retries as redlock does, every 200 ms, but without limit: otherwise most attempts fail. */
+function redlockQueue(waiters: number, redlocks: readonly Redlock[]): Repeated {
   const name = randomUUID();
-  const redlocks = clients
-    .slice(0, waiters)
-    .map((client) => new Redlock([client], { retryCount: -1 }));
   return {
-    name: `redlock, ${lineOf(waiters)}`,
+    name: `redlock, ${queueName(waiters)}`,
     clients: waiters,
     run: (client) => (redlocks[client] as Redlock).using([name], TTL, () => pause(HOLD)),
   };
 }
 
-/** How many scripts the clients have sent for each time that one of them had the lock. */
+/** Returns the number of scripts that the clients send per acquisition. */
 async function perTurn({ clients = 1, run }: Repeated, raw: Ioredis): Promise<number> {
   await raw.config("RESETSTAT");
-  const endAt = performance.now() + COUNTED;
+  const endAt = performance.now() + COUNT_MILLIS;
   let turns = 0;
   const client = async (_: unknown, number: number) => {
     for (; performance.now() < endAt; turns += 1) await run(number);
@@ -126,21 +140,21 @@ async function perTurn({ clients = 1, run }: Repeated, raw: Ioredis): Promise<nu
 
 const COMPARISONS: readonly Comparison[] = [
   {
-    name: "time of redisStore lock + unlock over its floor",
-    of: "redisStore lock + unlock",
+    name: "time of redisLocks lock + unlock over its floor",
+    of: "redisLocks lock + unlock",
     over: FLOOR,
     by: "time",
     aim: 1.15,
   },
   {
-    name: "rate of redisStore lock + unlock over redlock using",
-    of: "redisStore lock + unlock",
+    name: "rate of redisLocks lock + unlock over redlock using",
+    of: "redisLocks lock + unlock",
     over: "redlock using",
     by: "rate",
     aim: 1,
   },
   ...WAITERS.flatMap((waiters): Comparison[] => {
-    const of = lineOf(waiters);
+    const of = queueName(waiters);
     return [
       { name: `rate of ${of} over redlock`, of, over: `redlock, ${of}`, by: "rate", aim: 1 },
       { name: `fairness of ${of}`, of, by: "fairness", aim: 0.9 },

@@ -1,33 +1,56 @@
 import { randomUUID } from "node:crypto";
 import { z } from "zod";
 import { type Database, sql } from "../../core/database/sql.ts";
-import { sqlJournal } from "../../core/journal/sql.ts";
 import type { LockStore } from "../../core/lock/lock.ts";
 import { createRuntime, workflow } from "../../core/steps/index.ts";
-import { pointed } from "../../core/steps/points.ts";
-import { memoryStore } from "../../core/stores/memory/index.ts";
-import { mysqlStore, openMysql } from "../../core/stores/mysql/index.ts";
-import { migrate } from "../../infra/migrate.ts";
+import { injectFaults } from "../../core/steps/testing.ts";
+import { memoryLocks } from "../../core/stores/memory/locks.ts";
+import { mysqlDatabase } from "../../core/stores/mysql/database.ts";
+import { sqlJournal } from "../../core/stores/sql/journal/index.ts";
+import { sqlLocks } from "../../core/stores/sql/locks.ts";
+import { migrate } from "../../core/stores/sql/migrate.ts";
 import { startServer } from "../../infra/servers/start.ts";
-import { startDbos } from "./dbos.ts";
 import type { Comparison, Contender } from "./measure.ts";
+import { installPeers, loadPeer } from "./peers.ts";
 import { startPostgres } from "./postgres.ts";
-import type { Suite } from "./suites.ts";
+import type { Suite } from "./suite.ts";
+import { measureTurns, TURN_LIMITS } from "./turns/turns.ts";
 
-/** Steps of one run. */
+/** The number of steps of one run. */
 const STEPS = 20;
 
 const CLIENTS = 8;
 
-/** Durable steps on MariaDB or MySQL, beside DBOS on PostgreSQL; both servers with their own durable defaults. */
-export const stepsSuite: Suite = async (onProgress) => {
-  const server = await startServer("mysql", { onProgress });
+interface Dbos {
+  startDbos(
+    url: string,
+    steps: number,
+    poolSize: number,
+  ): Promise<{
+    plain(): Promise<void>;
+    transacted(): Promise<void>;
+    stop(): Promise<void>;
+  }>;
+}
+
+/** The turns of runs, and durable steps on MariaDB, compared with DBOS on PostgreSQL. Both servers use their durable default settings. */
+export const stepsSuite: Suite = async (onProgress, { alone }) => {
+  const server = await startServer("mariadb", { onProgress });
+  const counts = await measureTurns(server.url, () => openDatabase(server.url), onProgress);
+  const notes = [await countCalls(server.url)];
+  const about = { counts, limits: TURN_LIMITS, notes };
+  if (alone) {
+    const close = () => server.stop();
+    return { server: server.version, ...about, contenders: [], comparisons: [], close };
+  }
+  await installPeers(onProgress);
+  const { startDbos } = await loadPeer<Dbos>("dbos");
   const postgres = await startPostgres(onProgress);
   const database = await openDatabase(server.url);
   const dbos = await startDbos(postgres.url, STEPS, CLIENTS);
-  const inMemory = memoryStore();
+  const inMemory = memoryLocks();
   const ours = workflowsOn(database, inMemory);
-  const locked = workflowsOn(database, mysqlStore(database));
+  const locked = workflowsOn(database, sqlLocks(database));
 
   const contenders: Contender[] = [1, CLIENTS].flatMap((clients) => {
     const named = (name: string, run: () => Promise<unknown>): Contender => {
@@ -57,7 +80,7 @@ export const stepsSuite: Suite = async (onProgress) => {
   });
   return {
     server: `${server.version}; ${postgres.version}`,
-    notes: [await countCalls(server.url)],
+    ...about,
     contenders,
     comparisons,
     async close() {
@@ -73,9 +96,9 @@ export const stepsSuite: Suite = async (onProgress) => {
 async function openDatabase(url: string): Promise<Database> {
   const { hostname: host, port, username: user, pathname } = new URL(url);
   const login = { host, port: Number(port), user, database: pathname.slice(1) };
-  const database = openMysql({ ...login, connections: CLIENTS });
+  const database = mysqlDatabase({ ...login, connections: CLIENTS });
   await migrate(database);
-  await database.packet([sql`CREATE TABLE IF NOT EXISTS effect (step INT NOT NULL)`]);
+  await database.batch([sql`CREATE TABLE IF NOT EXISTS effect (step INT NOT NULL)`]);
   return database;
 }
 
@@ -90,35 +113,35 @@ function workflowsOn(database: Database, locks: LockStore) {
     async ({ step, runId }) => {
       for (let i = 0; i < STEPS; i += 1) {
         await step.tx("step", { lock: runId }, async ({ tx }) => {
-          await tx.packet([sql`INSERT INTO effect (step) VALUES (${i})`]);
+          await tx.batch([sql`INSERT INTO effect (step) VALUES (${i})`]);
         });
       }
     },
   );
   const id = () => ({ id: randomUUID() });
   return {
-    plain: () => runtime.drive(plain, {}, id()),
-    transacted: () => runtime.drive(transacted, {}, id()),
+    plain: () => runtime.execute(plain, {}, id()),
+    transacted: () => runtime.execute(transacted, {}, id()),
   };
 }
 
-/** What reaches the database for one more step: calls of a transaction are named tx. */
+/** Counts the calls of the database per step. Calls within a transaction are named tx. */
 async function countCalls(url: string): Promise<string> {
   const calls = new Map<string, number>();
-  const database = pointed(await openDatabase(url), (point) => {
+  const database = injectFaults(await openDatabase(url), (point) => {
     const [name = "", when] = point.split(":");
     if (when === "before") calls.set(name, (calls.get(name) ?? 0) + 1);
   });
-  const locks = memoryStore();
+  const locks = memoryLocks();
   const { plain, transacted } = workflowsOn(database, locks);
   const perStep = async (run: () => Promise<unknown>) => {
     calls.clear();
     await run();
-    // Claiming and ending the run are calls as well, one each.
+    // Claiming and ending the run are one call each as well.
     return [...calls].map(([name, count]) => `${(count / STEPS).toFixed(1)} ${name}`).join(", ");
   };
-  const said = `calls per step, of ${STEPS}: plain ${await perStep(plain)}; transacted ${await perStep(transacted)}`;
+  const counts = `calls per step, of ${STEPS}: plain ${await perStep(plain)}; transacted ${await perStep(transacted)}`;
   await locks.close();
   await database.close();
-  return said;
+  return counts;
 }

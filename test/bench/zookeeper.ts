@@ -1,37 +1,39 @@
 import { randomUUID } from "node:crypto";
 import type { LockStore } from "../../core/lock/lock.ts";
-import { openZooKeeper, type Session, zookeeperStore } from "../../core/stores/zookeeper/index.ts";
+import { zookeeperClient } from "../../core/stores/zookeeper/client/client.ts";
+import type { ZooKeeperSession } from "../../core/stores/zookeeper/client/zookeeper.ts";
+import { zookeeperLocks } from "../../core/stores/zookeeper/locks/index.ts";
 import { startServer } from "../../infra/servers/start.ts";
 import { faulty } from "../support/faulty-zookeeper.ts";
 import { pause } from "../support/until.ts";
 import { toZooKeeperServer } from "../support/zookeeper-servers.ts";
 import { toReporter } from "./hand-over.ts";
 import type { Comparison, Contender, Repeated } from "./measure.ts";
-import type { Suite } from "./suites.ts";
+import type { Suite } from "./suite.ts";
 
 const OPTIONS = { ttl: 60_000, wait: 60_000 };
 
-/** How many stand in line, each with a session of its own. */
+/** Numbers of waiters, each with its own session. */
 const WAITERS = [2, 10, 50, 200] as const;
 
-/** For how long each of them has the lock, in milliseconds. */
+/** How long each waiter holds the lock, in milliseconds. */
 const HOLD = 5;
 
-/** Time for the next in line, or for a watch, to stand: far more than it takes. */
+/** Time for a waiter to enqueue, or for a watch to start, in milliseconds: a multiple of the time needed. */
 const SETTLE = 10;
 
 const ROOT = "/bench";
 
-/** Locks in ZooKeeper, against the requests that the recipe is made of. */
+/** Locks in ZooKeeper, compared with the requests of the lock recipe. */
 export const zookeeperSuite: Suite = async (onProgress) => {
   const server = await startServer("zookeeper", { onProgress });
-  const zookeeper = openZooKeeper(toZooKeeperServer(server));
+  const zookeeper = zookeeperClient(toZooKeeperServer(server));
   const counted = faulty(zookeeper);
   const session = await zookeeper.openSession(OPTIONS.ttl);
   onProgress("opening sessions");
   const stores = await Promise.all(
     Array.from({ length: Math.max(...WAITERS) }, async () => {
-      const store = zookeeperStore(counted.zookeeper, { root: ROOT });
+      const store = zookeeperLocks(counted.zookeeper, { root: ROOT });
       await (await store.lock(randomUUID(), OPTIONS)).unlock();
       return store;
     }),
@@ -42,10 +44,10 @@ export const zookeeperSuite: Suite = async (onProgress) => {
   onProgress("counting requests");
   const notes: string[] = [];
   for (const waiters of WAITERS) {
-    const line = handOvers(stores.slice(0, waiters), HOLD);
-    await line.run(0);
+    const queue = handOvers(stores.slice(0, waiters), HOLD);
+    await queue.run(0);
     const before = counted.calls.length;
-    await Promise.all(stores.slice(0, waiters).map((_, client) => line.run(client)));
+    await Promise.all(stores.slice(0, waiters).map((_, client) => queue.run(client)));
     const perHandOver = ((counted.calls.length - before) / waiters).toFixed(1);
     notes.push(`${perHandOver} requests per hand-over among ${waiters} waiters`);
   }
@@ -97,19 +99,19 @@ export const zookeeperSuite: Suite = async (onProgress) => {
 };
 
 const RAW = "raw create + getChildren + delete";
-const PAIR = "zookeeperStore lock + unlock";
+const PAIR = "zookeeperLocks lock + unlock";
 const FLOOR = "delete to event";
 const NEXT = "unlock to the next owner";
 
-function lineOf(waiters: number, hold = 0): string {
+function queueName(waiters: number, hold = 0): string {
   return `hand-overs, ${waiters} waiters${hold > 0 ? `, held ${hold} ms` : ""}`;
 }
 
-/** One lock for all of them; every one of them takes it again and again. */
+/** Returns a contender in which all stores lock the same name repeatedly. */
 function handOvers(stores: readonly LockStore[], hold: number): Repeated {
   const name = randomUUID();
   return {
-    name: lineOf(stores.length, hold),
+    name: queueName(stores.length, hold),
     clients: stores.length,
     async run(client) {
       const lock = await (stores[client] as LockStore).lock(name, OPTIONS);
@@ -119,8 +121,8 @@ function handOvers(stores: readonly LockStore[], hold: number): Repeated {
   };
 }
 
-/** No hand-over through ZooKeeper is faster. */
-function deleteToEvent(session: Session) {
+/** Measures the time from a delete request to its event: the lower bound of a hand-over through ZooKeeper. */
+function deleteToEvent(session: ZooKeeperSession) {
   const path = `${ROOT}/raw/event`;
   return toReporter(FLOOR, async () => {
     await session.create({ path, mode: "ephemeral" });
@@ -137,11 +139,11 @@ const COMPARISONS: readonly Comparison[] = [
   { name: `time of ${PAIR} over ${RAW}`, of: PAIR, over: RAW, by: "time", aim: 1.15 },
   { name: `p50 of ${NEXT} over ${FLOOR}`, of: NEXT, over: FLOOR, by: "p50", aim: 2 },
   {
-    name: `rate of ${lineOf(200, HOLD)} over ${lineOf(2, HOLD)}`,
-    of: lineOf(200, HOLD),
-    over: lineOf(2, HOLD),
+    name: `rate of ${queueName(200, HOLD)} over ${queueName(2, HOLD)}`,
+    of: queueName(200, HOLD),
+    over: queueName(2, HOLD),
     by: "rate",
     aim: 1,
   },
-  { name: "fairness among 10 waiters", of: lineOf(10), by: "fairness", aim: 0.99 },
+  { name: "fairness among 10 waiters", of: queueName(10), by: "fairness", aim: 0.99 },
 ];

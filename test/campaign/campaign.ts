@@ -1,12 +1,12 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { type Entry, type Inventory, stockLock } from "../../core/inventory/inventory.ts";
+import { type Inventory, type LedgerEntry, stockLock } from "../../core/inventory/inventory.ts";
 import type { LockStore } from "../../core/lock/lock.ts";
 import { open } from "../../infra/open.ts";
 import { until, within } from "../support/until.ts";
-import { Crew } from "./crew.ts";
-import { nemesisOf } from "./nemesis.ts";
+import { createNemesis } from "./nemesis.ts";
 import { Oracle } from "./oracle.ts";
 import type { CampaignStore } from "./stores.ts";
+import { Workload } from "./workload.ts";
 
 export interface CampaignOptions {
   readonly store: CampaignStore;
@@ -24,39 +24,39 @@ export interface CampaignReport {
   readonly acquisitions: number;
   readonly writesApplied: number;
 
-  /** The fences at work: claims and writes of holders that a later holder had replaced. */
+  /** Claims and writes that fences refused because a later holder had claimed the resource. */
   readonly lateClaimsRefused: number;
   readonly lateWritesRefused: number;
 
-  /** How many runs of `lockstep lock` have ended, by exit status or signal. */
+  /** Ended runs of `lockstep lock`, by exit status or signal. */
   readonly commands: Counts;
 
-  /** How many units each outcome was answered for. */
+  /** Sales, by outcome. */
   readonly sales: Counts;
 
-  /** How often each fault has happened. */
+  /** Injected faults, by name. */
   readonly faults: Counts;
 
   /** Failed calls, by call and code. */
   readonly errors: Counts;
 
-  /** Everything that contradicts a promise; empty when nothing does. */
+  /** Broken guarantees; empty if none was broken. */
   readonly violations: readonly string[];
 }
 
 const SKUS = ["cup", "plate", "pot"];
 const NAMES = SKUS.map(stockLock);
 
-/** Milliseconds: more than etcd and ZooKeeper grant at the least. */
+/** The ttl of locks in milliseconds: above the minimum of etcd and ZooKeeper. */
 const TTL = 2_000;
 
-/** Units of each sku: more than can be sold. */
+/** The stock of each sku: more than the contenders can sell. */
 const UNITS = 1_000_000;
 
-/** How long processes may take to end, and names to become free, once nothing is broken any more. */
-const LIMIT = 60_000;
+/** How long processes may take to end, and locks to expire, after the last fault, in milliseconds. */
+const SETTLE_LIMIT = 60_000;
 
-/** Runs contenders against a store while the nemesis breaks it, and judges what the oracle has seen. */
+/** Runs contenders against a store while the nemesis injects faults, and returns the oracle's verdict. */
 export async function campaign({
   store,
   seconds,
@@ -64,54 +64,55 @@ export async function campaign({
   onProgress = () => {},
 }: CampaignOptions): Promise<CampaignReport> {
   const oracle = await Oracle.open();
-  const crew = new Crew({ url: store.url, oracle: oracle.url, skus: SKUS, ttl: TTL });
-  const nemesis = nemesisOf(store, crew, { seed, ttl: TTL });
+  const workload = new Workload({ url: store.url, oracle: oracle.url, skus: SKUS, ttl: TTL });
+  const nemesis = createNemesis(store, workload, { seed, ttl: TTL });
   try {
     await using opened = await open(store.url);
+    const inventory = opened.has("inventory") ? opened.inventory : undefined;
     for (const sku of SKUS) {
-      await opened.inventory?.set({ sku, quantity: UNITS, operationId: `campaign-${sku}` });
+      await inventory?.set({ sku, quantity: UNITS, operationId: `campaign-${sku}` });
     }
-    crew.start();
-    const over = new AbortController();
-    const breaking = nemesis.run(over.signal);
+    workload.start();
+    const ended = new AbortController();
+    const injecting = nemesis.run(ended.signal);
     for (let second = 1; second <= seconds; second += 1) {
       await sleep(1_000);
       if (second % 10 === 0) onProgress(`${second} s: ${JSON.stringify(oracle.counts)}`);
     }
-    over.abort();
-    await breaking;
-    const ends = await within(LIMIT, crew.end()).then(
+    ended.abort();
+    await injecting;
+    const hanging = await within(SETTLE_LIMIT, workload.end()).then(
       () => [],
-      () => [`a process has not ended ${LIMIT} ms after it was told to`],
+      () => [`a process did not end within ${SETTLE_LIMIT} ms`],
     );
     const violations = [
-      ...ends,
+      ...hanging,
       ...oracle.judge(),
-      ...crew.violations,
+      ...workload.violations,
       ...(await stillLocked(opened.locks)),
-      ...(await soldWrongly(opened.inventory, crew.sales)),
+      ...(await checkLedger(inventory, workload.sales)),
     ];
     return {
       version: store.version,
       seed,
       seconds,
       ...oracle.counts,
-      commands: crew.statuses,
-      sales: countOf(crew.sales.values()),
+      commands: workload.statuses,
+      sales: countOf(workload.sales.values()),
       faults: nemesis.counts,
-      errors: crew.errors,
+      errors: workload.errors,
       violations,
     };
   } finally {
-    crew.kill();
+    workload.kill();
     await oracle.close();
   }
 }
 
-/** Every name becomes free, whatever has happened to its holders and waiters. */
+/** Checks that every lock becomes free after all faults of its holders and waiters. */
 async function stillLocked(locks: LockStore): Promise<readonly string[]> {
   const held = async () => (await locks.list()).map(({ name }) => name);
-  await until(async () => (await held()).length === 0, LIMIT).catch(() => {});
+  await until(async () => (await held()).length === 0, SETTLE_LIMIT).catch(() => {});
   const names = await held();
   const taken = await Promise.all(
     NAMES.map(async (name) => {
@@ -123,8 +124,8 @@ async function stillLocked(locks: LockStore): Promise<readonly string[]> {
   return [...new Set([...names, ...taken.flat()])].map((name) => `${name} is still locked`);
 }
 
-/** The ledger has each sale that was acknowledged once, none that was refused, and its fences never fall. */
-async function soldWrongly(
+/** Checks that the ledger has every acknowledged sale once and no refused sale, and that its fences never fall. */
+async function checkLedger(
   inventory: Inventory | undefined,
   sales: ReadonlyMap<string, string>,
 ): Promise<readonly string[]> {
@@ -133,32 +134,34 @@ async function soldWrongly(
     const entries = (await ledgerOf(inventory as Inventory, sku)).filter(isSale);
     const sold = new Set(entries.map(({ operationId }) => operationId));
     const stock = await inventory?.get(sku);
-    const problem = (what: string) => violations.push(`${sku}: ${what}`);
-    if (sold.size < entries.length) problem("an operation id stands in the ledger twice");
+    const violate = (text: string) => violations.push(`${sku}: ${text}`);
+    if (sold.size < entries.length) violate("the ledger has an operation id twice");
     if (stock?.onHand !== UNITS - entries.length) {
-      problem(`${entries.length} units were sold, and ${stock?.onHand} of ${UNITS} are left`);
+      violate(`${entries.length} units were sold, and ${stock?.onHand} of ${UNITS} are left`);
     }
     for (const [sale, outcome] of sales) {
       const [of, operationId] = sale.split(" ");
       if (of !== sku) continue;
-      if (outcome === "applied" && !sold.has(operationId)) problem(`${operationId} is lost`);
-      if (outcome === "FENCED_OUT" && sold.has(operationId)) problem(`${operationId} was late`);
+      if (outcome === "applied" && !sold.has(operationId))
+        violate(`the sale ${operationId} is lost`);
+      if (outcome === "FENCED_OUT" && sold.has(operationId))
+        violate(`the refused sale ${operationId} is in the ledger`);
     }
     entries.forEach(({ fence = "" }, i) => {
       const before = entries[i - 1]?.fence ?? "";
-      if (fence < before) problem(`a sale under ${fence} comes after one under ${before}`);
+      if (fence < before) violate(`a sale under ${fence} comes after one under ${before}`);
     });
   }
   return violations;
 }
 
-function isSale({ kind, outcome }: Entry): boolean {
+function isSale({ kind, outcome }: LedgerEntry): boolean {
   return kind === "decrement" && outcome === "applied";
 }
 
-/** Oldest first. */
-async function ledgerOf(inventory: Inventory, sku: string): Promise<readonly Entry[]> {
-  const entries: Entry[] = [];
+/** Reads the ledger of a sku, oldest entry first. */
+async function ledgerOf(inventory: Inventory, sku: string): Promise<readonly LedgerEntry[]> {
+  const entries: LedgerEntry[] = [];
   for (let before = Number.MAX_SAFE_INTEGER; ; ) {
     const page = await inventory.history(sku, { limit: 1_000, before });
     entries.push(...page);

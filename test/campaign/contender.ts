@@ -2,30 +2,33 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { stockLock } from "../../core/inventory/inventory.ts";
 import type { Fence } from "../../core/lock/fence.ts";
 import type { Lock, LockStore } from "../../core/lock/lock.ts";
+import { isHeld } from "../../core/lock/lock-handle.ts";
 import { open } from "../../infra/open.ts";
-import { now, tell } from "./oracle.ts";
+import { now, sendReport } from "./oracle.ts";
 
-/** What a contender tells the campaign, a line of JSON each. */
-export type Report =
+/** A line of JSON on a contender's standard output. */
+export type ContenderReport =
   | { readonly error: string; readonly call: string }
   | { readonly sale: string; readonly outcome: string };
 
 /**
- * contender URL ORACLE TTL SKU…: read-modify-writes under locks and fences until TERM, then closes its store.
+ * contender URL ORACLE TTL SKU…: makes read-modify-writes under locks and fences until TERM, then closes its store.
  *
- * Where the store keeps stock, each turn also sells a unit under the same fence.
+ * If the store has stock, each turn also sells a unit under the same fence.
  */
 const [url = "", oracle = "", ttlText = "", ...skus] = process.argv.slice(2);
 const ttl = Number(ttlText);
-const { locks, inventory, close } = await open(url);
-const report = (line: Report) => process.stdout.write(`${JSON.stringify(line)}\n`);
-let turns = 0;
-let isOver = false;
+let isEnding = false;
 process.once("SIGTERM", () => {
-  isOver = true;
+  isEnding = true;
 });
+const opened = await open(url);
+const { locks, close } = opened;
+const inventory = opened.has("inventory") ? opened.inventory : undefined;
+const print = (line: ContenderReport) => process.stdout.write(`${JSON.stringify(line)}\n`);
+let turns = 0;
 
-while (!isOver) {
+while (!isEnding) {
   await turn(locks, skus[Math.floor(Math.random() * skus.length)] ?? "");
 }
 await close();
@@ -39,23 +42,23 @@ async function turn(store: LockStore, sku: string): Promise<void> {
   if (!lock) return;
   const acquiredAt = now();
   const holder = { name, fence: String(lock.fence), owner };
-  const { value } = await tell(oracle, { type: "claim", ...holder, requestedAt, acquiredAt });
+  const { value } = await sendReport(oracle, { type: "claim", ...holder, requestedAt, acquiredAt });
   for (let look = Math.floor(Math.random() * 4); look > 0; look -= 1) {
-    // Mostly short, so that there are many turns; rarely longer than what is left of the lock.
+    // Mostly short, for many turns; rarely longer than the rest of the lock's ttl.
     await sleep(Math.random() ** 4 * ttl);
     const at = now();
     if (!isHeld(lock)) break;
-    await tell(oracle, { type: "belief", ...holder, at });
+    await sendReport(oracle, { type: "held", ...holder, at });
   }
-  // A late holder writes all the same: the fence has to stop it.
-  if (value !== undefined) await tell(oracle, { type: "write", ...holder, value: value + 1 });
+  // A late holder writes as well: the fence must refuse the write.
+  if (value !== undefined) await sendReport(oracle, { type: "write", ...holder, value: value + 1 });
   await sell(sku, `sale-${owner}`, lock.fence);
   const startedAt = now();
   const answer = await attempted("unlock", () => lock.unlock());
-  if (answer) await tell(oracle, { type: "release", ...holder, startedAt, answer });
+  if (answer) await sendReport(oracle, { type: "release", ...holder, startedAt, answer });
 }
 
-/** One time in four without waiting; one lock in four is not renewed. */
+/** Acquires the lock: one attempt in four does not wait, one lock in four is not renewed. */
 function acquire(store: LockStore, name: string): Promise<Lock | undefined> {
   const renew = Math.random() < 0.75;
   return Math.random() < 0.25
@@ -67,26 +70,17 @@ async function sell(sku: string, operationId: string, fence: Fence): Promise<voi
   const outcome = await inventory
     ?.decrement({ sku, quantity: 1, operationId, fence })
     .then((answer) => answer.outcome, codeOf);
-  if (outcome) report({ sale: `${sku} ${operationId}`, outcome });
+  if (outcome) print({ sale: `${sku} ${operationId}`, outcome });
 }
 
-function isHeld(lock: Lock): boolean {
-  try {
-    lock.assertHeld();
-    return true;
-  } catch {
-    return false;
-  }
-}
-
-/** Failures with a code are what the campaign provokes; anything else ends this process, and is a violation. */
+/** Calls `body` and reports an error with a code, as faults cause them. Any other error ends this process: a violation. */
 async function attempted<T>(call: string, body: () => Promise<T>): Promise<T | undefined> {
   try {
     return await body();
   } catch (error) {
     const code = codeOf(error);
-    report({ call, error: code });
-    // A store that fails at once is not asked without a pause.
+    print({ call, error: code });
+    // A pause, or a store that fails at once would be called in a busy loop.
     await sleep(20);
     return undefined;
   }

@@ -4,7 +4,7 @@ import { uniformInt } from "pure-rand/distribution/uniformInt";
 import { xoroshiro128plus } from "pure-rand/generator/xoroshiro128plus";
 import type { CampaignStore } from "./stores.ts";
 
-/** The processes that the nemesis may kill and freeze. Both lists change as processes end and start. */
+/** The processes that the nemesis kills and freezes. Both lists change as processes end and start. */
 export interface Victims {
   readonly contenders: readonly ChildProcess[];
 
@@ -12,20 +12,21 @@ export interface Victims {
   readonly commands: readonly ChildProcess[];
 }
 
+/** Injects faults; the term is Jepsen's. */
 export interface Nemesis {
-  /** How often each fault has happened. */
+  /** Injected faults, by name. */
   readonly counts: Readonly<Record<string, number>>;
 
-  /** Breaks one thing after the other until the signal aborts, then mends everything. */
+  /** Injects one fault after another until the signal aborts, then repairs the wires. */
   run(signal: AbortSignal): Promise<void>;
 }
 
-/** Resolves to false when there was nothing to break. */
+/** Injects a fault. Resolves to false if it had no target. */
 type Fault = (pick: (below: number) => number) => Promise<boolean>;
 
-/** Faults of the processes and servers of a campaign, at random: one seed gives one sequence of faults. */
-export function nemesisOf(
-  { wires, nodes, chores }: CampaignStore,
+/** Creates a nemesis for the processes and servers of a campaign. A seed determines its sequence of faults. */
+export function createNemesis(
+  { wires, nodes, maintenance }: CampaignStore,
   victims: Victims,
   { seed, ttl }: { readonly seed: number; readonly ttl: number },
 ): Nemesis {
@@ -33,13 +34,13 @@ export function nemesisOf(
   const pick = (below: number) => uniformInt(random, 0, below - 1);
   const counts: Record<string, number> = {};
 
-  /** For between half a ttl and two: the lock may have passed to another holder by then. */
-  const span = () => ttl / 2 + pick(ttl * 1.5);
-  const one = <T>(all: readonly T[]): T | undefined => all[pick(Math.max(1, all.length))];
+  /** Between half a ttl and two ttls: the lock may pass to another holder meanwhile. */
+  const faultMillis = () => ttl / 2 + pick(ttl * 1.5);
+  const pickOne = <T>(all: readonly T[]): T | undefined => all[pick(Math.max(1, all.length))];
 
   const freeze = async (child: ChildProcess | undefined) => {
     if (!child?.kill("SIGSTOP")) return false;
-    await sleep(span());
+    await sleep(faultMillis());
     child.kill("SIGCONT");
     return true;
   };
@@ -52,7 +53,7 @@ export function nemesisOf(
   };
   const onNode = (act: (node: CampaignStore["nodes"][number]) => Promise<void>): Fault => {
     return async () => {
-      const node = one(nodes);
+      const node = pickOne(nodes);
       if (!node) return false;
       await act(node);
       return true;
@@ -60,17 +61,17 @@ export function nemesisOf(
   };
 
   const faults: Readonly<Record<string, Fault>> = {
-    "contender killed": async () => one(victims.contenders)?.kill("SIGKILL") ?? false,
-    "contender frozen": () => freeze(one(victims.contenders)),
-    "lockstep lock killed": async () => one(victims.commands)?.kill("SIGKILL") ?? false,
-    "lockstep lock frozen": () => freeze(one(victims.commands)),
+    "contender killed": async () => pickOne(victims.contenders)?.kill("SIGKILL") ?? false,
+    "contender frozen": () => freeze(pickOne(victims.contenders)),
+    "lockstep lock killed": async () => pickOne(victims.commands)?.kill("SIGKILL") ?? false,
+    "lockstep lock frozen": () => freeze(pickOne(victims.commands)),
     "connections reset": onWires((at) => wires[at]?.reset()),
     "connections dead silently": onWires((at) => wires[at]?.blackhole()),
     "answer lost": onWires((at) => wires[at]?.loseNextAnswer(pick(20))),
     "request lost": onWires((at) => wires[at]?.loseNextRequest(pick(20))),
     "wire cut": onWires(async (at) => {
       wires[at]?.cut();
-      await sleep(span());
+      await sleep(faultMillis());
       wires[at]?.mend();
     }),
     "server killed": onNode(async (node) => {
@@ -80,15 +81,15 @@ export function nemesisOf(
     }),
     "server frozen": onNode(async (node) => {
       await node.kill("SIGSTOP");
-      await sleep(span());
+      await sleep(faultMillis());
       await node.kill("SIGCONT");
     }),
     ...Object.fromEntries(
-      Object.entries(chores).map(([name, chore]) => [
+      Object.entries(maintenance).map(([name, task]) => [
         name,
         async () => {
-          // It fails where the server is away just then.
-          await chore().catch(() => {});
+          // It fails if the server is down.
+          await task().catch(() => {});
           return true;
         },
       ]),

@@ -3,29 +3,29 @@ import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { json } from "node:stream/consumers";
 
-/** Nanoseconds of CLOCK_MONOTONIC, which all processes of a machine share; as text, for JSON. */
-export type At = string;
+/** A time of CLOCK_MONOTONIC, which all processes of a machine share, in nanoseconds; a string for JSON. */
+export type Timestamp = string;
 
-/** One acquisition of a lock. The fence is in the form of `Fence.toString()`, which sorts as fences do. */
+/** One acquisition of a lock. The fence has the form of `Fence.toString()`, which sorts like fences. */
 export interface Holder {
   readonly name: string;
   readonly fence: string;
 
-  /** Never the same twice. */
+  /** Unique per acquisition. */
   readonly owner: string;
 }
 
-/** What a contender tells the oracle. Times are taken by the contender: it may be frozen before it can tell. */
+/** A report of a contender. The contender takes the times: it may be frozen before it sends the report. */
 export type Event = Holder &
   (
-    | { readonly type: "claim"; readonly requestedAt: At; readonly acquiredAt: At }
+    | { readonly type: "claim"; readonly requestedAt: Timestamp; readonly acquiredAt: Timestamp }
     | { readonly type: "write"; readonly value: number }
-    /** `assertHeld()` passed, and was called at `at` or later. */
-    | { readonly type: "belief"; readonly at: At }
-    | { readonly type: "release"; readonly startedAt: At; readonly answer: string }
+    /** `assertHeld()` passed, called at `at` or later. */
+    | { readonly type: "held"; readonly at: Timestamp }
+    | { readonly type: "release"; readonly startedAt: Timestamp; readonly answer: string }
   );
 
-/** The answer to a claim or write: undefined `value` means that the fence was refused. */
+/** The answer to a claim or a write. `value` is undefined if the fence was refused. */
 export interface Answer {
   readonly value?: number;
 }
@@ -39,15 +39,15 @@ interface Register {
 interface Hold extends Holder {
   readonly requestedAt: bigint;
   readonly acquiredAt: bigint;
-  lastBelief: bigint;
+  lastHeldAt: bigint;
 
-  /** When it asked for the release that was answered "released". */
+  /** The start of the release that was answered "released". */
   releasedAt?: bigint;
 }
 
 /**
- * The resource that the locks of a campaign guard: a register for each name, which checks fences as the documentation
- * demands. It records what every holder says, and judges the whole history at the end.
+ * The resource behind the locks of a campaign: a register for each name, which checks fences as documented. It records
+ * the reports of all holders and judges the whole history at the end.
  */
 export class Oracle {
   readonly #server: Server;
@@ -63,6 +63,8 @@ export class Oracle {
       const event = (await json(request)) as Event;
       response.end(JSON.stringify(this.#handle(event)));
     });
+    // A connection that is closed while a contender reuses it would lose a report.
+    this.#server.keepAliveTimeout = 0;
   }
 
   static async open(): Promise<Oracle> {
@@ -84,7 +86,7 @@ export class Oracle {
     };
   }
 
-  /** Everything that contradicts a promise; empty when nothing does. */
+  /** Returns all broken guarantees. */
   judge(): readonly string[] {
     const byName = Map.groupBy(this.#holds.values(), ({ name }) => name);
     return [...this.#violations, ...[...byName.values()].flatMap(judgeName)];
@@ -99,15 +101,15 @@ export class Oracle {
     if (event.type === "claim") return this.#claim(event);
     if (event.type === "write") return this.#write(event);
     const hold = this.#holds.get(event.owner);
-    if (!hold) throw new Error(`${event.owner} has claimed nothing`);
-    if (event.type === "belief") hold.lastBelief = BigInt(event.at);
+    if (!hold) throw new Error(`${event.owner} has claimed no fence`);
+    if (event.type === "held") hold.lastHeldAt = BigInt(event.at);
     else if (event.answer === "released") hold.releasedAt = BigInt(event.startedAt);
     return {};
   }
 
   #claim({ name, fence, owner, requestedAt, acquiredAt }: Event & { type: "claim" }): Answer {
     const times = { requestedAt: BigInt(requestedAt), acquiredAt: BigInt(acquiredAt) };
-    this.#holds.set(owner, { name, fence, owner, ...times, lastBelief: 0n });
+    this.#holds.set(owner, { name, fence, owner, ...times, lastHeldAt: 0n });
     const register = this.#registers.get(name) ?? { value: 0, fence: "", owner: "" };
     if (fence === register.fence) {
       this.#violations.push(`${owner} and ${register.owner} have one fence: ${name} ${fence}`);
@@ -135,46 +137,46 @@ export class Oracle {
   }
 }
 
-/** The promises that concern two holders of one name. */
+/** Checks the guarantees between holders of one name. */
 function judgeName(holds: readonly Hold[]): readonly string[] {
   const inOrder = holds.toSorted((a, b) => (a.fence < b.fence ? -1 : 1));
-  return [...beliefsThatOverlap(inOrder), ...fencesOutOfOrder(inOrder)];
+  return [...findOverlaps(inOrder), ...findOrderViolations(inOrder)];
 }
 
-/** No holder believes that it holds after a later holder has acquired. */
-function beliefsThatOverlap(inOrder: readonly Hold[]): readonly string[] {
+/** Finds holders that considered themselves holders after a later acquisition. */
+function findOverlaps(inOrder: readonly Hold[]): readonly string[] {
   const violations: string[] = [];
   let latest: Hold | undefined;
   for (const hold of inOrder) {
-    if (latest && latest.lastBelief > hold.acquiredAt) {
-      const millis = Number(latest.lastBelief - hold.acquiredAt) / 1e6;
+    if (latest && latest.lastHeldAt > hold.acquiredAt) {
+      const millis = Number(latest.lastHeldAt - hold.acquiredAt) / 1e6;
       violations.push(
-        `${latest.owner} believed to hold ${hold.name} ${millis} ms after ${hold.owner} acquired it`,
+        `${latest.owner} considered itself the holder of ${hold.name} ${millis} ms after ${hold.owner} acquired it`,
       );
     }
-    if (!latest || hold.lastBelief > latest.lastBelief) latest = hold;
+    if (!latest || hold.lastHeldAt > latest.lastHeldAt) latest = hold;
   }
   return violations;
 }
 
 /**
- * A lock that was acquired before another one was asked for has the lower fence, and "released" is told only to the
- * holder at that time.
+ * Finds acquisitions with a lower fence than an acquisition that ended before their request, and releases answered
+ * "released" after a later acquisition.
  */
-function fencesOutOfOrder(inOrder: readonly Hold[]): readonly string[] {
+function findOrderViolations(inOrder: readonly Hold[]): readonly string[] {
   const violations: string[] = [];
 
-  /** Of all with a higher fence, the one that was acquired first. */
+  /** The earliest acquisition among those with a higher fence. */
   let first: Hold | undefined;
   for (const hold of inOrder.toReversed()) {
     if (first && first.acquiredAt < hold.requestedAt) {
       violations.push(
-        `${hold.owner} asked for ${hold.name} after ${first.owner} had acquired it, and has a lower fence`,
+        `${hold.owner} requested ${hold.name} after ${first.owner} had acquired it, and has a lower fence`,
       );
     }
     if (first && hold.releasedAt !== undefined && first.acquiredAt < hold.releasedAt) {
       violations.push(
-        `${hold.owner} was told "released" for ${hold.name}, which ${first.owner} had acquired before`,
+        `${hold.owner} was answered "released" for ${hold.name}, which ${first.owner} had acquired before`,
       );
     }
     if (!first || hold.acquiredAt < first.acquiredAt) first = hold;
@@ -182,12 +184,12 @@ function fencesOutOfOrder(inOrder: readonly Hold[]): readonly string[] {
   return violations;
 }
 
-/** Tells the oracle, which is always there. */
-export async function tell(oracle: string, event: Event): Promise<Answer> {
+/** Sends a report to the oracle, which never fails. */
+export async function sendReport(oracle: string, event: Event): Promise<Answer> {
   const answer = await fetch(oracle, { method: "POST", body: JSON.stringify(event) });
   return (await answer.json()) as Answer;
 }
 
-export function now(): At {
+export function now(): Timestamp {
   return String(process.hrtime.bigint());
 }

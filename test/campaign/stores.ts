@@ -1,66 +1,66 @@
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { get, put } from "../../core/etcd/etcd.ts";
-import { openEtcdGateway } from "../../core/etcd/gateway.ts";
-import { nodeFetch } from "../../core/etcd/node-fetch.ts";
-import { migrate } from "../../infra/migrate.ts";
+import { get, put } from "../../core/stores/etcd/client/etcd.ts";
+import { etcdGatewayClient } from "../../core/stores/etcd/client/gateway.ts";
+import { nodeFetch } from "../../core/stores/etcd/client/node-fetch.ts";
+import { migrate } from "../../core/stores/sql/migrate.ts";
 import { open } from "../../infra/open.ts";
 import type { ServerName } from "../../infra/servers/kinds.ts";
-import type { ServerNode } from "../../infra/servers/node.ts";
+import { temporaryFolder } from "../../infra/servers/reap.ts";
+import type { ServerNode } from "../../infra/servers/server.ts";
 import { startServer } from "../../infra/servers/start.ts";
 import { endpointsOf, QUICK_ETCD } from "../support/etcd-servers.ts";
 import { TcpProxy } from "../support/tcp-proxy.ts";
 
-/** Servers of a campaign's own, with a wire in front of each that can be broken. */
+/** A store on servers of its own, with a proxy in front of each server that can cut the connections. */
 export interface CampaignStore extends AsyncDisposable {
   readonly version: string;
 
-  /** Through the wires. */
+  /** The store's URL, through the wires. */
   readonly url: string;
   readonly wires: readonly TcpProxy[];
 
-  /** The processes that may be killed and frozen; the store has to survive the loss of any one. */
+  /** The server processes that may be killed and frozen. The store survives the loss of any one. */
   readonly nodes: readonly ServerNode[];
 
-  /** What an operator does meanwhile, by name. */
-  readonly chores: Readonly<Record<string, () => Promise<void>>>;
+  /** Maintenance during the campaign, by name. */
+  readonly maintenance: Readonly<Record<string, () => Promise<void>>>;
 }
 
-type Open = (say: (line: string) => void) => Promise<CampaignStore>;
+type Open = (log: (line: string) => void) => Promise<CampaignStore>;
 
-/** A write is on the disk before it is acknowledged, or a restart would lose locks: see the README on Redis. */
+/** Writes are on disk before they are acknowledged; otherwise a restart would lose locks. */
 const DURABLE_REDIS = ["--appendonly", "yes", "--appendfsync", "always"];
 
 export const STORES = {
   sqlite: openSqlite,
+  mariadb: sql("mariadb"),
   mysql: sql("mysql"),
   etcd: etcd("etcd"),
   "etcd-cluster": etcd("etcd-cluster"),
-  redis: (say) => onServers("redis", { say, args: DURABLE_REDIS }),
-  redlock: (say) => onServers("redlock", { say, args: DURABLE_REDIS }),
-  zookeeper: (say) => onServers("zookeeper", { say }),
-  "zookeeper-cluster": (say) => onServers("zookeeper-cluster", { say }),
+  redis: (log) => onServers("redis", { log, args: DURABLE_REDIS }),
+  redlock: (log) => onServers("redlock", { log, args: DURABLE_REDIS }),
+  zookeeper: (log) => onServers("zookeeper", { log }),
+  "zookeeper-cluster": (log) => onServers("zookeeper-cluster", { log }),
 } as const satisfies Readonly<Record<string, Open>>;
 
 export type CampaignStoreName = keyof typeof STORES;
 
 interface Servers {
-  readonly say: (line: string) => void;
+  readonly log: (line: string) => void;
   readonly args?: readonly string[];
 }
 
-async function onServers(name: ServerName, { say, args = [] }: Servers): Promise<CampaignStore> {
-  const server = await startServer(name, { onProgress: say, args });
-  const wires = await Promise.all(server.nodes.map(({ place }) => TcpProxy.to(place.port)));
-  const ports = new Map(server.nodes.map(({ place }, i) => [place.port, wires[i]?.port]));
+async function onServers(name: ServerName, { log, args = [] }: Servers): Promise<CampaignStore> {
+  const server = await startServer(name, { onProgress: log, args });
+  const wires = await Promise.all(server.nodes.map(({ config }) => TcpProxy.to(config.port)));
+  const ports = new Map(server.nodes.map(({ config }, i) => [config.port, wires[i]?.port]));
   const url = server.url.replace(/:(\d+)/g, (_, port) => `:${ports.get(Number(port))}`);
   return {
     version: server.version,
     url,
     wires,
     nodes: server.nodes,
-    chores: {},
+    maintenance: {},
     async [Symbol.asyncDispose]() {
       await Promise.all(wires.map((wire) => wire.close()));
       await server.stop();
@@ -69,32 +69,32 @@ async function onServers(name: ServerName, { say, args = [] }: Servers): Promise
 }
 
 async function openSqlite(): Promise<CampaignStore> {
-  const folder = await mkdtemp(join(tmpdir(), "lockstep-campaign-"));
+  const folder = await temporaryFolder("campaign");
   return {
     version: `SQLite of Node ${process.versions.node}`,
-    url: `sqlite:${join(folder, "campaign.db")}`,
+    url: `sqlite:${join(folder.path, "campaign.db")}`,
     wires: [],
     nodes: [],
-    chores: {},
-    [Symbol.asyncDispose]: () => rm(folder, { recursive: true, force: true }),
+    maintenance: {},
+    [Symbol.asyncDispose]: folder.remove,
   };
 }
 
 function sql(name: ServerName): Open {
-  return async (say) => {
-    const store = await onServers(name, { say });
+  return async (log) => {
+    const store = await onServers(name, { log });
     await using opened = await open(store.url);
-    if (opened.database) await migrate(opened.database);
+    if (opened.has("database")) await migrate(opened.database);
     return store;
   };
 }
 
-/** etcd is compacted while waiters watch its keys. */
+/** etcd, compacted while waiters watch its keys. */
 function etcd(name: "etcd" | "etcd-cluster"): Open {
-  return async (say) => {
-    const store = await onServers(name, { say, args: QUICK_ETCD[name] });
+  return async (log) => {
+    const store = await onServers(name, { log, args: QUICK_ETCD[name] });
     const endpoints = endpointsOf(store);
-    const client = openEtcdGateway({ endpoints, fetch: nodeFetch() });
+    const client = etcdGatewayClient({ endpoints, fetch: nodeFetch() });
     const compact = async () => {
       const { revision } = await client.range(get("campaign-compaction"));
       await client.txn({ when: [], do: [put("campaign-compaction", String(revision))] });
@@ -104,7 +104,7 @@ function etcd(name: "etcd" | "etcd-cluster"): Open {
     };
     return {
       ...store,
-      chores: { compaction: compact },
+      maintenance: { compaction: compact },
       async [Symbol.asyncDispose]() {
         await client.close();
         await store[Symbol.asyncDispose]();

@@ -1,74 +1,53 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import type { Unlocked } from "../../core/lock/lock.ts";
+import type { Election, Leader } from "../../core/lock/election.ts";
 import type { Wire } from "../support/breakable.ts";
 import { type Fault, LATE } from "../support/faulty-etcd.ts";
 import { pause, until, within } from "../support/until.ts";
 
-/** What is told takes milliseconds. */
-const AT_ONCE = 4_000;
+/** The longest time until a notification; most take milliseconds. */
+const AT_ONCE = 12_000;
 
-interface AnyLeader {
-  readonly value: string;
-}
-
-interface AnyElection<Leader> {
-  readonly signal: AbortSignal;
-  campaign(value: string, options?: { readonly signal?: AbortSignal }): Promise<void>;
-  proclaim(value: string): Promise<void>;
-  resign(): Promise<Unlocked>;
-  leader(): Promise<Leader | undefined>;
-  observe(options: { readonly signal: AbortSignal }): AsyncGenerator<Leader | undefined>;
-}
-
-/** An election, and the session that it alone has. */
-interface Candidate<Leader> {
-  readonly election: AnyElection<Leader>;
+/** An election, and the session that only this election uses. */
+interface Candidate {
+  readonly election: Election;
   readonly session: { close(): Promise<void> };
-
-  /** What `leader` tells of it while it leads, besides the value: where it stands, and its fencing token. */
-  standing(): object;
 }
 
-/** A system of elections as the suite takes it. */
-export interface ElectionsUnderTest<Leader extends AnyLeader = AnyLeader> {
-  /** A name that no other election has. */
+/** The elections of one store, for the suite. */
+export interface ElectionsUnderTest {
+  /** Returns a name that no other election has. */
   freshName(): string;
-  open(name: string): Promise<Candidate<Leader>>;
+  open(name: string): Promise<Candidate>;
 
-  /** With a session that somebody else can end. */
-  openRevocable(name: string): Promise<Candidate<Leader> & { revoke(): Promise<void> }>;
+  /** Opens an election whose session another client can end. */
+  openRevocable(name: string): Promise<Candidate & { revoke(): Promise<void> }>;
 
-  /** With calls that go wrong as told, as those of `strike` do. */
-  openFaulty(
-    name: string,
-  ): Promise<Candidate<Leader> & { strike(n: number, fault: Fault): () => boolean }>;
+  /** Opens an election with faulty calls, as `strike` injects them. */
+  openFaulty(name: string): Promise<Candidate & { strike(n: number, fault: Fault): () => boolean }>;
 
-  /** Over a wire that can be broken. */
-  openOverWire(name: string): Promise<Candidate<Leader> & { readonly wire: Wire }>;
+  /** Opens an election over a connection that can be cut. */
+  openOverWire(name: string): Promise<Candidate & { readonly wire: Wire }>;
 
-  /** Those who stand in line, first come first, and how often each has written its value. */
-  line(name: string): Promise<readonly { readonly writes: number; erase(): Promise<void> }[]>;
+  /** Returns the queue's entries, the earliest first, and how often each candidate has written its value. */
+  queue(name: string): Promise<readonly { readonly writes: number; erase(): Promise<void> }[]>;
 
-  /** Puts beside the line, and into it where that can be, what is no candidate. */
+  /** Writes keys that are no candidates next to the queue, and into the queue where possible. */
   addStrangers(name: string): Promise<void>;
 
-  /** Has the servers forget what is over, where they remember it. */
+  /** Makes the servers forget past revisions, where they keep them. */
   forget(): Promise<void>;
-
-  /** Rises with each change. */
-  changeOf(leader: Leader): bigint;
   close(): Promise<void>;
 }
 
-/** What every election here does. */
-export function describeElection<Leader extends AnyLeader>(
+/** Tests what every election guarantees. */
+export function describeElection(
   name: string,
   faults: readonly Fault[],
-  make: () => Promise<ElectionsUnderTest<Leader>>,
+  make: () => Promise<ElectionsUnderTest>,
 ): void {
   describe(`an election on ${name}`, () => {
-    let elections: ElectionsUnderTest<Leader>;
-    const sessions: Candidate<Leader>["session"][] = [];
+    let elections: ElectionsUnderTest;
+    const sessions: Candidate["session"][] = [];
     const observers: { stop: AbortController; ended: Promise<unknown> }[] = [];
 
     beforeAll(async () => {
@@ -85,7 +64,7 @@ export function describeElection<Leader extends AnyLeader>(
 
     afterAll(() => elections.close());
 
-    const kept = async <C extends Candidate<Leader>>(opening: Promise<C>) => {
+    const kept = async <C extends Candidate>(opening: Promise<C>) => {
       const candidate = await opening;
       sessions.push(candidate.session);
       return candidate;
@@ -99,135 +78,140 @@ export function describeElection<Leader extends AnyLeader>(
       return candidate;
     };
 
-    /** A candidate that stands in line already. */
-    const inLine = async <C extends Candidate<Leader>>(name: string, opening: Promise<C>) => {
+    /** The key and the token of a candidate. */
+    const identity = ({ election: { key, token } }: Candidate) => ({ key, token });
+
+    /** A candidate that is in the queue already. */
+    const queued = async <C extends Candidate>(name: string, opening: Promise<C>) => {
       const candidate = await kept(opening);
-      const before = (await elections.line(name)).length;
+      const before = (await elections.queue(name)).length;
       let elected = false;
       const campaign = candidate.election.campaign("waits").then(() => {
         elected = true;
       });
       campaign.catch(() => {});
-      await until(async () => (await elections.line(name)).length > before);
+      await until(async () => (await elections.queue(name)).length > before);
       return { ...candidate, campaign, isElected: () => elected };
     };
 
-    /** All that an observer is told. */
-    const observe = ({ election }: Candidate<Leader>) => {
-      const told: (Leader | undefined)[] = [];
+    /** Collects the states that an observer gets. */
+    const observe = ({ election }: Candidate) => {
+      const seen: (Leader | undefined)[] = [];
       const stop = new AbortController();
       const ended = (async () => {
-        for await (const leader of election.observe({ signal: stop.signal })) told.push(leader);
+        for await (const leader of election.observe({ signal: stop.signal })) seen.push(leader);
       })().catch((error) => error);
       observers.push({ stop, ended });
-      return { told, values: () => told.map((leader) => leader?.value) };
+      return { seen, values: () => seen.map((leader) => leader?.value) };
     };
 
-    test("has one leader, and the next one when that resigns", async () => {
+    test("the next candidate leads after the leader resigns", async () => {
       const name = elections.freshName();
       const first = await leading(name, "first");
-      const second = await inLine(name, elections.open(name));
-      const known = { ...first.standing(), value: "first" };
+      const second = await queued(name, elections.open(name));
+      const known = { ...identity(first), value: "first" };
       expect(await second.election.leader()).toMatchObject(known);
       await pause(100);
       expect(second.isElected()).toBe(false);
-      const notLeading = second.standing();
+      const notLeading = identity(second);
       expect(await first.election.resign()).toBe("released");
       await second.campaign;
-      expect(await first.election.leader()).toMatchObject(second.standing());
+      expect(await first.election.leader()).toMatchObject(identity(second));
       expect(first.election.signal.reason).toMatchObject({ code: "LOCK_RELEASED" });
       expect(second.election.signal.aborted).toBe(false);
       await second.election.resign();
-      expect(second.standing()).toEqual(notLeading);
+      expect(identity(second)).toEqual(notLeading);
       expect(await first.election.leader()).toBeUndefined();
       expect(await second.election.resign()).toBe("was-lost");
     });
 
-    test("passes to the next candidate when the leader's session ends", async () => {
+    test("the next candidate leads after the leader's session ends", async () => {
       const name = elections.freshName();
       const { election, session } = await leading(name, "first");
-      const second = await inLine(name, elections.open(name));
+      const second = await queued(name, elections.open(name));
       await session.close();
       await second.campaign;
       expect(election.signal.reason).toMatchObject({ code: "SESSION_EXPIRED" });
       await expect(election.proclaim("late")).rejects.toMatchObject({ code: "LOCK_RELEASED" });
-      expect(await second.election.leader()).toMatchObject(second.standing());
+      expect(await second.election.leader()).toMatchObject(identity(second));
     });
 
-    test("is observed by three followers through three leaders", async () => {
+    test("three followers observe three leaders in order", async () => {
       const name = elections.freshName();
       const followers = await Promise.all([1, 2, 3].map(async () => observe(await open(name))));
-      const allTold = async (value: string | undefined) => {
-        for (const { told, values } of followers) {
-          await until(() => told.length > 0 && values().at(-1) === value);
+      const allSaw = async (value: string | undefined) => {
+        for (const { seen, values } of followers) {
+          await until(() => seen.length > 0 && values().at(-1) === value);
         }
       };
-      await allTold(undefined);
+      await allSaw(undefined);
       for (const value of ["one", "two", "three"]) {
         const { election } = await leading(name, value);
-        await allTold(value);
+        await allSaw(value);
         await election.proclaim(`${value}!`);
-        await allTold(`${value}!`);
+        await allSaw(`${value}!`);
         await election.resign();
-        await allTold(undefined);
+        await allSaw(undefined);
       }
-      for (const { told } of followers) {
-        const changes = told.flatMap((leader) => (leader ? elections.changeOf(leader) : []));
-        expect(changes).toEqual([...changes].sort((a, b) => (a < b ? -1 : 1)));
+      for (const { seen } of followers) {
+        const revisions = seen.flatMap((leader) => (leader ? leader.revision : []));
+        expect(revisions).toEqual([...revisions].sort((a, b) => (a < b ? -1 : 1)));
       }
     });
 
-    test("tells an observer first what is: a leader, or that there is none", async () => {
+    test("an observer gets the current state first: a leader, or none", async () => {
       const name = elections.freshName();
       const candidate = await open(name);
       const none = observe(candidate);
-      await until(() => none.told.length > 0);
+      await until(() => none.seen.length > 0);
       expect(none.values()).toEqual([undefined]);
       await candidate.election.campaign("here");
       const some = observe(candidate);
-      await until(() => some.told.length > 0);
+      await until(() => some.seen.length > 0);
       expect(some.values()).toEqual(["here"]);
     });
 
-    test("tells observers what the leader proclaims", async () => {
+    test("observers get the values that the leader proclaims", async () => {
       const name = elections.freshName();
       const leader = await leading(name, "1");
-      const before = leader.standing();
+      const before = identity(leader);
       const observer = observe(leader);
       for (const value of ["1", "2", "3"]) {
         await leader.election.proclaim(value);
         await until(() => observer.values().at(-1) === value);
       }
-      expect(await elections.line(name)).toMatchObject([{ writes: 4 }]);
-      expect(leader.standing()).toEqual(before);
+      expect(await elections.queue(name)).toMatchObject([{ writes: 4 }]);
+      expect(identity(leader)).toEqual(before);
     });
 
-    test("is campaigned for again by its leader, which proclaims", async () => {
+    test("a leader that campaigns again proclaims the new value", async () => {
       const name = elections.freshName();
-      const { election, standing } = await leading(name, "first");
-      const before = standing();
+      const leader = await leading(name, "first");
+      const { election } = leader;
+      const before = identity(leader);
       await election.campaign("again");
-      expect(standing()).toEqual(before);
+      expect(identity(leader)).toEqual(before);
       expect(await election.leader()).toMatchObject({ ...before, value: "again" });
-      expect(await elections.line(name)).toHaveLength(1);
+      expect(await elections.queue(name)).toHaveLength(1);
     });
 
-    test.each(faults)("is resigned from before it is campaigned for again: %s", async (fault) => {
+    test.each(faults)("a campaign during resign waits for it, and then wins: %s", async (fault) => {
       const name = elections.freshName();
-      const { election, standing, strike } = await kept(elections.openFaulty(name));
+      const candidate = await kept(elections.openFaulty(name));
+      const { election, strike } = candidate;
       await election.campaign("first");
-      const before = standing();
+      const before = identity(candidate);
       strike(1, fault);
       const resigned = [election.resign(), election.resign()];
       await expect(election.proclaim("late")).rejects.toMatchObject({ code: "LOCK_RELEASED" });
       await election.campaign("again");
       expect(await Promise.all(resigned)).toEqual(["released", "released"]);
-      expect(standing()).not.toEqual(before);
-      expect(await election.leader()).toMatchObject({ ...standing(), value: "again" });
+      expect(identity(candidate)).not.toEqual(before);
+      expect(await election.leader()).toMatchObject({ ...identity(candidate), value: "again" });
       expect(election.signal.aborted).toBe(false);
     });
 
-    test("is not held up by what is no candidate", async () => {
+    test("keys that are no candidates do not delay an election", async () => {
       const name = elections.freshName();
       const { election } = await leading(name, "first");
       await election.resign();
@@ -236,18 +220,18 @@ export function describeElection<Leader extends AnyLeader>(
       expect(await election.leader()).toMatchObject({ value: "elected" });
     });
 
-    test.each(["session is closed", "session is ended by somebody else", "place is gone"])(
-      "is never won by a candidate whose %s",
+    test.each(["session is closed", "session is ended by another client", "entry is gone"])(
+      "a candidate never wins when its %s",
       async (what) => {
         const name = elections.freshName();
         const { election: leader } = await leading(name, "leader");
-        const waiter = await inLine(name, elections.openRevocable(name));
+        const waiter = await queued(name, elections.openRevocable(name));
         await pause(50);
         if (what === "session is closed") await waiter.session.close();
-        else if (what === "place is gone") await (await elections.line(name))[1]?.erase();
+        else if (what === "entry is gone") await (await elections.queue(name))[1]?.erase();
         else await waiter.revoke();
-        const told = within(AT_ONCE, waiter.campaign);
-        await expect(told).rejects.toMatchObject({ code: "SESSION_EXPIRED" });
+        const outcome = within(AT_ONCE, waiter.campaign);
+        await expect(outcome).rejects.toMatchObject({ code: "SESSION_EXPIRED" });
         expect(leader.signal.aborted).toBe(false);
         await leader.resign();
         expect(waiter.isElected()).toBe(false);
@@ -255,28 +239,28 @@ export function describeElection<Leader extends AnyLeader>(
       },
     );
 
-    test("is not campaigned for any longer when the caller gives up", async () => {
+    test("a campaign that is aborted leaves the queue", async () => {
       const name = elections.freshName();
       await leading(name, "leader");
       const { election } = await open(name);
       const abort = new AbortController();
       const campaign = election.campaign("never", { signal: abort.signal });
       const outcome = expect(campaign).rejects.toThrow("enough");
-      await until(async () => (await elections.line(name)).length === 2);
+      await until(async () => (await elections.queue(name)).length === 2);
       abort.abort(new Error("enough"));
       await outcome;
-      expect(await elections.line(name)).toHaveLength(1);
+      expect(await elections.queue(name)).toHaveLength(1);
     });
 
-    test.each(["place", "session"])(
-      "tells its leader at once when the %s is gone",
+    test.each(["entry", "session"])(
+      "the leader's signal aborts at once when its %s is gone",
       async (what) => {
         const name = elections.freshName();
         const { election, revoke } = await kept(elections.openRevocable(name));
         await election.campaign("leader");
         await pause(100);
         if (what === "session") await revoke();
-        else await (await elections.line(name))[0]?.erase();
+        else await (await elections.queue(name))[0]?.erase();
         await until(() => election.signal.aborted, AT_ONCE);
         expect(election.signal.reason).toMatchObject({ code: "SESSION_EXPIRED" });
         await expect(election.proclaim("late")).rejects.toMatchObject({ code: "LOCK_RELEASED" });
@@ -284,17 +268,17 @@ export function describeElection<Leader extends AnyLeader>(
       },
     );
 
-    test("was lost when its place is gone, also when the first attempt to resign is lost", async () => {
+    test("resign answers was-lost when the entry is gone, also after a lost first attempt", async () => {
       const name = elections.freshName();
       const { election, strike } = await kept(elections.openFaulty(name));
       await election.campaign("leader");
-      await (await elections.line(name))[0]?.erase();
+      await (await elections.queue(name))[0]?.erase();
       await until(() => election.signal.aborted);
       strike(1, "request-lost");
       expect(await election.resign()).toBe("was-lost");
     });
 
-    test("is observed across broken connections, and when the past is forgotten meanwhile", async () => {
+    test("an observer survives broken connections and a compaction meanwhile", async () => {
       const name = elections.freshName();
       const follower = await kept(elections.openOverWire(name));
       const { election } = await leading(name, "0");
@@ -309,28 +293,31 @@ export function describeElection<Leader extends AnyLeader>(
       }
     });
 
-    test.each(faults)("is won or not, and never left behind, when a call is %s", async (fault) => {
-      const used = elections.freshName();
-      const names: string[] = [];
-      for (const nextName of [elections.freshName, () => used]) {
-        for (let n = 1, struck = true; struck; n += 1) {
-          const name = nextName();
-          names.push(name);
-          const { election, session, strike } = await elections.openFaulty(name);
-          const isStruck = strike(n, fault);
-          const isElected = await election.campaign("flaky").then(
-            () => true,
-            (error) => void expect(error).toMatchObject({ code: "STORE_UNAVAILABLE" }),
-          );
-          expect(await elections.line(name)).toHaveLength(isElected ? 1 : 0);
-          if (isElected) expect(await election.resign()).toBe("released");
-          struck = isStruck();
-          await session.close();
+    test.each(faults)(
+      "a campaign leaves no entry behind unless it wins when a call is %s",
+      async (fault) => {
+        const used = elections.freshName();
+        const names: string[] = [];
+        for (const nextName of [elections.freshName, () => used]) {
+          for (let n = 1, struck = true; struck; n += 1) {
+            const name = nextName();
+            names.push(name);
+            const { election, session, strike } = await elections.openFaulty(name);
+            const isStruck = strike(n, fault);
+            const isElected = await election.campaign("flaky").then(
+              () => true,
+              (error) => void expect(error).toMatchObject({ code: "STORE_UNAVAILABLE" }),
+            );
+            expect(await elections.queue(name)).toHaveLength(isElected ? 1 : 0);
+            if (isElected) expect(await election.resign()).toBe("released");
+            struck = isStruck();
+            await session.close();
+          }
         }
-      }
-      // What is carried out late has been by then.
-      await pause(LATE + 50);
-      for (const name of names) expect(await elections.line(name)).toEqual([]);
-    });
+        // Late requests have been carried out by then.
+        await pause(LATE + 50);
+        for (const name of names) expect(await elections.queue(name)).toEqual([]);
+      },
+    );
   });
 }

@@ -1,16 +1,15 @@
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { compareFence } from "../../core/lock/fence.ts";
 import type { LockStore } from "../../core/lock/lock.ts";
-import type { ServerNode } from "../../infra/servers/node.ts";
-import type { Server } from "../../infra/servers/start.ts";
+import type { Server, ServerNode } from "../../infra/servers/server.ts";
 import { runCli, runScript } from "../support/script.ts";
 import { pause, until, within } from "../support/until.ts";
 
 /** A ttl that no pause of a busy machine outlasts. */
 const LONG = 20_000;
 
-/** What is told takes milliseconds. */
-const AT_ONCE = 4_000;
+/** A notification takes milliseconds. */
+const AT_ONCE = 12_000;
 
 /** Servers that tests may break, and stores on them. */
 export interface BreakableServers {
@@ -18,7 +17,7 @@ export interface BreakableServers {
   open(server: Server): LockStore;
 }
 
-/** What servers that answer only for what is on a disk, and on a majority of them, go through without harm. */
+/** The outages that servers with data on a disk, and on a majority of nodes, survive without harm. */
 export function describeOutages({ start, open: openStore }: BreakableServers): void {
   describe("with one node", () => {
     let server: Server;
@@ -29,7 +28,7 @@ export function describeOutages({ start, open: openStore }: BreakableServers): v
 
     afterAll(() => server.stop());
 
-    test("that is killed and started again knows who held what, and who waited", async () => {
+    test("that is killed and restarted keeps its holders and its waiters", async () => {
       const open = storesOf(server, openStore);
       const [ours, theirs, others] = [open(), open(), open()];
       const lock = await ours.lock("restart", { ttl: LONG, wait: 0 });
@@ -39,7 +38,7 @@ export function describeOutages({ start, open: openStore }: BreakableServers): v
       await pause(500);
       await server.nodes[0]?.start();
       lock.assertHeld();
-      // A channel that could not connect waits a little before it tries again.
+      // A channel that failed to connect waits before the next attempt.
       await until(() => others.inspect("restart").catch(() => false));
       expect(await others.tryLock("restart", { ttl: LONG })).toBeUndefined();
       expect(await lock.unlock()).toBe("released");
@@ -48,7 +47,7 @@ export function describeOutages({ start, open: openStore }: BreakableServers): v
       expect(await next.unlock()).toBe("released");
     });
 
-    test("that is frozen for longer than a ttl leaves no holder in the belief that it holds", async () => {
+    test("that is frozen for longer than a ttl leaves no holder that believes to hold", async () => {
       const open = storesOf(server, openStore);
       const [ours, theirs] = [open(), open()];
       const lock = await ours.lock("frozen", { ttl: 2_000, wait: 0 });
@@ -62,7 +61,7 @@ export function describeOutages({ start, open: openStore }: BreakableServers): v
       next.assertHeld();
     });
 
-    test("frees the lock of a frozen holder, which knows at once when it wakes up", async () => {
+    test("frees the lock of a frozen holder, which learns of the loss as soon as it continues", async () => {
       const other = storesOf(server, openStore)();
       const command = ["sh", "-c", "echo started; sleep 60"];
       const { url } = server;
@@ -76,7 +75,7 @@ export function describeOutages({ start, open: openStore }: BreakableServers): v
       expect(await lock.unlock()).toBe("released");
     });
 
-    test("frees the lock of a process whose event loop was blocked, which knows in the same tick", async () => {
+    test("frees the lock of a process with a blocked event loop, which learns of the loss in the same tick", async () => {
       const other = storesOf(server, openStore)();
       using holder = runScript("block", server.url, "blocked", "1000", "4000");
       await holder.line();
@@ -86,7 +85,7 @@ export function describeOutages({ start, open: openStore }: BreakableServers): v
     });
   });
 
-  test("with three nodes that loses its majority grants nothing, and goes on when it is back", async () => {
+  test("with three nodes grants nothing without a majority, and goes on when the majority is back", async () => {
     const server = await start(3);
     onTestFinished(() => server.stop());
     const open = storesOf(server, openStore);
@@ -109,7 +108,7 @@ export function describeOutages({ start, open: openStore }: BreakableServers): v
   }, 120_000);
 }
 
-/** Opens stores on a server that the test breaks. They are closed when it has finished, with all nodes awake. */
+/** Opens stores on a server that the test breaks, and closes them after the test, with all nodes running. */
 export function storesOf<Args extends readonly unknown[]>(
   server: Server,
   openStore: (server: Server, ...args: Args) => LockStore,

@@ -1,26 +1,29 @@
+import { copyFile, rename, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
+import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 import { claimFence } from "../../core/database/claim.ts";
 import { sql } from "../../core/database/sql.ts";
-import { openSqlite } from "../../core/database/sqlite.ts";
 import { type Fence, issueFence } from "../../core/lock/fence.ts";
-import { sqliteStore } from "../../core/stores/sqlite/index.ts";
-import { migrate } from "../../infra/migrate.ts";
+import { sqlLocks } from "../../core/stores/sql/locks.ts";
+import { migrate } from "../../core/stores/sql/migrate.ts";
+import { sqliteDatabase } from "../../core/stores/sqlite/database.ts";
+import { runProgram } from "../support/script.ts";
 import { temporaryFile } from "../support/under-test.ts";
 import { pause } from "../support/until.ts";
 
 test("a file that another process keeps locked does not block the event loop", async () => {
   const { file, remove } = await temporaryFile();
-  const database = openSqlite(file);
-  await database.packet([sql`CREATE TABLE t (a INTEGER)`]);
+  const database = sqliteDatabase(file);
+  await database.batch([sql`CREATE TABLE t (a INTEGER)`]);
   const other = new DatabaseSync(file);
   other.exec("BEGIN IMMEDIATE");
   let ticks = 0;
   const ticking = setInterval(() => {
     ticks += 1;
   }, 5);
-  const writing = database.packet([sql`INSERT INTO t VALUES (1)`, sql`INSERT INTO t VALUES (2)`]);
+  const writing = database.batch([sql`INSERT INTO t VALUES (1)`, sql`INSERT INTO t VALUES (2)`]);
   await pause(300);
   expect(ticks).toBeGreaterThan(20);
   other.exec("COMMIT");
@@ -32,14 +35,14 @@ test("a file that another process keeps locked does not block the event loop", a
   await remove();
 });
 
-test("a file that stays locked is unavailable after the caller's limit, and nothing has happened", async () => {
+test("a call on a locked file rejects as unavailable at the caller's limit, and changes nothing", async () => {
   const { file, remove } = await temporaryFile();
-  const database = openSqlite(file);
-  await database.packet([sql`CREATE TABLE t (a INTEGER)`]);
+  const database = sqliteDatabase(file);
+  await database.batch([sql`CREATE TABLE t (a INTEGER)`]);
   const other = new DatabaseSync(file);
   other.exec("BEGIN IMMEDIATE");
   const limit = new AbortController();
-  const writing = database.packet([sql`INSERT INTO t VALUES (1)`], limit.signal);
+  const writing = database.batch([sql`INSERT INTO t VALUES (1)`], limit.signal);
   const outcome = expect(writing).rejects.toMatchObject({ code: "STORE_UNAVAILABLE" });
   await pause(50);
   limit.abort();
@@ -51,11 +54,68 @@ test("a file that stays locked is unavailable after the caller's limit, and noth
   await remove();
 });
 
-test("an open transaction keeps the same client's other calls out", async () => {
-  const database = openSqlite(":memory:");
-  await database.packet([sql`CREATE TABLE t (a INTEGER)`]);
+test("a commit with a failed disk write has an unknown outcome; a read does not", async () => {
+  const { file, remove } = await temporaryFile();
+  const script = fileURLToPath(new URL("../scripts/disk.ts", import.meta.url));
+  // The log grows to the process's limit on file sizes.
+  const limited = ["-c", 'ulimit -f 1024 && exec "$@"', "sh", process.execPath, script, file];
+  using child = runProgram("sh", limited);
+  const unknown = "UNKNOWN_OUTCOME";
+  expect(JSON.parse(await child.line())).toEqual({
+    alone: unknown,
+    several: unknown,
+    transaction: unknown,
+    read: "done",
+  });
+  expect(await child.ended).toBe(0);
+  await remove();
+});
+
+test("a client refuses its file after a deletion or replacement, so that a lock has one holder", async () => {
+  for (const replace of [
+    (file: string) => rm(file),
+    async (file: string) => {
+      await copyFile(file, `${file}.copy`);
+      await rename(`${file}.copy`, file);
+    },
+  ]) {
+    const { file, remove } = await temporaryFile();
+    const [ours, theirs] = [sqliteDatabase(file), sqliteDatabase(file)];
+    await migrate(ours);
+    const [a, b] = [sqlLocks(ours), sqlLocks(theirs)];
+    const lock = await a.lock("a", { ttl: 30_000, wait: 0 });
+    await replace(file);
+    await migrate(theirs);
+    await b.lock("b", { ttl: 30_000, wait: 0 });
+    const refused = { code: "STORE_REFUSED", message: expect.stringContaining("replaced") };
+    await expect(a.tryLock("c", { ttl: 30_000 })).rejects.toMatchObject(refused);
+    await expect(lock.ensure(29_900)).rejects.toMatchObject(refused);
+    const writing = ours.transaction(async (tx) => tx.commit([]));
+    await expect(writing).rejects.toMatchObject(refused);
+    await Promise.all([ours.close(), theirs.close()]);
+    await remove();
+  }
+});
+
+test("a transaction does not commit to a file that was replaced during it", async () => {
+  const { file, remove } = await temporaryFile();
+  const database = sqliteDatabase(file);
+  await database.batch([sql`CREATE TABLE t (a INTEGER)`]);
   const writing = database.transaction(async (tx) => {
-    await tx.packet([sql`INSERT INTO t VALUES (1)`]);
+    await tx.batch([sql`INSERT INTO t VALUES (1)`]);
+    await rm(file);
+    await tx.commit([]);
+  });
+  await expect(writing).rejects.toMatchObject({ code: "STORE_REFUSED" });
+  await database.close();
+  await remove();
+});
+
+test("an open transaction excludes other calls of the same client", async () => {
+  const database = sqliteDatabase(":memory:");
+  await database.batch([sql`CREATE TABLE t (a INTEGER)`]);
+  const writing = database.transaction(async (tx) => {
+    await tx.batch([sql`INSERT INTO t VALUES (1)`]);
     await pause(20);
   });
   expect(await database.read(sql`SELECT COUNT(*) AS n FROM t`)).toMatchObject([{ n: 0n }]);
@@ -63,16 +123,16 @@ test("an open transaction keeps the same client's other calls out", async () => 
   await database.close();
 });
 
-test("who waits behind a transaction of the same client gives up at its limit, and nothing has happened", async () => {
-  const database = openSqlite(":memory:");
-  await database.packet([sql`CREATE TABLE t (a INTEGER)`]);
+test("a call that waits for a transaction of the same client rejects at its limit, and changes nothing", async () => {
+  const database = sqliteDatabase(":memory:");
+  await database.batch([sql`CREATE TABLE t (a INTEGER)`]);
   const end = Promise.withResolvers<void>();
   const transaction = database.transaction(() => end.promise);
   const insert = sql`INSERT INTO t VALUES (1)`;
   for (const reason of [new Error("enough"), "enough", null]) {
     const limit = new AbortController();
     const outcomes = Promise.allSettled([
-      database.packet([insert], limit.signal),
+      database.batch([insert], limit.signal),
       database.transaction((tx) => tx.commit([insert]), limit.signal),
     ]);
     await pause(10);
@@ -80,7 +140,7 @@ test("who waits behind a transaction of the same client gives up at its limit, a
     for (const outcome of await outcomes) {
       expect(outcome).toMatchObject({ reason: { code: "STORE_UNAVAILABLE", cause: reason } });
     }
-    await expect(database.packet([insert], limit.signal)).rejects.toMatchObject({ cause: reason });
+    await expect(database.batch([insert], limit.signal)).rejects.toMatchObject({ cause: reason });
   }
   end.resolve();
   await transaction;
@@ -88,18 +148,18 @@ test("who waits behind a transaction of the same client gives up at its limit, a
   await database.close();
 });
 
-test("a call inside of a transaction of the same client is refused at once, as it would wait for itself", async () => {
+test("a client refuses a call inside of its own transaction, which would wait for itself", async () => {
   const { file, remove } = await temporaryFile();
-  const database = openSqlite(file);
+  const database = sqliteDatabase(file);
   await migrate(database);
-  const locks = sqliteStore(database);
+  const locks = sqlLocks(database);
   const refused = { code: "STORE_REFUSED", message: expect.stringContaining("`tx`") };
   let late: Promise<unknown> = Promise.resolve();
   await database.transaction(async () => {
     await expect(locks.lock("a", { ttl: 1_000, wait: 1_000 })).rejects.toMatchObject(refused);
     await expect(database.read(sql`SELECT 1`)).rejects.toMatchObject(refused);
     await expect(database.transaction(async () => {})).rejects.toMatchObject(refused);
-    // What goes on after the transaction is not inside of it any more.
+    // Work that continues after the transaction is outside of it.
     late = pause(20).then(() => database.read(sql`SELECT 1`));
   });
   await late;
@@ -110,10 +170,10 @@ test("a call inside of a transaction of the same client is refused at once, as i
   await remove();
 });
 
-test("a folder is made for a file where it alone is missing, and refused otherwise", async () => {
+test("a client makes its file's folder, and refuses a file whose parent folder is missing too", async () => {
   const { file, remove } = await temporaryFile();
   const folder = dirname(file);
-  const inside = openSqlite(join(folder, "new", "test.db"));
+  const inside = sqliteDatabase(join(folder, "new", "test.db"));
   await inside.read(sql`SELECT 1`);
   await inside.close();
   for (const [path, problem] of [
@@ -122,7 +182,7 @@ test("a folder is made for a file where it alone is missing, and refused otherwi
     ["/etc/passwd/test.db", "open"],
     [folder, "open"],
   ] as const) {
-    const database = openSqlite(path);
+    const database = sqliteDatabase(path);
     await expect(database.read(sql`SELECT 1`)).rejects.toMatchObject({
       code: "STORE_REFUSED",
       message: expect.stringContaining(problem),
@@ -132,13 +192,13 @@ test("a folder is made for a file where it alone is missing, and refused otherwi
   await remove();
 });
 
-test("a claim from before owners were kept is that of whoever comes with its fence first", async () => {
+test("a claim without an owner belongs to the first holder with an equal fence", async () => {
   const { file, remove } = await temporaryFile();
-  const database = openSqlite(file);
+  const database = sqliteDatabase(file);
   await migrate(database);
   const fences = ["one", "another"].map((owner) => issueFence("a", 1, 7n, owner));
   const [first, second] = fences as [Fence, Fence];
-  await database.packet([
+  await database.batch([
     sql`INSERT INTO lockstep_claim (resource, generation, token) VALUES (${"a"}, ${1}, ${7})`,
   ]);
   const claim = (fence: Fence) =>

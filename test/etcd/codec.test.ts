@@ -1,7 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { base64 } from "../../core/etcd/base64.ts";
-import { get, isCreated, put } from "../../core/etcd/etcd.ts";
-import { type Bytes, Codec } from "../../core/etcd/wire.ts";
+import { get, isCreated, put } from "../../core/stores/etcd/client/etcd.ts";
+import { type Bytes, base64, MessageCodec } from "../../core/stores/etcd/client/wire.ts";
 
 const raw: Bytes<Uint8Array> = {
   encode: (bytes) => bytes,
@@ -17,7 +16,7 @@ describe.each([
   ["as they are", raw],
   ["in base64", base64],
 ])("with bytes %s", (_, bytes) => {
-  const codec = new Codec(bytes);
+  const codec = new MessageCodec(bytes);
   const encode = (text: string) => bytes.encode(utf8(text));
 
   test("numbers above 2^53 are exact", () => {
@@ -44,7 +43,7 @@ describe.each([
     });
   });
 
-  test("what has its default value may be left out", () => {
+  test("fields with their default value may be missing", () => {
     expect(codec.toTxnAnswer({})).toEqual({ succeeded: false, revision: 0n, answers: [] });
     expect(codec.toRangeAnswer({})).toEqual({ kvs: [], count: 0, revision: 0n });
     const [change] = codec.toChanges([{ kv: { key: encode("a"), mod_revision: "7" } }]);
@@ -66,7 +65,7 @@ describe.each([
     expect(codec.get(get({ prefix })).range_end).toEqual(encode(end));
   });
 
-  test("a text comes back as it went", () => {
+  test("a text is unchanged after a round trip", () => {
     for (const text of ["", "\0", "\u{feff}a", "😀", "a\u{301}", "\u{10ffff}"]) {
       const kvs = [{ key: encode(text), value: encode(text) }];
       expect(codec.toRangeAnswer({ kvs }).kvs).toMatchObject([{ key: text, value: text }]);
@@ -74,7 +73,7 @@ describe.each([
   });
 });
 
-test("base64 takes all bytes, and many of them", () => {
+test("base64 encodes all bytes, and many of them", () => {
   const bytes = Uint8Array.from({ length: 1_000_000 }, (_, at) => at % 256);
   expect(base64.decode(base64.encode(bytes))).toEqual(bytes);
   expect(base64.encode(bytes)).toBe(Buffer.from(bytes).toString("base64"));

@@ -1,15 +1,16 @@
 import { afterEach, describe, expect, test, vi } from "vitest";
-import { type Change, get, put } from "../../core/etcd/etcd.ts";
-import { type Fetch, type GatewayOptions, openEtcdGateway } from "../../core/etcd/gateway.ts";
-import { guardedWrite } from "../../core/etcd/guarded.ts";
-import { ownerByKey } from "../../core/etcd/names.ts";
 import { issueFence } from "../../core/lock/fence.ts";
+import { get, type KeyChange, put } from "../../core/stores/etcd/client/etcd.ts";
+import type { Fetch } from "../../core/stores/etcd/client/fetch.ts";
+import { etcdGatewayClient, type GatewayOptions } from "../../core/stores/etcd/client/gateway.ts";
+import { guardedWrite } from "../../core/stores/etcd/client/guarded.ts";
+import { ownerByKey } from "../../core/stores/etcd/client/names.ts";
 import { always } from "../support/etcd-under-test.ts";
 import { until } from "../support/until.ts";
 
 type Sent = { readonly url: string; readonly request: Parameters<Fetch>[1] };
 
-/** A gateway whose fetch answers like this, and what was sent to it. */
+/** Makes a gateway client whose fetch returns this answer, and collects the requests. */
 function answering(
   answer: (sent: Sent) => Response | Promise<Response>,
   options?: Partial<GatewayOptions>,
@@ -19,7 +20,7 @@ function answering(
     sent.push({ url, request });
     return answer({ url, request });
   };
-  return { etcd: openEtcdGateway({ endpoints: ["etcd.test:2379"], fetch, ...options }), sent };
+  return { etcd: etcdGatewayClient({ endpoints: ["etcd.test:2379"], fetch, ...options }), sent };
 }
 
 const header = { revision: "7" };
@@ -27,7 +28,7 @@ const header = { revision: "7" };
 const json = (message: unknown, status = 200) => new Response(JSON.stringify(message), { status });
 
 describe("a request to the gateway", () => {
-  test("is a POST of JSON that is not sent on to anybody else", async () => {
+  test("is a POST of JSON that follows no redirect", async () => {
     const { etcd, sent } = answering(() => json({ header }));
     expect((await etcd.range(get("é"))).revision).toBe(7n);
     expect(sent).toMatchObject([
@@ -44,13 +45,13 @@ describe("a request to the gateway", () => {
     expect(sent[0]?.request.headers).not.toHaveProperty("Authorization");
   });
 
-  test("goes over TLS where that is asked for", async () => {
+  test("uses TLS if the options require it", async () => {
     const { etcd, sent } = answering(() => json({ header }), { tls: {} });
     await etcd.range(get("a"));
     expect(sent[0]?.url).toBe("https://etcd.test:2379/v3/kv/range");
   });
 
-  test("carries the token that the password was good for", async () => {
+  test("carries the token of the login", async () => {
     const { etcd, sent } = answering(() => json({ header, token: "abc.1" }), {
       user: "shop",
       password: "pw",
@@ -134,7 +135,7 @@ describe("an answer", () => {
     expect(sent.filter(({ url }) => url.endsWith("/kv/txn"))).toHaveLength(1);
   });
 
-  test("that is long and not etcd's is quoted in part", async () => {
+  test("that is long and not from etcd is quoted in part", async () => {
     const { etcd } = answering(() => new Response("<p>".repeat(10_000), { status: 404 }));
     const error = await etcd.range(get("a")).catch((reason: Error) => reason);
     expect((error as Error).message.length).toBeLessThan(200);
@@ -146,13 +147,13 @@ describe("an answer", () => {
     await expect(etcd.range(get("a"))).rejects.toMatchObject({ code: unavailable });
   });
 
-  test("to a keepalive without a ttl says that there is no such lease", async () => {
+  test("to a keepalive without a ttl means that the lease does not exist", async () => {
     const { etcd } = answering(() => json({ result: { header, ID: "1" } }));
     expect(await etcd.keepAlive(1n)).toBeUndefined();
   });
 });
 
-/** A body that comes in these pieces, and breaks at an error. */
+/** Makes a body that comes in these pieces, and breaks at an error. */
 function stream(pieces: readonly (string | Uint8Array | Error)[], { close = true } = {}) {
   return new ReadableStream<Uint8Array>({
     async start(controller) {
@@ -177,7 +178,7 @@ describe("a watch through the gateway", () => {
   });
 
   function watching(answers: (() => Response)[]) {
-    const changes: Change[] = [];
+    const changes: KeyChange[] = [];
     let readies = 0;
     const never = () => new Promise<Response>(() => {});
     const { etcd, sent } = answering(() => answers.shift()?.() ?? never());
@@ -190,7 +191,7 @@ describe("a watch through the gateway", () => {
     return { etcd, sent, changes, stop, readies: () => readies };
   }
 
-  test("is heard whatever pieces it comes in", async () => {
+  test("is decoded from pieces of any size", async () => {
     const text =
       line({ created: true }) +
       line({ events: [event("日本", 1), event("😀", 2)] }) +
@@ -237,7 +238,7 @@ describe("a watch through the gateway", () => {
     await etcd.close();
   });
 
-  test("that says nothing for 8 s is made anew, and its request is given up", async () => {
+  test("that is silent for 8 s is created again, and its request is aborted", async () => {
     vi.useFakeTimers();
     const silent = () => new Response(stream([line({ created: true })], { close: false }));
     const { etcd, sent, readies } = watching([silent, silent]);
@@ -252,7 +253,7 @@ describe("a watch through the gateway", () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  test("that is stopped gives up its request, and tells nothing that was on its way", async () => {
+  test("that is stopped aborts its request, and reports no pending change", async () => {
     let controller: ReadableStreamDefaultController<Uint8Array> | undefined;
     const body = new ReadableStream<Uint8Array>({
       start(opened) {
@@ -277,7 +278,7 @@ describe("a guarded write", () => {
   const lockKey = "shop/report/1f";
   const fence = issueFence("report", 0, 5n, ownerByKey(lockKey));
 
-  test("puts nothing into the lock's own line, where it would stand for ever", async () => {
+  test("refuses a put into the lock's own queue, which would block the lock for ever", async () => {
     const { etcd, sent } = answering(() => json({ header, succeeded: true }));
     const late = put("shop/report/latest", "a");
     const nested = { op: "txn", txn: { when: [], do: [], otherwise: [late] } } as const;
@@ -289,7 +290,7 @@ describe("a guarded write", () => {
     expect(sent).toHaveLength(1);
   });
 
-  test("takes no fence of another store", async () => {
+  test("refuses a fence of another store", async () => {
     const { etcd, sent } = answering(() => json({ header, succeeded: true }));
     const other = issueFence("report", 0, 5n, "mysql/1f");
     const refused = guardedWrite(etcd, other, [put("a", "b")]);

@@ -1,7 +1,15 @@
 import { Validator } from "@seriousme/openapi-schema-validator";
 import { expect, test } from "vitest";
-import { memoryJournal } from "../../core/journal/memory.ts";
+import { z } from "zod";
+import type {
+  ParkReason,
+  RecordKind,
+  RecordOutcome,
+  RunStatus,
+} from "../../core/journal/journal.ts";
 import { createRuntime } from "../../core/steps/runtime.ts";
+import { workflow } from "../../core/steps/workflow.ts";
+import { memoryJournal } from "../../core/stores/memory/journal.ts";
 import { createApp, routesOf } from "../../functions/http/app.ts";
 import { bearer } from "../../functions/http/auth.ts";
 import type { AppOptions } from "../../functions/http/options.ts";
@@ -26,7 +34,16 @@ async function documentOf(more: AppOptions = {}) {
   return (await (await app.fetch(request)).json()) as {
     readonly servers: readonly { readonly url: string }[];
     readonly paths: Record<string, Record<string, Operation>>;
+    readonly components: { readonly schemas: Record<string, Schema> };
   };
+}
+
+interface Schema {
+  readonly properties: Readonly<Record<string, { readonly enum?: readonly string[] }>>;
+}
+
+interface Body {
+  readonly content: Readonly<Record<string, { readonly schema: object }>>;
 }
 
 interface Operation {
@@ -37,7 +54,7 @@ interface Operation {
   readonly parameters?: readonly { readonly name: string; readonly required?: boolean }[];
 }
 
-test("the document is one of OpenAPI 3.1", async () => {
+test("the document is valid OpenAPI 3.1", async () => {
   const validator = new Validator();
   const { valid, errors } = await validator.validate(await documentOf());
   expect(errors).toBeUndefined();
@@ -45,7 +62,32 @@ test("the document is one of OpenAPI 3.1", async () => {
   expect(validator.version).toBe("3.1");
 });
 
-test("it has every route of the app, and nothing else", async () => {
+test("the document has the schemas of the workflows' inputs", async () => {
+  const Order = z.object({ orderId: z.string(), quantity: z.int().min(1).default(1) });
+  const place = workflow({ name: "place order", version: 2, input: Order }, async () => {});
+  const older = workflow({ name: "place order", version: 1, input: z.string() }, async () => {});
+  const validate = () => ({ value: 1 });
+  const bare = { "~standard": { version: 1, vendor: "own", validate } } as const;
+  const untold = workflow({ name: "untold", version: 1, input: bare }, async () => {});
+  const document = await documentOf({ workflows: [place, older, untold] });
+  expect((await new Validator().validate(document)).valid).toBe(true);
+  const { post } = document.paths["/workflows/place%20order/runs"] ?? {};
+  expect(post?.operationId).toBe("startRun place order");
+  const schema = (operation: Operation | undefined) =>
+    (operation?.requestBody as Body | undefined)?.content["application/json"]?.schema;
+  expect(schema(post)).toMatchObject({
+    type: "object",
+    properties: { orderId: { type: "string" }, quantity: { type: "integer", minimum: 1 } },
+    required: ["orderId"],
+  });
+  const parameters = post?.parameters?.map(({ name }) => name);
+  expect(parameters).toContain("Idempotency-Key");
+  expect(parameters).not.toContain("workflow");
+  const other = document.paths["/workflows/untold/runs"]?.post;
+  expect(schema(other)).toMatchObject({ description: expect.stringContaining("JSON Schema") });
+});
+
+test("the document has exactly the routes of the app", async () => {
   const { paths } = await documentOf();
   const documented = Object.entries(paths).flatMap(([path, methods]) =>
     Object.keys(methods).map((method) => `${method} ${path}`),
@@ -58,7 +100,7 @@ test("it has every route of the app, and nothing else", async () => {
   expect(documented).toHaveLength(routesOf(options).length);
 });
 
-test("it names keys, parameters, bodies and problems of each route", async () => {
+test("the document names the keys, parameters, bodies and problems of each route", async () => {
   const { paths } = await documentOf();
   const sell = paths["/stock/{sku}/decrement"]?.post;
   const names = sell?.parameters?.filter(({ required }) => required).map(({ name }) => name);
@@ -74,7 +116,7 @@ test("it names keys, parameters, bodies and problems of each route", async () =>
   ).toBeUndefined();
   // Either the stores do not answer, or there is no time to ask them.
   expect(paths["/ready"]?.get?.responses[503]).toMatchObject({
-    ...{ description: "one of them does not" },
+    ...{ description: "a store does not answer" },
     ...{ content: { "application/json": {}, "application/problem+json": {} } },
   });
   for (const { operationId, security } of Object.values(paths).flatMap(
@@ -85,8 +127,18 @@ test("it names keys, parameters, bodies and problems of each route", async () =>
   }
 });
 
-test("it stands where the app is served, and is open only with the page", async () => {
-  expect((await documentOf({ basePath: "/v1" })).servers).toEqual([{ url: "/v1" }]);
+test("the document lists all kinds and outcomes of records, and all states of runs", async () => {
+  const { schemas } = (await documentOf()).components;
+  const listed = (schema: string, property: string) =>
+    [...(schemas[schema]?.properties[property]?.enum ?? [])].sort();
+  expect(listed("Step", "kind")).toEqual(namesOf(KINDS));
+  expect(listed("Step", "outcome")).toEqual(namesOf(OUTCOMES));
+  expect(listed("Run", "status")).toEqual(namesOf(STATUSES));
+  expect(listed("Suspended", "reason")).toEqual(namesOf(REASONS));
+});
+
+test("the document is served below the base path, and is public only with the page", async () => {
+  expect((await documentOf({ basePath: "/v1" })).servers).toEqual([{ url: "." }]);
   const { page: _, ...rest } = options;
   const app = createApp(rest);
   const ask = (headers: Record<string, string>) =>
@@ -96,7 +148,7 @@ test("it stands where the app is served, and is open only with the page", async 
   expect((await app.fetch(new Request("https://shop/docs/index.html"))).status).toBe(401);
 });
 
-test("bad options are refused when the app is made", () => {
+test("createApp refuses invalid options", () => {
   for (const basePath of ["v1", "/v1/", "/{a}", "/a b"]) {
     expect(() => createApp({ basePath })).toThrow(TypeError);
   }
@@ -104,3 +156,46 @@ test("bad options are refused when the app is made", () => {
   expect(() => createApp({ timeout: 0 })).toThrow(RangeError);
   expect(() => createApp({ limits: { perKey: 0 } })).toThrow(RangeError);
 });
+
+function namesOf(all: Readonly<Record<string, true>>): readonly string[] {
+  return Object.keys(all).sort();
+}
+
+// Each is complete by its type.
+const KINDS: Readonly<Record<RecordKind, true>> = {
+  step: true,
+  tx: true,
+  sleep: true,
+  signal: true,
+  child: true,
+  value: true,
+  undo: true,
+  failure: true,
+  fork: true,
+};
+
+const OUTCOMES: Readonly<Record<RecordOutcome, true>> = {
+  ok: true,
+  failed: true,
+  started: true,
+  retry: true,
+};
+
+const STATUSES: Readonly<Record<RunStatus, true>> = {
+  running: true,
+  parked: true,
+  blocked: true,
+  completed: true,
+  failed: true,
+  cancelled: true,
+};
+
+const REASONS: Readonly<Record<ParkReason, true>> = {
+  sleep: true,
+  signal: true,
+  deadline: true,
+  "lock-busy": true,
+  "retry-delay": true,
+  child: true,
+  debounce: true,
+};

@@ -1,16 +1,14 @@
-import { once } from "node:events";
-import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
 import { text } from "node:stream/consumers";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import { expect, test, vi } from "vitest";
-import { readEnvironment } from "../../functions/environment.ts";
-import { lazily } from "../../functions/lambda/index.ts";
+import { expect, test } from "vitest";
+import { readEnvironment } from "../../functions/aws/environment.ts";
+import { lazy } from "../../functions/lambda/index.ts";
+import { SECRET_ARN as ARN, secretsManager } from "../support/secrets-manager.ts";
 
 const noSecrets = () => Promise.reject(new Error("there are no secrets"));
 
-test("the environment of a function is checked, and only the names of what is wrong are told", async () => {
+test("readEnvironment names missing and invalid variables, and shows no value", async () => {
   const store = "mysql://root:password-of-ours@db/shop";
   expect(await readEnvironment({ LOCKSTEP_STORE: store, LOCKSTEP_LOCKS: "" }, noSecrets)).toEqual({
     store,
@@ -34,31 +32,7 @@ test("the environment of a function is checked, and only the names of what is wr
   await expect(reading).rejects.not.toThrow(/password-of-ours|short/);
 });
 
-/** What the Secrets Manager does with the n-th call. */
-type Answer = (request: IncomingMessage, response: ServerResponse, n: number) => void;
-
-const ARN = "arn:aws:secretsmanager:eu-central-1:000000000000:secret:shop-AbCdEf";
-
-async function secretsManager(answer: Answer): Promise<Disposable> {
-  let calls = 0;
-  const server = createServer((request, response) => {
-    calls += 1;
-    answer(request, response, calls);
-  }).listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as AddressInfo;
-  vi.stubEnv("AWS_ENDPOINT_URL_SECRETS_MANAGER", `http://127.0.0.1:${port}`);
-  vi.stubEnv("AWS_ACCESS_KEY_ID", "test");
-  vi.stubEnv("AWS_SECRET_ACCESS_KEY", "test");
-  const close = () => {
-    vi.unstubAllEnvs();
-    server.close();
-    server.closeAllConnections();
-  };
-  return { [Symbol.dispose]: close };
-}
-
-test("what stands in it by its ARN is asked of the Secrets Manager, in a signed call", async () => {
+test("readEnvironment reads secrets from the Secrets Manager with a signed call", async () => {
   const calls: unknown[] = [];
   using _ = await secretsManager(async (request, response) => {
     const { SecretId } = JSON.parse(await text(request));
@@ -72,15 +46,22 @@ test("what stands in it by its ARN is asked of the Secrets Manager, in a signed 
   expect(calls).toEqual([{ target: "secretsmanager.GetSecretValue", signed: true, id: ARN }]);
 });
 
-test("a Secrets Manager that does not answer is given up, and asked again by the next event", async () => {
+test("readEnvironment gives up on a silent Secrets Manager, and the next event asks again", async () => {
   setFlagsFromString("--expose-gc");
   const collectGarbage: () => void = runInNewContext("gc");
   using _ = await secretsManager((_request, response, n) => {
-    // What a call ends with must not be lost to it.
+    // The garbage collection must not take the signal that ends the call.
     if (n === 1) setTimeout(collectGarbage, 1_000);
     if (n > 1) response.end(JSON.stringify({ SecretString: "sqlite:shop.db" }));
   });
-  const read = lazily(() => readEnvironment({ LOCKSTEP_STORE_ARN: ARN }));
+  const read = lazy(() => readEnvironment({ LOCKSTEP_STORE_ARN: ARN }));
   await expect(read()).rejects.toThrow("secretsmanager.GetSecretValue was not answered");
   expect(await read()).toMatchObject({ store: "sqlite:shop.db" });
-}, 15_000);
+});
+
+test("readEnvironment makes the URL of the store from a secret that RDS keeps", async () => {
+  const secret = { username: "shop", password: "a/b:c@", host: "db", port: 3307, dbname: "shop" };
+  const read = async () => JSON.stringify(secret);
+  const { store } = await readEnvironment({ LOCKSTEP_STORE_ARN: ARN }, read);
+  expect(store).toBe("mysqls://shop:a%2Fb%3Ac%40@db:3307/shop");
+});

@@ -1,19 +1,20 @@
-import type { APIGatewayProxyEventV2, APIGatewayProxyStructuredResultV2 } from "aws-lambda";
+import type { APIGatewayProxyStructuredResultV2 } from "aws-lambda";
 import { Hono } from "hono";
 import { expect, onTestFinished, test } from "vitest";
 import { z } from "zod";
 import { createRuntime } from "../../core/steps/runtime.ts";
 import { workflow } from "../../core/steps/workflow.ts";
-import {
-  type AppOptions,
-  bearer,
-  createApp,
-  gatewayAuthorizer,
-  httpHandler,
-} from "../../functions/http/index.ts";
+import { bearer, createApp, gatewayAuthorizer, httpHandler } from "../../functions/http/index.ts";
+import type { AppOptions } from "../../functions/http/options.ts";
 import { ProblemBody } from "../../functions/http/schemas.ts";
 import { open } from "../../infra/open.ts";
-import { functionUrlEvent, httpApiEvent, lambdaContext } from "../support/lambda.ts";
+import {
+  albEvent,
+  functionUrlEvent,
+  httpApiEvent,
+  lambdaContext,
+  restApiEvent,
+} from "../support/lambda.ts";
 import { temporaryFile } from "../support/under-test.ts";
 
 const TOKEN = "token-of-everything";
@@ -32,20 +33,19 @@ async function deployed(more: AppOptions = {}) {
     await close();
     await remove();
   });
-  if (!journal || !inventory) throw new Error("there is no journal");
   const runtime = createRuntime({ journal, locks, workflows: [slow] });
   const authorize = bearer([TOKEN]);
   const app = createApp({ runtime, workflows: [slow], inventory, locks, authorize, ...more });
   const handler = httpHandler(app);
-  const invoke = async (event: APIGatewayProxyEventV2, left?: () => number) => {
+  const invoke = async (event: Parameters<typeof handler>[0], left?: () => number) => {
     const result = await handler(event, lambdaContext(left));
     return { ...result, json: jsonOf(result) };
   };
   return { invoke, inventory, app };
 }
 
-function jsonOf({ body, headers = {} }: APIGatewayProxyStructuredResultV2) {
-  return /json/.test(String(headers["content-type"])) ? JSON.parse(body ?? "") : undefined;
+function jsonOf({ body }: APIGatewayProxyStructuredResultV2) {
+  return body?.startsWith("{") ? JSON.parse(body) : undefined;
 }
 
 const keyed = (key: string) => ({ ...headers, "idempotency-key": key });
@@ -63,7 +63,7 @@ test("a body in base64 is read, as is one in plain text", async () => {
   expect(again.headers?.["idempotent-replayed"]).toBe("true");
 });
 
-test("a missing or an empty body is none", async () => {
+test("a missing body equals an empty one", async () => {
   const { invoke } = await deployed();
   const put = { method: "PUT", rawPath: "/stock/teapot", headers: keyed("a") };
   for (const body of [undefined, ""]) {
@@ -72,7 +72,7 @@ test("a missing or an empty body is none", async () => {
   }
 });
 
-test("a log that throws changes no answer", async () => {
+test("an error of the access log changes no response", async () => {
   const log = () => {
     throw new Error("a fault of the log's own");
   };
@@ -82,7 +82,7 @@ test("a log that throws changes no answer", async () => {
   expect(set).toMatchObject({ statusCode: 200, json: { remaining: 7 } });
 });
 
-test("a GET with a body is answered like one without", async () => {
+test("a GET with a body gets the response of one without", async () => {
   const { invoke } = await deployed();
   const get = httpApiEvent({ rawPath: "/stock/teapot", headers, body: "{}" });
   expect(await invoke(get)).toMatchObject({ statusCode: 404, json: { code: "UNKNOWN_SKU" } });
@@ -106,7 +106,108 @@ test("an HTTP API's decoded path and a function URL's encoded one mean the same 
   });
 });
 
-test("a run is parked before the invocation ends, and goes on in the next one", async () => {
+test("a REST API's event is served, and its stage stands in Location", async () => {
+  const { invoke, inventory } = await deployed();
+  for (const [i, sku] of ["50%", "tea pot", "é#1", "a/b"].entries()) {
+    const path = `/stock/${encodeURIComponent(sku)}`;
+    const put = { method: "PUT", path, headers: keyed(`rest-${i}`), body: '{"quantity": 3}' };
+    expect(await invoke(restApiEvent(put))).toMatchObject({ statusCode: 200, json: { sku } });
+    expect(await inventory.get(sku)).toMatchObject({ onHand: 3 });
+  }
+  const query = { sku: ["a b&c"] };
+  const set = {
+    method: "PUT",
+    path: "/stock/-",
+    query,
+    headers: keyed("q"),
+    body: '{"quantity":1}',
+  };
+  expect(await invoke(restApiEvent(set))).toMatchObject({ json: { sku: "a b&c" } });
+  const path = "/workflows/slow/runs";
+  const start = restApiEvent({ method: "POST", path, body: "{}", headers: keyed("run-1") });
+  const parked = await invoke(start, () => 10_000);
+  expect(parked.statusCode).toBe(202);
+  expect(parked.multiValueHeaders?.location).toEqual(["/prod/runs/run-1"]);
+  const odd = await invoke(restApiEvent({ method: "A B" }));
+  expect(odd).toMatchObject({ statusCode: 400, json: { code: "MALFORMED" } });
+});
+
+test("an HTTP API with payload 1.0 decodes its path", async () => {
+  const { invoke } = await deployed();
+  const event = { ...restApiEvent({ path: "/stock/50%", headers }), version: "1.0" };
+  expect(await invoke(event)).toMatchObject({ statusCode: 404, json: { code: "UNKNOWN_SKU" } });
+});
+
+test("a named stage of an HTTP API is no part of the app's paths, and stands in Location", async () => {
+  const { invoke } = await deployed();
+  const more = { method: "POST", rawPath: "/prod/workflows/slow/runs", body: "{}" };
+  const event = httpApiEvent({ ...more, headers: keyed("run-1") });
+  const staged = { ...event, requestContext: { ...event.requestContext, stage: "prod" } };
+  const parked = await invoke(staged, () => 10_000);
+  expect(parked.statusCode).toBe(202);
+  expect(parked.headers?.location).toBe("/prod/runs/run-1");
+});
+
+test.each([true, false])(
+  "a load balancer's event is served (lists of values: %s)",
+  async (lists) => {
+    const { invoke, inventory } = await deployed();
+    const balanced = (request: Parameters<typeof albEvent>[0]) => albEvent(request, { lists });
+    const put = { method: "PUT", headers: keyed("a"), body: '{"quantity": 3}' };
+    const set = await invoke(balanced({ ...put, path: "/stock/tea%20pot" }));
+    expect(set).toMatchObject({
+      statusCode: 200,
+      statusDescription: "200 OK",
+      isBase64Encoded: false,
+    });
+    expect(await inventory.get("tea pot")).toMatchObject({ onHand: 3 });
+    // The load balancer reads the headers in the form of its event alone.
+    expect(set.headers?.["content-type"]).toBe(lists ? undefined : "application/json");
+    expect(set.multiValueHeaders?.["content-type"]).toEqual(
+      lists ? ["application/json"] : undefined,
+    );
+    const read = await invoke(
+      balanced({ path: "/stock/-", query: { sku: ["tea%20pot"] }, headers }),
+    );
+    expect(read).toMatchObject({ statusCode: 200, json: { onHand: 3 } });
+    const page = { limit: ["1"], sku: ["tea%20pot"] };
+    const history = await invoke(balanced({ path: "/stock/-/history", query: page, headers }));
+    expect(history.json.entries).toHaveLength(1);
+  },
+);
+
+test("pages of the allowed origins may call the app, without credentials for the preflight", async () => {
+  const { app } = await deployed({ origins: ["https://shop.example"] });
+  const ask = (method: string, origin: string, more: Record<string, string> = {}) =>
+    app.fetch(new Request("https://api/stock/a", { method, headers: { origin, ...more } }));
+  const preflight = await ask("OPTIONS", "https://shop.example", {
+    "access-control-request-method": "PUT",
+    "access-control-request-headers": "authorization,idempotency-key",
+  });
+  expect(preflight.status).toBe(204);
+  const allowed = (name: string) => preflight.headers.get(`access-control-allow-${name}`);
+  expect(allowed("origin")).toBe("https://shop.example");
+  expect(allowed("methods")).toContain("PUT");
+  expect(allowed("headers")?.toLowerCase()).toContain("idempotency-key");
+  const refused = await ask("GET", "https://shop.example");
+  expect(refused.status).toBe(401);
+  expect(refused.headers.get("access-control-allow-origin")).toBe("https://shop.example");
+  expect(refused.headers.get("access-control-expose-headers")).toContain("Retry-After");
+  const other = await ask("OPTIONS", "https://evil.example");
+  expect(other.headers.get("access-control-allow-origin")).toBeNull();
+  expect(() => createApp({ origins: ["shop.example"] })).toThrow(/origins.*shop\.example/);
+});
+
+test("without its page, /docs says what to install", async () => {
+  const { app } = await deployed();
+  const page = await app.fetch(new Request("https://api/docs", { headers }));
+  expect(page.status).toBe(404);
+  expect(((await page.json()) as { detail: string }).detail).toContain(
+    "npm install swagger-ui-dist",
+  );
+});
+
+test("a run is parked before the invocation ends, and the next invocation resumes it", async () => {
   const { invoke } = await deployed();
   const start = httpApiEvent({
     ...{ method: "POST", rawPath: "/workflows/slow/runs", body: "{}", headers: keyed("run-1") },
@@ -118,7 +219,7 @@ test("a run is parked before the invocation ends, and goes on in the next one", 
   expect(done).toMatchObject({ statusCode: 200, json: { output: "done" } });
 });
 
-test("what would not be done before the invocation ends is not begun", async () => {
+test("work that cannot finish before the invocation ends is not started", async () => {
   const { invoke, inventory } = await deployed();
   const put = { method: "PUT", rawPath: "/stock/teapot", body: '{"quantity": 7}' };
   const late = await invoke(httpApiEvent({ ...put, headers: keyed("a") }), () => 1_000);
@@ -129,11 +230,11 @@ test("what would not be done before the invocation ends is not begun", async () 
   expect(await inventory.get("teapot")).toBeUndefined();
 });
 
-test("a gateway's authorizer is trusted, and a request that has come past it is not", async () => {
+test("a request is accepted with an authorizer's context, and refused without", async () => {
   const who: unknown[] = [];
   const { invoke } = await deployed({
     authorize: gatewayAuthorizer,
-    log: (entry) => who.push(entry.who),
+    log: (entry) => who.push(entry.principal),
   });
   const seen = (authorizer: unknown) => {
     const event = httpApiEvent({ rawPath: "/ready" });
@@ -147,10 +248,23 @@ test("a gateway's authorizer is trusted, and a request that has come past it is 
   ];
   for (const one of passed) expect((await invoke(seen(one))).statusCode).toBe(200);
   for (const one of [undefined, {}]) expect((await invoke(seen(one))).statusCode).toBe(401);
+  const rest = (context: object) => {
+    const event = restApiEvent({ path: "/ready" });
+    return { ...event, requestContext: { ...event.requestContext, ...context } } as typeof event;
+  };
+  const restPassed = [
+    { authorizer: { principalId: "shop" } },
+    { authorizer: { claims: { sub: "user-7" } } },
+    { identity: { userArn: iam.userArn } },
+  ];
+  for (const one of restPassed) expect((await invoke(rest(one))).statusCode).toBe(200);
+  for (const one of [{}, { authorizer: { claims: null, scopes: null } }]) {
+    expect((await invoke(rest(one))).statusCode).toBe(401);
+  }
   expect(who.slice(0, 2)).toEqual([iam.userArn, "user-7"]);
 });
 
-test("cookies come and go one by one, and what is no text goes in base64", async () => {
+test("cookies are passed one by one, and a binary body is sent in base64", async () => {
   const app = new Hono();
   app.get("/", (c) => {
     c.header("set-cookie", "a=1; Path=/", { append: true });
@@ -169,7 +283,7 @@ test("cookies come and go one by one, and what is no text goes in base64", async
   expect(bytes).toMatchObject({ body: "AP8=", isBase64Encoded: true });
 });
 
-test("a header that is no ASCII is no reason to refuse a request", async () => {
+test("a request with a header outside of ASCII is accepted", async () => {
   const { invoke } = await deployed();
   const headers = { ...httpApiEvent({}).headers, "user-agent": "アプリ/1.0", "x-city": "Zürich" };
   const cookies = ["name=Łukasz"];
@@ -177,7 +291,7 @@ test("a header that is no ASCII is no reason to refuse a request", async () => {
   expect(read.statusCode).toBe(200);
 });
 
-test("what is no request is a 400", async () => {
+test("an event that is not a valid request is a 400", async () => {
   const { invoke } = await deployed();
   const odd = [
     httpApiEvent({ method: "A B" }),
@@ -191,7 +305,7 @@ test("what is no request is a 400", async () => {
   }
 });
 
-test("the app answers any fetch runtime, and may be mounted in another app", async () => {
+test("the app works on any fetch runtime, and can be mounted in another app", async () => {
   const { app } = await deployed();
   expect((await app.fetch(new Request("https://shop/health"))).status).toBe(200);
   const parent = new Hono().mount("/lockstep", app.fetch);
@@ -199,11 +313,11 @@ test("the app answers any fetch runtime, and may be mounted in another app", asy
   expect((await parent.fetch(new Request("https://shop/lockstep/stock/a"))).status).toBe(401);
 });
 
-test("a path means the same sku under every name of what the app is mounted at", async () => {
+test("a path means the same sku wherever the app is mounted", async () => {
   const { app, invoke } = await deployed({ basePath: "/shop/v1" });
   const ask = async (from: Pick<typeof app, "fetch">, path: string) =>
     (await (await from.fetch(new Request(`https://shop${path}`, { headers }))).json()) as unknown;
-  const unknown = { code: "UNKNOWN_SKU", detail: 'there is no sku "a"' };
+  const unknown = { code: "UNKNOWN_SKU", detail: 'sku "a" does not exist; create it with set' };
   for (const path of ["/shop/v1/stock/a", "/%73%68op/v1/stock/a", "/shop/v1/%73tock/a"]) {
     expect(await ask(app, path)).toMatchObject(unknown);
   }
@@ -214,7 +328,7 @@ test("a path means the same sku under every name of what the app is mounted at",
   expect(staged.json).toMatchObject(unknown);
 });
 
-test("a body is measured, whatever its length is said to be", async () => {
+test("the bytes of a body are counted, not its declared length", async () => {
   const { app } = await deployed({ bodyLimit: 20 });
   const said = { ...keyed("a"), "content-length": "14" };
   const body = '{"quantity": 1}'.padEnd(1_000);

@@ -1,7 +1,7 @@
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import type { Lock } from "../../core/lock/lock.ts";
-import { memoryStore } from "../../core/stores/memory/index.ts";
-import { lazily, withLock } from "../../functions/lambda/index.ts";
+import { memoryLocks } from "../../core/stores/memory/locks.ts";
+import { lazy, lockedHandler } from "../../functions/lambda/index.ts";
 import { pause } from "../support/until.ts";
 
 function within(millis = 20_000) {
@@ -9,10 +9,10 @@ function within(millis = 20_000) {
   return { getRemainingTimeInMillis: () => Math.max(0, endsAt - Date.now()) };
 }
 
-describe.concurrent("withLock", () => {
-  test("runs the handler under the lock of its event, and gives it back before it answers", async () => {
-    const locks = memoryStore();
-    const handler = withLock(
+describe.concurrent("lockedHandler", () => {
+  test("runs the handler under the lock of its event, and releases the lock before the response", async () => {
+    const locks = memoryLocks();
+    const handler = lockedHandler(
       locks,
       { name: (event: { id: string }) => `report/${event.id}` },
       async (event, lock) => {
@@ -30,19 +30,23 @@ describe.concurrent("withLock", () => {
     expect(await locks.list()).toEqual([]);
   });
 
-  test("gives it back when the handler throws, and hands on what it has thrown", async () => {
-    const locks = memoryStore();
+  test("releases the lock when the handler throws, and rethrows the error", async () => {
+    const locks = memoryLocks();
     const error = new Error("no");
-    const handler = withLock(locks, { name: "a" }, () => Promise.reject(error));
+    const handler = lockedHandler(locks, { name: "a" }, () => Promise.reject(error));
     await expect(handler({}, within())).rejects.toBe(error);
     expect(await locks.list()).toEqual([]);
   });
 
-  test("fails at once where somebody else has it, and waits as long as leaves time to work", async () => {
-    const locks = memoryStore();
+  test("fails at once on a busy lock without `wait`, and waits while time to work is left", async () => {
+    const locks = memoryLocks();
     const held = await locks.lock("a", { ttl: 60_000, wait: 0 });
-    const handler = withLock(locks, { name: "a", wait: "1m", reserve: 2_000 }, async () => "done");
-    const impatient = withLock(locks, { name: "a" }, async () => "done");
+    const handler = lockedHandler(
+      locks,
+      { name: "a", wait: "1m", reserve: 2_000 },
+      async () => "done",
+    );
+    const impatient = lockedHandler(locks, { name: "a" }, async () => "done");
     await expect(impatient({}, within())).rejects.toMatchObject({ code: "LOCK_TIMEOUT" });
     const context = within(6_000);
     await expect(handler({}, context)).rejects.toMatchObject({ code: "LOCK_TIMEOUT" });
@@ -52,17 +56,17 @@ describe.concurrent("withLock", () => {
     expect(await waiting).toBe("done");
   });
 
-  test("begins nothing in the last second, and asks no store then", async () => {
-    const locks = { ...memoryStore(), lock: () => Promise.reject(new Error("it was asked")) };
-    const handler = withLock(locks, { name: "a", reserve: 500 }, async () => "done");
+  test("starts no work and calls no store in the last second", async () => {
+    const locks = { ...memoryLocks(), lock: () => Promise.reject(new Error("it was asked")) };
+    const handler = lockedHandler(locks, { name: "a", reserve: 500 }, async () => "done");
     for (const left of [0, 1_400]) {
       await expect(handler({}, within(left))).rejects.toMatchObject({ code: "LOCK_TIMEOUT" });
     }
   });
 
-  test("tells the handler shortly before the invocation ends", async () => {
-    const locks = memoryStore();
-    const handler = withLock(locks, { name: "a", reserve: 2_000 }, async (_, lock) => {
+  test("aborts the lock's signal shortly before the invocation ends", async () => {
+    const locks = memoryLocks();
+    const handler = lockedHandler(locks, { name: "a", reserve: 2_000 }, async (_, lock) => {
       await new Promise((resolve) => lock.signal.addEventListener("abort", resolve));
       expect(() => lock.assertHeld()).toThrow(expect.objectContaining({ why: "max-hold" }));
       return "stopped";
@@ -73,8 +77,8 @@ describe.concurrent("withLock", () => {
     expect(await locks.list()).toEqual([]);
   });
 
-  test("a store that does not answer does not keep it from answering", async () => {
-    const store = memoryStore();
+  test("responds although the store does not answer", async () => {
+    const store = memoryLocks();
     const locks = {
       ...store,
       traits: store.traits,
@@ -88,7 +92,7 @@ describe.concurrent("withLock", () => {
         });
       },
     };
-    const handler = withLock(
+    const handler = lockedHandler(
       locks as typeof store,
       { name: "a", reserve: 2_000 },
       async () => "done",
@@ -98,11 +102,11 @@ describe.concurrent("withLock", () => {
     expect(context.getRemainingTimeInMillis()).toBeGreaterThan(0);
   });
 
-  test("invocations of one process have nothing in common", async () => {
-    const locks = memoryStore();
+  test("shares no state between invocations of one process", async () => {
+    const locks = memoryLocks();
     const handles: Lock[] = [];
     const gates = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
-    const handler = withLock(locks, { name: (n: number) => `${n}` }, async (n, lock) => {
+    const handler = lockedHandler(locks, { name: (n: number) => `${n}` }, async (n, lock) => {
       handles[n] = lock;
       await gates[n]?.promise;
     });
@@ -119,8 +123,8 @@ describe.concurrent("withLock", () => {
   });
 });
 
-test("a body that has outlived its lock is no success, even where the store does not answer", async () => {
-  const store = memoryStore();
+test("rejects when the body has outlived its lock, also when the store does not answer", async () => {
+  const store = memoryLocks();
   const lock = async (...given: Parameters<typeof store.lock>) => {
     const held = await store.lock(...given);
     const unlock = () => held.unlock().then(() => new Promise<never>(() => {}));
@@ -131,16 +135,16 @@ test("a body that has outlived its lock is no success, even where the store does
   const locks = { ...store, traits: store.traits, lock } as typeof store;
   const [now, clock] = [Date.now.bind(Date), vi.spyOn(Date, "now")];
   onTestFinished(() => clock.mockRestore());
-  const handler = withLock(locks, { name: "a" }, async () => {
+  const handler = lockedHandler(locks, { name: "a" }, async () => {
     clock.mockImplementation(() => now() + 60_000);
     return "done";
   });
   await expect(handler({}, within())).rejects.toMatchObject({ code: "LOCK_LOST" });
 });
 
-test("what is opened lazily is opened once, and again after it has failed", async () => {
+test("lazy opens once, and again after a failure", async () => {
   let opened = 0;
-  const open = lazily(async () => {
+  const open = lazy(async () => {
     opened += 1;
     if (opened === 1) throw new Error("away");
     return { opened };

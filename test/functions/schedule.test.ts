@@ -1,9 +1,10 @@
 import { describe, expect, test } from "vitest";
 import { z } from "zod";
-import { memoryJournal } from "../../core/journal/index.ts";
 import { StoreUnavailableError } from "../../core/lock/errors.ts";
 import { createRuntime, type RunEvent, TerminalError, workflow } from "../../core/steps/index.ts";
+import { memoryJournal } from "../../core/stores/memory/journal.ts";
 import { scheduleHandler, sweepHandler } from "../../functions/lambda/index.ts";
+import { account } from "../support/account.ts";
 import { pause } from "../support/until.ts";
 
 function within(millis = 20_000) {
@@ -33,10 +34,10 @@ describe.concurrent("a schedule", () => {
     return { slots, journal, runtime, report, handler };
   };
 
-  test("runs once for a slot, however often it fires", async () => {
+  test("runs once per slot, however many events the slot has", async () => {
     const { slots, journal, handler } = hourly();
     const fire = (time: string) => handler({ time }, within());
-    const all = ["2026-01-02T03:00:02Z", "2026-01-02T03:00:59Z", "2026-01-02T04:00:00Z"].map(fire);
+    const all = ["2026-01-02T03:00:02Z", "2026-01-02T03:59:59Z", "2026-01-02T04:00:00Z"].map(fire);
     const outcomes = await Promise.all(all);
     expect(outcomes.map(({ runId }) => runId)).toEqual([
       "report:2026-01-02T03:00:00.000Z",
@@ -47,7 +48,7 @@ describe.concurrent("a schedule", () => {
     expect(await journal.list()).toHaveLength(2);
   });
 
-  test("answers with what Lambda can make JSON of", async () => {
+  test("returns a result that Lambda can serialise as JSON", async () => {
     const count = workflow({ name: "count", version: 1, input: z.boolean() }, async (_, fails) => {
       if (fails) throw new TerminalError("NONE", "nothing", { data: { left: 2n } });
       return { many: 2n ** 60n, at: new Date(0) };
@@ -65,7 +66,7 @@ describe.concurrent("a schedule", () => {
     });
   });
 
-  test("a run that has to wait is gone on with by a sweeper", async () => {
+  test("leaves a waiting run to a sweep", async () => {
     const { runtime, journal, report, handler } = hourly();
     const { runId, status } = await handler({ time: "2026-01-02T03:00:00Z" }, within());
     expect(status).toBe("suspended");
@@ -76,12 +77,12 @@ describe.concurrent("a schedule", () => {
     expect(await sweep({}, within())).toMatchObject({ completed: 0 });
   });
 
-  test("rejects when the run could not be begun, so that it is fired again", async () => {
+  test("rejects when the run did not start, so that Lambda retries", async () => {
     const { runtime, report, handler } = hourly();
     await expect(handler({ time: "2026-01-02T03:00:00Z" }, within(0))).rejects.toThrow("left");
     await expect(handler({ time: "soon" }, within())).rejects.toThrow(TypeError);
-    const drive = () => Promise.reject(new StoreUnavailableError("here", "away"));
-    const away = { ...runtime, journal: runtime.journal, workflows: [], drive };
+    const execute = () => Promise.reject(new StoreUnavailableError("here", "away"));
+    const away = { ...runtime, journal: runtime.journal, workflows: [], execute };
     const input = () => ({ hour: "" });
     const other = scheduleHandler(() => away, report, { input });
     await expect(other({ time: "2026-01-02T03:00:00Z" }, within())).rejects.toThrow("away");
@@ -91,7 +92,7 @@ describe.concurrent("a schedule", () => {
 describe.concurrent("a sweep", () => {
   const Input = z.object({ n: z.number() });
 
-  test("goes on with all that is due, some of it at a time, and stops in time", async () => {
+  test("resumes all due runs with bounded concurrency, and stops in time", async () => {
     const journal = memoryJournal();
     let [now, most] = [0, 0];
     const wf = workflow({ name: "due", version: 1, input: Input, id: ({ n }) => `${n}` }, (ctx) =>
@@ -113,27 +114,31 @@ describe.concurrent("a sweep", () => {
     expect(most).toBe(20);
   });
 
-  test("a run that cannot be gone on with does not keep it from the others", async () => {
-    const journal = memoryJournal();
+  test("handles the operations of entities that were told", async () => {
+    const runtime = createRuntime({ journal: memoryJournal() });
+    const mine = runtime.entity(account, "ada");
+    await mine.tell("deposit", 5, { operationId: "1" });
+    expect(await sweepHandler(runtime)({}, within())).toMatchObject({ delivered: 1 });
+    expect(await mine.state()).toMatchObject({ balance: 5 });
+  });
+
+  test("resumes the other runs when one cannot be resumed", async () => {
+    const memory = memoryJournal();
+    const finish: typeof memory.finish = async (run, request) => {
+      if (run.runId === "2") throw new StoreUnavailableError("here", "away");
+      return memory.finish(run, request);
+    };
     const body = async () => "done";
     const wf = workflow({ name: "swept", version: 1, input: Input, id: ({ n }) => `${n}` }, body);
-    const runtime = createRuntime({ journal, workflows: [wf] });
+    const runtime = createRuntime({ journal: { ...memory, finish }, workflows: [wf] });
     for (let n = 0; n < 5; n += 1) await runtime.start(wf, { n });
     const errors: string[] = [];
-    const resume: typeof runtime.resume = async (runId, options) => {
-      if (runId === "2") throw new StoreUnavailableError("here", "away");
-      return runtime.resume(runId, options);
-    };
-    const { workflows } = runtime;
-    const sweep = sweepHandler(
-      { ...runtime, journal, workflows, resume },
-      { onError: (runId) => void errors.push(runId) },
-    );
+    const sweep = sweepHandler(runtime, { onError: (runId) => void errors.push(runId) });
     expect(await sweep({}, within())).toMatchObject({ completed: 4, refused: 1 });
     expect(errors).toEqual(["2"]);
   });
 
-  test("a run whose next step needs more time than a sweep has is looked at once", async () => {
+  test("tries a run once whose next step needs more time than the sweep has", async () => {
     const journal = memoryJournal();
     const wf = workflow({ name: "long", version: 1, input: Input, id: ({ n }) => `${n}` }, (ctx) =>
       ctx.step("work", { budget: "1m" }, async () => 1),
@@ -149,7 +154,7 @@ describe.concurrent("a sweep", () => {
     expect(taken).toBe(1);
   });
 
-  test("hooks that listen may throw, and nothing comes of it", async () => {
+  test("ignores errors of its listeners", async () => {
     const journal = memoryJournal();
     const wf = workflow(
       { name: "heard", version: 1, input: Input, id: ({ n }) => `${n}` },
@@ -164,14 +169,14 @@ describe.concurrent("a sweep", () => {
     expect(swept).toMatchObject({ completed: 3, refused: 0 });
   });
 
-  test("forgets ended runs whose time is over", async () => {
+  test("deletes ended runs after their retention", async () => {
     const journal = memoryJournal();
     const wf = workflow(
       { name: "kept", version: 1, input: Input, id: ({ n }) => `${n}`, keep: 1 },
       async () => 1,
     );
     const runtime = createRuntime({ journal, workflows: [wf] });
-    for (let n = 0; n < 150; n += 1) await runtime.drive(wf, { n });
+    for (let n = 0; n < 150; n += 1) await runtime.execute(wf, { n });
     await pause(20);
     expect(await sweepHandler(runtime)({}, within())).toMatchObject({ purged: 150 });
   });

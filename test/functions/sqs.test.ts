@@ -7,7 +7,7 @@ import { pause } from "../support/until.ts";
 const bodies = (records: readonly { readonly body: string }[]) => records.map(({ body }) => body);
 
 describe("the queue of the Lambda host", () => {
-  test("delivers again what was not deleted in time, and counts", async () => {
+  test("redelivers messages that were not deleted in time, and counts the deliveries", async () => {
     const queue = new Queue({ name: "q", visibility: 1, second: 50 });
     queue.send("1");
     queue.send("2");
@@ -28,7 +28,7 @@ describe("the queue of the Lambda host", () => {
     expect(queue.messages).toEqual([]);
   });
 
-  test("once it is visible again, a message of a FIFO queue cannot be deleted, and none be delayed", async () => {
+  test("refuses to delete a visible message of a FIFO queue, and to delay a visible message", async () => {
     for (const [name, left] of [
       ["q.fifo", 1],
       ["q", 0],
@@ -43,12 +43,12 @@ describe("the queue of the Lambda host", () => {
     }
   });
 
-  test("takes no message of a FIFO queue without a group", () => {
+  test("refuses a message without a group on a FIFO queue", () => {
     const queue = new Queue({ name: "q.fifo", visibility: 1 });
     expect(() => queue.send("1")).toThrow("MessageGroupId");
   });
 
-  test("moves what was delivered too often", () => {
+  test("moves messages that were delivered too often", () => {
     const dead = new Queue({ name: "dead", visibility: 1 });
     const queue = new Queue({ name: "q", visibility: 0, redrive: { to: dead, after: 2 } });
     queue.send("1");
@@ -58,7 +58,7 @@ describe("the queue of the Lambda host", () => {
     expect(dead.messages.map(({ body }) => body)).toEqual(["1"]);
   });
 
-  test("keeps a FIFO group back while one of it is in flight, and dedupes", () => {
+  test("holds back a FIFO group with a message in flight, and removes duplicates", () => {
     const queue = new Queue({ name: "q.fifo", visibility: 60 });
     for (const [body, group] of [
       ["a1", "a"],
@@ -90,7 +90,7 @@ describe("sqs()", () => {
     return () => vi.unstubAllEnvs();
   });
 
-  test("delays in tens, and says when SQS refuses", async () => {
+  test("delays ten messages per request, and rejects when SQS refuses", async () => {
     const queue = new Queue({ name: "q", visibility: 60 });
     for (let i = 0; i < 25; i += 1) queue.send(`${i}`);
     await using endpoint = await sqsEndpoint(queue);
@@ -101,7 +101,7 @@ describe("sqs()", () => {
     await expect(delay(records, 0)).rejects.toThrow("25 of 25 messages");
   });
 
-  test("delays the others where one message is not ours any more", async () => {
+  test("delays the other messages when one has been redelivered", async () => {
     const queue = new Queue({ name: "q", visibility: 60 });
     for (let i = 0; i < 25; i += 1) queue.send(`${i}`);
     await using endpoint = await sqsEndpoint(queue);
@@ -112,7 +112,7 @@ describe("sqs()", () => {
     expect(queue.receive(25)).toHaveLength(24);
   });
 
-  test("forwards a message with its group, once", async () => {
+  test("forwards a message once, with its group", async () => {
     const from = new Queue({ name: "q.fifo", visibility: 60 });
     const to = new Queue({ name: "poison.fifo", visibility: 60 });
     from.send("text", { group: "a" });
@@ -128,7 +128,18 @@ describe("sqs()", () => {
     await expect(forward(elsewhere, record)).rejects.toThrow("400");
   });
 
-  test("forwards a message with the attributes that it came with, as many as SQS takes", async () => {
+  test("forwards a message with its trace", async () => {
+    const from = new Queue({ name: "q", visibility: 60 });
+    const to = new Queue({ name: "poison", visibility: 60 });
+    const trace = "Root=1-5759e988-bd862e3fe1be46a994272793;Sampled=1";
+    from.send("text", { trace, attributes: { traceparent: "00-1-2-01" } });
+    await using endpoint = await sqsEndpoint(from, to);
+    const { forward } = sqs({ endpoint: endpoint.url });
+    for (const record of from.receive(1)) await forward(to.arn, record);
+    expect(to.messages).toMatchObject([{ trace, attributes: { traceparent: "00-1-2-01" } }]);
+  });
+
+  test("forwards a message with its attributes, up to the limit of SQS", async () => {
     const from = new Queue({ name: "q", visibility: 60 });
     const to = new Queue({ name: "poison", visibility: 60 });
     const ten = Object.fromEntries(Array.from({ length: 10 }, (_, i) => [`name${i}`, `${i}`]));

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { RunDetails, StepRecord } from "../../core/journal/journal.ts";
 import { encode } from "../../core/steps/codec.ts";
-import { drawRun } from "../../functions/cli/run-text.ts";
+import { drawRun } from "../../functions/cli/terminal/draw-run.ts";
 
 const startedAt = new Date("2026-01-02T03:04:05.000Z");
 const at = (millis: number) => new Date(startedAt.getTime() + millis);
@@ -20,8 +20,23 @@ const record = (millis: number, more: Partial<StepRecord>): StepRecord => ({
 const failure = encode({ name: "TerminalError", code: "DECLINED", message: "no\u001b[31m money" });
 
 const failed: RunDetails = {
-  ...{ runId: "order-7", workflow: "place-order", version: 2, status: "failed", epoch: 8n },
-  ...{ owner: "host:123", reason: undefined, crashes: 1, cancelled: false },
+  ...{
+    runId: "order-7",
+    part: 1,
+    workflow: "place-order",
+    version: 2,
+    status: "failed",
+    epoch: 8n,
+  },
+  ...{ queue: "default", key: undefined, priority: 0 },
+  ...{
+    owner: "host:123",
+    reason: undefined,
+    crashes: 1,
+    cancelled: false,
+    origin: undefined,
+    forks: [],
+  },
   ...{ startedAt, changedAt: at(4_000), dueAt: undefined, now: at(60_000) },
   input: encode({ orderId: "7" }),
   records: [
@@ -55,36 +70,51 @@ const failed: RunDetails = {
       fence: "0000000001.00000000000000000043",
     }),
   ],
-  signals: [{ name: "paid", dedupeId: "1", payload: encode(1), at: at(2_500) }],
-  ending: { status: "failed", value: failure, compensated: true, at: at(4_000) },
+  next: undefined,
+  error: undefined,
+  signals: [{ number: 1, name: "paid", dedupeId: "1", payload: encode(1), at: at(2_500) }],
+  ending: { status: "failed", value: failure, compensated: "yes", at: at(4_000) },
 };
 
-test("a run is shown as a line for each thing that it did, on an axis of time", () => {
+test("a run is drawn as a line for each record, with a time axis", () => {
   expect(drawRun(failed, 100).split("\n")).toEqual([
     "order-7  place-order v2  failed in 4.00 s",
-    "begun 2026-01-02T03:04:05.000Z, last carried by host:123",
+    "started 2026-01-02T03:04:05.000Z, last executed by host:123",
     'input  {"orderId":"7"}',
     "",
-    "      after step                  what            took    waited     fence ├ 0 ──────────── 4.00 s ┤",
+    "      after step                  outcome         took    waited     fence ├ 0 ──────────── 4.00 s ┤",
     "     100 ms reserve               ok             40 ms     30 ms   1.42 +1 █",
     "     1.10 s charge                retry #1      900 ms                      ▓▓▓▓▓▓",
     "            Error: the provider is away",
     "     2.00 s pack                  slept         800 ms                            ┄┄┄┄┄┄",
-    "     2.50 s ◆ paid                came                                                    ╵",
+    "     2.50 s ◆ paid                arrived                                                 ╵",
     "↻    2.90 s charge                failed #2     600 ms                                   ▓▓▓▓▓",
     "            DECLINED: no\\u001b[31m money",
     "     2.95 s ✗                     run failed                                                 ╵",
     "            DECLINED: no\\u001b[31m money",
     "     4.00 s ↶ reserve             undone         20 ms    900 ms      1.43                    ░░░░░▒",
-    "↻ taken up again: it had been parked, or its process was lost",
+    "↻ resumed: the run was parked, or its process was lost",
     "",
     "failed  DECLINED: no\\u001b[31m money",
-    "all undone",
-    "processes lost over it in a row: 1",
+    "all steps undone",
+    "consecutive crashes: 1",
   ]);
 });
 
-test("no line is wider than the picture, whatever stands in the journal", () => {
+test("a fork tells its origin, and the origin its forks", () => {
+  const records = [
+    record(1, { key: "reserve" }),
+    record(2, { key: "~fork/1/order-6", kind: "fork", epoch: 8n }),
+    record(3, { key: "charge", epoch: 9n }),
+  ];
+  const origin = { runId: "order-6", step: "~signal/paid" };
+  const lines = drawRun({ ...failed, records, origin, forks: ["x", "y"] }, 100).split("\n");
+  expect(lines.slice(3, 5)).toEqual(["forked from order-6 at paid", "forks  x, y"]);
+  expect(lines[8]).toMatch(/^ +2 ms ⑂ order-6 +forked/);
+  expect(lines[9]).toMatch(/^ +3 ms charge +ok/);
+});
+
+test("no line is wider than the given width, for any journal", () => {
   const long = "x".repeat(5_000);
   const error = encode({ name: "Error", message: long });
   const records = [
@@ -108,7 +138,7 @@ test("no line is wider than the picture, whatever stands in the journal", () => 
   }
 });
 
-test("what a run waits for is said, and until when", () => {
+test("the last lines show the event that a run waits for, and the deadline", () => {
   const parked = {
     ...failed,
     status: "parked",
@@ -120,7 +150,7 @@ test("what a run waits for is said, and until when", () => {
   const asleep = { ...parked, crashes: 0, reason: "sleep", dueAt: at(60_000 + 192_000) } as const;
   expect(last(asleep)).toEqual([
     "",
-    "parked  sleeps, and wakes up in 3 m 12 s, at 2026-01-02T03:08:17.000Z",
+    "parked  sleeps, wakes in 3 m 12 s, at 2026-01-02T03:08:17.000Z",
   ]);
   expect(last({ ...asleep, reason: "signal", dueAt: undefined }).at(-1)).toBe(
     "parked  waits for a signal",
@@ -129,8 +159,10 @@ test("what a run waits for is said, and until when", () => {
   const running = { ...asleep, status: "running", reason: undefined } as const;
   expect(last({ ...running, dueAt: at(70_000), cancelled: true })).toEqual([
     "",
-    "running  with host:123, whose lease ends in 10.0 s unless renewed",
-    "it was asked to stop, and will at its next step",
+    "running  on host:123, lease ends in 10.0 s unless renewed",
+    "cancelled: the run is stopped and undone",
   ]);
-  expect(last({ ...running, dueAt: at(50_000) }).at(-1)).toContain("others may take it");
+  expect(last({ ...running, dueAt: at(50_000) }).at(-1)).toContain(
+    "lease expired: another process may take the run",
+  );
 });

@@ -1,8 +1,11 @@
 import { existsSync } from "node:fs";
-import { describe, expect, test } from "vitest";
+import { describe, expect, expectTypeOf, test } from "vitest";
+import type { EtcdStore } from "../../core/stores/etcd/store.ts";
+import type { MemoryStore } from "../../core/stores/memory/index.ts";
+import type { SqlStore } from "../../core/stores/sql/store.ts";
+import type { ZooKeeperStore } from "../../core/stores/zookeeper/index.ts";
 import { readConfig } from "../../infra/config.ts";
-import { open } from "../../infra/open.ts";
-import { redact } from "../../infra/redact.ts";
+import { type AnyStore, open } from "../../infra/open.ts";
 import { parseStoreUrl } from "../../infra/store-url.ts";
 import { temporaryFile } from "../support/under-test.ts";
 
@@ -27,17 +30,6 @@ describe("a store's URL", () => {
       options: new Map([["ca", "/ca.pem"]]),
     });
     expect(parseStoreUrl("mysql://[::1]:3306/shop").network?.host).toBe("::1");
-  });
-
-  test("is shown without what is secret in it", () => {
-    expect(redact("mysql://user:secret@host/shop")).toBe("mysql://host/shop");
-    expect(redact("mysql://user:my secret@host/shop")).toBe("mysql://host/shop");
-    expect(redact("two: a://b:c@d/e f://g:h i@j/k\nsqlite:a")).toBe("two: a://j/k\nsqlite:a");
-  });
-
-  test("is shown at once, however long the line and however many its slashes", () => {
-    const slashes = "/".repeat(500_000);
-    expect(redact(`${slashes}\na://b:c@d`)).toBe(`${slashes}\na://d`);
   });
 
   test("whose user or password is not written as it has to be is refused, without a word of it", async () => {
@@ -110,8 +102,85 @@ describe("a store's URL", () => {
   });
 });
 
+/** Nothing connects before its first use. */
+const URLS = {
+  memory: "memory:",
+  sqlite: "sqlite::memory:",
+  mysql: "mysql://root@127.0.0.1:1/shop",
+  etcd: "etcd://127.0.0.1:1/shop",
+  "etcd+http": "etcd+http://127.0.0.1:1",
+  redis: "redis://127.0.0.1:1",
+  redlock: "redlock://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3",
+  zookeeper: "zookeeper://127.0.0.1:1",
+};
+
+type StoreAt<Url extends string> = Awaited<ReturnType<typeof open<Url>>>;
+
+type StorePart = Parameters<AnyStore["has"]>[0];
+
+const PARTS: readonly StorePart[] = [
+  ...(["inventory", "journal", "database", "etcd", "redis", "zookeeper", "prefix"] as const),
+];
+
+describe("a store that was opened by its URL", () => {
+  test("has each part, or throws an error that names the stores with the part", async () => {
+    const stores = new Map<string, AnyStore>();
+    for (const [scheme, url] of Object.entries(URLS)) stores.set(scheme, await open(url));
+    const having = (part: StorePart) => [...stores].filter(([, store]) => store.has(part));
+    for (const [scheme, store] of stores) {
+      for (const part of PARTS) {
+        if (store.has(part)) {
+          expect(store[part], `${part} of ${scheme}`).toBeDefined();
+          continue;
+        }
+        const message = (() => {
+          try {
+            return String(store[part]);
+          } catch (error) {
+            expect(error).toBeInstanceOf(TypeError);
+            return (error as Error).message;
+          }
+        })();
+        expect(message).toContain(`the store ${scheme}: has no ${part}; stores that have one: `);
+        const named = message.split("stores that have one: ")[1]?.split(", ").sort();
+        expect(named).toEqual(
+          having(part)
+            .map(([name]) => `${name}:`)
+            .sort(),
+        );
+      }
+    }
+    for (const store of stores.values()) await store.close();
+  });
+
+  test("may be copied although parts are missing", async () => {
+    await using store = await open("memory:");
+    const { locks, journal, ...rest } = { ...store };
+    expect([locks, journal]).toEqual([store.locks, store.journal]);
+    expect(Object.keys(rest).sort()).toEqual(["close", "has", "url"]);
+  });
+
+  test("has the type that the scheme of a literal URL says", async () => {
+    await using memory = await open("memory:");
+    expectTypeOf(memory).toExtend<MemoryStore>();
+    // @ts-expect-error A store in memory keeps no stock.
+    expect(() => memory.inventory).toThrow(TypeError);
+    const path = ":memory:";
+    await using sqlite = await open(`sqlite:${path}`);
+    expectTypeOf(sqlite).toExtend<SqlStore>();
+    const text: string = "memory:";
+    await using any = await open(text);
+    expectTypeOf(any).toEqualTypeOf<AnyStore>();
+    expectTypeOf<StoreAt<"mysqls://shop@db/shop">>().toExtend<SqlStore>();
+    expectTypeOf<StoreAt<"etcd+https://etcd">>().toExtend<EtcdStore>();
+    expectTypeOf<StoreAt<"zookeeper://a,b">>().toExtend<ZooKeeperStore>();
+    expectTypeOf<StoreAt<"zookeeper://a,b">>().not.toHaveProperty("inventory");
+  });
+});
+
 test("the environment is read at once, and all that is wrong with it is told at once", () => {
-  expect(readConfig({})).toEqual({ store: "sqlite:.lockstep/lockstep.db", secret: undefined });
+  const store = "sqlite:/state/lockstep/lockstep.db";
+  expect(readConfig({ XDG_STATE_HOME: "/state" })).toEqual({ store, secret: undefined });
   const environment = { LOCKSTEP_STORE: "", LOCKSTEP_SECRET: "hush" };
   expect(() => readConfig(environment)).toThrow(/LOCKSTEP_STORE.*LOCKSTEP_SECRET/);
   expect(() => readConfig(environment)).not.toThrow(/hush/);

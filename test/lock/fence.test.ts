@@ -1,10 +1,10 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { FenceInvalidError } from "../../core/lock/errors.ts";
 import {
   checkFence,
   compareFence,
   type Fence,
+  FenceInvalidError,
   issueFence,
   openFence,
   sealFence,
@@ -17,7 +17,7 @@ const fences = fc
   .map(([generation, token]) => issueFence("a", generation, token, "me"));
 
 describe("a fence", () => {
-  test("is ordered by generation, then token, and so is its text", () => {
+  test("is ordered by generation, then by token, and its text sorts the same way", () => {
     fc.assert(
       fc.property(fences, fences, (a, b) => {
         const byNumber =
@@ -31,7 +31,7 @@ describe("a fence", () => {
     );
   });
 
-  test("is an order of one resource only", () => {
+  test("has no order with a fence of another resource", () => {
     const fence = issueFence("a", 0, 1n, "me");
     expect(() => compareFence(fence, issueFence("b", 0, 2n, "me"))).toThrow(TypeError);
   });
@@ -42,7 +42,7 @@ describe("a fence", () => {
     expect(String(fence)).toBe("0000000000.00009007199254740993");
   });
 
-  test("counts only where it was issued by a lock", () => {
+  test("is accepted only if a lock has issued it", () => {
     const fence = issueFence("a", 0, 1n, "me");
     checkFence(fence, "a");
     expect(() => checkFence(fence, "b")).toThrow(FenceInvalidError);
@@ -63,7 +63,7 @@ describe("a fence", () => {
     }
   });
 
-  test("is not issued for a generation or a token that there cannot be", () => {
+  test("is not issued for a generation or a token out of range", () => {
     issueFence("a", 2 ** 23 - 1, 2n ** 63n - 1n, "me");
     for (const generation of [-1, 0.5, Number.NaN, 2 ** 23]) {
       expect(() => issueFence("a", generation, 1n, "me")).toThrow(RangeError);
@@ -97,7 +97,7 @@ describe("a sealed fence", () => {
     );
   });
 
-  test("does not open with another secret, or when a character of it differs", async () => {
+  test("does not open with another secret, or after a change of one character", async () => {
     const sealed = await sealFence(issueFence("sku/a", 1, 7n, "me"), SECRET);
     await expect(openFence(sealed, `${SECRET}!`)).rejects.toThrow(FenceInvalidError);
     for (let i = 0; i < sealed.length; i += 1) {
@@ -109,7 +109,7 @@ describe("a sealed fence", () => {
     }
   });
 
-  test("is made of a genuine fence and a secret of some length only", async () => {
+  test("needs an issued fence and a secret of at least 16 bytes", async () => {
     const fence = issueFence("a", 0, 1n, "me");
     await expect(sealFence({ ...fence }, SECRET)).rejects.toThrow(FenceInvalidError);
     await expect(sealFence(fence, "too short")).rejects.toThrow(RangeError);

@@ -2,12 +2,12 @@ import { expect, test, vi } from "vitest";
 import { sleep } from "../../core/lock/abort.ts";
 import type { LockEvent } from "../../core/lock/events.ts";
 import { pollingStore } from "../../core/lock/store.ts";
-import { memoryClaims, newMemory } from "../../core/stores/memory/index.ts";
+import { memoryClaims, newMemory } from "../../core/stores/memory/locks.ts";
 import { breakable } from "../support/breakable.ts";
 
-test("a listener that throws, or rejects, costs no lock", async () => {
+test("a listener that throws or rejects loses no lock", async () => {
   const fail = () => {
-    throw new Error("a fault of the listener's own");
+    throw new Error("a fault of the listener");
   };
   for (const onEvent of [fail, async () => fail()]) {
     await using locks = pollingStore(memoryClaims(newMemory()), { onEvent });
@@ -19,7 +19,7 @@ test("a listener that throws, or rejects, costs no lock", async () => {
   }
 });
 
-test("a lock that was lost under its body is told of, even where it cannot be given back", async () => {
+test("withLock rejects with the loss of its lock, even when the release fails", async () => {
   const { claims, wire } = breakable(memoryClaims(newMemory()));
   const locks = pollingStore(claims);
   const body = async () => {
@@ -31,7 +31,7 @@ test("a lock that was lost under its body is told of, even where it cannot be gi
   await expect(outcome).rejects.toMatchObject({ code: "LOCK_LOST", why: "expired" });
 });
 
-test("a release that nobody has answered is no loss", async () => {
+test("a release without an answer is not reported as a loss", async () => {
   const { claims, wire } = breakable(memoryClaims(newMemory()));
   const locks = pollingStore(claims);
   const body = async () => {
@@ -41,7 +41,7 @@ test("a release that nobody has answered is no loss", async () => {
   expect(await locks.withLock("x", { ttl: 300, wait: 0 }, body)).toBe("done");
 });
 
-test("a store that is closed tells of the locks that others had taken, once, and of no others", async () => {
+test("close reports each lock that another owner has taken once, and no other lock", async () => {
   const memory = newMemory();
   const claims = memoryClaims(memory);
   const events: LockEvent[] = [];

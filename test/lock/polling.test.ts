@@ -1,23 +1,16 @@
 import fc from "fast-check";
-import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { sleep } from "../../core/lock/abort.ts";
+import { deadlineIn } from "../../core/lock/duration.ts";
 import { StoreUnavailableError, UnknownOutcomeError } from "../../core/lock/errors.ts";
 import type { Claims } from "../../core/lock/polling.ts";
 import { pollingStore } from "../../core/lock/store.ts";
-import { deadlineIn } from "../../core/lock/time.ts";
-import { type Memory, memoryClaims, newMemory } from "../../core/stores/memory/index.ts";
+import { type Memory, memoryClaims, newMemory } from "../../core/stores/memory/locks.ts";
+import { useVirtualClock } from "../support/timers.ts";
 
-beforeEach(() => {
-  vi.useFakeTimers();
-});
+useVirtualClock();
 
-afterEach(() => {
-  const timers = vi.getTimerCount();
-  vi.useRealTimers();
-  expect(timers).toBe(0);
-});
-
-/** Claims on a memory, each call of which goes through `over` first. */
+/** Returns claims on a memory that make each call through `over`. */
 function wrap(memory: Memory, over: Over): Claims {
   const claims = memoryClaims(memory);
   return {
@@ -60,7 +53,7 @@ describe("a store that cannot be reached", () => {
     expect(calls).toEqual(["claim"]);
   });
 
-  test("is waited for by those who stood in line already", async () => {
+  test("does not end the wait of a caller that has had an answer", async () => {
     const memory = newMemory();
     let isDown = false;
     const over: Over = async (_, work) => {
@@ -80,8 +73,8 @@ describe("a store that cannot be reached", () => {
   });
 });
 
-describe("a store that tells waiters of a release", () => {
-  test("is asked for the lock, and for nothing else, when it has told so", async () => {
+describe("a store that notifies waiters", () => {
+  test("gets a claim, and no other request, after a notification", async () => {
     const memory = newMemory();
     const calls: (Call | "turn")[] = [];
     const over: Over = async (call, work) => {
@@ -91,7 +84,7 @@ describe("a store that tells waiters of a release", () => {
     const spans: number[] = [];
     const claims: Claims = {
       ...wrap(memory, over),
-      stand: () => async (left, signal) => {
+      waitForTurn: () => async (left, signal) => {
         calls.push("turn");
         spans.push(left);
         await sleep(1_000, signal);
@@ -107,12 +100,12 @@ describe("a store that tells waiters of a release", () => {
     await lock.unlock();
   });
 
-  test("and cannot be reached is waited for with pauses", async () => {
+  test("is retried with pauses while it is unavailable", async () => {
     const memory = newMemory();
     let turns = 0;
     const claims: Claims = {
       ...memoryClaims(memory),
-      stand: () => async () => {
+      waitForTurn: () => async () => {
         turns += 1;
         throw down();
       },
@@ -126,11 +119,11 @@ describe("a store that tells waiters of a release", () => {
     await (await finish(waiting)).unlock();
   });
 
-  test("does not outlast the caller's patience", async () => {
+  test("does not extend the caller's wait", async () => {
     const memory = newMemory();
     const claims: Claims = {
       ...memoryClaims(memory),
-      stand: () => (left, signal) => sleep(left, signal),
+      waitForTurn: () => (left, signal) => sleep(left, signal),
     };
     const holder = await pollingStore(memoryClaims(memory)).lock("a", { ttl: 60_000, wait: 0 });
     const store = pollingStore(claims);
@@ -147,7 +140,7 @@ describe("a store that tells waiters of a release", () => {
 });
 
 describe("a claim whose answer is lost", () => {
-  test("is withdrawn and asked for again", async () => {
+  test("is withdrawn and sent again", async () => {
     const memory = newMemory();
     const calls: Call[] = [];
     const over: Over = async (call, work) => {
@@ -163,7 +156,7 @@ describe("a claim whose answer is lost", () => {
     expect(memory.locks.size).toBe(0);
   });
 
-  test("leaves nothing behind when that is lost too", async () => {
+  test("leaves nothing behind when the answer to the withdrawal is lost, too", async () => {
     const memory = newMemory();
     const over: Over = async (call, work) => {
       const answer = await work();
@@ -175,7 +168,41 @@ describe("a claim whose answer is lost", () => {
     expect(memory.locks.size).toBe(0);
   });
 
-  test("is told as unknown when it cannot be withdrawn", async () => {
+  test("is sent again while the caller waits, until the store answers", async () => {
+    const memory = newMemory();
+    const answersFrom = performance.now() + 7_000;
+    const over: Over = async (call, work, signal) => {
+      if (call !== "claim" || performance.now() >= answersFrom) return work();
+      await sleep(60_000, signal).catch(() => {});
+      throw lost();
+    };
+    const store = pollingStore(wrap(memory, over));
+    const lock = await finish(store.lock("a", { ttl: 6_000, wait: 30_000 }));
+    lock.assertHeld();
+    expect(await lock.unlock()).toBe("released");
+  });
+
+  test("is sent again with another owner: a withdrawal that arrives late removes no lock", async () => {
+    const memory = newMemory();
+    const calls: Call[] = [];
+    const late: (() => Promise<unknown>)[] = [];
+    const over: Over = async (call, work) => {
+      calls.push(call);
+      if (calls.length === 2) late.push(work);
+      else if (calls.length > 2) return work();
+      else await work();
+      throw lost();
+    };
+    const store = pollingStore(wrap(memory, over));
+    const lock = await finish(store.lock("a", { ttl: 30_000, wait: 0 }));
+    expect(calls).toEqual(["claim", "drop", "drop", "claim"]);
+    for (const arrive of late) await arrive();
+    expect(await pollingStore(memoryClaims(memory)).tryLock("a", { ttl: 1_000 })).toBeUndefined();
+    lock.assertHeld();
+    expect(await lock.unlock()).toBe("released");
+  });
+
+  test("rejects with an unknown outcome when it cannot be withdrawn", async () => {
     const over: Over = async (_, work) => {
       await work();
       throw lost();
@@ -184,7 +211,7 @@ describe("a claim whose answer is lost", () => {
     await expect(finish(acquiring)).rejects.toMatchObject({ code: "UNKNOWN_OUTCOME" });
   });
 
-  test("or is none, for its token is out of range, leaves nothing behind", async () => {
+  test("or has a token out of range leaves nothing behind", async () => {
     const memory = newMemory();
     memory.generation = 2 ** 23;
     const acquiring = pollingStore(memoryClaims(memory)).lock("a", { ttl: 1_000, wait: 0 });
@@ -192,7 +219,7 @@ describe("a claim whose answer is lost", () => {
     expect(memory.locks.size).toBe(0);
   });
 
-  test("because it took longer than the ttl proves nothing", async () => {
+  test("because it took longer than the ttl does not hold the lock", async () => {
     const memory = newMemory();
     const over: Over = async (call, work) => {
       const answer = await work();
@@ -204,7 +231,7 @@ describe("a claim whose answer is lost", () => {
     expect(memory.locks.size).toBe(0);
   });
 
-  test("is waited for a little when the caller aborts, and then withdrawn", async () => {
+  test("is awaited for another moment when the caller aborts, and then withdrawn", async () => {
     const memory = newMemory();
     const over: Over = async (call, work) => {
       const answer = await work();
@@ -227,7 +254,83 @@ describe("a claim whose answer is lost", () => {
   });
 });
 
+describe("a renewal", () => {
+  test("counts from before it was sent: the lock is lost before the store gives it to another owner", async () => {
+    const memory = newMemory();
+    let answered = 0;
+    const over: Over = async (call, work) => {
+      if (call !== "renew") return work();
+      if (answered > 0) throw down();
+      answered += 1;
+      const answer = await work();
+      await sleep(600);
+      return answer;
+    };
+    const store = pollingStore(wrap(memory, over));
+    const lock = await store.lock("a", { ttl: 3_000, wait: 0 });
+    await vi.advanceTimersByTimeAsync(3_500);
+    lock.assertHeld();
+    const { expiresIn = 0 } = await store.inspect("a");
+    await vi.advanceTimersByTimeAsync(Math.floor(expiresIn));
+    expect(lock.signal.reason).toMatchObject({ why: "expired" });
+    await finish(store.close());
+  });
+});
+
+describe("close", () => {
+  test("waits for a claim under way, and for its withdrawal, before it ends the connections", async () => {
+    const memory = newMemory();
+    const calls: string[] = [];
+    const over: Over = async (call, work) => {
+      calls.push(call);
+      if (call === "claim") await sleep(300);
+      const answer = await work();
+      calls.push(`${call} answered`);
+      return answer;
+    };
+    const claims = wrap(memory, over);
+    const close = async () => void calls.push("close");
+    const store = pollingStore({ ...claims, close });
+    const claiming = store.tryLock("a", { ttl: 30_000 });
+    const outcome = expect(claiming).rejects.toMatchObject({ code: "STORE_CLOSED" });
+    await vi.advanceTimersByTimeAsync(100);
+    await finish(store.close());
+    await outcome;
+    expect(calls).toEqual(["claim", "claim answered", "drop", "drop answered", "close"]);
+    expect(memory.locks.size).toBe(0);
+  });
+});
+
+describe("withLock", () => {
+  test("rejects with a loss that no timer has noticed, because the body blocked the event loop", async () => {
+    const memory = newMemory();
+    const store = pollingStore(memoryClaims(memory));
+    const body = async () => void vi.setSystemTime(Date.now() + 5_000);
+    const blocked = store.withLock("a", { ttl: 1_000, wait: 0 }, body);
+    await expect(finish(blocked)).rejects.toMatchObject({ code: "LOCK_LOST", why: "expired" });
+  });
+});
+
 describe("a release", () => {
+  test('whose answer was lost is a loss when a later answer is "not held" and the lock may have expired', async () => {
+    const memory = newMemory();
+    let isCut = true;
+    const over: Over = async (call, work) => {
+      if (call === "drop" && isCut) throw lost();
+      return work();
+    };
+    const store = pollingStore(wrap(memory, over));
+    const lock = await store.lock("a", { ttl: 1_000, wait: 0, renew: false });
+    await vi.advanceTimersByTimeAsync(700);
+    const released = lock.unlock();
+    await vi.advanceTimersByTimeAsync(500);
+    const next = await pollingStore(memoryClaims(memory)).lock("a", { ttl: 60_000, wait: 0 });
+    isCut = false;
+    expect(await finish(released)).toBe("was-lost");
+    next.assertHeld();
+    await next.unlock();
+  });
+
   test("is repeated until the store answers", async () => {
     const memory = newMemory();
     let failures = 5;
@@ -252,7 +355,7 @@ describe("a release", () => {
     expect(performance.now() - start).toBeLessThanOrEqual(2_000);
   });
 
-  test("that fails does not hide what the body of withLock did", async () => {
+  test("that fails does not hide the outcome of the body of withLock", async () => {
     const over: Over = async (call, work) => {
       if (call === "drop") throw down();
       return work();
@@ -268,7 +371,7 @@ describe("a release", () => {
 });
 
 describe('the ttl "invocation"', () => {
-  test("ends shortly after the invocation, and is never renewed", async () => {
+  test("ends shortly after the invocation, without renewal", async () => {
     const memory = newMemory();
     const renewals = vi.fn();
     const over: Over = async (call, work) => {
@@ -301,7 +404,7 @@ describe('the ttl "invocation"', () => {
   });
 });
 
-test("whatever the wire delays or loses, two holders never believe at once, and nothing stays behind", async () => {
+test("two holders never believe at once, and nothing stays behind, under any delays and losses", async () => {
   const weather = fc.record({
     delays: fc.array(fc.nat({ max: 700 }), { minLength: 20, maxLength: 60 }),
     holds: fc.array(fc.nat({ max: 1_500 }), { minLength: 4, maxLength: 12 }),
@@ -361,7 +464,7 @@ test("whatever the wire delays or loses, two holders never believe at once, and 
     }),
     { numRuns: 300 },
   );
-  // In the worst of weathers nobody gets the lock; most are not like that.
+  // Under the worst faults no contender gets the lock; most runs are not like that.
   expect(turnsInAll).toBeGreaterThan(200);
 }, 60_000);
 

@@ -1,23 +1,19 @@
+import { type Fence, hasCode, openFence, sealFence } from "../../core/index.ts";
+import { get, put } from "../../core/stores/etcd/client/etcd.ts";
+import type { Fetch } from "../../core/stores/etcd/client/fetch.ts";
+import type { GatewayOptions } from "../../core/stores/etcd/client/gateway.ts";
 import {
+  etcdGatewayClient,
   etcdInventory,
-  type Fence,
-  type Fetch,
-  type GatewayOptions,
-  get,
   guardedWrite,
-  hasCode,
-  openEtcdGateway,
-  openFence,
+  type LockedContext,
+  lockedFetch,
   problemResponse,
-  put,
-  sealFence,
-  type UnderLock,
-  withLock,
 } from "../../functions/edge/index.ts";
 import { createApp } from "../../functions/http/app.ts";
 import { bearer } from "../../functions/http/auth.ts";
 
-/** A Worker that does under a lock what a test asks for. */
+/** A Worker that runs the operation of a request under a lock. */
 interface Env {
   readonly ETCD: GatewayOptions;
   readonly AWAY: GatewayOptions;
@@ -29,26 +25,27 @@ interface Env {
 
 let logins = 0;
 
-/** Counts how often this isolate has logged in. */
+/** The logins of this isolate. */
 const fetching: Fetch = (url, request) => {
   if (url.endsWith("/authenticate")) logins += 1;
   return fetch(url, request);
 };
 
-type Body = (request: Request, under: UnderLock<Env>) => Promise<Response>;
+type Body = (request: Request, under: LockedContext<Env>) => Promise<Response>;
 
 const query = (request: Request, name: string) => new URL(request.url).searchParams.get(name) ?? "";
 
-const writeWith = async (fence: Fence, request: Request, { etcd, lock }: UnderLock<Env>) => {
+const writeWith = async (fence: Fence, request: Request, { etcd, lock }: LockedContext<Env>) => {
   await guardedWrite(etcd, fence, [put(`${lock.name}-state`, query(request, "value"))]);
   return Response.json({ fence: String(fence) });
 };
 
 const write: Body = (request, under) => writeWith(under.lock.fence, request, under);
 
-/** Waits until the test says go on, however the lock fares, and writes then. */
+/** Reports the held lock, waits for the test even when the lock is lost, then writes. */
 const holdOn: Body = async (request, under) => {
   const { fence, name } = under.lock;
+  await under.etcd.txn({ when: [], do: [put(`${name}-held`, "")] });
   const go = get(`${name}-go`);
   while ((await under.etcd.range(go)).kvs.length === 0) {
     await new Promise((resolve) => setTimeout(resolve, 10));
@@ -63,7 +60,7 @@ const bodies: Readonly<Record<string, Body>> = {
   async "/throw"() {
     throw new Error("a fault of the body's own");
   },
-  /** Writes while its answer is read. */
+  /** Writes while its response is read. */
   async "/stream"(request, under) {
     const { fence } = under.lock;
     const body = new ReadableStream<Uint8Array>(
@@ -97,7 +94,7 @@ const bodies: Readonly<Record<string, Body>> = {
 };
 
 const under = (path: string) =>
-  withLock(
+  lockedFetch(
     {
       etcd: ({ ETCD, AWAY }: Env) => ({ ...(path === "/away" ? AWAY : ETCD), fetch: fetching }),
       name: (request) => query(request, "name"),
@@ -109,22 +106,22 @@ const under = (path: string) =>
 
 const handlers = new Map(Object.keys(bodies).map((path) => [path, under(path)]));
 
-/** A client of the next Worker that goes away as soon as so many are in line. */
+/** A client of the next Worker that disconnects once `keys` keys with the prefix `at` exist. */
 async function leave(request: Request, env: Env): Promise<Response> {
-  await using etcd = openEtcdGateway(env.ETCD);
+  await using etcd = etcdGatewayClient(env.ETCD);
   const leaving = new AbortController();
   const asking = env.NEXT.fetch(request.url.replace("/leave", "/hold"), leaving);
-  const line = get({ prefix: `${query(request, "name")}/` });
-  while ((await etcd.range(line)).count < Number(query(request, "line"))) {
+  const seen = get({ prefix: query(request, "at") });
+  while ((await etcd.range(seen)).count < Number(query(request, "keys"))) {
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
   leaving.abort();
   return asking.catch(() => new Response("left"));
 }
 
-/** The app for stock; opened for each request, as whatever does I/O has to be. */
+/** The HTTP app for stock, opened per request as Workers require for I/O. */
 async function stock(request: Request, env: Env): Promise<Response> {
-  const inventory = etcdInventory(openEtcdGateway(env.ETCD));
+  const inventory = etcdInventory(etcdGatewayClient(env.ETCD));
   return createApp({ inventory, authorize: bearer([env.TOKEN]) }).fetch(request);
 }
 

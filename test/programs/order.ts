@@ -6,11 +6,11 @@ const Order = z.object({
   orderId: z.string(),
   sku: z.string().default("teapot"),
 
-  /** What goes wrong. */
+  /** The fault to inject. */
   trouble: z.enum(["none", "declined", "flaky", "waits"]).default("none"),
 });
 
-/** An order as the tests of the command line place it. */
+/** The order workflow of the command line tests. */
 export const placeOrder = workflow(
   { name: "place-order", version: 1, input: Order, id: ({ orderId }) => orderId },
   async (ctx, { orderId, sku, trouble }) => {
@@ -24,7 +24,9 @@ export const placeOrder = workflow(
       "charge",
       { retry: { attempts: 3, base: "20ms" } },
       async ({ attempt }) => {
-        if (trouble === "declined") throw new TerminalError("DECLINED", "the card was declined");
+        if (trouble === "declined") {
+          throw new TerminalError("DECLINED", "the card was declined", { effect: "none" });
+        }
         if (trouble === "flaky" && attempt < 3) throw new Error("the provider is away");
         return `payment of ${orderId}`;
       },
@@ -34,6 +36,15 @@ export const placeOrder = workflow(
     const paid =
       trouble === "waits" ? await ctx.waitFor("paid", z.object({ amount: z.number() })) : undefined;
     return { orderId, amount: paid?.amount };
+  },
+);
+
+/** A workflow with a query and an update. */
+export const counter = workflow(
+  { name: "counter", version: 1, input: z.null(), signals: { add: z.number() } },
+  async (ctx) => {
+    await ctx.publish("sum", 0);
+    return ctx.answer("add", async (n) => n);
   },
 );
 

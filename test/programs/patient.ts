@@ -1,20 +1,23 @@
 import { appendFileSync } from "node:fs";
 import { z } from "zod";
+import { entity } from "../../core/steps/entity/entity.ts";
 import { workflow } from "../../core/steps/workflow.ts";
-import type { KeyedRun } from "../../functions/worker/keys.ts";
-import type { Services } from "../../functions/worker/program.ts";
+import type { WorkflowServices } from "../../functions/worker/workflow-module.ts";
 import { pause } from "../support/until.ts";
 
-/** Takes note of what happens in the file that the environment names. */
+/** Appends events to the file that the environment names. */
 function say(line: string): void {
   appendFileSync(process.env.PATIENT_LOG as string, `${line}\n`);
 }
 
+/** How often each run was told of. */
+export const visits = entity({ name: "visits", state: z.int(), initial: 0 }, (on) => ({
+  add: on(z.int(), async ({ state }, n) => ({ state: state + n })),
+}));
+
 const Input = z.object({ id: z.string(), millis: z.number() });
 
-export const keyOf = ({ workflow: name }: KeyedRun) => (name === "alone" ? "alone" : undefined);
-
-export default ({ locks }: Services) => [
+export default ({ locks }: WorkflowServices) => [
   workflow(
     { name: "patient", version: 1, input: Input, id: ({ id }) => id },
     async (ctx, { id, millis }) => {
@@ -26,12 +29,5 @@ export default ({ locks }: Services) => [
       });
       await ctx.step("second", async () => say(`${id} second`));
     },
-  ),
-  workflow({ name: "alone", version: 1, input: Input, id: ({ id }) => id }, (ctx, { id, millis }) =>
-    ctx.step("only", async () => {
-      say(`${id} in`);
-      await pause(millis);
-      say(`${id} out`);
-    }),
   ),
 ];

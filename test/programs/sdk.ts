@@ -8,7 +8,7 @@ import {
   SimpleSpanProcessor,
 } from "@opentelemetry/sdk-trace-base";
 
-/** Registers OpenTelemetry's SDK, as who starts a program with `--import` does; its spans are lines of a file. */
+/** Registers OpenTelemetry's SDK by `--import`. Its spans are written as lines of a file. */
 
 const exporter = {
   export(spans: readonly ReadableSpan[], done: (result: { code: number }) => void) {

@@ -1,8 +1,8 @@
-import { openStore } from "../../infra/open.ts";
+import { open } from "../../infra/open.ts";
 
-/** block URL NAME TTL SPAN: takes the lock, blocks its event loop for SPAN ms, and prints what assertHeld then says. */
+/** block URL NAME TTL SPAN: takes the lock, blocks the event loop for SPAN ms, and prints the result of assertHeld. */
 const [url = "", name = "", ttl = "", span = ""] = process.argv.slice(2);
-const store = await openStore(url);
+const { locks: store } = await open(url);
 const lock = await store.lock(name, { ttl: Number(ttl), wait: 10_000 });
 process.stdout.write("locked\n");
 setTimeout(() => {

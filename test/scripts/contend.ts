@@ -1,8 +1,8 @@
-import { openStore } from "../../infra/open.ts";
+import { open } from "../../infra/open.ts";
 import { contend } from "../support/contend.ts";
 
 /** contend URL NAME FILE CONTENDERS ROUNDS: increments an unprotected counter under the lock. */
 const [url = "", name = "", file = "", contenders = "", rounds = ""] = process.argv.slice(2);
-const store = await openStore(url);
+const { locks: store } = await open(url);
 await contend(store, { name, file, contenders: Number(contenders), rounds: Number(rounds) });
 await store.close();

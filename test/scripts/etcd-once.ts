@@ -1,10 +1,10 @@
-import { get, put } from "../../core/etcd/etcd.ts";
+import { get, put } from "../../core/stores/etcd/client/etcd.ts";
 import { TRANSPORTS } from "../support/etcd-under-test.ts";
 import { pause } from "../support/until.ts";
 
 /**
- * etcd-once TRANSPORT ENDPOINT WIRE: watches through both, gives the wire a while to be cut, leaves calls under
- * way on it, closes, and has to end by itself.
+ * etcd-once TRANSPORT ENDPOINT WIRE: watches through both, pauses while the test cuts the wire, closes the clients
+ * during further calls, and must end by itself.
  */
 const [transport = "", endpoint = "", wire = ""] = process.argv.slice(2);
 const open = TRANSPORTS[transport as keyof typeof TRANSPORTS];

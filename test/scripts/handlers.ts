@@ -4,22 +4,17 @@ import type { SQSEvent } from "aws-lambda";
 import { z } from "zod";
 import type { Lock } from "../../core/lock/lock.ts";
 import { createRuntime, TerminalError, workflow } from "../../core/steps/index.ts";
-import {
-  type LambdaContext,
-  lazily,
-  queueHandler,
-  sqs,
-  withLock,
-} from "../../functions/lambda/index.ts";
+import type { LambdaContext } from "../../functions/invocation/invocation.ts";
+import { lazy, lockedHandler, queueHandler, sqs } from "../../functions/lambda/index.ts";
 import { open } from "../../infra/open.ts";
 import { pause } from "../support/until.ts";
 
-/** Handlers for the Lambda host; LOCKSTEP_STORE says where they work. */
+/** Handlers for the Lambda host, on the store of LOCKSTEP_STORE. */
 
-const opened = lazily(() => open(process.env.LOCKSTEP_STORE ?? ""));
+const opened = lazy(() => open(process.env.LOCKSTEP_STORE ?? ""));
 const locks = async () => (await opened()).locks;
 
-/** How far the environment has come, to tell a warm one from a new one. */
+/** The number of events in this environment: above 1 it is warm. */
 let events = 0;
 
 export async function count(
@@ -33,22 +28,22 @@ export async function count(
   return { events, pid: process.pid, remaining: context.getRemainingTimeInMillis() };
 }
 
-/** Adds to a file every few milliseconds, from the first event on. */
+/** Appends to a file every few milliseconds from the first event on. */
 export async function tick({ file }: { readonly file: string }): Promise<void> {
   events += 1;
   if (events === 1) setInterval(() => appendFileSync(file, "."), 5);
   await pause(50);
 }
 
-/** Answers with the body of its first message. */
+/** Returns the body of the first message. */
 export async function repeat({ Records: [record] }: SQSEvent): Promise<unknown> {
   return JSON.parse(record?.body ?? "");
 }
 
 let leaked: Promise<unknown> | undefined;
 
-/** Answers while something that it has begun goes on under the lock; the next event is told how that ended. */
-export const leak = withLock<{ readonly span: number }, unknown>(
+/** Returns while its work under the lock goes on. The next event returns the results of that work. */
+export const leak = lockedHandler<{ readonly span: number }, unknown>(
   locks,
   { name: "leak", wait: 5_000 },
   async ({ span }, lock) => {
@@ -80,7 +75,7 @@ async function goOn(lock: Lock, span: number): Promise<Record<string, string>> {
 
 const Order = z.object({ orderId: z.string(), sku: z.string() });
 
-/** Writes a line under the lock of its sku. "poison" fails, and "hang" is killed when it is first tried. */
+/** Writes a line under the lock of the sku. "poison" fails, and the first attempt of "hang" is killed. */
 const placeOrder = workflow(
   { name: "place-order", version: 1, input: Order, id: ({ orderId }) => orderId },
   async (ctx, { orderId, sku }) => {
@@ -98,9 +93,8 @@ async function blockOnce(): Promise<void> {
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);
 }
 
-const runtime = lazily(async () => {
+const runtime = lazy(async () => {
   const { journal, locks } = await opened();
-  if (!journal) throw new Error("this store keeps no runs");
   return createRuntime({ journal, locks, lease: Number(process.env.LEASE) });
 });
 

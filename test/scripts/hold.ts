@@ -1,8 +1,8 @@
-import { openStore } from "../../infra/open.ts";
+import { open } from "../../infra/open.ts";
 
-/** hold URL NAME TTL: takes the lock, prints its fence, and holds it until killed. */
+/** hold URL NAME TTL: takes the lock, prints its fence, and holds the lock until it is killed. */
 const [url = "", name = "", ttl = ""] = process.argv.slice(2);
-const store = await openStore(url);
+const { locks: store } = await open(url);
 const lock = await store.lock(name, { ttl: Number(ttl), wait: 10_000 });
 process.stdout.write(`${lock.fence}\n`);
 setInterval(() => {}, 1_000);

@@ -1,36 +1,42 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { z } from "zod";
 import { sql } from "../../core/database/sql.ts";
-import { sqlJournal } from "../../core/journal/sql.ts";
 import { createRuntime, type TxScope, workflow } from "../../core/steps/index.ts";
+import { sqlJournal } from "../../core/stores/sql/journal/index.ts";
 import { open } from "../../infra/open.ts";
 
 /**
- * Drives a run that stops at the step named `halt` for a moment, and says so, so that it can be frozen there.
+ * Executes a run, prints the name of the step HALT-AT when it is reached, and freezes there until SIGCONT.
  *
  *     node order.ts URL RUN-ID HALT-AT LEASE
  */
 const [url = "", id = "", halt = "", lease] = process.argv.slice(2);
 const { database, locks, close } = await open(url);
-if (!database) throw new Error("it needs a database");
 
-const pauseAt = async (name: string) => {
-  if (name !== halt) return;
+let isReached = halt === "nowhere";
+const freezeAt = async (name: string) => {
+  if (name !== halt || isReached) return;
+  isReached = true;
   process.stdout.write(`${name}\n`);
-  await sleep(500);
+  process.kill(process.pid, "SIGSTOP");
 };
-const leave = async ({ tx, runId, key }: TxScope) => {
-  await tx.packet([sql`INSERT INTO effect (name) VALUES (${`${runId} ${key}`})`]);
-  await pauseAt(key);
+const insert = async ({ tx, runId, key }: TxScope) => {
+  await tx.batch([sql`INSERT INTO effect (name) VALUES (${`${runId} ${key}`})`]);
+  await freezeAt(key);
 };
 const order = workflow({ name: "order", version: 1, input: z.object({}) }, async (ctx) => {
-  await ctx.step.tx("first", { lock: id }, leave);
-  await ctx.step("plain", () => pauseAt("plain"));
-  await ctx.step.tx("last", { lock: id }, leave);
+  await ctx.step.tx("first", { lock: id }, insert);
+  await ctx.step("plain", () => freezeAt("plain"));
+  await ctx.step.tx("last", { lock: id }, insert);
   return "done";
 });
 
 const runtime = createRuntime({ journal: sqlJournal(database), locks, lease: Number(lease) });
-const { status } = await runtime.drive(order, {}, { id });
-process.stdout.write(`${status}\n`);
+let outcome = await runtime.execute(order, {}, { id });
+// On a busy machine, the process may not have run for longer than the lease.
+while (!isReached && (outcome.status === "busy" || outcome.status === "suspended")) {
+  await sleep(outcome.status === "busy" ? outcome.retryIn : outcome.wakeIn);
+  outcome = await runtime.execute(order, {}, { id });
+}
+process.stdout.write(`${outcome.status}\n`);
 await close();

@@ -1,13 +1,13 @@
-import { openRedis } from "../../core/redis/ioredis.ts";
+import { redisClient } from "../../core/stores/redis/client/ioredis.ts";
 import { pause } from "../support/until.ts";
 
 /**
- * redis-once PORT…: subscribes and calls through each, gives them a while to be stopped, leaves calls under way,
- * closes, and has to end by itself.
+ * redis-once PORT…: subscribes and calls on each port, pauses while the test stops the servers, closes the clients
+ * during further calls, and must end by itself.
  */
 const clients = process.argv
   .slice(2)
-  .map((port) => openRedis({ host: "127.0.0.1", port: Number(port) }));
+  .map((port) => redisClient({ host: "127.0.0.1", port: Number(port) }));
 for (const redis of clients) {
   redis.subscribe("a", { ready() {}, message() {} });
   await redis.call(["PING"]).catch(() => {});

@@ -1,17 +1,17 @@
 import { fileURLToPath } from "node:url";
 import { asNumber, asText, type Database, sql } from "../../core/database/sql.ts";
-import { sqlInventory } from "../../core/inventory/sql.ts";
-import { sqlJournal } from "../../core/journal/sql.ts";
-import { decodeError } from "../../core/steps/codec.ts";
+import { decode, decodeError } from "../../core/steps/codec.ts";
 import { createRuntime } from "../../core/steps/runtime.ts";
-import { migrate } from "../../infra/migrate.ts";
+import { sqlInventory } from "../../core/stores/sql/inventory/index.ts";
+import { sqlJournal } from "../../core/stores/sql/journal/index.ts";
+import { migrate } from "../../core/stores/sql/migrate.ts";
 import { open } from "../../infra/open.ts";
 import { type Running, startCli } from "../support/cli.ts";
 import { pause, until } from "../support/until.ts";
-import placeOrder, { SOAK_TABLES, type SoakOrder } from "./orders.ts";
+import soakWorkflows, { SOAK_TABLES, type SoakOrder, soakLedger } from "./orders.ts";
 
 export interface SoakOptions {
-  /** URLs: a database of the run's own, and the store of the locks. */
+  /** The URLs of an empty database and of the lock store. */
   readonly store: string;
   readonly locks: string;
   readonly seconds: number;
@@ -19,16 +19,21 @@ export interface SoakOptions {
 }
 
 export interface SoakReport {
-  readonly begun: number;
+  readonly started: number;
   readonly completed: number;
   readonly declined: number;
   readonly soldOut: number;
+
+  /** Orders that were cancelled before their end, and undone. */
+  readonly cancelled: number;
+  /** Runs that placed several of the orders as their children. */
+  readonly baskets: number;
   readonly kills: number;
 
-  /** Charges that were asked for more than once, as at-least-once steps may be. */
+  /** Charges requested more than once, as at-least-once steps may be. */
   readonly repeatedCharges: number;
 
-  /** All that is wrong; empty when nothing is. */
+  /** Broken guarantees; empty if none was broken. */
   readonly faults: readonly string[];
 }
 
@@ -36,30 +41,36 @@ const WORKERS = 4;
 const KILL_EVERY = 3_000;
 const SKUS = 8;
 
-/** On a busy machine it goes on until so many were killed. */
-const LEAST_KILLS = 4;
+/** One of so many orders is cancelled, within this time in milliseconds. */
+const CANCELLED = 9;
+const CANCEL_WITHIN = 4_000;
 
-/** Units of each sku for each second: too few for those that are wanted most. */
+/** The minimum number of killed processes: a busy machine takes longer. */
+const MIN_KILLS = 4;
+
+/** Units of each sku per second: too few for the most popular skus. */
 const STOCK_PER_SECOND = 3;
 
-/** How many runs are under way at a time. */
+/** The number of orders in a basket. */
+const BASKET = 5;
+
+/** The number of open runs at a time. */
 const OPEN_RUNS = 80;
 
-/** How long the rest may take once no more orders come. */
+/** How long open runs may take after the last order, in milliseconds. */
 const LIMIT = 180_000;
 
 const MODULE = fileURLToPath(new URL("./orders.ts", import.meta.url));
 
 /**
- * Places orders while 4 worker processes carry them, two of which are killed and started again every 3 seconds; then
- * counts everything.
+ * Places orders for 4 worker processes. Kills and replaces two of them every 3 seconds, as long as orders are
+ * answered. Then compares all counts.
  */
 export async function soak({ store, locks, seconds, onProgress = () => {} }: SoakOptions) {
   await using opened = await open(store);
   const { database } = opened;
-  if (!database) throw new Error("the soak needs a database");
   await migrate(database);
-  for (const statement of SOAK_TABLES) await database.packet([statement]);
+  for (const statement of SOAK_TABLES) await database.batch([statement]);
   const inventory = sqlInventory(database);
   const stock = Math.ceil(STOCK_PER_SECOND * seconds);
   for (let i = 0; i < SKUS; i += 1) {
@@ -67,49 +78,89 @@ export async function soak({ store, locks, seconds, onProgress = () => {} }: Soa
   }
   const journal = sqlJournal(database);
   const runtime = createRuntime({ journal, owner: "soak" });
-  const workflow = placeOrder({ inventory, database, locks: opened.locks });
+  const { placeOrder, placeBasket } = soakWorkflows({ inventory, database, locks: opened.locks });
   const start = () =>
     startCli(["worker", MODULE, "--store", store, "--locks", locks, "--lease", "3s"]);
-  const crew: Running[] = Array.from({ length: WORKERS }, start);
-  const orders: SoakOrder[] = [];
+  const workers: Running[] = Array.from({ length: WORKERS }, start);
+  const orders: PlacedOrder[] = [];
+  const baskets: string[] = [];
+  const cancels: { readonly runId: string; readonly at: number }[] = [];
   const endAt = performance.now() + seconds * 1_000;
   let kills = 0;
   let killAt = performance.now() + KILL_EVERY;
-  const ended = async () =>
-    count(database, "lockstep_run WHERE status NOT IN ('running', 'parked')");
+  let answeredAtKill = 0;
+  const ended = async (workflow = "soak") =>
+    count(
+      database,
+      `lockstep_run WHERE workflow = '${workflow}' AND status NOT IN ('running', 'parked')`,
+    );
+  const place = async () => {
+    const order = newOrder(orders.length);
+    orders.push({ ...order, runId: order.orderId });
+    await runtime.start(placeOrder, order);
+    if (orders.length % CANCELLED > 0 || order.declined) return;
+    cancels.push({ runId: order.orderId, at: performance.now() + CANCEL_WITHIN * Math.random() });
+  };
+  const cancelDue = async (now = performance.now()) => {
+    const due = cancels.filter(({ at }) => at <= now);
+    for (const one of due) {
+      cancels.splice(cancels.indexOf(one), 1);
+      await runtime.cancel(one.runId);
+    }
+  };
+  const fillBasket = async () => {
+    const basketId = `basket-${baskets.length}`;
+    const basket = Array.from({ length: BASKET }, (_, i) => newOrder(orders.length + i));
+    baskets.push(basketId);
+    for (const order of basket) {
+      orders.push({ ...order, runId: `${basketId}/orders[${order.orderId}]` });
+    }
+    await runtime.start(placeBasket, { basketId, orders: basket });
+  };
   try {
-    while (
-      performance.now() < endAt ||
-      (kills < LEAST_KILLS && performance.now() < endAt + LIMIT)
-    ) {
-      if (orders.length - (await ended()) < OPEN_RUNS) {
-        const order = newOrder(orders.length);
-        orders.push(order);
-        await runtime.start(workflow, order);
+    while (performance.now() < endAt || (kills < MIN_KILLS && performance.now() < endAt + LIMIT)) {
+      const answered = await ended();
+      await cancelDue();
+      if (orders.length - answered < OPEN_RUNS) {
+        await (orders.length % 3 === 0 ? fillBasket() : place());
       } else {
         await pause(20);
       }
-      if (performance.now() < killAt) continue;
-      killAt += KILL_EVERY;
-      for (const at of await twoAtWork(database, crew)) {
-        crew[at]?.child.kill("SIGKILL");
-        crew[at] = start();
+      // Not before the last ones' successors have answered an order: on a busy machine, they take longer to start.
+      if (performance.now() < killAt || answered <= answeredAtKill) continue;
+      killAt = performance.now() + KILL_EVERY;
+      answeredAtKill = answered;
+      for (const at of await pickTwoWorkers(database, workers)) {
+        workers[at]?.child.kill("SIGKILL");
+        workers[at] = start();
         kills += 1;
       }
-      onProgress(`${orders.length} orders, ${await ended()} answered, ${kills} processes killed`);
+      onProgress(`${orders.length} orders, ${answered} answered, ${kills} processes killed`);
     }
+    await cancelDue(Number.POSITIVE_INFINITY);
     await until(async () => (await ended()) === orders.length, LIMIT);
+    await until(async () => (await ended("soak-basket")) === baskets.length, LIMIT);
   } finally {
-    for (const { child } of crew) child.kill("SIGTERM");
+    for (const { child } of workers) child.kill("SIGTERM");
   }
-  const ends = await Promise.all(crew.map(({ finished }) => finished));
+  const ends = await Promise.all(workers.map(({ finished }) => finished));
   const unclean = ends.flatMap(({ status, stderr }) =>
     status === 0 ? [] : [`a worker ended with ${status}: ${stderr}`],
   );
   const report = await judge(database, orders, stock);
-  const held = await heldIn(locks);
-  const faults = [...report.faults, ...unclean, ...held.map((name) => `${name} is still locked`)];
-  return { ...report, kills, faults } satisfies SoakReport;
+  const wrong = await judgeBaskets(database, baskets, orders);
+  const held = await listHeldLocks(locks);
+  const faults = [
+    ...report.faults,
+    ...wrong,
+    ...unclean,
+    ...held.map((name) => `${name} is still locked`),
+  ];
+  return { ...report, baskets: baskets.length, kills, faults } satisfies SoakReport;
+}
+
+interface PlacedOrder extends SoakOrder {
+  readonly runId: string;
 }
 
 function newOrder(number: number): SoakOrder {
@@ -121,48 +172,72 @@ function newOrder(number: number): SoakOrder {
   };
 }
 
-/** Two at random of those that have carried a run by now: a busy machine takes its time to start a process. */
-async function twoAtWork(database: Database, crew: readonly Running[]): Promise<readonly number[]> {
+/** Picks two random workers that have executed a run: on a busy machine, others may still be starting. */
+async function pickTwoWorkers(
+  database: Database,
+  workers: readonly Running[],
+): Promise<readonly number[]> {
   const owners = await database.read(sql`SELECT DISTINCT owner FROM lockstep_run`);
   const pids = new Set(owners.map(({ owner }) => asText(owner).split(":").at(-1)));
-  return [...crew.keys()]
-    .filter((at) => pids.has(String(crew[at]?.child.pid)))
+  return [...workers.keys()]
+    .filter((at) => pids.has(String(workers[at]?.child.pid)))
     .sort(() => Math.random() - 0.5)
     .slice(0, 2);
 }
 
-/** Whatever a killed process had locked is free by the time that all runs have ended, and 3 s more. */
-async function heldIn(url: string): Promise<readonly string[]> {
+/** Returns the locks that are still held after all runs have ended and the locks of killed processes have expired. */
+async function listHeldLocks(url: string): Promise<readonly string[]> {
   await using store = await open(url);
   const list = async () => (await store.locks.list()).map(({ name }) => name);
   await until(async () => (await list()).length === 0, 15_000).catch(() => {});
   return await list();
 }
 
-/** Compares what the runs say with what the tables say. */
-async function judge(database: Database, orders: readonly SoakOrder[], supplied: number) {
+/** Compares the outputs of the baskets with the outcomes of their orders. */
+async function judgeBaskets(
+  database: Database,
+  baskets: readonly string[],
+  orders: readonly PlacedOrder[],
+): Promise<readonly string[]> {
+  const journal = sqlJournal(database);
+  const wrong: string[] = [];
+  for (const basketId of baskets) {
+    const own = orders.filter(({ runId }) => runId.startsWith(`${basketId}/`));
+    const runs = await Promise.all(own.map(({ runId }) => journal.find(runId)));
+    const completed = runs.filter((run) => run?.status === "completed").length;
+    const basket = await journal.show(basketId);
+    const output = basket?.status === "completed" && decode(basket.ending?.value);
+    if (output !== completed) wrong.push(`${basketId} answers ${output}, not ${completed}`);
+  }
+  return wrong;
+}
+
+/** Compares the outcomes of the runs with the tables. */
+async function judge(database: Database, orders: readonly PlacedOrder[], supplied: number) {
   const faults: string[] = [];
   const expect = (what: string, actual: number, expected: number) => {
     if (actual !== expected) faults.push(`${what}: ${actual}, not ${expected}`);
   };
   const journal = sqlJournal(database);
-  const ends = { completed: 0, DECLINED: 0, SOLD_OUT: 0 };
+  const runtime = createRuntime({ journal });
+  const ends = { completed: 0, DECLINED: 0, SOLD_OUT: 0, RUN_CANCELLED: 0 };
   const sold = new Map<string, number>();
   let units = 0;
-  for (const { orderId, sku, quantity, declined } of orders) {
-    const run = await journal.show(orderId);
+  for (const { orderId, runId, sku, quantity, declined } of orders) {
+    const run = await journal.show(runId);
     if (!run?.ending) {
       faults.push(`${orderId} was lost`);
     } else if (run.status === "completed") {
       ends.completed += 1;
       units += quantity;
       sold.set(sku, (sold.get(sku) ?? 0) + quantity);
-      if (declined) faults.push(`${orderId} was declined, and yet it is completed`);
+      if (declined) faults.push(`${orderId} was declined but completed`);
     } else {
       const { code } = decodeError(run.ending.value);
-      if (code === "DECLINED" || code === "SOLD_OUT") ends[code] += 1;
+      if (code === "DECLINED" || code === "SOLD_OUT" || code === "RUN_CANCELLED") ends[code] += 1;
       else faults.push(`${orderId} failed with ${run.ending.value}`);
-      if (!run.ending.compensated) faults.push(`${orderId} was not undone`);
+      const { compensated } = run.ending;
+      if (compensated !== "yes") faults.push(`${orderId} was not undone, but ${compensated}`);
     }
   }
   const inventory = sqlInventory(database);
@@ -171,17 +246,22 @@ async function judge(database: Database, orders: readonly SoakOrder[], supplied:
     const left = supplied - (sold.get(`sku-${i}`) ?? 0);
     expect(`on hand of sku-${i}`, stock?.onHand ?? -1, left);
     if (left < 0) faults.push(`sku-${i} was oversold`);
+    const booked = Object.values(await runtime.entity(soakLedger, `sku-${i}`).state());
+    const units = booked.reduce((sum, one) => sum + one, 0);
+    expect(`booked of sku-${i}`, units, sold.get(`sku-${i}`) ?? 0);
   }
   const [total] = await database.read(sql`SELECT orders, units FROM soak_total`);
   expect("orders recorded", asNumber(total?.orders), ends.completed);
   expect("units recorded", asNumber(total?.units), units);
   expect("orders noted", await count(database, "soak_done"), ends.completed);
-  expect("charges", await count(database, "soak_charge"), ends.completed + ends.DECLINED);
+  const charges = await count(database, "soak_charge WHERE refunded = 0");
+  expect("charges", charges, ends.completed + ends.DECLINED);
   return {
-    begun: orders.length,
+    started: orders.length,
     completed: ends.completed,
     declined: ends.DECLINED,
     soldOut: ends.SOLD_OUT,
+    cancelled: ends.RUN_CANCELLED,
     repeatedCharges: await count(database, "soak_charge WHERE calls > 1"),
     faults,
   };

@@ -1,5 +1,5 @@
-import { memoryJournal } from "../../core/journal/memory.ts";
-import { memoryStore, newMemory } from "../../core/stores/memory/index.ts";
+import { memoryJournal } from "../../core/stores/memory/journal.ts";
+import { memoryLocks, newMemory } from "../../core/stores/memory/locks.ts";
 import { describeSteps } from "../conformance/steps.ts";
 
 describeSteps("memory", async () => {
@@ -7,7 +7,7 @@ describeSteps("memory", async () => {
   const journal = memoryJournal();
   const close = async () => {};
   return {
-    open: () => ({ journal: { ...journal, close }, locks: memoryStore({ memory }) }),
+    open: () => ({ journal: { ...journal, close }, locks: memoryLocks({ memory }) }),
     close: () => journal.close(),
   };
 });

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { z } from "zod";
-import { memoryJournal } from "../../core/journal/memory.ts";
 import { createRuntime, workflow } from "../../core/steps/index.ts";
 import { withFaults } from "../../core/steps/testing.ts";
+import { memoryJournal } from "../../core/stores/memory/journal.ts";
 
 const nightly = workflow({ name: "nightly", version: 1, input: z.object({}) }, async (ctx) => {
   await ctx.step("first", async () => {});
@@ -10,23 +10,23 @@ const nightly = workflow({ name: "nightly", version: 1, input: z.object({}) }, a
   return ctx.step("second", async ({ attempt }) => attempt);
 });
 
-describe("the helpers for tests", () => {
-  test("skip sleeps and pauses", async () => {
+describe("helpers for tests", () => {
+  test("skipPauses skips sleeps and pauses", async () => {
     const runtime = createRuntime({ journal: memoryJournal(), skipPauses: true });
-    expect(await runtime.drive(nightly, {})).toMatchObject({ status: "completed", output: 1 });
+    expect(await runtime.execute(nightly, {})).toMatchObject({ status: "completed", output: 1 });
   });
 
-  test("make a step fail as often as one likes", async () => {
+  test("withFaults fails attempts of a step", async () => {
     const runtime = createRuntime({ journal: memoryJournal(), skipPauses: true });
     const faulty = withFaults(nightly, {
       second({ attempt }) {
         if (attempt < 3) throw new Error("down");
       },
     });
-    expect(await runtime.drive(faulty, {})).toMatchObject({ output: 3 });
+    expect(await runtime.execute(faulty, {})).toMatchObject({ output: 3 });
   });
 
-  test("make an item of a map fail", async () => {
+  test("withFaults fails an item of a map", async () => {
     const runtime = createRuntime({ journal: memoryJournal(), skipPauses: true });
     const many = workflow({ name: "many", version: 1, input: z.object({}) }, async (ctx) =>
       ctx.step.map("items", ["a", "b"], { keyOf: String }, async (item, { attempt }) => {
@@ -38,7 +38,7 @@ describe("the helpers for tests", () => {
         if (key === "items[b]" && attempt === 1) throw new Error("down");
       },
     });
-    expect(await runtime.drive(faulty, {})).toMatchObject({ output: ["a1", "b2"] });
+    expect(await runtime.execute(faulty, {})).toMatchObject({ output: ["a1", "b2"] });
   });
 
   describe("with a virtual clock", () => {
@@ -49,7 +49,7 @@ describe("the helpers for tests", () => {
       vi.useRealTimers();
     });
 
-    test("a workflow that sleeps for hours takes none", async () => {
+    test("a workflow that sleeps for hours ends at once", async () => {
       const runtime = createRuntime({ journal: memoryJournal() });
       let ended = false;
       const running = runtime.run(nightly, {}).finally(() => {

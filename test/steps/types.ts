@@ -4,6 +4,7 @@ import type { Fence } from "../../core/lock/fence.ts";
 import {
   type RunOutcome,
   type Runtime,
+  Schedule,
   type TimedOut,
   type Workflow,
   type WorkflowContext,
@@ -12,7 +13,7 @@ import {
 
 const Order = z.object({ id: z.string(), quantity: z.coerce.number() });
 
-/** What must and what must not compile: `npm run check:types` is the test, nothing here runs. */
+/** Checks of types by `npm run check:types`: the code does not run. */
 export const checks = {
   async txNeedsALock({ step }: WorkflowContext) {
     // @ts-expect-error no lock
@@ -22,6 +23,15 @@ export const checks = {
       // @ts-expect-error the engine commits
       tx.commit([]);
     });
+  },
+
+  scheduleGivesTheInputOfTheWorkflow() {
+    const body = async () => {};
+    const good = new Schedule("@daily", { input: (slot) => ({ id: slot.toJSON(), quantity: 1 }) });
+    const bad = new Schedule("@daily", { input: (slot) => slot });
+    workflow({ name: "daily", version: 1, input: Order, schedule: good }, body);
+    // @ts-expect-error another input
+    workflow({ name: "daily", version: 1, input: Order, schedule: bad }, body);
   },
 
   async onlyLockedStepsHaveAFence({ step }: WorkflowContext) {
@@ -49,7 +59,8 @@ export const checks = {
       { timeout: "8s", retry: { attempts: 3 } },
       async () => ({ payment: "p1" }),
       async (result, scope) => {
-        expectTypeOf(result).toEqualTypeOf<{ payment: string }>();
+        expectTypeOf(result).toEqualTypeOf<{ payment: string } | undefined>();
+        expectTypeOf(scope.outcome).toEqualTypeOf<"done" | "unknown">();
         // @ts-expect-error no fence
         void scope.fence;
       },
@@ -68,7 +79,7 @@ export const checks = {
       async (result, { tx, fence }) => {
         expectTypeOf(result).toEqualTypeOf<bigint>();
         expectTypeOf(fence).toEqualTypeOf<Fence>();
-        await tx.packet([]);
+        await tx.batch([]);
       },
     );
   },
@@ -88,12 +99,23 @@ export const checks = {
     });
     expectTypeOf(place).toExtend<Workflow<{ id: string; quantity: unknown }, string>>();
     // @ts-expect-error the input is another one
-    await runtime.drive(place, { id: 5 });
-    const outcome = await runtime.drive(place, { id: "1", quantity: "2" });
+    await runtime.execute(place, { id: 5 });
+    const outcome = await runtime.execute(place, { id: "1", quantity: "2" });
     expectTypeOf(outcome).toEqualTypeOf<RunOutcome<string>>();
     const paid = await ctx.waitFor("paid", z.boolean(), { timeout: "15m" });
     expectTypeOf(paid).toEqualTypeOf<boolean | TimedOut>();
     expectTypeOf(await ctx.waitFor("paid", z.boolean())).toEqualTypeOf<boolean>();
+    // @ts-expect-error no schema
+    await ctx.waitFor("paid");
+    const signals = { approved: z.object({ by: z.string() }) };
+    workflow({ name: "signals", version: 1, input: Order, signals }, async (typed) => {
+      expectTypeOf(await typed.waitFor("approved")).toEqualTypeOf<{ by: string }>();
+      const inTime = await typed.waitFor("approved", { timeout: "1h" });
+      expectTypeOf(inTime).toEqualTypeOf<{ by: string } | TimedOut>();
+      // @ts-expect-error not declared
+      await typed.waitFor("aproved");
+      await checks.schemasGiveTheTypes(typed, runtime);
+    });
     expectTypeOf(await ctx.child("one", place, { id: "1", quantity: 2 })).toEqualTypeOf<string>();
   },
 };

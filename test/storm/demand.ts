@@ -6,14 +6,14 @@ export interface Demand {
   readonly orders: number;
   readonly seed: number;
 
-  /** How often each thing goes wrong. */
+  /** The number of each fault. */
   readonly faults: Readonly<Record<Fault, number>>;
 
-  /** How many orders are sent a second time, as a message of its own. */
+  /** The number of orders that are sent again in a second message. */
   readonly duplicates: number;
 }
 
-/** The messages of a flash sale, one unit each, in the order in which they are sent. The same seed makes the same ones. */
+/** Returns the messages of a flash sale, one unit each, in sending order. The same seed gives the same messages. */
 export function messagesOf({ orders, seed, faults, duplicates }: Demand): readonly StormOrder[] {
   const random = xoroshiro128plus(seed);
   const pick = (below: number) => uniformInt(random, 0, below - 1);

@@ -2,40 +2,40 @@ import { spawn } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { sql } from "../../core/database/sql.ts";
-import type { Batch, Inventory, OrderAnswer } from "../../core/inventory/inventory.ts";
+import type { DecrementBatch, DecrementResult, Inventory } from "../../core/inventory/inventory.ts";
 import { sleep } from "../../core/lock/abort.ts";
 import { hasCode } from "../../core/lock/errors.ts";
-import { lazily, type StockOrder, sqs, stockHandler } from "../../functions/lambda/index.ts";
+import type { StockOrder } from "../../functions/batch/orders.ts";
+import { lazy, sqs, stockHandler } from "../../functions/lambda/index.ts";
 import { open } from "../../infra/open.ts";
 
-/** What goes wrong with an order, once. */
+/** The fault that an order meets once. */
 export type Fault =
   /**
    * Its process is frozen before it is sold, the lock in its hands, for longer than that lives; and goes on deaf to
    * the lock's signal, so that only the fence is left to turn it away.
    */
   | "freeze"
-  /** Its process hangs before it is sold, and is killed at its timeout, the lock in its hands. */
+  /** The process hangs before the sale, and is killed at its timeout while it holds the lock. */
   | "hang-before"
-  /** Its process hangs after it was sold, and is killed before it can answer. */
+  /** The process hangs after the sale, and is killed before its response. */
   | "hang-after";
 
 export type StormOrder = StockOrder & { readonly fault?: Fault };
 
 const { STORM_STORE = "", STORM_LOCKS, STORM_TTL, STORM_WAIT, STORM_POISON = "" } = process.env;
 
-/** A folder with a file for each thing that has happened. */
+/** The folder with one file per event. */
 const { STORM_NOTES = "" } = process.env;
 
-const opened = lazily(async () => {
+const opened = lazy(async () => {
   const store = await open(STORM_STORE);
   const { inventory, database } = store;
-  if (!inventory || !database) throw new Error("this store keeps no stock");
   const { locks } = STORM_LOCKS ? await open(STORM_LOCKS) : store;
   return { inventory: faulty(inventory), locks, database };
 });
 
-/** By order id. */
+/** The faults by order id. */
 const faults = new Map<string, Fault>();
 
 export const handler = stockHandler(opened, {
@@ -53,10 +53,10 @@ export const handler = stockHandler(opened, {
     const { database } = await opened();
     const { onConflict } = database.dialect;
     const name = `${orderId} ${outcome}`;
-    await database.packet([
+    await database.batch([
       sql`
         INSERT INTO storm_answer (name, order_id, outcome, told)
-        VALUES (${name}, ${orderId}, ${outcome}, 1) ${onConflict("name")} told = told + 1`,
+        VALUES (${name}, ${orderId}, ${outcome}, 1) ${onConflict("name")} told = storm_answer.told + 1`,
     ]);
   },
 });
@@ -75,8 +75,8 @@ function faulty(inventory: Inventory): Inventory {
   };
 }
 
-/** One of those that nobody has had yet. */
-function nextFault({ orders }: Batch): Fault | undefined {
+/** Returns a fault that has not happened yet. */
+function nextFault({ orders }: DecrementBatch): Fault | undefined {
   const ill = orders.find(({ operationId }) => {
     const fault = faults.get(operationId);
     return fault && note(`${fault} ${operationId}`);
@@ -84,7 +84,7 @@ function nextFault({ orders }: Batch): Fault | undefined {
   return ill && faults.get(ill.operationId);
 }
 
-/** False: that has happened before. */
+/** Resolves to false when the event has happened before. */
 function note(what: string): boolean {
   try {
     writeFileSync(join(STORM_NOTES, what), "", { flag: "wx" });
@@ -96,8 +96,8 @@ function note(what: string): boolean {
 
 async function sellLate(
   inventory: Inventory,
-  { signal: _, ...batch }: Batch,
-): Promise<readonly OrderAnswer[]> {
+  { signal: _, ...batch }: DecrementBatch,
+): Promise<readonly DecrementResult[]> {
   const id = batch.orders[0]?.operationId;
   const stoppedAt = Date.now();
   await freeze();
@@ -110,7 +110,7 @@ async function sellLate(
   }
 }
 
-/** Somebody else wakes this process, well after the lock has expired. */
+/** Another process wakes this one long after the lock has expired. */
 async function freeze(): Promise<void> {
   const seconds = (Number(STORM_TTL) * 1.5 + 1_000) / 1_000;
   const command = `sleep ${seconds}; kill -CONT ${process.pid}`;
@@ -120,7 +120,7 @@ async function freeze(): Promise<void> {
   await sleep(1);
 }
 
-/** Nothing runs in this process any more. */
+/** Blocks this process for good. */
 function hang(): void {
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);
 }

@@ -4,7 +4,7 @@ import { problemsOf, type StormOptions, storm } from "./storm.ts";
 
 /**
  * A flash sale on the Lambda host: npm run storm -- --store mysql --orders 2000 --units 500 --environments 20. Prints
- * what has come of it as JSON; the exit status is 1 where something is wrong.
+ * the report as JSON; the exit status is 1 if a guarantee was broken.
  */
 const { values } = parseArgs({
   options: {
@@ -13,10 +13,12 @@ const { values } = parseArgs({
     units: { type: "string", default: "500" },
     environments: { type: "string", default: "20" },
     ttl: { type: "string", default: "2000" },
+    wait: { type: "string", default: "0" },
     freezes: { type: "string", default: "10" },
     kills: { type: "string", default: "10" },
     duplicates: { type: "string", default: "100" },
     twice: { type: "string", default: "50" },
+    second: { type: "string", default: "200" },
     restart: { type: "boolean", default: true },
     seed: { type: "string", default: "1" },
     limit: { type: "string", default: "300000" },
@@ -37,6 +39,8 @@ for (const name of names) {
     units: Number(values.units),
     environments: Number(values.environments),
     ttl: Number(values.ttl),
+    wait: Number(values.wait),
+    second: Number(values.second),
     faults: {
       freeze: Number(values.freezes),
       "hang-before": Math.ceil(kills / 2),

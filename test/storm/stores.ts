@@ -1,14 +1,13 @@
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { temporaryFolder } from "../../infra/servers/reap.ts";
 import { startServer } from "../../infra/servers/start.ts";
 
-/** Where a storm takes place. */
+/** The stores of a storm. */
 export interface StormStores extends AsyncDisposable {
   readonly store: string;
   readonly locks?: string;
 
-  /** Kills the database's server, and starts it again on its data. */
+  /** Kills the server of the database, and restarts it on its data. */
   readonly restart?: () => Promise<void>;
 }
 
@@ -22,13 +21,13 @@ export const STORES = {
 export type StormStoresName = keyof typeof STORES;
 
 async function openSqlite(): Promise<StormStores> {
-  const folder = await mkdtemp(join(tmpdir(), "lockstep-storm-"));
-  const remove = () => rm(folder, { recursive: true, force: true });
-  return { store: `sqlite:${join(folder, "shop.db")}`, [Symbol.asyncDispose]: remove };
+  const folder = await temporaryFolder("storm");
+  const store = `sqlite:${join(folder.path, "shop.db")}`;
+  return { store, [Symbol.asyncDispose]: folder.remove };
 }
 
 async function openMysql(): Promise<StormStores> {
-  const server = await startServer("mysql");
+  const server = await startServer("mariadb");
   const [node] = server.nodes;
   const restart = async () => {
     await node?.kill("SIGKILL");

@@ -1,12 +1,12 @@
-import { mkdir, mkdtemp, readdir, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { mkdir, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { asNumber, type Database, sql } from "../../core/database/sql.ts";
 import type { Inventory } from "../../core/inventory/inventory.ts";
+import { migrate } from "../../core/stores/sql/migrate.ts";
 import { bundle } from "../../infra/aws/bundle.ts";
-import { migrate } from "../../infra/migrate.ts";
-import { type Opened, open } from "../../infra/open.ts";
+import { type AnyStore, open } from "../../infra/open.ts";
+import { temporaryFolder } from "../../infra/servers/reap.ts";
 import { EventSource } from "../support/lambda-host/event-source.ts";
 import { LambdaFunction } from "../support/lambda-host/function.ts";
 import { Queue } from "../support/lambda-host/queue.ts";
@@ -15,86 +15,91 @@ import { pause } from "../support/until.ts";
 import { type Demand, messagesOf, SKU } from "./demand.ts";
 
 export interface StormOptions extends Demand {
-  /** Where the stock is; a database. */
+  /** The URL of the database with the stock. */
   readonly store: string;
 
-  /** Where the locks are. Default: there too. */
+  /** The URL of the lock store. Default: the database. */
   readonly locks?: string | undefined;
   readonly units: number;
   readonly environments: number;
 
-  /** Of the locks, in milliseconds. */
+  /** The ttl of the locks in milliseconds. */
   readonly ttl: number;
 
-  /** Of every thousand messages, how many are delivered to two at the same time. */
+  /** The longest wait for a lock, in milliseconds. Default 0, as in the handler. */
+  readonly wait?: number;
+
+  /** The messages per thousand that are delivered twice at the same time. */
   readonly twice: number;
 
-  /** Kills the store's server and starts it again; called when a tenth of the units are sold. */
+  /** Restarts the server of the store. Called when a tenth of the units is sold. */
   readonly restart?: (() => Promise<void>) | undefined;
+
+  /** The length of a second of the queue, in milliseconds: its waits are shortened, the function's are not. Default 200. */
+  readonly second?: number;
 
   /** In milliseconds. */
   readonly limit: number;
 }
 
 export interface StormReport {
-  /** Of the sku, by the stock itself. */
+  /** The units of the sku, by the inventory. */
   readonly sold: number;
   readonly onHand: number;
 
-  /** How many orders have been told so. */
+  /** The orders with this result. */
   readonly applied: number;
   readonly soldOut: number;
 
-  /** How many orders have been told one thing and another. */
+  /** The orders with two different results. */
   readonly contradicted: number;
 
-  /** How many orders were told that they are sold and stand not so in the ledger, or the other way round. */
+  /** The orders whose result differs from the ledger. */
   readonly mistold: number;
 
-  /** How many answers there were in all, repeated ones too. */
+  /** The number of results, including repeated ones. */
   readonly told: number;
 
-  /** How many messages were neither done nor given up when the time was over. */
+  /** The messages that were neither done nor dead-lettered when the time was over. */
   readonly left: number;
 
-  /** How many messages the queue or a handler has given up. */
+  /** The messages that the queue or a handler has dead-lettered. */
   readonly givenUp: number;
 
-  /** How often a message was delivered, at the most. */
+  /** The most deliveries of a message. */
   readonly mostReceives: number;
   readonly invocations: Readonly<Record<string, number>>;
 
-  /** How many processes were frozen beyond their lock's ttl and went on, and how many of them their fence kept out. */
+  /** The processes that were frozen beyond the ttl of their lock and thawed, and those refused by their fence. */
   readonly thawed: number;
   readonly fencedOut: number;
 
-  /** How many processes were made to hang; each of them is killed at its timeout. */
+  /** The hanging processes; each is killed at its timeout. */
   readonly hung: number;
 
-  /** How many units were sold when the server was killed. */
+  /** The units that were sold when the server was killed. */
   readonly soldAtRestart?: number | undefined;
+
+  /** The duration of all invocations, in milliseconds. */
+  readonly billed: number;
 
   /** In milliseconds. */
   readonly took: number;
 }
 
-/** A flash sale on the Lambda host, with all that can go wrong. */
+/** Runs a flash sale on the Lambda host with all faults. */
 export async function storm(options: StormOptions): Promise<StormReport> {
-  const folder = await mkdtemp(join(tmpdir(), "lockstep-storm-"));
+  await using folder = await temporaryFolder("storm");
   await using opened = await open(options.store);
-  try {
-    const { inventory, database } = await prepare(opened, options.units);
-    await bundle(fileURLToPath(new URL("./handler.ts", import.meta.url)), folder);
-    const notes = join(folder, "notes");
-    await mkdir(notes);
-    const run = await sell(join(folder, "index.js"), notes, inventory, options);
-    return { ...(await judge(inventory, database)), ...(await happened(notes)), ...run };
-  } finally {
-    await rm(folder, { recursive: true, force: true });
-  }
+  const { inventory, database } = await prepare(opened, options.units);
+  await bundle(fileURLToPath(new URL("./handler.ts", import.meta.url)), folder.path);
+  const notes = join(folder.path, "notes");
+  await mkdir(notes);
+  const run = await sell(join(folder.path, "index.js"), notes, inventory, options);
+  return { ...(await judge(inventory, database)), ...(await happened(notes)), ...run };
 }
 
-/** What is wrong with it; nothing, if all is well. */
+/** Returns the broken promises; none if all is well. */
 export function problemsOf(
   report: StormReport,
   { orders, units, faults, restart }: StormOptions,
@@ -126,34 +131,30 @@ export function problemsOf(
   ];
 }
 
-async function prepare({ inventory, database }: Opened, units: number) {
-  if (!inventory || !database) throw new TypeError("the store must be a database");
+async function prepare({ inventory, database }: AnyStore, units: number) {
   await migrate(database);
   const table = sql`
     CREATE TABLE storm_answer (
       name VARCHAR(96) NOT NULL PRIMARY KEY, order_id VARCHAR(64) NOT NULL,
       outcome VARCHAR(16) NOT NULL, told INTEGER NOT NULL
     )`;
-  await database.packet([table]);
+  await database.batch([table]);
   await inventory.set({ sku: SKU, quantity: units, operationId: "supply" });
   return { inventory, database };
 }
 
-/** So long a second of the queue lasts: its waits are shortened, the function's are not. */
-const SECOND = 200;
-
 async function sell(module: string, notes: string, inventory: Inventory, options: StormOptions) {
-  const { environments, ttl, store, locks = "", twice } = options;
+  const { environments, ttl, wait = 0, second = 200, store, locks = "", twice } = options;
   const startedAt = performance.now();
-  // One ttl to wait for the lock, and another one and a half, and a second, to be frozen.
-  const timeout = 3 * ttl + 2_000;
+  // A ttl and a half, and a second, to be frozen, and as much for the work.
+  const timeout = wait + 2 * ttl + 2_000;
   const invocations: Record<string, number> = {};
   const poison = new Queue({ name: "poison", visibility: 60 });
   const dead = new Queue({ name: "dead", visibility: 60 });
   const queue = new Queue({
     name: "orders",
-    visibility: (1.2 * timeout) / SECOND,
-    second: SECOND,
+    visibility: (1.2 * timeout) / second,
+    second,
     redrive: { to: dead, after: 50 },
   });
   const messages = messagesOf(options);
@@ -170,7 +171,7 @@ async function sell(module: string, notes: string, inventory: Inventory, options
       STORM_LOCKS: locks,
       STORM_NOTES: notes,
       STORM_TTL: String(ttl),
-      STORM_WAIT: String(ttl),
+      STORM_WAIT: String(wait),
       STORM_POISON: poison.arn,
     },
   });
@@ -189,10 +190,12 @@ async function sell(module: string, notes: string, inventory: Inventory, options
   await source[Symbol.asyncDispose]();
   const givenUp = poison.messages.length + dead.messages.length;
   const took = Math.round(performance.now() - startedAt);
-  return { left: queue.messages.length, givenUp, mostReceives, invocations, soldAtRestart, took };
+  const { billed } = fn;
+  const left = queue.messages.length;
+  return { left, givenUp, mostReceives, invocations, soldAtRestart, billed, took };
 }
 
-/** Resolves when the queue is empty, or the time over; meanwhile the server is restarted once. */
+/** Resolves when the queue is empty or the time is over. Restarts the server once meanwhile. */
 async function settled(
   queue: Queue,
   inventory: Inventory,
@@ -213,7 +216,7 @@ async function settled(
   return soldAtRestart;
 }
 
-/** Answers are told, and sales written down, in tables that have nothing to do with each other. */
+/** Compares the reported results with the ledger. Their tables are independent. */
 async function judge(inventory: Inventory, database: Database) {
   const stock = await inventory.get(SKU);
   const rows = await database.read(sql`SELECT order_id, outcome, told FROM storm_answer`);

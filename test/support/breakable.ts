@@ -1,25 +1,38 @@
 import { UnknownOutcomeError } from "../../core/lock/errors.ts";
 import type { Claims } from "../../core/lock/polling.ts";
 
-/** Ways to break the wire between a client and its store. */
+/** The faults of the connection between a client and its store. */
 export interface Wire {
-  /** No request and no answer gets through, and nobody is told. */
+  /** Drops all requests and answers silently. */
   cut(): void;
   mend(): void;
 
-  /** The connections that exist go silent, and neither end is told; new ones work. */
+  /** Drops all data of the existing connections silently; new connections work. */
   blackhole(): void;
 
-  /** The next request is carried out, but its answer does not arrive. */
+  /** Holds back the next request; its connection goes silent. */
+  delayNextRequest(): void;
+
+  /** Delivers the request that was held back, also after the client has given up. Returns whether a request was held back. */
+  deliver(): boolean;
+
+  /** Executes the next request, and drops its answer. */
   loseNextAnswer(): void;
 }
 
-/** A wire in front of a store that has none of its own. */
+/** Puts a wire in front of a store without a network. */
 export function breakable(claims: Claims): { readonly claims: Claims; readonly wire: Wire } {
   let isCut = false;
   let losesNext = false;
   let hangsNext = false;
+  let delaysNext = false;
+  let late: (() => Promise<unknown>) | undefined;
   const over = async <T>(signal: AbortSignal, call: () => Promise<T>): Promise<T> => {
+    if (delaysNext) {
+      delaysNext = false;
+      late = call;
+      await aborted(signal);
+    }
     const hangs = isCut || hangsNext;
     hangsNext = false;
     if (hangs) await aborted(signal);
@@ -43,9 +56,18 @@ export function breakable(claims: Claims): { readonly claims: Claims; readonly w
       mend: () => {
         isCut = false;
       },
-      // There is no connection here: the next call goes the way of the last one on a dead one.
+      // Without connections, the next call fails like one over a dead connection.
       blackhole: () => {
         hangsNext = true;
+      },
+      delayNextRequest: () => {
+        delaysNext = true;
+      },
+      deliver: () => {
+        const call = late;
+        late = undefined;
+        void call?.().catch(() => {});
+        return call !== undefined;
       },
       loseNextAnswer: () => {
         losesNext = true;

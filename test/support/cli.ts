@@ -9,7 +9,12 @@ export interface Finished {
   /** The exit status, or the signal that ended the process. */
   readonly status: number | NodeJS.Signals | null;
   readonly stdout: string;
+
+  /** Standard error, without the line that names the store. */
   readonly stderr: string;
+
+  /** The store's URL, as printed on standard error. */
+  readonly store: string | undefined;
 }
 
 export interface Running {
@@ -17,7 +22,7 @@ export interface Running {
   readonly finished: Promise<Finished>;
 }
 
-/** Starts the command line from its sources, with standard output and standard error in pipes. */
+/** Starts the command from its sources, with its output in pipes and its default store in `cwd`. */
 export function startCli(
   args: readonly string[],
   { cwd, env }: { readonly cwd?: string; readonly env?: NodeJS.ProcessEnv } = {},
@@ -25,36 +30,50 @@ export function startCli(
   const child = tracked(
     spawn(process.execPath, [MAIN, ...args], {
       cwd,
-      env: { ...process.env, LOCKSTEP_STORE: undefined, ...env },
+      env: {
+        ...process.env,
+        LOCKSTEP_STORE: undefined,
+        ...(cwd && { XDG_STATE_HOME: cwd }),
+        ...env,
+      },
       stdio: ["ignore", "pipe", "pipe"],
     }),
   );
   const finished = Promise.all([
     text(child.stdout),
     text(child.stderr),
-    new Promise<Finished["status"]>((resolve, reject) => {
+    new Promise<number | NodeJS.Signals | null>((resolve, reject) => {
       child.once("error", reject);
       child.once("exit", (code, signal) => resolve(signal ?? code));
     }),
-  ]).then(([stdout, stderr, status]) => ({ status, stdout, stderr }));
+  ]).then(([stdout, output, status]) => {
+    const [line = "", store] = /^lockstep: store (.*)\n/m.exec(output) ?? [];
+    return { status, stdout, stderr: output.replace(line, ""), store };
+  });
   return { child, finished };
 }
 
+/** Runs the command to its end. */
 export function cli(...args: readonly string[]): Promise<Finished> {
   return startCli(args).finished;
 }
 
 export interface Terminal {
-  /** Everything that it has shown. */
+  /** Returns the whole output so far. */
   readonly shown: () => string;
   type(keys: string): void;
   readonly status: Promise<number | null>;
 }
 
-/** Runs the command line on a terminal of its own. */
+/** Runs the command on a new terminal. */
 export function onTerminal(...args: readonly string[]): Terminal {
-  // `exec`: a shell that stayed would be interrupted too, and answer with a status of its own.
-  const line = `exec ${[process.execPath, MAIN, ...args].map(shellWord).join(" ")}`;
+  return programOnTerminal(process.execPath, MAIN, ...args);
+}
+
+/** Runs a program on a new terminal. */
+export function programOnTerminal(...words: readonly string[]): Terminal {
+  // `exec`: a remaining shell would be interrupted as well and exit with its own status.
+  const line = `exec ${words.map(shellWord).join(" ")}`;
   const plain = { LOCKSTEP_STORE: undefined, CI: undefined, NO_COLOR: undefined };
   const env = { ...process.env, ...plain, TERM: "xterm-256color" };
   const child = tracked(spawn("script", ["-qec", line, "/dev/null"], { env, stdio: "pipe" }));
@@ -69,6 +88,7 @@ export function onTerminal(...args: readonly string[]): Terminal {
   return { shown: () => shown, type: (keys) => void child.stdin.write(keys), status };
 }
 
-function shellWord(word: string): string {
+/** Quotes a word for a shell. */
+export function shellWord(word: string): string {
   return `'${word.replaceAll("'", "'\\''")}'`;
 }

@@ -8,7 +8,7 @@ export interface Contention {
   readonly rounds: number;
 }
 
-/** Increments a number in a file, unprotected but for the lock: any overlap of two holders loses an update. */
+/** Increments a number in a file under the lock: an overlap of two holders loses an update. */
 export async function contend(
   store: LockStore,
   { name, file, contenders, rounds }: Contention,

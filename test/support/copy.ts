@@ -8,7 +8,7 @@ const root = fileURLToPath(new URL("../..", import.meta.url));
 const SOURCES = ["core", "functions", "infra", "LICENSE", "README.md", "package.json"];
 const CONFIGURATION = ["tsconfig.json", "tsconfig.build.json"];
 
-/** A copy of this project, to build in: a build takes away what another test is just using. */
+/** Copies the project for a build: a build removes files that other tests use. */
 export async function copyOfProject(): Promise<{ readonly folder: string } & AsyncDisposable> {
   const folder = await mkdtemp(join(tmpdir(), "lockstep-copy-"));
   for (const name of [...SOURCES, ...CONFIGURATION]) {

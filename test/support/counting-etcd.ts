@@ -1,8 +1,8 @@
-import type { Etcd } from "../../core/etcd/etcd.ts";
+import type { Etcd } from "../../core/stores/etcd/client/etcd.ts";
 
 /**
- * A client that counts its requests for keys and leases, each of which is one round trip; `onRequest` is told
- * the number of each, and done, before it is sent.
+ * Wraps a client so that it counts its requests for keys and leases, each one round trip. Before a request is sent,
+ * `onRequest` receives its number and is awaited.
  */
 export function counting(
   etcd: Etcd,
@@ -29,7 +29,7 @@ export function counting(
       close: () => etcd.close(),
       [Symbol.asyncDispose]: () => etcd.close(),
     },
-    /** How many since it was asked last. */
+    /** Returns the number of requests since the last call. */
     count() {
       const before = sent;
       sent = 0;

@@ -1,18 +1,10 @@
-import { type Etcd, get, put, remove } from "../../core/etcd/etcd.ts";
-import {
-  Election as EtcdElection,
-  type Leader as EtcdLeader,
-  Session as EtcdSession,
-  openEtcd,
-} from "../../core/stores/etcd/index.ts";
-import {
-  openZooKeeper,
-  type ZooKeeper,
-  Election as ZooKeeperElection,
-  type Leader as ZooKeeperLeader,
-} from "../../core/stores/zookeeper/index.ts";
+import { type Etcd, get, put, remove } from "../../core/stores/etcd/client/etcd.ts";
+import { EtcdSession, etcdElection } from "../../core/stores/etcd/index.ts";
+import { zookeeperClient } from "../../core/stores/zookeeper/client/client.ts";
+import { type ZooKeeper, zookeeperElection } from "../../core/stores/zookeeper/index.ts";
 import type { ElectionsUnderTest } from "../conformance/election.ts";
 import { etcdctl, freshPrefix, queueOf } from "./etcd.ts";
+import { etcdClient } from "./etcd-client.ts";
 import type { EtcdServer } from "./etcd-servers.ts";
 import { wireTo } from "./etcd-under-test.ts";
 import { faulty as faultyEtcd } from "./faulty-etcd.ts";
@@ -22,17 +14,15 @@ import { TcpProxy } from "./tcp-proxy.ts";
 import { endSession, freshRoot, lineOf, overhear } from "./zookeeper.ts";
 import type { ZooKeeperServer } from "./zookeeper-servers.ts";
 
-/** A ttl that no pause of a busy machine outlasts. */
+/** A ttl that is longer than any pause of a busy machine. */
 const LONG = 30_000;
 
-export async function etcdElections(server: EtcdServer): Promise<ElectionsUnderTest<EtcdLeader>> {
+export async function etcdElections(server: EtcdServer): Promise<ElectionsUnderTest> {
   const opened = new AsyncDisposableStack();
-  const etcd = opened.use(openEtcd(server));
+  const etcd = opened.use(etcdClient(server));
   const open = async (name: string, on: Etcd = etcd) => {
     const session = await EtcdSession.open(on, { ttl: LONG });
-    const election = new EtcdElection(on, session, name);
-    const standing = () => ({ key: election.key, revision: election.revision });
-    return { election, session, standing };
+    return { election: etcdElection(on, session, name), session };
   };
   return {
     freshName: freshPrefix,
@@ -52,10 +42,10 @@ export async function etcdElections(server: EtcdServer): Promise<ElectionsUnderT
     },
     async openOverWire(name) {
       const wire = opened.use(await wireTo(server));
-      const client = opened.use(openEtcd({ endpoints: [`127.0.0.1:${wire.port}`] }));
+      const client = opened.use(etcdClient({ endpoints: [`127.0.0.1:${wire.port}`] }));
       return { ...(await open(name, client)), wire };
     },
-    async line(name) {
+    async queue(name) {
       return (await queueOf(etcd, name)).map(({ key, version }) => ({
         writes: Number(version),
         erase: async () => void (await etcd.txn({ when: [], do: [remove(key)] })),
@@ -68,24 +58,21 @@ export async function etcdElections(server: EtcdServer): Promise<ElectionsUnderT
       const { revision } = await etcd.range(get("anything"));
       await etcdctl(server, "compact", String(revision));
     },
-    changeOf: ({ modRevision }) => modRevision,
     close: () => opened.disposeAsync(),
   };
 }
 
 export async function zookeeperElections({
   servers,
-}: ZooKeeperServer): Promise<ElectionsUnderTest<ZooKeeperLeader>> {
+}: ZooKeeperServer): Promise<ElectionsUnderTest> {
   const opened = new AsyncDisposableStack();
-  const client = (at: readonly string[]) => opened.use(openZooKeeper({ servers: at }));
+  const client = (at: readonly string[]) => opened.use(zookeeperClient({ servers: at }));
   const [server = ""] = servers;
   const zookeeper = client(servers);
   const admin = await zookeeper.openSession(LONG);
   const open = async (name: string, on: ZooKeeper = zookeeper) => {
     const session = await on.openSession(LONG);
-    const election = new ZooKeeperElection(session, name);
-    const standing = () => ({ path: election.path, czxid: election.czxid });
-    return { election, session, standing };
+    return { election: zookeeperElection(session, name), session };
   };
   return {
     freshName: freshRoot,
@@ -105,7 +92,7 @@ export async function zookeeperElections({
       const wire = opened.use(await TcpProxy.to(Number(server.split(":")[1])));
       return { ...(await open(name, client([`127.0.0.1:${wire.port}`]))), wire };
     },
-    async line(name) {
+    async queue(name) {
       const paths = (await lineOf(admin, name)).map((node) => `${name}/${node}`);
       const nodes = await Promise.all(paths.map((path) => admin.read(path)));
       return nodes.flatMap((node, i) => {
@@ -118,7 +105,6 @@ export async function zookeeperElections({
       await admin.create({ path: `${name}/no-number` });
     },
     forget: async () => {},
-    changeOf: ({ mzxid }) => mzxid,
     close: () => opened.disposeAsync(),
   };
 }

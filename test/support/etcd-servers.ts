@@ -1,11 +1,15 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { findOrInstall } from "../../infra/servers/binaries.ts";
-import { run } from "../../infra/servers/node.ts";
-import { type Server, startServer } from "../../infra/servers/start.ts";
+import { findOrThrow, NotInstalledError } from "../../infra/servers/binaries.ts";
+import { KINDS } from "../../infra/servers/kinds.ts";
+import { run } from "../../infra/servers/processes.ts";
+import type { Server } from "../../infra/servers/server.ts";
+import { startServer } from "../../infra/servers/start.ts";
+import { WHOLE_MATRIX } from "./matrix.ts";
+import { orMissing } from "./missing.ts";
 
-/** An etcd server or cluster that all tests use at once: each takes keys that no other has. */
+/** An etcd server or cluster that all tests share: each test uses keys of its own. */
 export interface EtcdServer {
   readonly name: string;
   readonly version: string;
@@ -20,67 +24,73 @@ export interface EtcdServer {
 
 type Say = (step: string) => void;
 
-/** So that a ttl of a second is granted: etcd grants no less than one and a half election timeouts. */
+/** Allows a ttl of one second: etcd grants at least one and a half election timeouts. */
 export const QUICK_ETCD = {
   etcd: ["--heartbeat-interval=20", "--election-timeout=200"],
   "etcd-cluster": ["--heartbeat-interval=50", "--election-timeout=500"],
 } as const;
 
-/** A script that prints a folder with a newer etcd than Debian's. */
+const ETCDCTL = { binaries: ["etcdctl"], packages: KINDS.etcd.packages };
+
+/** A script that prints a directory with a newer etcd than Debian's. */
 const NEWER = fileURLToPath(new URL("../../../shared/servers/newer-etcd", import.meta.url));
 
-/** One node and three, of the etcd that is installed and of 3.5 where a script beside this project brings it. */
+/**
+ * Starts one node of the etcd that is installed; in the whole matrix a cluster of three as well, and both of etcd 3.5 where a
+ * script beside this project brings it.
+ */
 export async function startEtcdServers(say: Say) {
-  const started = (await Promise.all([startBoth("etcd", undefined, say), startNewer(say)])).flat();
-  const stop = async () => {
-    await Promise.all(started.map(({ server }) => server.stop()));
-  };
-  return { servers: started.map(({ about }) => about), stop };
+  if (!WHOLE_MATRIX) return [await startOne("etcd", "etcd", undefined, say)];
+  return (await Promise.all([startBoth("etcd", undefined, say), startNewer(say)])).flat();
 }
 
 async function startNewer(say: Say) {
-  if (existsSync(NEWER)) return startBoth("etcd 3.5", (await run(NEWER, [])).trim(), say);
+  if (existsSync(NEWER)) return startBoth("etcd 3.5", newerFolder(), say);
   say("no newer etcd here besides the installed one: its tests run on that only");
   return [];
 }
 
-function startBoth(name: string, folder: string | undefined, say: Say) {
+/** Rejects with a NotInstalledError when the script cannot get etcd 3.5: without apt, or without a network. */
+async function newerFolder(): Promise<string> {
+  const folder = await run(NEWER, []).catch((error) => {
+    throw new NotInstalledError(`there is no etcd 3.5 here: ${error.message}`);
+  });
+  return folder.trim();
+}
+
+function startBoth(name: string, folder: Promise<string> | undefined, say: Say) {
   return Promise.all([
-    start(name, { kind: "etcd", folder, say }),
-    start(`${name} with 3 nodes`, { kind: "etcd-cluster", folder, say }),
+    startOne(name, "etcd", folder, say),
+    startOne(`${name} with 3 nodes`, "etcd-cluster", folder, say),
   ]);
+}
+
+function startOne(name: string, kind: Etcd["kind"], folder: Promise<string> | undefined, say: Say) {
+  return orMissing(start(name, { kind, folder, say }), {
+    ...{ name, version: "", url: "", etcdctl: "" },
+    endpoints: Array.from({ length: KINDS[kind].size }, () => ""),
+  });
 }
 
 interface Etcd {
   readonly kind: "etcd" | "etcd-cluster";
 
   /** Where its binaries are, unless they are on the PATH. */
-  readonly folder: string | undefined;
+  readonly folder: Promise<string> | undefined;
   readonly say: Say;
 }
 
-async function start(
-  name: string,
-  { kind, folder, say }: Etcd,
-): Promise<{ readonly about: EtcdServer; readonly server: Server }> {
+async function start(name: string, { kind, folder: found, say }: Etcd) {
+  const folder = await found;
   const binary = folder && join(folder, "etcd");
+  const etcdctl = folder ? join(folder, "etcdctl") : await findOrThrow(ETCDCTL, say);
   const server = await startServer(kind, { binary, args: QUICK_ETCD[kind], onProgress: say });
   const { version, url } = server;
   const endpoints = endpointsOf(server);
-  const etcdctl = folder ? join(folder, "etcdctl") : await findEtcdctl(say);
-  return { about: { name, version, url, endpoints, etcdctl }, server };
+  return { about: { name, version, url, endpoints, etcdctl }, stop: server.stop };
 }
 
 /** host:port of each node. */
 export function endpointsOf({ url }: Pick<Server, "url">): readonly string[] {
   return url.slice("etcd://".length).split(",");
-}
-
-async function findEtcdctl(say: Say): Promise<string> {
-  const required = { binaries: ["etcdctl"], packages: ["etcd-client"] };
-  const etcdctl = await findOrInstall(required, say);
-  if (etcdctl) return etcdctl;
-  throw new Error(
-    "there is no etcdctl here: put it on the PATH (Debian: apt-get install etcd-client)",
-  );
 }

@@ -1,9 +1,9 @@
 import { randomUUID } from "node:crypto";
 import { inject } from "vitest";
-import type { Etcd, EtcdOptions, Op, Txn } from "../../core/etcd/etcd.ts";
-import { openEtcdGateway } from "../../core/etcd/gateway.ts";
-import { openEtcd } from "../../core/etcd/grpc.ts";
-import { nodeFetch } from "../../core/etcd/node-fetch.ts";
+import type { Etcd, EtcdOptions, Txn, TxnOp } from "../../core/stores/etcd/client/etcd.ts";
+import { etcdGatewayClient } from "../../core/stores/etcd/client/gateway.ts";
+import { nodeFetch } from "../../core/stores/etcd/client/node-fetch.ts";
+import { etcdClient } from "./etcd-client.ts";
 import type { EtcdServer } from "./etcd-servers.ts";
 import { TcpProxy } from "./tcp-proxy.ts";
 
@@ -16,10 +16,10 @@ export interface EtcdUnderTest {
 }
 
 export const TRANSPORTS = {
-  grpc: openEtcd,
-  gateway: openEtcdGateway,
+  grpc: etcdClient,
+  gateway: etcdGatewayClient,
   "gateway by nodeFetch": (options: EtcdOptions) =>
-    openEtcdGateway({ ...options, fetch: nodeFetch() }),
+    etcdGatewayClient({ ...options, fetch: nodeFetch() }),
 };
 
 /** One server of each version. */
@@ -27,7 +27,7 @@ export function singleEtcds(): readonly EtcdServer[] {
   return inject("etcdServers").filter(({ endpoints }) => endpoints.length === 1);
 }
 
-/** gRPC and the gateway by the runtime's fetch, to every version. */
+/** gRPC and the gateway by the runtime's fetch, with every version. */
 export function etcdsUnderTest(): readonly EtcdUnderTest[] {
   return singleEtcds().flatMap((server) => [
     underTest(server, "grpc"),
@@ -35,7 +35,7 @@ export function etcdsUnderTest(): readonly EtcdUnderTest[] {
   ]);
 }
 
-/** The gateway by `nodeFetch`, to one version: what it does otherwise is up to Node. */
+/** The gateway by `nodeFetch`, with one version: Node decides the rest of its behaviour. */
 export function nodeGatewayUnderTest(): readonly EtcdUnderTest[] {
   return singleEtcds()
     .slice(0, 1)
@@ -49,22 +49,22 @@ function underTest(server: EtcdServer, transport: keyof typeof TRANSPORTS): Etcd
   return { name: `${name} over ${transport}`, server, transport, open };
 }
 
-/** A prefix that nobody else uses. */
+/** Returns a unique prefix. */
 export function anyPrefix(): string {
   return `${randomUUID()}/`;
 }
 
-/** A lease that nobody else has. */
+/** Returns a unique lease id. */
 export function anyLease(): bigint {
   return (crypto.getRandomValues(new BigUint64Array(1))[0] as bigint) >> 1n;
 }
 
-/** A transaction without conditions. */
-export function always(...ops: readonly Op[]): Txn {
+/** Makes a transaction without conditions. */
+export function always(...ops: readonly TxnOp[]): Txn {
   return { when: [], do: ops };
 }
 
-/** A wire to a server's first endpoint. */
+/** Opens a breakable connection to a server's first endpoint. */
 export function wireTo({ endpoints: [endpoint = ""] }: EtcdServer, port?: number) {
   return TcpProxy.to(Number(endpoint.split(":")[1]), port);
 }

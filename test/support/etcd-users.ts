@@ -19,7 +19,7 @@ export async function startWithUsers(server: EtcdServer): Promise<OwnEtcd> {
   return own;
 }
 
-/** Changing a user's password spoils the tokens given for it. Resolves to the number of entries so far. */
+/** Invalidates a user's tokens by a change of the password. Resolves to the number of log entries so far. */
 export async function spoilTokens(own: OwnEtcd): Promise<number> {
   const { token } = await own.post("/v3/auth/authenticate", { name: "root", password: PASSWORD });
   const change = { name: "root", password: PASSWORD };
@@ -27,7 +27,7 @@ export async function spoilTokens(own: OwnEtcd): Promise<number> {
   return entries(own);
 }
 
-/** How many entries the log has: a token ends in the number of the one that brought it. Reads make none. */
+/** Returns the number of log entries: a token ends in the number of the entry of its login. Reads add none. */
 export async function entries(own: OwnEtcd): Promise<number> {
   const { token } = await own.post("/v3/auth/authenticate", { name: "root", password: PASSWORD });
   return Number(String(token).split(".")[1]);

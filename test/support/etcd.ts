@@ -1,22 +1,21 @@
 import { execFile } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { promisify } from "node:util";
-import { type Etcd, get, type KeyValue } from "../../core/etcd/etcd.ts";
-import type { ServerNode } from "../../infra/servers/node.ts";
-import type { Server } from "../../infra/servers/start.ts";
+import { type Etcd, get, type KeyValue } from "../../core/stores/etcd/client/etcd.ts";
+import type { Server, ServerNode } from "../../infra/servers/server.ts";
 import type { EtcdServer } from "./etcd-servers.ts";
 
-/** A prefix that no other test has. */
+/** Returns a prefix that no other test uses. */
 export function freshPrefix(): string {
   return `test-${randomBytes(6).toString("hex")}`;
 }
 
-/** All under a mutex's or election's prefix, oldest first. */
+/** Returns all keys under the prefix of a mutex or election, the oldest first. */
 export async function queueOf(etcd: Etcd, prefix: string): Promise<readonly KeyValue[]> {
   return (await etcd.range(get({ prefix: `${prefix}/` }, { by: "create" }))).kvs;
 }
 
-/** What the server's own command line prints. */
+/** Runs the server's own command line, and returns its output. */
 export async function etcdctl(
   { etcdctl: file, endpoints }: EtcdServer,
   ...args: readonly string[]
@@ -29,10 +28,10 @@ export function etcdctlEnv(endpoints: readonly string[]): NodeJS.ProcessEnv {
   return { ...process.env, ETCDCTL_API: "3", ETCDCTL_ENDPOINTS: endpoints.join(",") };
 }
 
-/** The node that leads the cluster now. */
+/** Returns the node that leads the cluster now. */
 export async function leaderOf({ nodes }: Server, about: EtcdServer): Promise<ServerNode> {
   for (const node of nodes) {
-    const one = { ...about, endpoints: [`127.0.0.1:${node.place.port}`] };
+    const one = { ...about, endpoints: [`127.0.0.1:${node.config.port}`] };
     const status = await etcdctl(one, "endpoint", "status", "--write-out=json").catch(() => "[]");
     const [{ Status } = { Status: undefined }] = JSON.parse(status);
     if (Status && Status.leader === Status.header.member_id) return node;

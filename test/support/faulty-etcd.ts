@@ -1,10 +1,10 @@
-import type { Etcd, Lease } from "../../core/etcd/etcd.ts";
 import { StoreUnavailableError, UnknownOutcomeError } from "../../core/lock/errors.ts";
+import type { Etcd, LeaseId } from "../../core/stores/etcd/client/etcd.ts";
 import { pause } from "./until.ts";
 
 /**
- * What may happen to a call. `answer-lost`: carried out. `request-lost`: not carried out. `late`: carried out
- * a while after the caller was told that nobody knows. `refused`: certainly not carried out.
+ * The fault of a call. `answer-lost`: carried out. `request-lost`: not carried out. `late`: carried out a while after the
+ * caller was told that the outcome is unknown. `refused`: certainly not carried out.
  */
 export type Fault = "answer-lost" | "request-lost" | "late" | "refused";
 
@@ -14,7 +14,7 @@ const CALLS = ["txn", "range", "grant", "revoke", "keepAlive", "timeToLive"] as 
 
 export type CallName = (typeof CALLS)[number];
 
-/** By how much a late call is late, in milliseconds. */
+/** The delay of a late call, in milliseconds. */
 export const LATE = 300;
 
 export interface FaultyEtcd {
@@ -23,25 +23,48 @@ export interface FaultyEtcd {
   /** The calls made so far. */
   readonly calls: readonly CallName[];
 
-  /** The ids of all leases that were asked for. */
-  readonly leases: readonly Lease[];
+  /** The number of active watches, and of notifications. */
+  readonly watches: { standing: number; told: number };
 
-  /** Asked before each call, which is the n-th one, from 1. Default: no faults. */
+  /** The ids of all requested leases. */
+  readonly leases: readonly LeaseId[];
+
+  /** Decides the fault of each call, the n-th one from 1. Default: no faults. */
   decide: (call: CallName, n: number) => Fault | undefined;
 
-  /** Told after each call that was answered. */
+  /** Called after each answered call. */
   answered: (call: CallName, n: number) => void;
 }
 
-/** A client whose calls go wrong as told. Watches are left alone. */
+/** Makes a client with injected faults. Watches are only counted. */
 export function faulty(inner: Etcd): FaultyEtcd {
   const calls: CallName[] = [];
-  const leases: Lease[] = [];
+  const leases: LeaseId[] = [];
+  const watches = { standing: 0, told: 0 };
+  const watch: Etcd["watch"] = (keys, { ready, changed }) => {
+    let stands = false;
+    const stop = inner.watch(keys, {
+      ready: (revision) => {
+        watches.standing += stands ? 0 : 1;
+        stands = true;
+        ready(revision);
+      },
+      changed: (changes) => {
+        watches.told += 1;
+        changed(changes);
+      },
+    });
+    return () => {
+      watches.standing -= stands ? 1 : 0;
+      stands = false;
+      stop();
+    };
+  };
   const wrap = (name: CallName) => {
     const call = inner[name].bind(inner) as (...args: unknown[]) => Promise<unknown>;
     return async (...args: unknown[]) => {
       const n = calls.push(name);
-      if (name === "grant") leases.push(args[0] as Lease);
+      if (name === "grant") leases.push(args[0] as LeaseId);
       const fault = control.decide(name, n);
       if (fault === undefined) {
         const answer = await call(...args);
@@ -59,12 +82,13 @@ export function faulty(inner: Etcd): FaultyEtcd {
   const control: FaultyEtcd = {
     etcd: {
       address: inner.address,
-      watch: inner.watch.bind(inner),
+      watch,
       close: inner.close.bind(inner),
       [Symbol.asyncDispose]: inner.close.bind(inner),
       ...(Object.fromEntries(CALLS.map((name) => [name, wrap(name)])) as Pick<Etcd, CallName>),
     },
     calls,
+    watches,
     leases,
     decide: () => undefined,
     answered: () => {},

@@ -1,11 +1,17 @@
 import { StoreUnavailableError, UnknownOutcomeError } from "../../core/lock/errors.ts";
-import type { Session, ZooKeeper } from "../../core/zookeeper/zookeeper.ts";
+import type {
+  NewNode,
+  ZooKeeper,
+  ZooKeeperSession,
+} from "../../core/stores/zookeeper/client/zookeeper.ts";
 
 /**
- * What may happen to a request. `answer-lost`: carried out. `request-lost`: not carried out. `refused`: certainly
- * not carried out.
+ * The fault of a request. `answer-lost`: carried out. `request-lost`: not carried out. `refused`: certainly not carried out.
+ * `seen-late`: carried out, the answer is lost, and the session continues at a server that lags behind: until `sync`, it
+ * reads the earlier state.
  */
 export type Fault = "answer-lost" | "request-lost" | "refused";
+export type AnyFault = Fault | "seen-late";
 
 export const FAULTS: readonly Fault[] = ["answer-lost", "request-lost", "refused"];
 
@@ -21,14 +27,14 @@ export interface FaultyZooKeeper {
   /** The requests made so far, of all sessions. */
   readonly calls: readonly CallName[];
 
-  /** Asked before each request, which is the n-th one, from 1. Default: no faults. */
-  decide: (call: CallName, n: number) => Fault | undefined;
+  /** Decides the fault of each request, the n-th one from 1. Default: no faults. */
+  decide: (call: CallName, n: number) => AnyFault | undefined;
 
-  /** Told after each request that was answered. */
+  /** Called after each answered request. */
   answered: (call: CallName, n: number) => void;
 }
 
-/** A client whose requests go wrong as told. Reads are only ever refused: sessions ask for them again. */
+/** Makes a client with injected faults. Reads are only refused: sessions repeat lost ones. */
 export function faulty(inner: ZooKeeper): FaultyZooKeeper {
   const calls: CallName[] = [];
   const control: FaultyZooKeeper = {
@@ -42,24 +48,28 @@ export function faulty(inner: ZooKeeper): FaultyZooKeeper {
     decide: () => undefined,
     answered: () => {},
   };
-  const faultyCall = (session: Session, name: CallName) => {
+  const faultyCall = (session: ZooKeeperSession, name: CallName, past: Past) => {
     const call = session[name].bind(session) as (...args: unknown[]) => Promise<unknown>;
     return async (...args: unknown[]) => {
       const n = calls.push(name);
       const fault = control.decide(name, n);
+      if (name === "sync") past.clear();
       if (fault === undefined) {
-        const answer = await call(...args);
+        const key = `${name} ${args[0]}`;
+        const answer = past.has(key) ? past.get(key) : await call(...args);
         control.answered(name, n);
         return answer;
       }
       const refused = new StoreUnavailableError("a faulty zookeeper", "as told");
       if (fault === "refused" || !WRITES.includes(name)) throw refused;
-      if (fault === "answer-lost") await call(...args);
+      if (fault === "seen-late") await remember(session, args[0], past);
+      if (fault !== "request-lost") await call(...args);
       throw new UnknownOutcomeError("a faulty zookeeper", "a request was carried out");
     };
   };
-  const wrap = (session: Session): Session => {
-    const wrapped = CALLS.map((name) => [name, faultyCall(session, name)] as const);
+  const wrap = (session: ZooKeeperSession): ZooKeeperSession => {
+    const past: Past = new Map();
+    const wrapped = CALLS.map((name) => [name, faultyCall(session, name, past)] as const);
     const changed: Partial<Record<string | symbol, unknown>> = Object.fromEntries(wrapped);
     return new Proxy(session, {
       get(target, name) {
@@ -69,4 +79,21 @@ export function faulty(inner: ZooKeeper): FaultyZooKeeper {
     });
   };
   return control;
+}
+
+/** The answers of a server that lags behind, by the name of the request and its path. */
+type Past = Map<string, unknown>;
+
+/** Remembers the state before a write: of a path, a node, or the parts of a transaction. */
+async function remember(session: ZooKeeperSession, write: unknown, past: Past): Promise<void> {
+  const paths = [write].flat().map((part) => {
+    if (typeof part === "string") return part;
+    const { path, node } = part as { readonly path?: string; readonly node?: NewNode };
+    return path ?? node?.path ?? "";
+  });
+  for (const path of paths) {
+    const parent = path.slice(0, path.lastIndexOf("/"));
+    past.set(`read ${path}`, await session.read(path));
+    past.set(`children ${parent}`, await session.children(parent || "/"));
+  }
 }

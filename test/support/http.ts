@@ -1,10 +1,9 @@
 import { Ajv2020, type AnySchemaObject } from "ajv/dist/2020.js";
 import { onTestFinished } from "vitest";
-import type { AccessEntry } from "../../functions/http/access-log.ts";
 import { createApp, routesOf } from "../../functions/http/app.ts";
 import { bearer } from "../../functions/http/auth.ts";
 import { openApi } from "../../functions/http/openapi.ts";
-import type { AppOptions } from "../../functions/http/options.ts";
+import type { AccessLogEntry, AppOptions } from "../../functions/http/options.ts";
 import type { Route } from "../../functions/http/route.ts";
 import { serveHttp } from "../../functions/http/server.ts";
 
@@ -15,7 +14,7 @@ export interface Said {
   readonly status: number;
   readonly headers: Headers;
 
-  // biome-ignore lint/suspicious/noExplicitAny: what a test expects in it is what it says
+  // biome-ignore lint/suspicious/noExplicitAny: each test expects another body
   readonly body: any;
   readonly text: string;
 }
@@ -24,25 +23,25 @@ export interface Asking {
   readonly key?: string;
   readonly body?: unknown;
 
-  /** In place of `body`. */
+  /** Sent instead of `body`. */
   readonly raw?: string | Uint8Array | ReadableStream;
   readonly headers?: Readonly<Record<string, string>>;
 
-  /** Empty: none. */
+  /** An empty token sends no Authorization header. */
   readonly token?: string;
   readonly signal?: AbortSignal;
 }
 
-/** Everything that servers of this file's tests have answered or logged. */
+/** All responses and log lines of the servers of a test file. */
 export const everythingSaid: string[] = [];
 
-/** Serves the app over real HTTP until the test ends, and checks each answer against the OpenAPI document. */
+/** Serves the app over real HTTP until the test ends, and checks each response against the OpenAPI document. */
 export async function serving(options: AppOptions) {
-  const log: AccessEntry[] = [];
+  const log: AccessLogEntry[] = [];
   const given: AppOptions = {
     authorize: bearer([
-      { token: TOKEN, who: "shop" },
-      { token: READ_TOKEN, scopes: ["read"], who: "screen" },
+      { token: TOKEN, principal: "shop" },
+      { token: READ_TOKEN, scopes: ["read"], principal: "screen" },
     ]),
     log(entry) {
       log.push(entry);
@@ -52,8 +51,8 @@ export async function serving(options: AppOptions) {
   };
   const server = await serveHttp(createApp(given));
   const routes = routesOf(given);
-  const check = documented(routes, openApi(routes, ""));
-  onTestFinished(() => server.close(0));
+  const check = documented(routes, openApi(routes, []));
+  onTestFinished(() => server.close("0s"));
   const ask = async (method: string, path: string, asking: Asking = {}): Promise<Said> => {
     const response = await fetch(server.url + path, toInit(method, asking));
     const text = await response.text();
@@ -85,7 +84,7 @@ function toInit(
   } as RequestInit;
 }
 
-/** Throws unless the document has this answer: its status, and the shape of its body. */
+/** Throws unless the document has the status and the schema of the response. */
 function documented(routes: readonly Route[], document: unknown) {
   const ajv = new Ajv2020({ strict: false, validateFormats: false });
   ajv.addSchema(document as AnySchemaObject, "document");

@@ -1,15 +1,16 @@
 import { randomBytes } from "node:crypto";
-import { remove } from "../../core/etcd/etcd.ts";
-import { etcdInventory } from "../../core/inventory/etcd.ts";
-import { observed } from "../../core/inventory/observed.ts";
-import { redisInventory } from "../../core/inventory/redis.ts";
-import { sqlInventory } from "../../core/inventory/sql.ts";
-import { etcdStore, openEtcd } from "../../core/stores/etcd/index.ts";
-import { mysqlStore, openMysql } from "../../core/stores/mysql/index.ts";
-import { redisStore } from "../../core/stores/redis/index.ts";
-import { openSqlite, sqliteStore } from "../../core/stores/sqlite/index.ts";
-import { migrate } from "../../infra/migrate.ts";
-import type { InventoryUnderTest } from "../conformance/inventory.ts";
+import { remove } from "../../core/stores/etcd/client/etcd.ts";
+import { etcdInventory } from "../../core/stores/etcd/inventory/index.ts";
+import { etcdLocks } from "../../core/stores/etcd/locks/index.ts";
+import { mysqlDatabase } from "../../core/stores/mysql/database.ts";
+import { redisInventory } from "../../core/stores/redis/inventory/index.ts";
+import { redisLocks } from "../../core/stores/redis/locks/index.ts";
+import { sqlInventory } from "../../core/stores/sql/inventory/index.ts";
+import { sqlLocks } from "../../core/stores/sql/locks.ts";
+import { migrate } from "../../core/stores/sql/migrate.ts";
+import { sqliteDatabase } from "../../core/stores/sqlite/database.ts";
+import type { InventoryUnderTest } from "../conformance/inventory-suite.ts";
+import { etcdClient } from "./etcd-client.ts";
 import type { EtcdServer } from "./etcd-servers.ts";
 import { anyPrefix, openLocal } from "./redis-under-test.ts";
 import type { SqlServer } from "./sql-servers.ts";
@@ -19,15 +20,15 @@ const SQL = { fencedByLock: false, expiredAfter: (expiresIn: number) => expiresI
 
 export async function sqliteInventory(): Promise<InventoryUnderTest> {
   const { file, remove } = await temporaryFile();
-  const admin = openSqlite(file);
+  const admin = sqliteDatabase(file);
   await migrate(admin);
   return {
     ...SQL,
     open() {
-      const database = openSqlite(file);
-      const locks = sqliteStore(database, { closeDatabase: true });
-      // Whoever watches it must not change what it does.
-      return { inventory: observed(sqlInventory(database), () => {}), locks };
+      const database = sqliteDatabase(file);
+      const locks = sqlLocks(database, { closeDatabase: true });
+      // A listener must not change the behaviour.
+      return { inventory: sqlInventory(database, { onEvent: () => {} }), locks };
     },
     async close() {
       await admin.close();
@@ -38,13 +39,13 @@ export async function sqliteInventory(): Promise<InventoryUnderTest> {
 
 export async function mysqlInventory(server: SqlServer): Promise<InventoryUnderTest> {
   const { options, drop } = await temporaryDatabase(server);
-  const admin = openMysql(options);
+  const admin = mysqlDatabase(options);
   await migrate(admin);
   return {
     ...SQL,
     open() {
-      const database = openMysql(options);
-      const locks = mysqlStore(database, { closeDatabase: true });
+      const database = mysqlDatabase(options);
+      const locks = sqlLocks(database, { closeDatabase: true });
       return { inventory: sqlInventory(database), locks };
     },
     async close() {
@@ -58,14 +59,14 @@ export async function etcdInventoryUnderTest({
   endpoints,
 }: Pick<EtcdServer, "endpoints">): Promise<InventoryUnderTest> {
   const prefix = `test-${randomBytes(6).toString("hex")}/`;
-  const admin = openEtcd({ endpoints });
+  const admin = etcdClient({ endpoints });
   return {
     fencedByLock: true,
-    // In whole seconds; etcd looks every half second for leases that have ended.
+    // Leases last whole seconds; etcd checks every half second for expired ones.
     expiredAfter: (expiresIn) => Math.ceil(expiresIn / 1_000) * 1_000 + 1_500,
     open() {
-      const etcd = openEtcd({ endpoints });
-      const locks = etcdStore(etcd, { prefix, closeEtcd: true });
+      const etcd = etcdClient({ endpoints });
+      const locks = etcdLocks(etcd, { prefix, closeEtcd: true });
       return { inventory: etcdInventory(etcd, { prefix }), locks };
     },
     async close() {
@@ -75,7 +76,7 @@ export async function etcdInventoryUnderTest({
   };
 }
 
-/** Stock in the Redis server that all tests share, under a prefix that nobody else has. */
+/** Opens stock in the shared Redis server of the tests, under a fresh prefix. */
 export async function redisInventoryUnderTest(): Promise<InventoryUnderTest> {
   const prefix = anyPrefix();
   return {
@@ -83,7 +84,7 @@ export async function redisInventoryUnderTest(): Promise<InventoryUnderTest> {
     expiredAfter: (expiresIn) => expiresIn + 20,
     open() {
       const redis = openLocal();
-      const locks = redisStore(redis, { prefix, closeRedis: true });
+      const locks = redisLocks(redis, { prefix, closeRedis: true });
       return { inventory: redisInventory(redis, { prefix }), locks };
     },
     close: async () => {},

@@ -1,27 +1,37 @@
 import type { Database } from "../../core/database/sql.ts";
-import { type SqlInventory, sqlInventory } from "../../core/inventory/sql.ts";
 import type { Journal } from "../../core/journal/journal.ts";
-import { memoryJournal } from "../../core/journal/memory.ts";
-import { sqlJournal } from "../../core/journal/sql.ts";
 import type { LockStore } from "../../core/lock/lock.ts";
-import { memoryStore } from "../../core/stores/memory/index.ts";
-import { mysqlStore, openMysql } from "../../core/stores/mysql/index.ts";
-import { openSqlite, sqliteStore } from "../../core/stores/sqlite/index.ts";
-import { migrate } from "../../infra/migrate.ts";
+import { memoryJournal } from "../../core/stores/memory/journal.ts";
+import { memoryLocks } from "../../core/stores/memory/locks.ts";
+import { mysqlDatabase } from "../../core/stores/mysql/database.ts";
+import { type SqlInventory, sqlInventory } from "../../core/stores/sql/inventory/index.ts";
+import { sqlJournal } from "../../core/stores/sql/journal/index.ts";
+import { sqlLocks } from "../../core/stores/sql/locks.ts";
+import { migrate } from "../../core/stores/sql/migrate.ts";
+import { sqliteDatabase } from "../../core/stores/sqlite/database.ts";
 import type { SqlServer } from "./sql-servers.ts";
 import { temporaryDatabase, temporaryFile } from "./under-test.ts";
 
-/** A journal as the conformance suite takes it. */
+/** A journal for the conformance suite. */
 export interface JournalUnderTest {
-  /** For other processes; undefined where there can be none. */
+  /** The journal's URL for other processes. Undefined if it is in this process's memory. */
   readonly url: string | undefined;
 
-  /** Another client of the same journal. */
+  /** Whether a transaction that conflicts is repeated: it makes no other one wait. Default false. */
+  readonly isOptimistic?: boolean;
+
+  /** Opens another client of the same journal. */
   open(): JournalClient;
 
-  /** Another client of the same database, where there is one. */
+  /** Opens another client of the same database. Undefined without a database. */
   readonly openDatabase: (() => Database) | undefined;
   close(): Promise<void>;
+}
+
+/** The journal that the tests of a suite share. */
+export interface JournalFixture {
+  readonly underTest: JournalUnderTest;
+  readonly journal: Journal;
 }
 
 export interface JournalClient {
@@ -32,7 +42,7 @@ export interface JournalClient {
 }
 
 export async function memoryJournalUnderTest(): Promise<JournalUnderTest> {
-  const [journal, locks] = [memoryJournal(), memoryStore()];
+  const [journal, locks] = [memoryJournal(), memoryLocks()];
   return {
     url: undefined,
     open: () => ({ journal, locks, inventory: undefined, close: async () => {} }),
@@ -43,15 +53,15 @@ export async function memoryJournalUnderTest(): Promise<JournalUnderTest> {
 
 export async function sqliteJournalUnderTest(): Promise<JournalUnderTest> {
   const { file, remove } = await temporaryFile();
-  const admin = openSqlite(file);
+  const admin = sqliteDatabase(file);
   await migrate(admin);
   return {
     url: `sqlite:${file}`,
     open() {
-      const database = openSqlite(file);
-      return on(database, sqliteStore(database, { closeDatabase: true }));
+      const database = sqliteDatabase(file);
+      return on(database, sqlLocks(database, { closeDatabase: true }));
     },
-    openDatabase: () => openSqlite(file),
+    openDatabase: () => sqliteDatabase(file),
     async close() {
       await admin.close();
       await remove();
@@ -61,15 +71,15 @@ export async function sqliteJournalUnderTest(): Promise<JournalUnderTest> {
 
 export async function mysqlJournalUnderTest(server: SqlServer): Promise<JournalUnderTest> {
   const { url, options, drop } = await temporaryDatabase(server);
-  const admin = openMysql(options);
+  const admin = mysqlDatabase(options);
   await migrate(admin);
   return {
     url,
     open() {
-      const database = openMysql(options);
-      return on(database, mysqlStore(database, { closeDatabase: true }));
+      const database = mysqlDatabase(options);
+      return on(database, sqlLocks(database, { closeDatabase: true }));
     },
-    openDatabase: () => openMysql(options),
+    openDatabase: () => mysqlDatabase(options),
     async close() {
       await admin.close();
       await drop();

@@ -1,6 +1,6 @@
-import type { APIGatewayProxyEventV2, Context } from "aws-lambda";
+import type { ALBEvent, APIGatewayProxyEvent, APIGatewayProxyEventV2, Context } from "aws-lambda";
 
-/** A request as an HTTP API of API Gateway delivers it, payload 2.0: its path is decoded. */
+/** The event of a request to an HTTP API of API Gateway, payload 2.0, with a decoded path. */
 export function httpApiEvent(more: Partial<APIGatewayProxyEventV2> & { readonly method?: string }) {
   const { method = "GET", rawPath = "/", ...rest } = more;
   return {
@@ -41,14 +41,14 @@ export function httpApiEvent(more: Partial<APIGatewayProxyEventV2> & { readonly 
   } as APIGatewayProxyEventV2;
 }
 
-/** The same at a function URL: its path is as it was sent. */
+/** The event of a request to a function URL, with the path as sent. */
 export function functionUrlEvent(more: Parameters<typeof httpApiEvent>[0]): APIGatewayProxyEventV2 {
   const event = httpApiEvent(more);
   const domainName = "xmplxmplxmpl.lambda-url.us-east-2.on.aws";
   return { ...event, requestContext: { ...event.requestContext, domainName } };
 }
 
-/** What Lambda tells a function about its invocation, with so many milliseconds left. */
+/** A Lambda context with `millis` left. */
 export function lambdaContext(left: () => number = () => 30_000): Context {
   return {
     callbackWaitsForEmptyEventLoop: true,
@@ -64,4 +64,64 @@ export function lambdaContext(left: () => number = () => 30_000): Context {
     fail() {},
     succeed() {},
   };
+}
+
+interface RestRequest {
+  readonly method?: string;
+
+  /** Percent-encoded, without the stage. */
+  readonly path?: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly query?: Readonly<Record<string, readonly string[]>>;
+  readonly body?: string;
+}
+
+/** The event of a request to the stage "prod" of a REST API of API Gateway: payload 1.0. */
+export function restApiEvent(request: RestRequest): APIGatewayProxyEvent {
+  const { method = "GET", path = "/", headers = {}, query, body = null } = request;
+  const last = Object.entries(query ?? {}).map(([name, values]) => [name, values.at(-1)]);
+  return {
+    resource: "/{proxy+}",
+    path,
+    httpMethod: method,
+    headers: { Host: "r3pmxmplak.execute-api.us-east-2.amazonaws.com", ...headers },
+    multiValueHeaders: Object.fromEntries(
+      Object.entries(headers).map(([name, value]) => [name, [value]]),
+    ),
+    queryStringParameters: query ? Object.fromEntries(last) : null,
+    multiValueQueryStringParameters: query ?? null,
+    pathParameters: { proxy: path.slice(1) },
+    stageVariables: null,
+    requestContext: {
+      resourcePath: "/{proxy+}",
+      httpMethod: method,
+      path: `/prod${path}`,
+      stage: "prod",
+      domainName: "r3pmxmplak.execute-api.us-east-2.amazonaws.com",
+      requestId: "JKJaXmPLvHcESHA=",
+      identity: { sourceIp: "205.255.255.176", userArn: null },
+    },
+    body,
+    isBase64Encoded: false,
+  } as unknown as APIGatewayProxyEvent;
+}
+
+/** The event of a request to a load balancer, which passes queries as sent; with lists if the target group says so. */
+export function albEvent(request: RestRequest, { lists }: { readonly lists: boolean }): ALBEvent {
+  const { method = "GET", path = "/", headers = {}, query = {}, body = "" } = request;
+  const all = { host: "shop.example", ...headers };
+  const listed = Object.entries(all).map(([name, value]) => [name, [value]]);
+  const single = Object.entries(query).map(([name, values]) => [name, values.at(-1)]);
+  return {
+    requestContext: {
+      elb: { targetGroupArn: "arn:aws:elasticloadbalancing:…:targetgroup/shop/1" },
+    },
+    httpMethod: method,
+    path,
+    ...(lists
+      ? { multiValueHeaders: Object.fromEntries(listed), multiValueQueryStringParameters: query }
+      : { headers: all, queryStringParameters: Object.fromEntries(single) }),
+    body,
+    isBase64Encoded: false,
+  } as ALBEvent;
 }

@@ -1,7 +1,7 @@
 import { afterAll } from "vitest";
 import { running } from "./running.ts";
 
-/** A process that a failed test has left behind holds its worker's output open, and vitest would wait for its end. */
+/** Kills processes that a failed test has left behind: they keep its worker's output open, and vitest would wait. */
 afterAll(() => {
   for (const child of running) child.kill("SIGKILL");
 });

@@ -1,6 +1,6 @@
 import type { Database, Transaction } from "../../core/database/sql.ts";
 import { StoreUnavailableError, UnknownOutcomeError } from "../../core/lock/errors.ts";
-import { pointed } from "../../core/steps/points.ts";
+import { injectFaults } from "../../core/steps/testing.ts";
 import { pause } from "./until.ts";
 
 const lost = () => new UnknownOutcomeError("the wire", "a request was carried out");
@@ -9,14 +9,14 @@ const unread = () => new StoreUnavailableError("the wire", "the answer to a read
 export interface Lossy {
   readonly database: Database;
 
-  /** Whether the loss has happened. */
+  /** Whether the fault has been injected. */
   isOver(): boolean;
 
-  /** Resolves when what is late has arrived. */
+  /** Resolves when the delayed requests have arrived. */
   settled(): Promise<void>;
 }
 
-/** Loses a request, or its answer, at the n-th point before or after a call. */
+/** Loses a request or its answer at the n-th fault point. */
 export function losing(database: Database, nth: number): Lossy {
   let passed = 0;
   const onPoint = (point: string) => {
@@ -24,40 +24,40 @@ export function losing(database: Database, nth: number): Lossy {
     if (passed === nth) throw point.startsWith("read") ? unread() : lost();
   };
   return {
-    database: pointed(database, onPoint),
+    database: injectFaults(database, onPoint),
     isOver: () => passed >= nth,
     settled: async () => {},
   };
 }
 
-/** The n-th request that changes something is given up by its client, and arrives 30 ms later. */
+/** Delays the n-th write by 30 ms. Its client gets an UnknownOutcomeError at once. */
 export function delaying(database: Database, nth: number): Lossy {
   let passed = 0;
   const late: Promise<unknown>[] = [];
-  const isIt = () => {
+  const isNth = () => {
     passed += 1;
     return passed === nth;
   };
-  const around: Database = {
+  const delayed: Database = {
     address: database.address,
     dialect: database.dialect,
     read: (statement, signal) => database.read(statement, signal),
-    async packet(statements, signal) {
-      if (!isIt()) return database.packet(statements, signal);
-      late.push(pause(30).then(() => database.packet(statements).catch(() => {})));
+    async batch(statements, signal) {
+      if (!isNth()) return database.batch(statements, signal);
+      late.push(pause(30).then(() => database.batch(statements).catch(() => {})));
       throw lost();
     },
     transaction<T>(body: (tx: Transaction) => Promise<T>, signal?: AbortSignal): Promise<T> {
       return new Promise<T>((resolve, reject) => {
         const whole = database.transaction((tx) => {
           const commit: Transaction["commit"] = async (statements) => {
-            if (isIt()) {
+            if (isNth()) {
               reject(lost());
               await pause(30);
             }
             return tx.commit(statements);
           };
-          return body({ packet: (statements) => tx.packet(statements), commit });
+          return body({ batch: (statements) => tx.batch(statements), commit });
         }, signal);
         late.push(whole.then(resolve, reject));
       });
@@ -68,5 +68,5 @@ export function delaying(database: Database, nth: number): Lossy {
   const settled = async () => {
     await Promise.allSettled(late);
   };
-  return { database: around, isOver: () => passed >= nth, settled };
+  return { database: delayed, isOver: () => passed >= nth, settled };
 }

@@ -3,13 +3,13 @@ import { once } from "node:events";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { accepts } from "../../infra/servers/probes.ts";
+import { acceptsConnections } from "../../infra/servers/probes.ts";
 import { freePort } from "../../infra/servers/processes.ts";
 import { forget, reap } from "../../infra/servers/reap.ts";
 import { type EtcdServer, QUICK_ETCD } from "./etcd-servers.ts";
 import { until } from "./until.ts";
 
-/** An etcd of a test's own: one member, which can be started again on its data. */
+/** An etcd of one test: one member, which can be restarted on its data. */
 export class OwnEtcd implements AsyncDisposable {
   readonly port: number;
   readonly #command: readonly [string, ...string[]];
@@ -22,10 +22,11 @@ export class OwnEtcd implements AsyncDisposable {
     this.#folder = folder;
   }
 
-  /** Of the same release as another; `https` needs arguments that name its certificate. */
+  /** Starts a member of the same release as another one; `https` needs arguments that name its certificate. */
   static async like({ etcdctl }: EtcdServer, args: readonly string[] = [], scheme = "http") {
     const [port, peer] = [await freePort(), await freePort()];
     const folder = await mkdtemp(join(tmpdir(), "lockstep-etcd-"));
+    reap(folder);
     const own = new OwnEtcd(
       port,
       [
@@ -41,8 +42,13 @@ export class OwnEtcd implements AsyncDisposable {
       ],
       folder,
     );
-    await own.start();
-    return own;
+    try {
+      await own.start();
+      return own;
+    } catch (error) {
+      await own[Symbol.asyncDispose]();
+      throw error;
+    }
   }
 
   get endpoint(): string {
@@ -52,8 +58,7 @@ export class OwnEtcd implements AsyncDisposable {
   async start(): Promise<void> {
     const [file, ...args] = this.#command;
     this.#child = spawn(file, args, { stdio: "ignore" });
-    reap(this.#folder);
-    await until(() => accepts(this.port), 30_000);
+    await until(() => acceptsConnections(this.port), 30_000);
   }
 
   async stop(): Promise<void> {
@@ -64,7 +69,7 @@ export class OwnEtcd implements AsyncDisposable {
     await ended;
   }
 
-  /** One request to its JSON API, past every client here. */
+  /** Sends one request to the JSON API, without any client of ours. */
   async post(path: string, message: object, token?: string): Promise<Record<string, unknown>> {
     const headers = { ...(token !== undefined && { Authorization: token }) };
     const body = JSON.stringify(message);
@@ -75,7 +80,7 @@ export class OwnEtcd implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.stop();
-    forget(this.#folder);
     await rm(this.#folder, { recursive: true, force: true });
+    forget(this.#folder);
   }
 }

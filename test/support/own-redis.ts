@@ -1,11 +1,11 @@
 import type { LockStore } from "../../core/lock/lock.ts";
-import { openRedis } from "../../core/redis/ioredis.ts";
-import type { Redis, RedisOptions } from "../../core/redis/redis.ts";
-import { type RedisStoreOptions, redisStore } from "../../core/stores/redis/index.ts";
-import type { ServerNode } from "../../infra/servers/node.ts";
-import { type Server, type StartOptions, startServer } from "../../infra/servers/start.ts";
+import { redisClient } from "../../core/stores/redis/client/ioredis.ts";
+import type { Redis, RedisOptions } from "../../core/stores/redis/client/redis.ts";
+import { type RedisLocksOptions, redisLocks } from "../../core/stores/redis/locks/index.ts";
+import type { Server, ServerNode } from "../../infra/servers/server.ts";
+import { type StartOptions, startServer } from "../../infra/servers/start.ts";
 
-/** A Redis server of a test's own, which it may break, and clients of it. */
+/** A Redis server of one test, which may break it, and its clients. */
 export class OwnRedis implements AsyncDisposable {
   readonly #server: Server;
   readonly #clients: Redis[] = [];
@@ -27,7 +27,7 @@ export class OwnRedis implements AsyncDisposable {
   }
 
   get port(): number {
-    return this.node.place.port;
+    return this.node.config.port;
   }
 
   /** The primary. */
@@ -40,14 +40,14 @@ export class OwnRedis implements AsyncDisposable {
   }
 
   client(options: Partial<RedisOptions> = {}): Redis {
-    const redis = openRedis({ host: "127.0.0.1", port: this.port, ...options });
+    const redis = redisClient({ host: "127.0.0.1", port: this.port, ...options });
     this.#clients.push(redis);
     return redis;
   }
 
-  locks(options: RedisStoreOptions & { readonly redis?: Redis } = {}): LockStore {
+  locks(options: RedisLocksOptions & { readonly redis?: Redis } = {}): LockStore {
     const { redis = this.client(), ...rest } = options;
-    const store = redisStore(redis, { ...rest, closeRedis: true });
+    const store = redisLocks(redis, { ...rest, closeRedis: true });
     this.#stores.push(store);
     return store;
   }
@@ -65,7 +65,7 @@ export class OwnRedis implements AsyncDisposable {
   }
 }
 
-/** How often a server has carried out a command, scripts' own ones among them. */
+/** Returns how often a server has executed a command, including the commands of scripts. */
 export async function callsOf(redis: Redis, command: string): Promise<number> {
   const stats = String(await redis.call(["INFO", "commandstats"]));
   const [, calls = "0"] = new RegExp(`^cmdstat_${command}:calls=(\\d+)`, "m").exec(stats) ?? [];

@@ -1,16 +1,16 @@
 import type { LockStore } from "../../core/lock/lock.ts";
-import { openRedis } from "../../core/redis/ioredis.ts";
-import type { Argument, Redis, Reply } from "../../core/redis/redis.ts";
-import { type RedlockStoreOptions, redlockStore } from "../../core/stores/redlock/index.ts";
-import type { ServerNode } from "../../infra/servers/node.ts";
+import { redisClient } from "../../core/stores/redis/client/ioredis.ts";
+import type { Argument, Redis, Reply } from "../../core/stores/redis/client/redis.ts";
+import { type RedlockOptions, redlockLocks } from "../../core/stores/redlock/locks.ts";
 import { freePort } from "../../infra/servers/processes.ts";
-import { type Server, type StartOptions, startServer } from "../../infra/servers/start.ts";
+import type { Server, ServerNode } from "../../infra/servers/server.ts";
+import { type StartOptions, startServer } from "../../infra/servers/start.ts";
 import { anyPrefix, redisServer } from "./redis-under-test.ts";
 
-/** Every write is on the disk before it is answered. */
+/** The server answers a write after it is on the disk. */
 export const DURABLE = ["--appendonly", "yes", "--appendfsync", "always"];
 
-/** Clients of Redlock masters, under a prefix that nobody else has. */
+/** Clients of Redlock masters, under a prefix of their own. */
 export class Masters implements AsyncDisposable {
   readonly ports: readonly number[];
   readonly prefix = anyPrefix();
@@ -19,40 +19,40 @@ export class Masters implements AsyncDisposable {
 
   constructor(ports: readonly number[]) {
     this.ports = ports;
-    this.#redis = ports.map((port) => openRedis({ host: "127.0.0.1", port }));
+    this.#redis = ports.map((port) => redisClient({ host: "127.0.0.1", port }));
   }
 
-  /** The first `count` of the five that all tests share: they must not be broken. */
+  /** Returns the first `count` of the five shared masters, which a test must not break. */
   static shared(count = 5): Masters {
     return new Masters(redisServer("redlock").ports.slice(0, count));
   }
 
-  /** A client of all, or of those that stand behind these ports. */
-  locks(ports = this.ports, options: RedlockStoreOptions = {}): LockStore {
-    const masters = ports.map((port) => openRedis({ host: "127.0.0.1", port }));
+  /** Returns a client of all masters, or of those with these ports. */
+  locks(ports = this.ports, options: RedlockOptions = {}): LockStore {
+    const masters = ports.map((port) => redisClient({ host: "127.0.0.1", port }));
     const all = { prefix: this.prefix, ...options, closeMasters: true };
-    const store = redlockStore(masters, all);
+    const store = redlockLocks(masters, all);
     this.#opened.push(store);
     return store;
   }
 
-  /** A client that reaches only these: nobody listens where it looks for the others. */
+  /** Returns a client that reaches only these masters: the ports of the others are closed. */
   async locksOn(reached: readonly number[]): Promise<LockStore> {
     const ports = this.ports.map((port, i) => (reached.includes(i) ? port : freePort()));
     return this.locks(await Promise.all(ports));
   }
 
-  /** One command to one of them. */
+  /** Sends one command to one master. */
   call(master: number, ...[name, ...args]: [string, ...Argument[]]): Promise<Reply> {
     return (this.#redis[master] as Redis).call([name, ...args]);
   }
 
-  /** Takes the name on one of them, as another client would. */
+  /** Locks the name on one master, like another client. */
   async occupy(master: number, name: string, ttl: number, owner = "another"): Promise<void> {
     await this.call(master, "SET", this.key("lock", name), owner, "PX", ttl);
   }
 
-  /** The owners of the name on these masters; undefined where it is free. */
+  /** Returns the owners of the name on these masters; undefined where it is free. */
   owners(name: string, masters = this.ports.map((_, i) => i)): Promise<readonly Reply[]> {
     return Promise.all(masters.map((master) => this.call(master, "GET", this.key("lock", name))));
   }
@@ -67,12 +67,12 @@ export class Masters implements AsyncDisposable {
   }
 }
 
-/** Five masters of a test's own, which it may break. */
+/** Five masters of one test, which may break them. */
 export class OwnMasters extends Masters {
   readonly #server: Server;
 
   private constructor(server: Server) {
-    super(server.nodes.map(({ place }) => place.port));
+    super(server.nodes.map(({ config }) => config.port));
     this.#server = server;
   }
 
@@ -86,6 +86,11 @@ export class OwnMasters extends Masters {
 
   async signal(signal: NodeJS.Signals, ...masters: readonly number[]): Promise<void> {
     await Promise.all(masters.map((master) => this.node(master).kill(signal)));
+  }
+
+  async restart(): Promise<void> {
+    await this.signal("SIGKILL", ...this.ports.keys());
+    await Promise.all([...this.ports.keys()].map((master) => this.node(master).start()));
   }
 
   override async [Symbol.asyncDispose](): Promise<void> {

@@ -5,42 +5,35 @@ import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { unzipSync } from "fflate";
+import type { Template } from "./deployment/cloudformation.ts";
 
 const run = promisify(execFile);
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
-/** What `npm run package` has made. */
+/** The output of `npm run package`. */
 export interface Packaged extends AsyncDisposable {
-  /** The CloudFormation template. */
+  /** The CloudFormation template, and its text. */
   readonly template: Template;
+  readonly text: string;
 
   /** The zips, by the names of their functions. */
   readonly zips: Readonly<Record<string, Uint8Array>>;
 
-  /** The folder in which each zip was unpacked into one of its function's name, as Lambda does. */
+  /** The folder with the unpacked zips, one folder per function. */
   readonly unpacked: string;
 }
 
-export interface Template {
-  readonly Parameters: Readonly<Record<string, unknown>>;
-  readonly Resources: Readonly<Record<string, Resource>>;
-}
-
-export interface Resource {
-  readonly Type: string;
-  // biome-ignore lint/suspicious/noExplicitAny: any property of any resource
-  readonly Properties: any;
-}
-
-/** As in CI: with no network where one can be without (as root), no home and nothing about AWS in the environment. */
-export async function packageAll(): Promise<Packaged> {
+/** Runs as in CI: without a network (if root), a home folder and AWS variables. `bundled`: the bundles are there already. */
+export async function packageAll({ stage = "dev", bundled = false } = {}): Promise<Packaged> {
   const folder = await mkdtemp(join(tmpdir(), "lockstep-package-"));
   const out = join(folder, "out");
-  const command = `node infra/aws/bundle-functions.ts && osls package --package ${out} </dev/null`;
+  const osls = `osls package --stage ${stage} --package ${out} </dev/null`;
+  const command = bundled ? osls : `node infra/aws/bundle-functions.ts && ${osls}`;
   const isRoot = process.getuid?.() === 0;
   const [file, ...args] = isRoot ? ["unshare", "-rn", "sh", "-c", command] : ["sh", "-c", command];
   const path = `${join(root, "node_modules/.bin")}:${process.env.PATH}`;
-  await run(file as string, args, { cwd: root, env: { PATH: path, HOME: folder } });
+  const env = { PATH: path, HOME: folder, SOURCE_DATE_EPOCH: "1700000000" };
+  await run(file as string, args, { cwd: root, env });
   const unpacked = join(folder, "unpacked");
   const zips: Record<string, Uint8Array> = {};
   for (const file of (await readdir(out)).filter((file) => file.endsWith(".zip"))) {
@@ -56,6 +49,7 @@ export async function packageAll(): Promise<Packaged> {
   const text = await readFile(join(out, "cloudformation-template-update-stack.json"), "utf8");
   return {
     template: JSON.parse(text),
+    text,
     zips,
     unpacked,
     [Symbol.asyncDispose]: () => rm(folder, { recursive: true, force: true }),

@@ -1,17 +1,17 @@
 import { once } from "node:events";
 import { connect } from "node:net";
 import { createInterface } from "node:readline";
-import type { Redis } from "../../core/redis/redis.ts";
+import type { Redis } from "../../core/stores/redis/client/redis.ts";
 import { until } from "./until.ts";
 
-/** A line of MONITOR: when, from where, and each word in quotes. */
+/** A line of MONITOR: time, client, and each word in quotes. */
 const LINE = /^\+[\d.]+ \[\d+ (\S+)\] (.*)$/;
 const WORD = /"((?:[^"\\]|\\.)*)"/g;
 
 /**
- * Hears all commands that clients send to a server from now on, but not what scripts do.
+ * Records all commands that clients send to a server from now on, without those of scripts.
  *
- * Over a bare socket: ioredis takes what is heard for answers when it comes together with the first one.
+ * Uses a bare socket: ioredis mistakes lines that come together with the first answer for answers.
  */
 export async function monitor(redis: Redis, port: number) {
   const socket = connect(port, "127.0.0.1");
@@ -24,9 +24,9 @@ export async function monitor(redis: Redis, port: number) {
   socket.write("MONITOR\r\n");
   await once(socket, "data");
   return {
-    /** All that was sent before this call. */
+    /** Returns all commands that were sent before this call. */
     async heard(): Promise<readonly (readonly string[])[]> {
-      await redis.call(["ECHO", "that is all"]);
+      await redis.call(["ECHO", "end"]);
       await until(() => heard.some(([name]) => name === "ECHO"));
       return heard;
     },

@@ -1,26 +1,28 @@
-import { type Server, startServer } from "../../infra/servers/start.ts";
+import { KINDS } from "../../infra/servers/kinds.ts";
+import { startServer } from "../../infra/servers/start.ts";
+import { orMissing } from "./missing.ts";
 
-/** Redis servers that all tests use at once: each takes keys that no other has. */
+/** A Redis server that all tests share: each test uses keys of its own. */
 export interface RedisServer {
   readonly name: "redis" | "redis-replica" | "redlock";
   readonly version: string;
   readonly url: string;
 
-  /** Of each process; of a primary and its replica the primary's comes first. */
+  /** The port of each process; the primary's port comes before the replica's. */
   readonly ports: readonly number[];
 }
 
 /** One server, a primary with a replica, and five servers for Redlock. */
-export async function startRedisServers(say: (step: string) => void) {
+export function startRedisServers(say: (step: string) => void) {
   const names = ["redis", "redis-replica", "redlock"] as const;
-  const started = await Promise.all(names.map((name) => startServer(name, { onProgress: say })));
-  const servers = started.map((server, i) => toRedisServer(names[i] ?? "redis", server));
-  const stop = async () => {
-    await Promise.all(started.map((server) => server.stop()));
+  const shapeOf = (name: RedisServer["name"]): RedisServer => {
+    return { name, version: "", url: "", ports: Array.from({ length: KINDS[name].size }, () => 0) };
   };
-  return { servers, stop };
+  return Promise.all(names.map((name) => orMissing(start(name, say), shapeOf(name))));
 }
 
-function toRedisServer(name: RedisServer["name"], { version, url, nodes }: Server): RedisServer {
-  return { name, version, url, ports: nodes.map(({ place }) => place.port) };
+async function start(name: RedisServer["name"], say: (step: string) => void) {
+  const { version, url, nodes, stop } = await startServer(name, { onProgress: say });
+  const about: RedisServer = { name, version, url, ports: nodes.map(({ config }) => config.port) };
+  return { about, stop };
 }

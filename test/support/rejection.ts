@@ -1,6 +1,6 @@
 import { expect } from "vitest";
 
-/** For tests that run side by side, where `rejects` may take its promise for another test's. */
+/** Like `rejects`, but for concurrent tests, in which `rejects` may attribute its promise to another test. */
 export async function expectRejection(call: Promise<unknown>, like: object): Promise<void> {
   const outcome = await call.then(
     () => "resolved",

@@ -4,17 +4,17 @@ import { fileURLToPath } from "node:url";
 import { MAIN } from "./cli.ts";
 import { tracked } from "./running.ts";
 
-/** A process of its own that runs one of the scripts of test/scripts. */
+/** A process that runs a script of test/scripts. */
 export interface Script extends Disposable {
   readonly child: ChildProcess;
 
-  /** The next line of its standard output; undefined once that has ended. */
+  /** Returns the next line of the standard output, or undefined at its end. */
   next(): Promise<string | undefined>;
 
-  /** The next line, which has to come. */
+  /** Returns the next line. Rejects at the end of the output. */
   line(): Promise<string>;
 
-  /** Its exit status, or the signal that ended it. */
+  /** The exit status, or the signal that ended the process. */
   readonly ended: Promise<number | NodeJS.Signals>;
 }
 
@@ -23,7 +23,7 @@ export function runScript(name: string, ...args: readonly string[]): Script {
   return runNode([path, ...args]);
 }
 
-/** The command line, from its sources. */
+/** Runs the command line from its sources. */
 export function runCli(...args: readonly string[]): Script {
   return runNode([MAIN, ...args]);
 }

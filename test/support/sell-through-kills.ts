@@ -1,14 +1,14 @@
 import { expect } from "vitest";
 import type { Inventory } from "../../core/inventory/inventory.ts";
-import { entriesOf } from "../../functions/oversell/ledger.ts";
-import type { Server } from "../../infra/servers/start.ts";
+import { readLedger } from "../../functions/oversell/ledger.ts";
+import type { Server } from "../../infra/servers/server.ts";
 import { until } from "./until.ts";
 
 const SUPPLY = 1_000_000;
 
 const SELLERS = 32;
 
-/** While clients sell, the server is killed and started again: every acknowledged sale is in the ledger, once. */
+/** Kills and restarts the server while clients sell; expects every acknowledged sale in the ledger, once. */
 export async function sellThroughKills(
   { nodes: [node] }: Server,
   stocks: readonly [Inventory, ...Inventory[]],
@@ -24,7 +24,7 @@ export async function sellThroughKills(
         .decrement({ sku, quantity: 1, operationId })
         .catch((error) => void expect(error.retryable).toBe(true));
       return answer?.outcome === "applied";
-    }, 60_000);
+    });
     acknowledged.add(operationId);
   };
   const sellers = Array.from({ length: SELLERS }, async (_, number) => {
@@ -39,7 +39,7 @@ export async function sellThroughKills(
   }
   over = true;
   await Promise.all(sellers);
-  const entries = await entriesOf(first, sku);
+  const entries = await readLedger(first, sku);
   const sold = entries.flatMap(({ kind, operationId }) =>
     kind === "decrement" && operationId !== undefined ? operationId : [],
   );

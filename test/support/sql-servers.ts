@@ -2,12 +2,16 @@ import { execFile } from "node:child_process";
 import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import mysql from "mysql2/promise";
+import { NotInstalledError } from "../../infra/servers/binaries.ts";
 import { freePort } from "../../infra/servers/processes.ts";
 import { reap } from "../../infra/servers/reap.ts";
 import { startServer } from "../../infra/servers/start.ts";
+import { WHOLE_MATRIX } from "./matrix.ts";
+import { missingIn, orMissing } from "./missing.ts";
 import { until } from "./until.ts";
 
-/** A MySQL or MariaDB server that the tests may use; its URL names no database of theirs. */
+/** A MySQL or MariaDB server for tests. Its URL names no test database. */
 export interface SqlServer {
   readonly name: string;
   readonly url: string;
@@ -15,38 +19,63 @@ export interface SqlServer {
 
 const run = promisify(execFile);
 
+/** Starts the installed server. If it is MariaDB, the whole matrix has MySQL as well. */
 export async function startSqlServers(say: (step: string) => void) {
-  const server = await startServer("mysql", { onProgress: say });
-  const flavour = server.version.includes("MariaDB") ? "mariadb" : "mysql";
-  const servers: SqlServer[] = [{ name: flavour, url: server.url }];
-  const other = flavour === "mariadb" ? await startRealMysql() : undefined;
-  if (other) servers.push({ name: other.name, url: other.url });
-  else if (flavour === "mariadb")
-    say("no MySQL here besides MariaDB: its tests run on MariaDB only");
-  const stop = async () => {
-    await server.stop();
-    await other?.stop();
-  };
-  return { servers, stop };
+  const server = await orMissing(startInstalled(say), { name: "mariadb", url: "" });
+  const isGiven = process.env.LOCKSTEP_TEST_MYSQL !== undefined;
+  if (server.about.name === "mysql" || !(WHOLE_MATRIX || isGiven)) return [server];
+  const other = startRealMysql();
+  if (other) return [server, await orMissing(other, { name: "mysql", url: "" })];
+  say("MySQL is not installed: the tests of SQL run on MariaDB only");
+  return [server];
 }
 
-/** MySQL itself, where a script beside this project or LOCKSTEP_TEST_MYSQL brings one. */
-async function startRealMysql(): Promise<(SqlServer & { stop(): Promise<void> }) | undefined> {
+async function startInstalled(say: (step: string) => void) {
+  const { name, url, stop } = await startServer("mariadb", { onProgress: say }).catch((error) => {
+    if (missingIn(error) === undefined) throw error;
+    return startServer("mysql", { onProgress: say }).catch((other) => {
+      // Without either, the error names MariaDB.
+      throw missingIn(other) === undefined ? other : error;
+    });
+  });
+  const about: SqlServer = { name, url };
+  return { about, stop };
+}
+
+/** Starts MySQL by a script beside this project, or takes the server that LOCKSTEP_TEST_MYSQL names. */
+function startRealMysql() {
   const given = process.env.LOCKSTEP_TEST_MYSQL;
-  if (given) return { name: "mysql", url: given, stop: async () => {} };
+  if (given) return Promise.resolve({ about: { name: "mysql", url: given }, stop: async () => {} });
   const script = fileURLToPath(new URL("../../../shared/servers/real-mysql", import.meta.url));
   if (!existsSync(script) || process.getuid?.() !== 0) return undefined;
+  return startByScript(script);
+}
+
+async function startByScript(script: string) {
   const port = String(await freePort());
-  // Its folder is not ours to know. The script ignores this argument, and is found by it like its server.
+  // The script ignores this argument, which marks its process and its server for `reap`.
   const mark = `--port=${port}`;
   reap(mark);
-  const { stdout } = await run(script, ["up", port, mark]);
-  // The script removes the data while the server may still be writing some of it.
+  // The server runs in a chroot, which does not have the temporary folder of this run.
+  const env = { ...process.env, TMPDIR: "/tmp" };
+  const { stdout } = await run(script, ["up", port, mark], { env }).catch((error) => {
+    throw new NotInstalledError(`MySQL is not installed: ${error.message}`);
+  });
+  // The script may remove the data while the server still writes to it, so its removal is repeated.
   const isDown = () =>
     run(script, ["down", port]).then(
       () => true,
       () => false,
     );
   const stop = async () => void (await until(isDown, 30_000));
-  return { name: "mysql", url: `${stdout.trim()}/mysql`, stop };
+  const url = `${stdout.trim()}/mysql`;
+  await allowConnections(url);
+  return { about: { name: "mysql", url }, stop };
+}
+
+/** The suites run side by side, and each opens many clients. */
+async function allowConnections(url: string): Promise<void> {
+  const admin = await mysql.createConnection(url);
+  await admin.query("SET GLOBAL max_connections = 500");
+  await admin.end();
 }

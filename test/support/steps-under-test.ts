@@ -1,32 +1,38 @@
 import { type Database, sql } from "../../core/database/sql.ts";
 import type { Journal } from "../../core/journal/journal.ts";
-import { sqlJournal } from "../../core/journal/sql.ts";
 import type { LockStore } from "../../core/lock/lock.ts";
-import { mysqlStore, openMysql } from "../../core/stores/mysql/index.ts";
-import { openSqlite, sqliteStore } from "../../core/stores/sqlite/index.ts";
-import { migrate } from "../../infra/migrate.ts";
+import { mysqlDatabase } from "../../core/stores/mysql/database.ts";
+import { sqlJournal } from "../../core/stores/sql/journal/index.ts";
+import { sqlLocks } from "../../core/stores/sql/locks.ts";
+import { migrate } from "../../core/stores/sql/migrate.ts";
+import { sqliteDatabase } from "../../core/stores/sqlite/database.ts";
 import type { SqlServer } from "./sql-servers.ts";
 import { temporaryDatabase, temporaryFile } from "./under-test.ts";
 
-/** A journal in a database, locks, and a table of their effects. */
+/** A journal and locks in a database, with a table for the effects of steps. */
 export interface DatabaseUnderTest {
   readonly url: string;
   open(): { readonly journal: Journal; readonly locks: LockStore };
 
-  /** Has lockstep's tables, and `effect` (name TEXT), where steps leave what they have done. */
+  /** The database with the tables of lockstep and the table `effect` (name TEXT). */
   readonly database: Database;
   close(): Promise<void>;
 }
 
 export async function sqliteSteps(): Promise<DatabaseUnderTest> {
   const { file, remove } = await temporaryFile();
-  const open = () => openSqlite(file);
-  return databaseUnderTest(`sqlite:${file}`, open, sqliteStore, remove);
+  const open = () => sqliteDatabase(file);
+  return databaseUnderTest(`sqlite:${file}`, open, sqlLocks, remove);
 }
 
 export async function mysqlSteps(server: SqlServer): Promise<DatabaseUnderTest> {
   const { url, options, drop } = await temporaryDatabase(server);
-  return databaseUnderTest(url, () => openMysql({ ...options, connections: 4 }), mysqlStore, drop);
+  return databaseUnderTest(
+    url,
+    () => mysqlDatabase({ ...options, connections: 2 }),
+    sqlLocks,
+    drop,
+  );
 }
 
 async function databaseUnderTest(
@@ -37,7 +43,7 @@ async function databaseUnderTest(
 ): Promise<DatabaseUnderTest> {
   const database = openDatabase();
   await migrate(database);
-  await database.packet([sql`CREATE TABLE effect (name VARCHAR(255) NOT NULL)`]);
+  await database.batch([sql`CREATE TABLE effect (name VARCHAR(255) NOT NULL)`]);
   return {
     url,
     database,

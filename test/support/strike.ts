@@ -3,9 +3,9 @@ interface Faulty<Fault> {
   decide: (call: never, n: number) => Fault | undefined;
 }
 
-/** Has the n-th call from now on, from 1, meet the fault. The returned function tells whether it has come to that. */
+/** Injects the fault into the n-th call from now on, counted from 1. Returns a function that says whether that call was made. */
 export function strike<Fault>(client: Faulty<Fault>, n: number, fault: Fault): () => boolean {
-  const struck = client.calls.length + n;
-  client.decide = (_, call) => (call === struck ? fault : undefined);
-  return () => client.calls.length >= struck;
+  const target = client.calls.length + n;
+  client.decide = (_, call) => (call === target ? fault : undefined);
+  return () => client.calls.length >= target;
 }

@@ -3,20 +3,27 @@ import { type AddressInfo, connect, createServer, type Server, type Socket } fro
 
 type Pair = readonly [client: Socket, upstream: Socket];
 
-/** A wire between a client and a server on loopback that can be cut, and that can lose a request or an answer. */
+/** A proxy between a client and a server on loopback that can cut connections and lose requests and answers. */
 export class TcpProxy {
   readonly #server: Server;
   readonly #target: number;
   readonly #pairs = new Set<Pair>();
 
-  /** Connections that are dead without either end being told. */
+  /** Connections that drop all data without closing. */
   readonly #dead = new WeakSet<Pair>();
   #cut = false;
   #connections = 0;
-  #lose: "no" | "after next request" | "next answer" | "next request" = "no";
+  #lose: "no" | "after next request" | "next answer" | "next request" | "delay next request" = "no";
+  readonly #late: { readonly upstream: Socket; readonly request: Buffer }[] = [];
 
-  /** How many requests get through before one is lost, or its answer. */
+  /** Requests to pass before the next fault. */
   #spared = 0;
+
+  /** The answer in place of the lost one; undefined ends the connection. */
+  #instead: Uint8Array | undefined;
+
+  /** Connections that drop answers until they end. */
+  readonly #muted = new WeakSet<Pair>();
 
   private constructor(target: number) {
     this.#target = target;
@@ -33,24 +40,45 @@ export class TcpProxy {
     return (this.#server.address() as AddressInfo).port;
   }
 
-  /** How many connections were made so far. */
+  /** The number of connections made so far. */
   get connections(): number {
     return this.#connections;
   }
 
-  /** From now on nothing gets through, and nobody is told. */
+  /** The number of connections that the client has open. */
+  get open(): number {
+    return [...this.#pairs].filter(([client]) => !client.destroyed).length;
+  }
+
+  /** Drops all data in both directions without closing connections. */
   cut(): void {
     this.#cut = true;
   }
 
+  /** Ends a cut and all connections. */
   mend(): void {
     this.#cut = false;
     this.reset();
   }
 
-  /** The existing connections go silent and neither end is told, not even of a close; new connections work. */
+  /** Makes existing connections drop all data and not close. New connections work. */
   blackhole(): void {
     for (const pair of this.#pairs) this.#dead.add(pair);
+  }
+
+  /**
+   * Delays the next request and all data after it on its connection, until `deliver()`. `spared` requests before it pass.
+   */
+  delayNextRequest(spared = 0): void {
+    this.#spared = spared;
+    this.#lose = "delay next request";
+  }
+
+  /** Delivers the delayed data, even if the client has given up. Returns whether any data was delayed. */
+  deliver(): boolean {
+    const late = this.#late.splice(0);
+    for (const { upstream, request } of late) upstream.write(request);
+    return late.length > 0;
   }
 
   /** Ends all connections. */
@@ -58,19 +86,33 @@ export class TcpProxy {
     for (const pair of this.#pairs) for (const socket of pair) socket.destroy();
   }
 
-  /** Lets the next request through, and ends its connection in place of the answer; `spared` ones before it pass. */
+  /** Passes the next request and ends its connection in place of the answer. `spared` requests before it pass. */
   loseNextAnswer(spared = 0): void {
     this.#spared = spared;
+    this.#instead = undefined;
     this.#lose = "after next request";
   }
 
-  /** Ends the connection in place of the next request; `spared` ones before it pass. */
+  /** Passes the next request, sends `instead` in place of its answer, and ends the connection. */
+  replaceNextAnswer(instead: Uint8Array): void {
+    this.loseNextAnswer();
+    this.#instead = instead;
+  }
+
+  /** Ends the connection in place of passing the next request. `spared` requests before it pass. */
   loseNextRequest(spared = 0): void {
     this.#spared = spared;
+    this.#instead = undefined;
     this.#lose = "next request";
   }
 
-  /** Whether what was to be lost is still to come. */
+  /** Sends `answer` to the next request without passing it on. */
+  answerNextRequest(answer: Uint8Array): void {
+    this.loseNextRequest();
+    this.#instead = answer;
+  }
+
+  /** Whether the next fault has not happened yet. */
   get isToLose(): boolean {
     return this.#lose !== "no";
   }
@@ -94,21 +136,37 @@ export class TcpProxy {
     const pair = [client, upstream] as const;
     this.#pairs.add(pair);
     client.on("data", (request) => {
+      if (this.#lose === "delay next request" && this.#spared === 0) {
+        this.#lose = "no";
+        this.#dead.add(pair);
+        this.#late.push({ upstream, request });
+        return;
+      }
+      if (this.#late.some((each) => each.upstream === upstream)) {
+        this.#late.push({ upstream, request });
+        return;
+      }
       if (this.#cut || this.#dead.has(pair)) return;
       if (this.#spared > 0) this.#spared -= 1;
       else if (this.#lose === "after next request") this.#lose = "next answer";
       else if (this.#lose === "next request") {
         this.#lose = "no";
-        client.destroy();
+        if (this.#instead === undefined) client.destroy();
+        else client.write(this.#instead);
         return;
       }
       upstream.write(request);
     });
     upstream.on("data", (answer) => {
       if (this.#cut || this.#dead.has(pair)) return;
+      if (this.#muted.has(pair)) return;
       if (this.#lose === "next answer") {
         this.#lose = "no";
-        client.destroy();
+        const instead = this.#instead;
+        if (instead === undefined) return void client.destroy();
+        this.#muted.add(pair);
+        // An answer may have several parts: the server may still be working after the first one.
+        setTimeout(() => client.end(instead), 50);
         return;
       }
       client.write(answer);

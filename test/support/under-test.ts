@@ -1,25 +1,25 @@
 import { randomBytes } from "node:crypto";
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import mysql from "mysql2/promise";
 import { type Database, sql } from "../../core/database/sql.ts";
-import { get, remove } from "../../core/etcd/etcd.ts";
-import { queueOf } from "../../core/etcd/names.ts";
 import type { LockStore } from "../../core/lock/lock.ts";
 import { pollingStore, type StoreOptions } from "../../core/lock/store.ts";
-import { keyOf } from "../../core/redis/names.ts";
-import { etcdStore } from "../../core/stores/etcd/index.ts";
-import { memoryClaims, memoryStore, newMemory } from "../../core/stores/memory/index.ts";
-import { mysqlStore, openMysql } from "../../core/stores/mysql/index.ts";
-import { redisStore } from "../../core/stores/redis/index.ts";
-import { redlockStore } from "../../core/stores/redlock/index.ts";
-import { sqlClaims } from "../../core/stores/sql-store.ts";
-import { openSqlite, sqliteStore, sqliteTraits } from "../../core/stores/sqlite/index.ts";
-import { openZooKeeper, zookeeperStore } from "../../core/stores/zookeeper/index.ts";
-import { inLine } from "../../core/stores/zookeeper/queue.ts";
-import { queueOf as zookeeperQueueOf } from "../../core/zookeeper/names.ts";
-import { migrate } from "../../infra/migrate.ts";
+import { get, remove } from "../../core/stores/etcd/client/etcd.ts";
+import { queueOf } from "../../core/stores/etcd/client/names.ts";
+import { etcdLocks } from "../../core/stores/etcd/locks/index.ts";
+import { memoryClaims, memoryLocks, newMemory } from "../../core/stores/memory/locks.ts";
+import { mysqlDatabase } from "../../core/stores/mysql/database.ts";
+import { keyOf } from "../../core/stores/redis/client/names.ts";
+import { redisLocks } from "../../core/stores/redis/locks/index.ts";
+import { redlockLocks } from "../../core/stores/redlock/locks.ts";
+import { sqlClaims, sqlLocks } from "../../core/stores/sql/locks.ts";
+import { migrate } from "../../core/stores/sql/migrate.ts";
+import { sqliteDatabase } from "../../core/stores/sqlite/database.ts";
+import { zookeeperClient } from "../../core/stores/zookeeper/client/client.ts";
+import { queueOf as zookeeperQueueOf } from "../../core/stores/zookeeper/client/names.ts";
+import { zookeeperLocks } from "../../core/stores/zookeeper/locks/index.ts";
+import { sortedBySequence } from "../../core/stores/zookeeper/locks/queue.ts";
+import { temporaryFolder } from "../../infra/servers/reap.ts";
 import { breakable, type Wire } from "./breakable.ts";
 import type { EtcdServer } from "./etcd-servers.ts";
 import { TRANSPORTS } from "./etcd-under-test.ts";
@@ -29,20 +29,20 @@ import { TcpProxy } from "./tcp-proxy.ts";
 import { until } from "./until.ts";
 import type { ZooKeeperServer } from "./zookeeper-servers.ts";
 
-/** A store as the conformance suite takes it. */
+/** A store for the conformance suite. */
 export interface StoreUnderTest {
   readonly name: string;
 
-  /** For other processes; undefined where there can be none. */
+  /** The URL for other processes; undefined when they cannot open the store. */
   readonly url: string | undefined;
 
-  /** Another client of the same store. */
+  /** Opens another client of the same store. */
   open(options?: StoreOptions): LockStore;
 
-  /** Another client, over a wire that can be broken. */
+  /** Opens another client, over a wire that can be broken. */
   openOverWire(): Promise<{ readonly store: LockStore; readonly wire: Wire }>;
 
-  /** Removes a lock's record behind its holder's back; what the fence is counted from stays. */
+  /** Removes the record of a lock without its holder; the last token stays. */
   erase(name: string): Promise<void>;
   close(): Promise<void>;
 }
@@ -52,7 +52,7 @@ export async function memoryUnderTest(): Promise<StoreUnderTest> {
   return {
     name: "memory",
     url: undefined,
-    open: (options) => memoryStore({ ...options, memory }),
+    open: (options) => memoryLocks({ ...options, memory }),
     async openOverWire() {
       const { claims, wire } = breakable(memoryClaims(memory));
       return { store: pollingStore(claims), wire };
@@ -66,15 +66,15 @@ export async function memoryUnderTest(): Promise<StoreUnderTest> {
 
 export async function sqliteUnderTest(): Promise<StoreUnderTest> {
   const { file, remove } = await temporaryFile();
-  const admin = openSqlite(file);
+  const admin = sqliteDatabase(file);
   await migrate(admin);
   return {
     name: "sqlite",
     url: `sqlite:${file}`,
-    open: (options) => sqliteStore(openSqlite(file), { ...options, closeDatabase: true }),
+    open: (options) => sqlLocks(sqliteDatabase(file), { ...options, closeDatabase: true }),
     async openOverWire() {
-      const database = openSqlite(file);
-      const { claims, wire } = breakable(sqlClaims(database, sqliteTraits));
+      const database = sqliteDatabase(file);
+      const { claims, wire } = breakable(sqlClaims(database));
       return { store: pollingStore({ ...claims, close: () => database.close() }), wire };
     },
     erase: (name) => eraseRow(admin, name),
@@ -87,20 +87,20 @@ export async function sqliteUnderTest(): Promise<StoreUnderTest> {
 
 export async function mysqlUnderTest(server: SqlServer): Promise<StoreUnderTest> {
   const { url, options, drop } = await temporaryDatabase(server);
-  const admin = openMysql(options);
+  const admin = mysqlDatabase(options);
   await migrate(admin);
   const proxies: TcpProxy[] = [];
   return {
     name: server.name,
     url,
-    open: (more) => mysqlStore(openMysql(options), { ...more, closeDatabase: true }),
+    open: (more) => sqlLocks(mysqlDatabase(options), { ...more, closeDatabase: true }),
     async openOverWire() {
       const proxy = await TcpProxy.to(options.port);
       proxies.push(proxy);
-      const database = openMysql({ ...options, port: proxy.port });
-      // So that a lost answer is the answer to what the test asks for, not to a handshake.
+      const database = mysqlDatabase({ ...options, port: proxy.port });
+      // Connects first, so that a lost answer is not that of a handshake.
       await database.read(sql`SELECT 1`);
-      return { store: mysqlStore(database, { closeDatabase: true }), wire: proxy };
+      return { store: sqlLocks(database, { closeDatabase: true }), wire: proxy };
     },
     erase: (name) => eraseRow(admin, name),
     async close() {
@@ -112,19 +112,16 @@ export async function mysqlUnderTest(server: SqlServer): Promise<StoreUnderTest>
 }
 
 async function eraseRow(database: Database, name: string): Promise<void> {
-  await database.packet([sql`DELETE FROM lockstep_lock WHERE name = ${name}`]);
+  await database.batch([sql`DELETE FROM lockstep_lock WHERE name = ${name}`]);
 }
 
-/** A path for a database file, in a folder of its own. */
+/** Returns a path for a database file, in a new folder. */
 export async function temporaryFile() {
-  const folder = await mkdtemp(join(tmpdir(), "lockstep-test-"));
-  return {
-    file: join(folder, "test.db"),
-    remove: () => rm(folder, { recursive: true, force: true }),
-  };
+  const folder = await temporaryFolder("test");
+  return { file: join(folder.path, "test.db"), remove: folder.remove };
 }
 
-/** An empty database of its own on a server. */
+/** Creates an empty database on a server. */
 export async function temporaryDatabase(server: SqlServer) {
   const { hostname, port, username } = new URL(server.url);
   const database = `test_${randomBytes(6).toString("hex")}`;
@@ -153,15 +150,15 @@ export async function etcdUnderTest(
   return {
     name,
     url: `${scheme}://${endpoints.join(",")}/${prefix.slice(0, -1)}`,
-    open: (more) => etcdStore(openIt({ endpoints }), { ...more, prefix, closeEtcd: true }),
+    open: (more) => etcdLocks(openIt({ endpoints }), { ...more, prefix, closeEtcd: true }),
     async openOverWire() {
       const [endpoint = ""] = endpoints;
       const proxy = await TcpProxy.to(Number(endpoint.split(":")[1]));
       proxies.push(proxy);
       const etcd = openIt({ endpoints: [`127.0.0.1:${proxy.port}`] });
-      // So that a lost answer is the answer to what the test asks for, not to a handshake.
+      // Connects first, so that a lost answer is not that of a handshake.
       await etcd.range(get("warm up"));
-      return { store: etcdStore(etcd, { prefix, closeEtcd: true }), wire: proxy };
+      return { store: etcdLocks(etcd, { prefix, closeEtcd: true }), wire: proxy };
     },
     async erase(lockName) {
       const queue = { prefix: queueOf(prefix, lockName) };
@@ -176,7 +173,7 @@ export async function etcdUnderTest(
   };
 }
 
-/** Locks in the Redis server that all tests share, under a prefix that nobody else has. */
+/** Locks in the shared Redis server, under a unique prefix. */
 export async function redisUnderTest(): Promise<StoreUnderTest> {
   const prefix = anyPrefix();
   const admin = openLocal();
@@ -185,14 +182,14 @@ export async function redisUnderTest(): Promise<StoreUnderTest> {
   return {
     name: "redis",
     url: `redis://127.0.0.1:${port}?prefix=${prefix}`,
-    open: (options) => redisStore(openLocal(), { ...options, prefix, closeRedis: true }),
+    open: (options) => redisLocks(openLocal(), { ...options, prefix, closeRedis: true }),
     async openOverWire() {
       const proxy = await TcpProxy.to(port);
       proxies.push(proxy);
       const redis = openLocal({ port: proxy.port });
-      // So that a lost answer is the answer to what the test asks for, not to a handshake.
+      // Connects first, so that a lost answer is not that of a handshake.
       await redis.call(["PING"]);
-      return { store: redisStore(redis, { prefix, closeRedis: true }), wire: proxy };
+      return { store: redisLocks(redis, { prefix, closeRedis: true }), wire: proxy };
     },
     async erase(name) {
       await admin.call(["DEL", keyOf(prefix, "lock", name)]);
@@ -204,7 +201,7 @@ export async function redisUnderTest(): Promise<StoreUnderTest> {
   };
 }
 
-/** Locks on Redis servers that know nothing of each other: by default on the five that all tests share. */
+/** Locks on independent Redis servers: by default on the five shared ones. */
 export async function redlockUnderTest(
   ports: readonly number[] = redisServer("redlock").ports,
 ): Promise<StoreUnderTest> {
@@ -213,7 +210,7 @@ export async function redlockUnderTest(
   const proxies: TcpProxy[] = [];
   const openOn = (on: readonly number[], options?: StoreOptions) => {
     const masters = on.map((port) => openLocal({ port }));
-    return redlockStore(masters, { ...options, prefix, closeMasters: true });
+    return redlockLocks(masters, { ...options, prefix, closeMasters: true });
   };
   return {
     name: "redlock",
@@ -223,7 +220,7 @@ export async function redlockUnderTest(
       const wires = await Promise.all(ports.map((port) => TcpProxy.to(port)));
       proxies.push(...wires);
       const store = openOn(wires.map(({ port }) => port));
-      // So that a lost answer is the answer to what the test asks for, not to a handshake.
+      // Connects first, so that a lost answer is not that of a handshake.
       await store.inspect("warm up");
       await until(() => wires.every(({ connections }) => connections > 0));
       const each = (act: (wire: TcpProxy) => void) => () => wires.forEach(act);
@@ -231,6 +228,8 @@ export async function redlockUnderTest(
         cut: each((one) => one.cut()),
         mend: each((one) => one.mend()),
         blackhole: each((one) => one.blackhole()),
+        delayNextRequest: each((one) => one.delayNextRequest()),
+        deliver: () => wires.map((one) => one.deliver()).includes(true),
         loseNextAnswer: each((one) => one.loseNextAnswer()),
       };
       return { store, wire };
@@ -250,11 +249,11 @@ export async function zookeeperUnderTest({
   servers,
 }: ZooKeeperServer): Promise<StoreUnderTest> {
   const root = `/test-${randomBytes(6).toString("hex")}`;
-  const client = openZooKeeper({ servers });
+  const client = zookeeperClient({ servers });
   const admin = await client.openSession(60_000);
   const proxies: TcpProxy[] = [];
   const open = (at: readonly string[], more?: StoreOptions) =>
-    zookeeperStore(openZooKeeper({ servers: at }), { ...more, root, closeZooKeeper: true });
+    zookeeperLocks(zookeeperClient({ servers: at }), { ...more, root, closeZooKeeper: true });
   return {
     name,
     url: `zookeeper://${servers.join(",")}${root}`,
@@ -268,7 +267,7 @@ export async function zookeeperUnderTest({
     async erase(lockName) {
       const queue = zookeeperQueueOf(root, lockName);
       const [, children = []] = await Promise.all([admin.sync(), admin.children(queue)]);
-      const [first] = inLine(children);
+      const [first] = sortedBySequence(children);
       if (first) await admin.remove(`${queue}/${first}`);
     },
     async close() {

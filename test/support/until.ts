@@ -1,7 +1,7 @@
-/** Polls until `check` gives something, for `within` milliseconds at the most. */
+/** Polls until the result of `check` is truthy, for `within` milliseconds at the most. */
 export async function until<T>(
   check: () => Promise<T | undefined | false> | T | undefined | false,
-  within = 10_000,
+  within = 60_000,
 ): Promise<T> {
   const giveUpAt = performance.now() + within;
   for (;;) {
@@ -16,10 +16,22 @@ export function pause(millis: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, millis));
 }
 
-/** The promise's outcome, which has to come within `limit` milliseconds. */
+/** The longest step of a limit. */
+const STEP = 50;
+
+/**
+ * Settles as the promise does, or rejects after `limit` milliseconds. The limit passes in steps of the event loop, so that
+ * a pause of the whole process counts as one step.
+ */
 export async function within<T>(limit: number, promise: Promise<T>): Promise<T> {
-  const late = pause(limit).then(() => {
+  let isSettled = false;
+  const late = async (): Promise<never> => {
+    for (let left = limit; left > 0 && !isSettled; left -= STEP) await pause(Math.min(left, STEP));
     throw new Error(`not within ${limit} ms`);
-  });
-  return Promise.race([promise, late]);
+  };
+  try {
+    return await Promise.race([promise, late()]);
+  } finally {
+    isSettled = true;
+  }
 }

@@ -7,38 +7,43 @@ const root = fileURLToPath(new URL("../..", import.meta.url));
 export interface WebBundle {
   readonly code: string;
 
-  /** What the bundle would have to find at run time, and what it has from Node: neither should be there. */
+  /** External imports and Node modules in the bundle. Should be empty. */
   readonly foreign: readonly string[];
 }
 
-/** A module and all that it imports, as for a runtime that has nothing but Web APIs. It may import "lockstep/edge". */
+/** Bundles a module for a runtime with Web APIs only. The module may import the entries of Lockstep that run there. */
 export async function bundleForWeb(contents: string): Promise<WebBundle> {
   const { outputFiles, metafile } = await build({
     stdin: { contents, resolveDir: root, sourcefile: "worker.js" },
     absWorkingDir: root,
-    alias: { "lockstep/edge": "./functions/edge/index.ts" },
+    alias: {
+      "lockstep/edge": "./functions/edge/index.ts",
+      "lockstep/inventory": "./core/inventory/index.ts",
+      "lockstep/cloudflare": "./functions/cloudflare/index.ts",
+      "lockstep/steps": "./core/steps/index.ts",
+    },
     bundle: true,
     minify: true,
     format: "esm",
     platform: "neutral",
     mainFields: ["module", "main"],
     target: "es2024",
-    // Otherwise these would be errors of esbuild's, and it would not be known what else there is.
-    external: ["node:*"],
+    // Otherwise esbuild would stop at these modules, and the rest of the bundle would stay unknown.
+    external: ["node:*", "cloudflare:*"],
     write: false,
     metafile: true,
   });
   return { code: outputFiles[0]?.text ?? "", foreign: foreignIn(metafile) };
 }
 
-/** What esbuild calls its own helpers, which stand in the bundle. */
-const HELPERS = "<runtime>";
+/** esbuild's own helpers, and the modules of Workers. */
+const OWN = /^(?:<runtime>|cloudflare:.*)$/;
 
 function foreignIn({ inputs }: Metafile): readonly string[] {
   const imports = Object.entries(inputs).flatMap(([importer, input]) =>
     input.imports.map(({ path, external = false }) => ({ importer, path, external })),
   );
   return imports
-    .filter(({ path, external }) => isBuiltin(path) || (external && path !== HELPERS))
+    .filter(({ path, external }) => isBuiltin(path) || (external && !OWN.test(path)))
     .map(({ importer, path }) => `${importer} imports ${path}`);
 }

@@ -1,6 +1,10 @@
-import { type Server, startServer } from "../../infra/servers/start.ts";
+import { KINDS } from "../../infra/servers/kinds.ts";
+import type { Server } from "../../infra/servers/server.ts";
+import { startServer } from "../../infra/servers/start.ts";
+import { WHOLE_MATRIX } from "./matrix.ts";
+import { orMissing } from "./missing.ts";
 
-/** A ZooKeeper server or ensemble that all tests use at once: each takes nodes that no other has. */
+/** A ZooKeeper server or ensemble that all tests share: each test uses nodes of its own. */
 export interface ZooKeeperServer {
   readonly name: string;
   readonly url: string;
@@ -9,14 +13,19 @@ export interface ZooKeeperServer {
   readonly servers: readonly string[];
 }
 
-/** One node and three. */
-export async function startZooKeeperServers(say: (step: string) => void) {
-  const kinds = ["zookeeper", "zookeeper-cluster"] as const;
-  const started = await Promise.all(kinds.map((kind) => startServer(kind, { onProgress: say })));
-  const stop = async () => {
-    await Promise.all(started.map((server) => server.stop()));
-  };
-  return { servers: started.map(toZooKeeperServer), stop };
+/** Starts one node; in the whole matrix an ensemble of three as well. */
+export function startZooKeeperServers(say: (step: string) => void) {
+  const kinds: readonly Kind[] = WHOLE_MATRIX ? ["zookeeper", "zookeeper-cluster"] : ["zookeeper"];
+  const shapeOf = (kind: Kind) =>
+    toZooKeeperServer({ url: KINDS[kind].url(Array.from({ length: KINDS[kind].size }, () => 0)) });
+  return Promise.all(kinds.map((kind) => orMissing(start(kind, say), shapeOf(kind))));
+}
+
+type Kind = "zookeeper" | "zookeeper-cluster";
+
+async function start(kind: Kind, say: (step: string) => void) {
+  const server = await startServer(kind, { onProgress: say });
+  return { about: toZooKeeperServer(server), stop: server.stop };
 }
 
 export function toZooKeeperServer({ url }: Pick<Server, "url">): ZooKeeperServer {

@@ -2,42 +2,41 @@ import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer } from "node:net";
 import { inject } from "vitest";
-import { inLine } from "../../core/stores/zookeeper/queue.ts";
-import { Connection } from "../../core/zookeeper/connection.ts";
-import { closeRequest } from "../../core/zookeeper/requests.ts";
-import type { Path, Session } from "../../core/zookeeper/zookeeper.ts";
-import type { ServerNode } from "../../infra/servers/node.ts";
-import type { Server } from "../../infra/servers/start.ts";
+import { Connection } from "../../core/stores/zookeeper/client/connection.ts";
+import { closeRequest } from "../../core/stores/zookeeper/client/requests.ts";
+import type { Path, ZooKeeperSession } from "../../core/stores/zookeeper/client/zookeeper.ts";
+import { sortedBySequence } from "../../core/stores/zookeeper/locks/queue.ts";
+import type { Server, ServerNode } from "../../infra/servers/server.ts";
 import type { ZooKeeperServer } from "./zookeeper-servers.ts";
 
-/** A node below the root that no other test has. */
+/** Returns a path below the root that no other test uses. */
 export function freshRoot(): Path {
   return `/test-${randomBytes(6).toString("hex")}`;
 }
 
-/** The one node that all tests share. */
+/** Returns the single server that all tests share. */
 export function singleZooKeeper(): ZooKeeperServer {
   const server = inject("zookeeperServers").find(({ servers }) => servers.length === 1);
   if (!server) throw new Error("there is no single zookeeper");
   return server;
 }
 
-/** The names of those who stand in a queue, first come first. */
-export async function lineOf(session: Session, queue: Path): Promise<readonly string[]> {
+/** Returns the names of the contenders in a queue, the earliest first. */
+export async function lineOf(session: ZooKeeperSession, queue: Path): Promise<readonly string[]> {
   const [, children = []] = await Promise.all([session.sync(), session.children(queue)]);
-  return inLine(children);
+  return sortedBySequence(children);
 }
 
-/** What a node says of itself: its part in the ensemble, and how many connections it has. */
-async function askNode({ place }: ServerNode): Promise<string> {
-  const socket = connect({ port: place.port, host: "127.0.0.1" });
+/** Returns the status of a node: its role in the ensemble, and the number of its connections. */
+async function askNode({ config }: ServerNode): Promise<string> {
+  const socket = connect({ port: config.port, host: "127.0.0.1" });
   socket.write("srvr");
   let said = "";
   for await (const piece of socket) said += piece;
   return said;
 }
 
-/** The node that leads the ensemble now, and those that follow it. */
+/** Returns the node that leads the ensemble now, and its followers. */
 export async function partsOf({ nodes }: Pick<Server, "nodes">) {
   const parts = await Promise.all(
     nodes.map(async (node) => ({ node, said: await askNode(node).catch(() => "") })),
@@ -48,33 +47,33 @@ export async function partsOf({ nodes }: Pick<Server, "nodes">) {
   return { leader, followers: followers.map(({ node }) => node) };
 }
 
-/** Ends a session as somebody else who knows its id and password. */
+/** Ends a session as another client that knows its id and password. */
 export async function endSession(
   server: string,
   session: bigint,
   password: Uint8Array,
 ): Promise<void> {
-  // Its owner comes back at once, and may be faster than the request, or than the answer to who we are.
+  // The owner reconnects at once, and may be faster than our request, or than the answer to our connection.
   for (let isOver = false; !isOver; ) {
     const told = Promise.withResolvers<void>();
     const opening = Connection.open(server, {
-      hello: { session, password, timeout: 20_000, lastZxid: 0n },
+      request: { session, password, timeout: 20_000, lastZxid: 0n },
       events: { changed() {}, answered: () => told.resolve(), ended: () => told.resolve() },
       span: 4_000,
       signal: new AbortController().signal,
     });
     const opened = await opening.catch(() => undefined);
     if (!opened) continue;
-    const { connection, welcome } = opened;
-    isOver = welcome.timeout <= 0;
+    const { connection, response } = opened;
+    isOver = response.timeout <= 0;
     const { kind, body } = closeRequest();
-    if (!isOver) connection.ask(kind, body);
+    if (!isOver) connection.request(kind, body);
     await told.promise;
     connection.destroy();
   }
 }
 
-/** A wire that overhears the password of the first session: it stands at the end of the server's first message. */
+/** Opens a connection that reads the password of the first session, at the end of the server's first message. */
 export async function overhear(server: string) {
   const heard = Promise.withResolvers<Uint8Array>();
   const wire = createServer((client) => {

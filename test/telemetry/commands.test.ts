@@ -16,7 +16,8 @@ beforeEach(async () => {
   cwd = await mkdtemp(join(tmpdir(), "lockstep-spans-"));
   onTestFinished(() => rm(cwd, { recursive: true, force: true }));
   const sdk = `--import ${program("sdk.ts")}`;
-  env = { ...process.env, LOCKSTEP_STORE: undefined, NODE_OPTIONS: sdk, SPANS: join(cwd, "spans") };
+  const plain = { ...process.env, LOCKSTEP_STORE: undefined, XDG_STATE_HOME: cwd };
+  env = { ...plain, NODE_OPTIONS: sdk, SPANS: join(cwd, "spans") };
 });
 
 interface Span {
@@ -48,7 +49,7 @@ const EXPECTED = [
   "step charge < run place-order",
 ];
 
-test("lockstep run, and with it the worker, tells an SDK that it was started with", async () => {
+test("lockstep run and worker report to the SDK that they were started with", async () => {
   const words = ["run", program("order.ts"), "--workflow", "place-order", "--input"];
   const input = JSON.stringify({ orderId: "o-1" });
   const { status, stderr } = await startCli([...words, input], { cwd, env }).finished;
@@ -56,7 +57,7 @@ test("lockstep run, and with it the worker, tells an SDK that it was started wit
   expect(await tree()).toEqual([...EXPECTED, "run place-order < undefined"]);
 });
 
-test("lockstep dev goes on from the span that a request names", async () => {
+test("lockstep dev continues the trace of a request", async () => {
   const server = runNode([MAIN, "dev", program("order.ts"), "--port", "0"], { cwd, env });
   onTestFinished(() => server[Symbol.dispose]());
   const { url, token } = JSON.parse(await server.line());

@@ -61,7 +61,7 @@ function sink() {
   return { ...emf({ dimensions, write: (line) => texts.push(line) }), texts };
 }
 
-test("a line is what CloudWatch takes: metrics, and what they are counted by", () => {
+test("a line has the metrics and dimensions that CloudWatch expects", () => {
   const { measure, flush, texts } = sink();
   const attributes = { "lockstep.outcome": "acquired" };
   measure("lockstep.lock.acquire.duration", 0.012, attributes);
@@ -87,7 +87,7 @@ test("a line is what CloudWatch takes: metrics, and what they are counted by", (
   ]);
 });
 
-test("what has other attributes is in another line; what has none is counted by the service alone", () => {
+test("each set of attributes has its own line, and no attributes means the service's dimensions only", () => {
   const { measure, flush, texts } = sink();
   measure("lockstep.lock.contention", 1, {});
   measure("lockstep.stock.sold_out", 1, {});
@@ -104,7 +104,7 @@ test("what has other attributes is in another line; what has none is counted by 
   ]);
 });
 
-test("no line has more than 100 values of a metric, and none is lost; what is counted is one sum", () => {
+test("a line has at most 100 values of a histogram, none is lost, and a counter is one sum", () => {
   const { measure, flush, texts } = sink();
   const spans = Array.from({ length: 250 }, (_, i) => i / 1_000);
   for (const span of spans) {
@@ -120,7 +120,7 @@ test("no line has more than 100 values of a metric, and none is lost; what is co
   expect(lines.length).toBeLessThan(10);
 });
 
-test("names of workflows and steps are made to be what CloudWatch takes", () => {
+test("names of workflows and steps are converted to valid dimensions", () => {
   const { measure, flush, texts } = sink();
   const workflow = `Bestellung für ${"x".repeat(2_000)}\n`;
   measure("lockstep.run.ended", 1, { "lockstep.workflow": workflow, "lockstep.outcome": "failed" });
@@ -128,7 +128,7 @@ test("names of workflows and steps are made to be what CloudWatch takes", () => 
   expect(texts.map(check)[0]?.["lockstep.workflow"]).toMatch(/^Bestellung f\?r x+$/);
 });
 
-test("what is flushed is not written again, and nothing is no line", () => {
+test("flushed measurements are not written again, and an empty flush writes no line", () => {
   const { measure, flush, texts } = sink();
   flush();
   measure("lockstep.lock.contention", 1, {});
@@ -137,7 +137,7 @@ test("what is flushed is not written again, and nothing is no line", () => {
   expect(texts).toHaveLength(1);
 });
 
-test("a line that cannot be written costs nobody anything, and is not kept", () => {
+test("a line that cannot be written is dropped without an error", () => {
   let written = 0;
   const write = () => {
     written += 1;
@@ -151,7 +151,7 @@ test("a line that cannot be written costs nobody anything, and is not kept", () 
   expect(written).toBe(2);
 });
 
-test("where nobody flushes, what is kept has a bound, whatever the attributes are", () => {
+test("without a flush the buffer is bounded for any attributes", () => {
   const { measure, flush, texts } = sink();
   for (let i = 0; i < 5_000; i += 1) {
     measure("lockstep.run.ended", 1, { "lockstep.workflow": `w-${i}` });

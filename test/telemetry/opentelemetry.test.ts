@@ -16,31 +16,30 @@ import {
 } from "@opentelemetry/sdk-trace-base";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { z } from "zod";
-import { observed } from "../../core/inventory/observed.ts";
-import { sqlInventory } from "../../core/inventory/sql.ts";
-import { memoryJournal } from "../../core/journal/memory.ts";
-import { sqlJournal } from "../../core/journal/sql.ts";
 import { sleep } from "../../core/lock/abort.ts";
 import { createRuntime, type Runtime, TerminalError, workflow } from "../../core/steps/index.ts";
-import { memoryStore } from "../../core/stores/memory/index.ts";
-import { openSqlite, sqliteStore } from "../../core/stores/sqlite/index.ts";
-import {
-  continued,
-  METRICS,
-  type MetricName,
-  openTelemetry,
-} from "../../functions/telemetry/index.ts";
-import { migrate } from "../../infra/migrate.ts";
+import { memoryJournal } from "../../core/stores/memory/journal.ts";
+import { memoryLocks } from "../../core/stores/memory/locks.ts";
+import { sqlInventory } from "../../core/stores/sql/inventory/index.ts";
+import { sqlJournal } from "../../core/stores/sql/journal/index.ts";
+import { sqlLocks } from "../../core/stores/sql/locks.ts";
+import { migrate } from "../../core/stores/sql/migrate.ts";
+import { sqliteDatabase } from "../../core/stores/sqlite/database.ts";
+import { queueHandler } from "../../functions/lambda/index.ts";
+import { continueTraces, METRICS, openTelemetry } from "../../functions/telemetry/index.ts";
+import type { MetricName } from "../../functions/telemetry/metrics.ts";
+import { Queue } from "../support/lambda-host/queue.ts";
+import { within } from "../support/queue-handlers.ts";
 import { temporaryFile } from "../support/under-test.ts";
 
 const telemetry = openTelemetry();
 
 async function openShop() {
   const { file, remove } = await temporaryFile();
-  const database = openSqlite(file);
+  const database = sqliteDatabase(file);
   await migrate(database);
-  const locks = sqliteStore(database, { closeDatabase: true, onEvent: telemetry.lock });
-  const stock = observed(sqlInventory(database), telemetry.stock);
+  const locks = sqlLocks(database, { closeDatabase: true, onEvent: telemetry.lock });
+  const stock = sqlInventory(database, { onEvent: telemetry.stock });
   await stock.set({ sku: "a", quantity: 10, operationId: "supply" });
   const journal = sqlJournal(database);
   const close = () => locks.close().then(remove);
@@ -77,12 +76,12 @@ const order = workflow(
     }),
 );
 
-test("without an SDK nothing is thrown, and nothing changes", async () => {
+test("telemetry without an SDK has no effect", async () => {
   const drive = (quantity: number, orderId: string) =>
-    runtimeOf().drive(order, { orderId, quantity });
+    runtimeOf().execute(order, { orderId, quantity });
   expect(await drive(1, "o-1")).toMatchObject({ status: "completed", output: "applied" });
   expect(await drive(99, "o-2")).toMatchObject({ error: { code: "SOLD_OUT" } });
-  const app = continued({ fetch: async (request: Request) => new Response(request.url) });
+  const app = continueTraces({ fetch: async (request: Request) => new Response(request.url) });
   expect(await app.fetch(new Request("http://a/b")).then((one) => one.text())).toBe("http://a/b");
 });
 
@@ -135,8 +134,8 @@ describe("with an SDK", () => {
     typeof value === "number" ? value : (value as { readonly count: number }).count;
 
   describe("spans", () => {
-    test("nest: run, step, lock, and what the step's own code does", async () => {
-      await runtimeOf().drive(order, { orderId: "o-1", quantity: 1 });
+    test("nest from the run to the step, its lock and its own code", async () => {
+      await runtimeOf().execute(order, { orderId: "o-1", quantity: 1 });
       expect(parentOf("run order")).toBeUndefined();
       expect(parentOf("step sell")).toBe("run order");
       expect(parentOf("lock wait")).toBe("step sell");
@@ -144,7 +143,7 @@ describe("with an SDK", () => {
       expect(parentOf("query")).toBe("step sell");
     });
 
-    test("nest in steps side by side, one of which waits for the lock of the other", async () => {
+    test("nest in parallel steps that wait for each other's lock", async () => {
       const both = workflow({ name: "both", version: 1, input: z.any() }, (ctx) => {
         const sell = (name: string) =>
           ctx.step(name, { lock: { names: "sku/a", wait: "5s" } }, async () => {
@@ -153,7 +152,7 @@ describe("with an SDK", () => {
           });
         return Promise.all([sell("one"), sell("two")]);
       });
-      await runtimeOf().drive(both, undefined, { id: "r" });
+      await runtimeOf().execute(both, undefined, { id: "r" });
       for (const name of ["one", "two"]) {
         expect(parentOf(`step ${name}`)).toBe("run both");
         expect(parentOf(`query ${name}`)).toBe(`step ${name}`);
@@ -166,8 +165,8 @@ describe("with an SDK", () => {
       }
     });
 
-    test("say which run, step, attempt, lock and fence, and how it went", async () => {
-      await runtimeOf().drive(order, { orderId: "o-1", quantity: 1 });
+    test("have the run, step, attempt, lock, fence and outcome as attributes", async () => {
+      await runtimeOf().execute(order, { orderId: "o-1", quantity: 1 });
       const run = { "lockstep.run_id": "o-1", "lockstep.workflow": "order" };
       expect(named("run order").attributes).toMatchObject({
         ...run,
@@ -194,14 +193,14 @@ describe("with an SDK", () => {
       }
     });
 
-    test("record an error with its code and its message, and nothing of the input", async () => {
+    test("record the code and message of an error, and no input", async () => {
       const secret = "input-8c1f";
       const failing = workflow({ name: "failing", version: 1, input: z.any() }, (ctx, _: string) =>
         ctx.step("fail", { retry: false }, async () => {
           throw Object.assign(new Error("no, by mysql://root:hunter2@db/shop"), { code: "NO" });
         }),
       );
-      await runtimeOf().drive(failing, secret, { id: "r" });
+      await runtimeOf().execute(failing, secret, { id: "r" });
       for (const name of ["step fail", "run failing"]) {
         const { status, attributes, events } = named(name);
         expect(status.code).toBe(SpanStatusCode.ERROR);
@@ -218,7 +217,7 @@ describe("with an SDK", () => {
       expect(all.join()).not.toContain("hunter2");
     });
 
-    test("a run that is parked is no error, and each attempt at a step is a span", async () => {
+    test("count a parked run as no error, and have one span per attempt", async () => {
       const trying = workflow({ name: "trying", version: 1, input: z.any() }, (ctx) =>
         ctx.step("try", { retry: { base: "1h" } }, async () => {
           throw new Error("later");
@@ -228,8 +227,8 @@ describe("with an SDK", () => {
         ctx.step("wait", { lock: { names: "sku/a", onBusy: "suspend" } }, async () => {}),
       );
       await using _ = await shop.locks.lock("sku/a", { ttl: 10_000, wait: 0 });
-      await runtimeOf().drive(trying, undefined, { id: "t" });
-      await runtimeOf().drive(locked, undefined, { id: "l" });
+      await runtimeOf().execute(trying, undefined, { id: "t" });
+      await runtimeOf().execute(locked, undefined, { id: "l" });
       expect(named("step try").attributes["lockstep.outcome"]).toBe("failed");
       expect(named("step wait").attributes["lockstep.outcome"]).toBe("parked");
       for (const name of ["run trying", "run locked", "step wait"]) {
@@ -238,7 +237,7 @@ describe("with an SDK", () => {
       expect(named("run trying").attributes["lockstep.outcome"]).toBe("suspended");
     });
 
-    test("a lock that is lost is mentioned where it was taken", async () => {
+    test("mention a lost lock in the span that acquired it", async () => {
       await trace.getTracer("user").startActiveSpan("outer", async (span) => {
         const lock = await shop.locks.lock("x", { ttl: 100, wait: 0, renew: false });
         await sleep(130);
@@ -251,11 +250,11 @@ describe("with an SDK", () => {
       expect(named("lock hold").attributes["lockstep.outcome"]).toBe("was-lost");
     });
 
-    test("go on from the span that a request names, and from one that is active already", async () => {
+    test("continue the trace of a request, or the active span", async () => {
       const runtime = runtimeOf();
-      const app = continued({
+      const app = continueTraces({
         async fetch(_: Request) {
-          return runtime.drive(order, { orderId: "o-1", quantity: 1 });
+          return runtime.execute(order, { orderId: "o-1", quantity: 1 });
         },
       });
       const [traceId, spanId] = ["0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"];
@@ -263,7 +262,7 @@ describe("with an SDK", () => {
       await app.fetch(new Request("http://a", { headers }));
       expect(named("run order").parentSpanContext).toMatchObject({ traceId, spanId });
       spans.reset();
-      const again = continued({
+      const again = continueTraces({
         fetch: async (_: Request) => trace.getTracer("user").startSpan("inner").end(),
       });
       await trace.getTracer("user").startActiveSpan("server", async (span) => {
@@ -272,10 +271,24 @@ describe("with an SDK", () => {
       });
       expect(parentOf("inner")).toBe("server");
     });
+
+    test("continue the trace of the message of a queue, inside of the span of the function", async () => {
+      const queue = new Queue({ name: "orders", visibility: 60 });
+      const [traceId, spanId] = ["0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"];
+      const traceparent = `00-${traceId}-${spanId}-01`;
+      queue.send({ orderId: "o-1", quantity: 1 }, { attributes: { traceparent } });
+      const handler = queueHandler(runtimeOf(), order);
+      const Records = [...queue.receive(1)];
+      await trace.getTracer("user").startActiveSpan("function", async (span) => {
+        expect(await handler({ Records }, within())).toEqual({ batchItemFailures: [] });
+        span.end();
+      });
+      expect(named("run order").parentSpanContext).toMatchObject({ traceId, spanId });
+    });
   });
 
   describe("metrics", () => {
-    test("acquiring, contention and holding", async () => {
+    test("measure acquisition, contention and holding of locks", async () => {
       const lock = await shop.locks.lock("x", { ttl: 1_000, wait: 0 });
       expect(await shop.locks.tryLock("x", { ttl: 1_000 })).toBeUndefined();
       await lock.unlock();
@@ -293,8 +306,8 @@ describe("with an SDK", () => {
       ]);
     });
 
-    test("a store that fails", async () => {
-      await using locks = memoryStore({ maxWaiters: 0, onEvent: telemetry.lock });
+    test("count a failing store", async () => {
+      await using locks = memoryLocks({ maxWaiters: 0, onEvent: telemetry.lock });
       await using _ = await locks.lock("x", { ttl: 1_000, wait: 0 });
       await expect(locks.lock("x", { ttl: 1_000, wait: 100 })).rejects.toMatchObject({
         code: "TOO_MANY_WAITERS",
@@ -303,7 +316,7 @@ describe("with an SDK", () => {
       expect(acquiring).toContainEqual({ attributes: { "lockstep.outcome": "failed" }, value: 1 });
     });
 
-    test("a lock that was lost, once, however its holder finds out", async () => {
+    test("count a lost lock once, however its holder notices", async () => {
       const lost = (reason: string) => ({ attributes: { "lockstep.reason": reason }, value: 1 });
       const byTimer = await shop.locks.lock("x", { ttl: 100, wait: 0, renew: false });
       await sleep(130);
@@ -316,15 +329,15 @@ describe("with an SDK", () => {
       expect(await points("lockstep.lock.lost")).toEqual([lost("expired")]);
     });
 
-    test("a lock that is given up with its store is not lost", async () => {
-      const locks = memoryStore({ onEvent: telemetry.lock });
+    test("do not count a lock that is released with its store as lost", async () => {
+      const locks = memoryLocks({ onEvent: telemetry.lock });
       await locks.lock("x", { ttl: 1_000, wait: 0 });
       await locks.close();
       expect(await points("lockstep.lock.hold.duration")).toHaveLength(1);
       expect(await points("lockstep.lock.lost")).toEqual([]);
     });
 
-    test("a late holder's write that was refused, once, in a step too", async () => {
+    test("count a refused write of a late holder once, also in a step", async () => {
       const late = await shop.locks.lock("sku/a", { ttl: 100, wait: 0, renew: false });
       await sleep(130);
       const selling = workflow({ name: "late", version: 1, input: z.any() }, (ctx) =>
@@ -334,14 +347,14 @@ describe("with an SDK", () => {
           await shop.stock.within(tx).decrement(change);
         }),
       );
-      const outcome = await runtimeOf().drive(selling, undefined, { id: "r" });
+      const outcome = await runtimeOf().execute(selling, undefined, { id: "r" });
       expect(outcome).toMatchObject({ status: "failed" });
       expect(await points("lockstep.fenced_out")).toEqual([
         { attributes: { "lockstep.guard": "fence" }, value: 1 },
       ]);
     });
 
-    test("a run that was taken over", async () => {
+    test("count a run that was taken over", async () => {
       const journal = memoryJournal();
       let isFirst = true;
       const stuck = workflow({ name: "stuck", version: 1, input: z.any() }, (ctx) =>
@@ -352,15 +365,18 @@ describe("with an SDK", () => {
           await createRuntime({ journal, workflows: [stuck] }).resume("r");
         }),
       );
-      const outcome = await runtimeOf({ journal, lease: 100 }).drive(stuck, 1, { id: "r" });
+      const outcome = await runtimeOf({ journal, lease: 100 }).execute(stuck, 1, { id: "r" });
       expect(outcome.status).toBe("busy");
       expect(await points("lockstep.fenced_out")).toEqual([
         { attributes: { "lockstep.guard": "epoch" }, value: 1 },
       ]);
     });
 
-    test("sold out, and what was asked for again: stock, runs and steps", async () => {
-      const replays = (what: string) => ({ attributes: { "lockstep.what": what }, value: 1 });
+    test("count sold-out changes and replays of stock, runs and steps", async () => {
+      const replays = (subject: string) => ({
+        attributes: { "lockstep.subject": subject },
+        value: 1,
+      });
       const change = { sku: "a", quantity: 1, operationId: "once" };
       await shop.stock.decrement(change);
       await shop.stock.decrement(change);
@@ -375,16 +391,16 @@ describe("with an SDK", () => {
         await ctx.waitFor("go", z.unknown());
       });
       const runtime = runtimeOf();
-      await runtime.drive(twoSteps, undefined, { id: "r" });
+      await runtime.execute(twoSteps, undefined, { id: "r" });
       await runtime.signal("r", "go", 1, { dedupeId: "1" });
       await runtime.resume("r");
       expect(await points("lockstep.replays")).toEqual([replays("step")]);
       exporter.reset();
-      await runtime.drive(twoSteps, undefined, { id: "r" });
+      await runtime.execute(twoSteps, undefined, { id: "r" });
       expect(await points("lockstep.replays")).toEqual([replays("run")]);
     });
 
-    test("runs that have ended, and attempts at steps, however those are named", async () => {
+    test("count ended runs and measure attempts at steps, without step names", async () => {
       const mapping = workflow({ name: "mapping", version: 1, input: z.any() }, async (ctx) => {
         for (const sku of ["x", "y"]) await ctx.step(`sell ${sku}`, async () => {});
         const options = { keyOf: String, retry: false } as const;
@@ -397,7 +413,7 @@ describe("with an SDK", () => {
         );
         throw new TerminalError("NO");
       });
-      await runtimeOf().drive(mapping, undefined, { id: "r" });
+      await runtimeOf().execute(mapping, undefined, { id: "r" });
       const steps = (kind: string, value: number) => ({
         attributes: {
           "lockstep.workflow": "mapping",
@@ -415,7 +431,7 @@ describe("with an SDK", () => {
       ]);
     });
 
-    test("have the units and the descriptions of the contract, and seconds in fitting buckets", async () => {
+    test("have the units and descriptions of METRICS, and buckets in seconds", async () => {
       const lock = await shop.locks.lock("x", { ttl: 1_000, wait: 0 });
       await lock.unlock();
       await reader.forceFlush();

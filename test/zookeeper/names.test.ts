@@ -1,36 +1,87 @@
-import { assert, property, string } from "fast-check";
+import { assert, constantFrom, integer, property, string } from "fast-check";
 import { describe, expect, test } from "vitest";
-import { checkRoot, decodeSegment, encodeSegment } from "../../core/zookeeper/names.ts";
+import { checkRoot, nameOf, queueOf } from "../../core/stores/zookeeper/client/names.ts";
 
-describe("a lock's name as a node's", () => {
-  test("is left as it is where it can be read", () => {
-    for (const name of ["nightly-report", "a b", "a:b@c", "..a", "zookeepers"]) {
-      expect(encodeSegment(name)).toBe(name);
+describe("a lock's name as a path", () => {
+  test("is literal if ZooKeeper accepts the name", () => {
+    const names = [
+      "nightly-report",
+      "a b",
+      "a:b@c",
+      "..a",
+      "zookeepers",
+      "a/zookeeper",
+      "é",
+      "100%",
+    ];
+    for (const name of [...names, "locks/a", "sku/teapot/1700000000", "a%/b", "a%2e"]) {
+      expect(queueOf("", name)).toBe(`/${name}`);
+      expect(queueOf("/shop", name)).toBe(`/shop/${name}`);
+    }
+    expect(queueOf("/shop", "zookeeper")).toBe("/shop/zookeeper");
+  });
+
+  test("is valid in ZooKeeper, and different for each name", () => {
+    const slashes = [
+      "a",
+      "/a",
+      "a/",
+      "//a",
+      "a//",
+      "/",
+      "//",
+      "a/b",
+      "a//b",
+      "a/./b",
+      "a/../b",
+      "%2F",
+    ];
+    const odd = [
+      ".",
+      "..",
+      "%2E",
+      "zookeeper",
+      "zookeeper/quota",
+      "%7Aookeeper",
+      "%lockstep",
+      "%",
+      "%%2F",
+    ];
+    const wide = ["é", "e\u0301", "🔒", "\ue000", "\ufeff", "\ufff0", "\u0001", "\u007f", "\u0080"];
+    const paths = [...slashes, ...odd, ...wide].map((name) => queueOf("", name));
+    expect(new Set(paths).size).toBe(paths.length);
+    for (const path of paths) {
+      expect(() => checkRoot(path)).not.toThrow();
+      expect(path).toMatch(/^[ -~\u00a0-\ud7ff\uf900-\uffef]+$/);
+      expect(path).not.toMatch(/^\/(zookeeper|%lockstep)(\/|$)/);
     }
   });
 
-  test("is one that ZooKeeper takes, and another one for each name", () => {
-    const odd = ["", ".", "..", "zookeeper", "a/b", "%", "%2E", "%7Aookeeper", "\u0001", "\u007f"];
-    const wide = ["é", "e\u0301", "🔒", "\ue000", "\ufeff", "\ufff0"];
-    const segments = [...odd, ...wide].map(encodeSegment);
-    expect(new Set(segments).size).toBe(segments.length);
-    for (const segment of segments.slice(1)) expect(segment).toMatch(/^[ -.0-~]+$/);
-    for (const reserved of [".", "..", "zookeeper"]) expect(segments).not.toContain(reserved);
-  });
-
-  test("is found again, and nothing else is taken for one", () => {
-    assert(
-      property(string({ unit: "binary", minLength: 1 }), (name) => {
-        expect(decodeSegment(encodeSegment(name))).toBe(name);
-      }),
-    );
-    for (const foreign of ["%lockstep", "%", "%2e", "é", "zookeeper", "%61"]) {
-      expect(decodeSegment(foreign)).toBeUndefined();
+  test("is decoded again, and no other path is decoded", () => {
+    const any = integer({ min: 1, max: 0x10ffff }).map((code) => String.fromCodePoint(code));
+    const wellFormed = any.filter((char) => char.isWellFormed());
+    for (const unit of [wellFormed, constantFrom("/", ".", "%", "2", "F", "E", "a")]) {
+      assert(
+        property(string({ unit, minLength: 1 }), (name) => {
+          for (const root of ["", "/a/b"]) expect(nameOf(root, queueOf(root, name))).toBe(name);
+        }),
+      );
+    }
+    for (const foreign of [
+      "%lockstep",
+      "%lockstep/generation",
+      "%C3%A9",
+      "zookeeper",
+      "%61",
+      "%FF",
+      "a/%2E%2E",
+    ]) {
+      expect(nameOf("", `/${foreign}`)).toBeUndefined();
     }
   });
 });
 
-test("the root is a path, or nothing", () => {
+test("the root is a path, or empty", () => {
   for (const root of ["", "/a", "/a/b c"]) expect(() => checkRoot(root)).not.toThrow();
   for (const root of ["a", "/", "/a/", "//", "/a//b", "/a/../b", "/."]) {
     expect(() => checkRoot(root)).toThrow(RangeError);

@@ -1,31 +1,29 @@
-export {
-  type Change,
-  type Compare,
-  type Etcd,
-  type EtcdOptions,
-  type EtcdTls,
-  get,
-  isAbsent,
-  isCreated,
-  type KeyValue,
-  type Op,
-  put,
-  type RangeAnswer,
-  remove,
-  type Txn,
-  type TxnAnswer,
-  type Watcher,
-} from "../../etcd/etcd.ts";
-export {
-  type Fetch,
-  type FetchAnswer,
-  type GatewayOptions,
-  openEtcdGateway,
-} from "../../etcd/gateway.ts";
-export { openEtcd } from "../../etcd/grpc.ts";
-export { guardedWrite } from "../../etcd/guarded.ts";
-export { nodeFetch } from "../../etcd/node-fetch.ts";
-export { Election, type Leader } from "./election.ts";
-export { type EtcdStoreOptions, etcdStore } from "./etcd-store.ts";
-export { Mutex, type MutexOptions } from "./mutex.ts";
-export { Session, type SessionOptions } from "./session.ts";
+/** Locks, stock, sessions and elections in etcd. */
+
+import type { EtcdOptions } from "./client/etcd.ts";
+import { type Etcd3Client, optionsOf } from "./client/etcd3.ts";
+import { etcdClient, loadEtcd3 } from "./client/grpc.ts";
+import { type EtcdStore, type EtcdStoreOptions, etcdStore } from "./store.ts";
+
+export type { Election, Leader } from "../../lock/election.ts";
+export * from "./client/index.ts";
+export { etcdElection } from "./locks/election.ts";
+export { EtcdMutex } from "./locks/mutex.ts";
+export { EtcdSession } from "./locks/session.ts";
+export { openEtcdGateway } from "./node-gateway.ts";
+export type { EtcdStore } from "./store.ts";
+
+/**
+ * Opens etcd 3.4 or later over gRPC. It connects on first use.
+ *
+ *     await using shop = await openEtcd({ endpoints: ["127.0.0.1:2379"] }, { prefix: "shop/" });
+ *
+ * A client of etcd3 in place of the options gives its settings. Rejects with a TypeError when the package etcd3 is not
+ * installed.
+ */
+export async function openEtcd(
+  connection: EtcdOptions | Etcd3Client,
+  options: EtcdStoreOptions = {},
+): Promise<EtcdStore> {
+  return etcdStore(etcdClient(optionsOf(connection), await loadEtcd3()), options);
+}

@@ -1,25 +1,27 @@
-import type { Database } from "../../database/sql.ts";
-import type { LockStore, StoreTraits } from "../../lock/lock.ts";
-import { type SqlStoreOptions, sqlStore } from "../sql-store.ts";
+/** Locks, stock and runs in MySQL or MariaDB. */
 
-export { type MysqlOptions, type MysqlTls, openMysql } from "../../database/mysql.ts";
+import { type SqlStore, type SqlStoreOptions, sqlStore } from "../sql/store.ts";
+import { type MysqlOptions, mysqlDatabase } from "./database.ts";
+import { type Mysql2Pool, optionsOf } from "./handed-in.ts";
+import { loadMysql2 } from "./mysql2.ts";
+
+export type { SqlInventory } from "../sql/inventory/index.ts";
+export { migrate } from "../sql/migrate.ts";
+export type { SqlStore } from "../sql/store.ts";
 
 /**
- * Locks in MySQL 8.0.16 or later, or in MariaDB 10.6 or later.
+ * Opens a database of MySQL 8.0.16 or later, or of MariaDB 10.6 or later. It connects on first use.
  *
- * An acknowledged lock survives a restart of the server if its commits are durable
- * (innodb_flush_log_at_trx_commit = 1). Expiry goes by the server's clock.
+ *     await using shop = await openMysql({ host: "127.0.0.1", user: "shop", database: "shop" });
+ *     await migrate(shop.database); // makes the tables, as `lockstep migrate` does
+ *
+ * An acknowledged lock survives a restart of the server if its commits are durable (innodb_flush_log_at_trx_commit = 1).
+ * Expiry goes by the server's clock. A pool of mysql2 in place of the options gives its settings. Rejects with a TypeError when the package mysql2 is not installed.
  */
-export function mysqlStore(database: Database, options?: SqlStoreOptions): LockStore {
-  return sqlStore(database, mysqlTraits, options);
+export async function openMysql(
+  connection: MysqlOptions | Mysql2Pool,
+  options: SqlStoreOptions = {},
+): Promise<SqlStore> {
+  await loadMysql2();
+  return sqlStore(mysqlDatabase(optionsOf(connection)), options);
 }
-
-const mysqlTraits: StoreTraits = {
-  name: "mysql",
-  fair: false,
-  watches: false,
-  serverClock: true,
-  shared: true,
-  lockDelay: true,
-  minTtl: 100,
-};

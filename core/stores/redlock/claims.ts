@@ -3,13 +3,12 @@ import { hasCode, isCertain } from "../../lock/errors.ts";
 import type { LockInfo, StoreTraits } from "../../lock/lock.ts";
 import type { Claim, Claims, Token } from "../../lock/polling.ts";
 import type { Millis } from "../../lock/time.ts";
-import { keyOf, ownKey } from "../../redis/names.ts";
-import type { Redis } from "../../redis/redis.ts";
-import { RedisClaims } from "../redis/claims.ts";
+import { keyOf, ownKey } from "../redis/client/names.ts";
+import type { Redis } from "../redis/client/redis.ts";
+import { RedisClaims, SeenGeneration } from "../redis/locks/claims.ts";
 import { combine, isSettled } from "./info.ts";
-import { countOf, type Question, Quorum, type Tally } from "./quorum.ts";
-import { GENERATION, LIFT } from "./scripts.ts";
-import { highest, isSame } from "./tokens.ts";
+import { type Answers, countVotes, type MasterRequest, Quorum } from "./quorum.ts";
+import { GET_GENERATION, RAISE_TOKENS } from "./scripts.ts";
 
 const traits: StoreTraits = {
   name: "redlock",
@@ -22,15 +21,15 @@ const traits: StoreTraits = {
 };
 
 /**
- * To what each master rounds its clock down for tokens: then masters of which the clocks agree to less than a second
- * nearly always give the same token, which saves the second round trip.
+ * The step to which each master rounds its clock down for tokens, in microseconds. Masters whose clocks differ by less
+ * than a second nearly always give the same token, which saves a second round trip.
  */
 const CLOCK_STEP = 1_000_000;
 
 export interface RedlockClaimsOptions {
   readonly prefix: string;
 
-  /** How long a master has for one answer. */
+  /** The longest wait for one answer of a master. */
   readonly timeout: Millis;
   readonly closeMasters: boolean;
 }
@@ -43,19 +42,26 @@ interface Master {
 type Granted = ReadonlyMap<Master, readonly Token[]>;
 
 /**
- * Locks that count when more than half of the masters have them; each master has them as the store redis does.
+ * Locks that are valid when more than half of the masters have them. Each master keeps a lock as the Redis store does.
  *
- * Why fences rise: before a lock counts, a quorum has counted up to its token while it had that lock. Any later
- * quorum has a master in common with that one, which counts further for the later lock.
+ * Why fences rise: before a lock is valid, a quorum has reached its token while it had the lock. Any later quorum shares
+ * a master with that quorum, and this master gives the later lock a higher token.
  */
 export class RedlockClaims implements Claims {
   readonly traits = traits;
   readonly #quorum: Quorum<Master>;
   readonly #options: RedlockClaimsOptions;
+  readonly #seen = new SeenGeneration();
 
   constructor(masters: readonly Redis[], options: RedlockClaimsOptions) {
-    const { prefix, timeout, closeMasters } = options;
-    const each = { prefix, replicas: undefined, clockStep: CLOCK_STEP, closeRedis: closeMasters };
+    const { prefix, timeout, closeMasters: closeRedis } = options;
+    const each = {
+      prefix,
+      replicas: undefined,
+      clockStep: CLOCK_STEP,
+      seen: this.#seen,
+      closeRedis,
+    };
     this.#options = options;
     this.#quorum = new Quorum(
       traits.name,
@@ -66,7 +72,7 @@ export class RedlockClaims implements Claims {
 
   async claim(claim: Claim, signal: AbortSignal): Promise<readonly Token[] | undefined> {
     const { needed } = this.#quorum;
-    const tally = await this.#quorum.ask(
+    const tally = await this.#quorum.requestAll(
       ({ claims }, limit) => claims.claim(claim, limit),
       ({ said, pending }) => {
         const granted = grantedBy(said).size;
@@ -78,12 +84,12 @@ export class RedlockClaims implements Claims {
     );
     const granted = grantedBy(tally.said);
     if (granted.size >= needed) {
-      const tokens = await this.#agree(claim, granted, signal);
+      const tokens = await this.#agreeOnTokens(claim, granted, signal);
       if (tokens !== undefined) return tokens;
     }
     const left = await this.#withdraw(claim, tally);
     if (left < needed && tally.said.size >= needed) return undefined;
-    // Where an answer was lost, it is worth asking once more.
+    // After a lost answer, a repetition may succeed.
     const isOver = left < needed && [...tally.failed.values()].every(isCertain);
     throw isOver
       ? this.#quorum.unavailable(tally)
@@ -97,14 +103,14 @@ export class RedlockClaims implements Claims {
   }
 
   async drop(names: readonly string[], owner: string, signal: AbortSignal) {
-    return this.#quorum.vote("a lock was given back", signal, ({ claims }, limit) =>
-      dropTwice(claims, names, owner, limit),
+    return this.#quorum.vote("a lock was released", signal, ({ claims }, limit) =>
+      dropWithRetry(claims, names, owner, limit),
     );
   }
 
   async freeIn(names: readonly string[], signal: AbortSignal): Promise<Millis> {
     const { needed } = this.#quorum;
-    const tally = await this.#quorum.ask(
+    const tally = await this.#quorum.requestAll(
       ({ claims }, limit) => claims.freeIn(names, limit),
       ({ said, pending }) => {
         const free = [...said.values()].filter((left) => left <= 0).length;
@@ -119,7 +125,7 @@ export class RedlockClaims implements Claims {
 
   async inspect(name: string): Promise<LockInfo> {
     const { needed, masters } = this.#quorum;
-    const infos = await this.#quorum.look(
+    const infos = await this.#quorum.read(
       ({ claims }) => claims.inspect(name),
       (said, pending) => isSettled(said, { needed, pending }),
     );
@@ -128,7 +134,7 @@ export class RedlockClaims implements Claims {
 
   async list(prefix: string): Promise<readonly LockInfo[]> {
     const { needed, masters } = this.#quorum;
-    const lists = await this.#quorum.look(
+    const lists = await this.#quorum.read(
       ({ claims }) => claims.list(prefix),
       (said, pending) => [...byName(said).values()].every((i) => isSettled(i, { needed, pending })),
     );
@@ -140,18 +146,18 @@ export class RedlockClaims implements Claims {
       .sort((a, b) => (a.name < b.name ? -1 : 1));
   }
 
-  /** First it is known how high a quorum is; what is raised above that is above all that was ever given. */
+  /** Reads the generation of a quorum first: a generation above it is above all that were ever used. */
   async raiseGeneration(least: number): Promise<number> {
     const keys = [ownKey(this.#options.prefix, "generation")];
     const { needed } = this.#quorum;
-    const found = await this.#quorum.look(
-      async ({ redis }) => Number(await redis.run(GENERATION, { keys })),
+    const found = await this.#quorum.read(
+      async ({ redis }) => Number(await redis.run(GET_GENERATION, { keys })),
       (said) => said.length >= needed,
     );
-    const last = Math.max(...found);
+    const last = Math.max(this.#seen.highest, ...found);
     if (last >= HIGHEST_GENERATION) throw noMoreGenerations();
     const goal = Math.max(last + 1, least);
-    const raised = await this.#quorum.ask(
+    const raised = await this.#quorum.requestAll(
       ({ claims }) => claims.raiseGeneration(goal),
       (tally) => tally.said.size >= needed,
     );
@@ -165,41 +171,43 @@ export class RedlockClaims implements Claims {
     await Promise.all(this.#quorum.masters.map(({ claims }) => claims.close()));
   }
 
-  /** The tokens, once a quorum that has the lock has counted up to them; undefined where it has not. */
-  async #agree(
+  /** Resolves to the tokens once a quorum with the lock has reached them; otherwise to undefined. */
+  async #agreeOnTokens(
     { names, owner }: Claim,
     granted: Granted,
     signal: AbortSignal,
   ): Promise<readonly Token[] | undefined> {
     const { needed } = this.#quorum;
-    const tokens = highest([...granted.values()]);
-    const there = [...granted.values()].filter((each) => isSame(each, tokens));
+    const tokens = highestTokens([...granted.values()]);
+    const there = [...granted.values()].filter((each) => areEqualTokens(each, tokens));
     if (there.length >= needed) return tokens;
     const { prefix } = this.#options;
     const kinds = ["lock", "fence"].flatMap((kind) => names.map((n) => keyOf(prefix, kind, n)));
     const keys = [...kinds, ownKey(prefix, "generation")];
     const args = [owner, tokens[0]?.generation ?? 0, ...tokens.map(({ token }) => String(token))];
-    const votes = await this.#quorum.ask(
-      async ({ redis }, limit) => (await redis.run(LIFT, { keys, args, signal: limit })) === "1",
-      (tally) => countOf(tally, true) >= needed || countOf(tally, true) + tally.pending < needed,
+    const votes = await this.#quorum.requestAll(
+      async ({ redis }, limit) =>
+        (await redis.run(RAISE_TOKENS, { keys, args, signal: limit })) === "1",
+      (tally) =>
+        countVotes(tally, true) >= needed || countVotes(tally, true) + tally.pending < needed,
       signal,
     );
-    return countOf(votes, true) >= needed ? tokens : undefined;
+    return countVotes(votes, true) >= needed ? tokens : undefined;
   }
 
-  /** Drops what was or may have been granted. Resolves to how many masters may still have it. */
-  async #withdraw({ names, owner }: Claim, tally: Tally<Master, unknown>): Promise<number> {
+  /** Drops a claim that was or may have been granted. Resolves to how many masters may still have it. */
+  async #withdraw({ names, owner }: Claim, tally: Answers<Master, unknown>): Promise<number> {
     const { said, failed } = tally;
-    const drop: Question<Master, true> = async ({ claims }, limit) => {
-      await dropTwice(claims, names, owner, limit);
+    const drop: MasterRequest<Master, true> = async ({ claims }, limit) => {
+      await dropWithRetry(claims, names, owner, limit);
       return true;
     };
     const dropping = this.#quorum.masters.flatMap((master) => {
       if (said.has(master)) {
-        return said.get(master) === undefined ? [] : [this.#quorum.tell(master, drop)];
+        return said.get(master) === undefined ? [] : [this.#quorum.request(master, drop)];
       }
-      // Where a claim is still under way, what follows it over the same connection comes after it.
-      return isCertain(failed.get(master)) ? [] : [this.#quorum.hint(master, drop)];
+      // A drop that follows a claim over the same connection is executed after the claim.
+      return isCertain(failed.get(master)) ? [] : [this.#quorum.requestBriefly(master, drop)];
     });
     const dropped = await Promise.allSettled(dropping);
     return dropped.filter((each) => each.status === "rejected" || !each.value).length;
@@ -207,10 +215,10 @@ export class RedlockClaims implements Claims {
 }
 
 /**
- * A quorum's answer is not waited for by the others, and nobody asks them again: so each is asked once more where a
- * connection has ended. A no then is none: it may be the answer to what was carried out before.
+ * Drops the claim on one master, and repeats the drop once after a broken connection: the quorum does not wait for all
+ * masters, and does not ask them again. "Not held" then proves nothing, since the first drop may have been executed.
  */
-async function dropTwice(
+async function dropWithRetry(
   claims: RedisClaims,
   names: readonly string[],
   owner: string,
@@ -232,4 +240,20 @@ function grantedBy(said: ReadonlyMap<Master, readonly Token[] | undefined>): Gra
 
 function byName(lists: readonly (readonly LockInfo[])[]): ReadonlyMap<string, LockInfo[]> {
   return Map.groupBy(lists.flat(), ({ name }) => name);
+}
+
+/** Returns the highest token of each name, and the highest generation of all. */
+function highestTokens(all: readonly (readonly Token[])[]): readonly Token[] {
+  const generation = Math.max(...all.flat().map((token) => token.generation));
+  const [first = [], ...rest] = all;
+  return first.map(({ token }, i) => {
+    const others = rest.map((tokens) => tokens[i]?.token ?? 0n);
+    return { generation, token: others.reduce((a, b) => (a > b ? a : b), token) };
+  });
+}
+
+function areEqualTokens(a: readonly Token[], b: readonly Token[]): boolean {
+  return a.every(
+    ({ generation, token }, i) => generation === b[i]?.generation && token === b[i]?.token,
+  );
 }

@@ -1,9 +1,9 @@
 import type { LockInfo } from "../../lock/lock.ts";
 
 /**
- * A lock as a quorum of `needed` masters sees it, by what each of them has said.
+ * Combines the answers of masters into the state of a lock by a quorum of `needed` masters.
  *
- * Of `silent` ones anything may be true: they count in favour of whoever most others name.
+ * The state at `silent` masters is unknown: they count for the holder that most answers name.
  */
 export function combine(
   name: string,
@@ -11,10 +11,10 @@ export function combine(
   { needed, silent }: { readonly needed: number; readonly silent: number },
 ): LockInfo {
   const reached = <T>(values: readonly T[]) => values[Math.max(0, needed - silent - 1)];
-  const holder = mostNamed(infos);
+  const holder = commonestHolder(infos);
   const holds = infos.filter((info) => holder !== undefined && info.holder === holder);
   const isHeld = holds.length + silent >= needed && holds.length > 0;
-  // For ever comes first.
+  // Locks without an expiry come first.
   const ends = holds.map(({ expiresIn }) => expiresIn).sort((a, b) => (b ?? HIGH) - (a ?? HIGH));
   const fences = infos
     .map(({ fence = "" }) => fence)
@@ -31,17 +31,17 @@ export function combine(
 
 const HIGH = Number.MAX_VALUE;
 
-/** Whether those that have yet to answer can still change who the holder is. */
+/** Whether the pending answers cannot change the holder any more. */
 export function isSettled(
   infos: readonly LockInfo[],
   { needed, pending }: { readonly needed: number; readonly pending: number },
 ): boolean {
-  const holder = mostNamed(infos);
+  const holder = commonestHolder(infos);
   const named = infos.filter((info) => holder !== undefined && info.holder === holder).length;
   return named >= needed || named + pending < needed;
 }
 
-function mostNamed(infos: readonly LockInfo[]): string | undefined {
+function commonestHolder(infos: readonly LockInfo[]): string | undefined {
   const counts = new Map<string, number>();
   for (const { holder } of infos) {
     if (holder !== undefined) counts.set(holder, (counts.get(holder) ?? 0) + 1);

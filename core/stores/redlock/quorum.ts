@@ -7,8 +7,8 @@ import {
 } from "../../lock/errors.ts";
 import { after, type Millis } from "../../lock/time.ts";
 
-/** What the masters have said to one question so far. */
-export interface Tally<Master, T> {
+/** The answers of the masters to one request so far. */
+export interface Answers<Master, T> {
   readonly said: ReadonlyMap<Master, T>;
   readonly failed: ReadonlyMap<Master, unknown>;
 
@@ -16,12 +16,12 @@ export interface Tally<Master, T> {
   readonly pending: number;
 }
 
-export type Question<Master, T> = (master: Master, limit: AbortSignal) => Promise<T>;
+export type MasterRequest<Master, T> = (master: Master, limit: AbortSignal) => Promise<T>;
 
-/** How long to wait for the rest once a quorum has answered. */
+/** How long to wait for the other masters once a quorum has answered. */
 const REST: Millis = 500;
 
-/** Masters that know nothing of each other, and what a majority of them says. */
+/** Independent masters, and the decision of their majority. */
 export class Quorum<Master> {
   readonly masters: readonly Master[];
 
@@ -30,11 +30,11 @@ export class Quorum<Master> {
   readonly #store: string;
   readonly #timeout: Millis;
 
-  /** Those that did not answer in time when they were asked last. */
+  /** The masters that did not answer their last request in time. */
   readonly #silent = new Set<Master>();
   readonly #underWay = new Set<Promise<unknown>>();
 
-  /** `store` is its name, for messages; `timeout` is what a master has for one answer. */
+  /** `store` is the name for messages; `timeout` is the longest wait for one answer. */
   constructor(store: string, masters: readonly Master[], timeout: Millis) {
     this.#store = store;
     this.masters = masters;
@@ -43,77 +43,77 @@ export class Quorum<Master> {
   }
 
   /**
-   * Asks all masters at once, and resolves as soon as the outcome is decided or nothing is left to wait for.
+   * Sends a request to all masters at once, and resolves when the outcome is decided or no answer is pending.
    *
-   * Once a quorum has answered, the others have little time, and those that were silent before have none. All are
-   * asked to the end all the same.
+   * Once a quorum has answered, the other masters have 500 ms, and masters that were silent before have none. The
+   * requests to them still go on.
    */
-  ask<T>(
-    question: Question<Master, T>,
-    isDecided: (tally: Tally<Master, T>) => boolean,
+  requestAll<T>(
+    question: MasterRequest<Master, T>,
+    isDecided: (tally: Answers<Master, T>) => boolean,
     signal?: AbortSignal,
-  ): Promise<Tally<Master, T>> {
+  ): Promise<Answers<Master, T>> {
     const said = new Map<Master, T>();
     const failed = new Map<Master, unknown>();
-    const { promise, resolve } = Promise.withResolvers<Tally<Master, T>>();
-    const look = () => {
+    const { promise, resolve } = Promise.withResolvers<Answers<Master, T>>();
+    const check = () => {
       const open = this.masters.filter((master) => !said.has(master) && !failed.has(master));
       const isEnough = said.size >= this.needed;
       const awaited = isEnough ? open.filter((master) => !this.#silent.has(master)) : open;
       const tally = { said, failed, pending: awaited.length };
       if (tally.pending > 0 && !isDecided(tally)) return;
       cancel();
-      // Those that are still open go on to fill their maps.
+      // Later answers still go into the original maps.
       resolve({ ...tally, said: new Map(said), failed: new Map(failed) });
     };
     const cancel = after(REST, () => {
       for (const master of this.masters) {
         if (!said.has(master) && !failed.has(master)) this.#silent.add(master);
       }
-      look();
+      check();
     });
     for (const master of this.masters) {
-      this.tell(master, question, signal)
+      this.request(master, question, signal)
         .then(
           (answer) => said.set(master, answer),
           (error) => failed.set(master, error),
         )
-        .finally(look);
+        .finally(check);
     }
     return promise;
   }
 
   /**
-   * True: a quorum says yes. False: so many say no that none can. Rejects with a StoreUnavailableError when nobody
-   * has said yes, or may have.
+   * Resolves to true when a quorum answers yes, and to false when so many answer no that no quorum is possible. Rejects
+   * with a StoreUnavailableError when no master can have executed the request.
    */
   async vote(
     what: string,
     signal: AbortSignal,
-    question: Question<Master, boolean>,
+    question: MasterRequest<Master, boolean>,
   ): Promise<boolean> {
     const spare = this.masters.length - this.needed;
-    const isDecided = (tally: Tally<Master, boolean>) => {
-      const [yes, no] = [countOf(tally, true), countOf(tally, false)];
+    const isDecided = (tally: Answers<Master, boolean>) => {
+      const [yes, no] = [countVotes(tally, true), countVotes(tally, false)];
       const isOpen = yes + tally.pending >= this.needed || no + tally.pending > spare;
       return yes >= this.needed || no > spare || !isOpen;
     };
-    const tally = await this.ask(question, isDecided, signal);
-    const yes = countOf(tally, true);
+    const tally = await this.requestAll(question, isDecided, signal);
+    const yes = countVotes(tally, true);
     if (yes >= this.needed) return true;
-    if (countOf(tally, false) > spare) return false;
+    if (countVotes(tally, false) > spare) return false;
     const { said, failed } = tally;
     const haveAll = said.size + failed.size === this.masters.length;
     const isUntouched = haveAll && yes === 0 && [...failed.values()].every(isCertain);
     throw isUntouched ? this.unavailable(tally) : this.unknown(what, tally);
   }
 
-  /** What a quorum says, and as many more as it takes. */
-  async look<T>(
+  /** Resolves to the answers of a quorum, and of more masters until `isEnough`. */
+  async read<T>(
     question: (master: Master) => Promise<T>,
     isEnough: (said: readonly T[], pending: number) => boolean,
   ): Promise<readonly T[]> {
-    const tally = await this.ask(
+    const tally = await this.requestAll(
       (master, limit) => race(question(master), limit),
       ({ said, pending }) => said.size >= this.needed && isEnough([...said.values()], pending),
     );
@@ -121,8 +121,12 @@ export class Quorum<Master> {
     return [...tally.said.values()];
   }
 
-  /** Asks one of them, for as long as a master has. */
-  async tell<T>(master: Master, question: Question<Master, T>, signal?: AbortSignal): Promise<T> {
+  /** Sends a request to one master, limited by the timeout. */
+  async request<T>(
+    master: Master,
+    question: MasterRequest<Master, T>,
+    signal?: AbortSignal,
+  ): Promise<T> {
     const limit = deadline(this.#timeout, noAnswer, signal);
     const asking = question(master, limit.signal);
     this.#underWay.add(asking);
@@ -140,10 +144,13 @@ export class Quorum<Master> {
     }
   }
 
-  /** The same, but waits no longer than for the rest, and not at all for one that was silent: then it is undefined. */
-  async hint<T>(master: Master, question: Question<Master, T>): Promise<T | undefined> {
+  /** Sends a request to one master, waits 500 ms, or not at all for a silent master, and then resolves to undefined. */
+  async requestBriefly<T>(
+    master: Master,
+    question: MasterRequest<Master, T>,
+  ): Promise<T | undefined> {
     const isSilent = this.#silent.has(master);
-    const telling = this.tell(master, question);
+    const telling = this.request(master, question);
     const { promise: over, resolve } = Promise.withResolvers<undefined>();
     const giveUp = () => {
       this.#silent.add(master);
@@ -153,13 +160,15 @@ export class Quorum<Master> {
     return Promise.race([telling, over]).finally(cancel);
   }
 
-  /** Resolves when nothing is under way any more. */
+  /** Resolves when no request is under way, or after 500 ms. */
   async settled(): Promise<void> {
-    await Promise.allSettled(this.#underWay);
+    const { promise: over, resolve } = Promise.withResolvers<void>();
+    const cancel = after(REST, resolve);
+    await Promise.race([Promise.allSettled(this.#underWay), over]).finally(cancel);
   }
 
-  /** What to reject with when nothing has happened: a refusal where so many refuse that no quorum is left. */
-  unavailable({ failed }: Tally<Master, unknown>): Error {
+  /** Returns the error when no master has changed anything: a refusal when the other masters are too few for a quorum. */
+  unavailable({ failed }: Answers<Master, unknown>): Error {
     const failures = [...failed.values()];
     const final = failures.filter((error) => hasCode(error, "STORE_REFUSED", "STORE_CLOSED"));
     if (final.length > this.masters.length - this.needed) return final[0] as Error;
@@ -168,12 +177,12 @@ export class Quorum<Master> {
     return new StoreUnavailableError(this.#store, problem, toCause(failures));
   }
 
-  unknown(what: string, { failed }: Tally<Master, unknown>): Error {
+  unknown(what: string, { failed }: Answers<Master, unknown>): Error {
     return new UnknownOutcomeError(this.#store, what, toCause([...failed.values()]));
   }
 }
 
-export function countOf<Master>({ said }: Tally<Master, boolean>, vote: boolean): number {
+export function countVotes<Master>({ said }: Answers<Master, boolean>, vote: boolean): number {
   return [...said.values()].filter((each) => each === vote).length;
 }
 

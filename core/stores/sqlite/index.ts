@@ -1,25 +1,54 @@
-import type { Database } from "../../database/sql.ts";
-import type { LockStore, StoreTraits } from "../../lock/lock.ts";
-import { type SqlStoreOptions, sqlStore } from "../sql-store.ts";
+/** Locks, stock and runs in a SQLite file. */
 
-export { openSqlite } from "../../database/sqlite.ts";
+import { existsSync } from "node:fs";
+import { DatabaseSync } from "node:sqlite";
+import { migrate } from "../sql/migrate.ts";
+import { type SqlStore, type SqlStoreOptions, sqlStore } from "../sql/store.ts";
+import { sqliteDatabase } from "./database.ts";
 
-/**
- * Locks in a file that several processes of one machine share.
- *
- * Expiry goes by the machine's clock: stepping it forward frees a lock early, and the fence then refuses
- * its old holder.
- */
-export function sqliteStore(database: Database, options?: SqlStoreOptions): LockStore {
-  return sqlStore(database, sqliteTraits, options);
+export type { SqlInventory } from "../sql/inventory/index.ts";
+export type { SqlStore } from "../sql/store.ts";
+
+interface SqliteOptions extends SqlStoreOptions {
+  /**
+   * Whether a file that is missing, or has no tables of Lockstep, gets them. Default true. If false, such a store is
+   * empty, and nothing is written to the disk.
+   */
+  readonly create?: boolean;
 }
 
-export const sqliteTraits: StoreTraits = {
-  name: "sqlite",
-  fair: false,
-  watches: false,
-  serverClock: true,
-  shared: true,
-  lockDelay: true,
-  minTtl: 100,
-};
+/**
+ * Opens a file that several processes of one machine may share, or ":memory:", and makes or updates its tables.
+ *
+ * Locks expire by the machine's clock: stepping the clock forward frees a lock early, and the fence then refuses its old
+ * holder. A file that is deleted or replaced while it is open is refused from the next call on, so the lock of a holder
+ * in the old file ends with its ttl.
+ *
+ *     await using shop = await openSqlite("shop.db");
+ *     await shop.inventory.set({ sku: "teapot", quantity: 10, operationId: "count-1" });
+ */
+export async function openSqlite(
+  file: string,
+  { create = true, ...options }: SqliteOptions = {},
+): Promise<SqlStore> {
+  const database = sqliteDatabase(create || hasTables(file) ? file : ":memory:");
+  try {
+    await migrate(database);
+  } catch (error) {
+    await database.close();
+    throw error;
+  }
+  return sqlStore(database, options);
+}
+
+/** Whether the file has tables of Lockstep. True for an unreadable file as well: its first use tells the reason. */
+function hasTables(file: string): boolean {
+  if (!existsSync(file)) return false;
+  try {
+    using db = new DatabaseSync(file, { readOnly: true });
+    const table = db.prepare("SELECT 1 FROM sqlite_master WHERE name = 'lockstep_migration'");
+    return table.get() !== undefined;
+  } catch {
+    return true;
+  }
+}

@@ -1,46 +1,30 @@
-import { checkText } from "../../lock/checks.ts";
-import type { LockStore } from "../../lock/lock.ts";
-import { lockStore, type StoreOptions } from "../../lock/store.ts";
-import { checkRoot } from "../../zookeeper/names.ts";
-import type { ZooKeeper } from "../../zookeeper/zookeeper.ts";
-import { ZooKeeperBackend } from "./backend.ts";
+/** Locks, sessions and elections in ZooKeeper. */
 
-export { openZooKeeper } from "../../zookeeper/client.ts";
-export {
-  BadVersionError,
-  type Created,
-  type NewNode,
-  type Node,
-  NodeExistsError,
-  NoNodeError,
-  type Op,
-  type Session,
-  type Stat,
-  type ZooKeeper,
-  type ZooKeeperOptions,
-} from "../../zookeeper/zookeeper.ts";
-export { Election, type Leader } from "./election.ts";
+import { type OpenStore, openStore } from "../../lock/open-store.ts";
+import { zookeeperClient } from "./client/client.ts";
+import type { ZooKeeper, ZooKeeperOptions } from "./client/zookeeper.ts";
+import { type ZooKeeperStoreOptions, zookeeperLocks } from "./locks/index.ts";
 
-export interface ZooKeeperStoreOptions extends StoreOptions {
-  /** The node below which all others are, as "/shop/locks"; it is made where it is missing. Default: the root. */
-  readonly root?: string;
+export type { Election, Leader } from "../../lock/election.ts";
+export type { ZooKeeper, ZooKeeperSession } from "./client/zookeeper.ts";
+export { zookeeperElection } from "./locks/election.ts";
 
-  /** Close the client together with the store. Default false: who opened it closes it. */
-  readonly closeZooKeeper?: boolean;
+export interface ZooKeeperStore extends OpenStore {
+  /** For sessions and elections. */
+  readonly zookeeper: ZooKeeper;
 }
 
 /**
- * Locks in ZooKeeper 3.5 or later, fair, in one line with those of Curator and of ZooKeeper's own recipe.
+ * Opens ZooKeeper 3.5 or later. It connects on first use.
  *
- * A lock that nobody waits for takes one round trip to take and one to give back: those with one ttl share a
- * session. An acknowledged lock is on a majority of the servers. Sessions go by the servers' monotonic clocks.
+ *     await using store = await openZooKeeper({ servers: ["127.0.0.1:2181"] }, { root: "/shop" });
+ *     const lock = await store.locks.lock("report", { ttl: "10s", wait: "5s" }); // as Curator's on /shop/report
  */
-export function zookeeperStore(
-  zookeeper: ZooKeeper,
+export async function openZooKeeper(
+  connection: ZooKeeperOptions,
   options: ZooKeeperStoreOptions = {},
-): LockStore {
-  const { root = "", label = "zookeeper", closeZooKeeper = false, ...rest } = options;
-  checkText("label", label, 200);
-  checkRoot(root);
-  return lockStore(new ZooKeeperBackend(zookeeper, { root, label, closeZooKeeper }), rest);
+): Promise<ZooKeeperStore> {
+  const zookeeper = zookeeperClient(connection);
+  const locks = zookeeperLocks(zookeeper, { ...options, closeZooKeeper: true });
+  return openStore({ locks, zookeeper });
 }

@@ -1,28 +1,43 @@
 import * as z from "zod";
+import { RECORDS_PER_PAGE, type RecordPage } from "../../../core/journal/journal.ts";
 import { deadline as limitOf, race } from "../../../core/lock/abort.ts";
+import type { Duration } from "../../../core/lock/duration.ts";
 import { quote, UnknownOutcomeError } from "../../../core/lock/errors.ts";
 import type { Deadline, Millis } from "../../../core/lock/time.ts";
 import { decode, hashOf } from "../../../core/steps/codec.ts";
-import { UnknownRunError } from "../../../core/steps/errors.ts";
-import type { Runtime } from "../../../core/steps/runtime.ts";
+import type { Runtime } from "../../../core/steps/contract.ts";
+import { isSealed } from "../../../core/steps/envelope.ts";
+import { unknownRun } from "../../../core/steps/errors.ts";
+import { runAtEnd } from "../../../core/steps/run-end.ts";
 import type { AnyWorkflow, RunOutcome, Workflow } from "../../../core/steps/workflow.ts";
-import type { AppOptions } from "../options.ts";
-import { outcomeAnswer } from "../outcome.ts";
-import { runPath } from "../path.ts";
-import { noTime, Problem, toProblem } from "../problem.ts";
-import { retryAfter } from "../retry-after.ts";
-import { type Answer, type Call, type Route, route } from "../route.ts";
-import { isInternal, runJson, stateJson } from "../run-json.ts";
-import { Accepted, Completed, Run, RunState, Suspended, text } from "../schemas.ts";
+import { redact } from "../../../infra/redact.ts";
+import { lockWaitOf } from "../../invocation/invocation.ts";
+import { isInternalSignal, runJson, stateJson, toJson } from "../../json/run-json.ts";
+import { shownResult } from "../../json/shown-value.ts";
+import { runPath } from "../inputs.ts";
+import { type AppOptions, newestOf } from "../options.ts";
+import { outcomeResponse } from "../outcome.ts";
+import { Problem, retryAfter, timeExceeded, toProblem } from "../problem.ts";
+import { type Route, type RouteRequest, type RouteResponse, route } from "../route.ts";
+import {
+  Accepted,
+  Answered,
+  Completed,
+  Published,
+  Run,
+  RunState,
+  Suspended,
+  text,
+} from "../schemas.ts";
 
 const RunParams = z.object({ runId: text("run id") });
 
-/** Nobody outside says that a run's child has ended. */
+/** Clients cannot send the engine's own signals, such as the end of a child run. */
 const SignalParams = RunParams.extend({
-  signal: text("signal").refine((name) => !isInternal(name), "must not begin with ~"),
+  signal: text("signal").refine((name) => !isInternalSignal(name), "must not start with ~"),
 });
 
-type AnyCall = Call<unknown, unknown, unknown>;
+type AnyRequest = RouteRequest<unknown, unknown, unknown>;
 
 export function runRoutes(options: AppOptions): readonly Route[] {
   const { runtime, busyStatus = 423, statuses = {} } = options;
@@ -37,17 +52,21 @@ export function runRoutes(options: AppOptions): readonly Route[] {
       tag: "runs",
       keyed: true,
       headers: Prefer,
-      summary: "Begin a run of a workflow, or ask again what became of it",
+      summary: "Start a run of a workflow, or get the outcome of a started run",
       description:
-        "The Idempotency-Key is the run's id, the body is the workflow's input. It answers when the run has ended or has to wait.",
+        "The Idempotency-Key is the run's id, the body is the workflow's input. A workflow that names its runs takes that name alone. With `singleton` or `debounce`, the run has an id of its own, and the Idempotency-Key is what the starts have in common. The response is sent when the run has ended or has to wait.",
       params: z.object({ workflow: text("workflow") }),
+      query: KeyedStart,
       body: z.unknown(),
-      answers: {
+      responses: {
         200: { description: "the run has completed", schema: Completed },
-        202: { description: "the run goes on later", schema: Suspended },
+        202: { description: "the run resumes later", schema: Suspended },
       },
-      problems: [...new Set([404, 409, 422, 423, busyStatus, ...Object.values(statuses)])],
-      handle: (call) => runs.start(call.params.workflow, call),
+      problems: [...new Set([404, 409, 422, 423, 503, busyStatus, ...Object.values(statuses)])],
+      handle: (request) =>
+        Object.keys(request.query).length > 0
+          ? runs.startKeyed(request.params.workflow, request.query, request)
+          : runs.start(request.params.workflow, request),
     }),
     route({
       operation: "readRun",
@@ -55,11 +74,24 @@ export function runRoutes(options: AppOptions): readonly Route[] {
       path: "/runs/{runId}",
       access: "read",
       tag: "runs",
-      summary: "A run with its timeline",
+      summary: "Read a run with its timeline",
       params: RunParams,
-      answers: { 200: { description: "the run", schema: Run } },
+      query: z.object({
+        part: z.coerce
+          .number()
+          .int()
+          .min(1)
+          .max(2 ** 31 - 1)
+          .optional()
+          .meta({
+            description: "the number of a history: the current one, or the one before",
+          }),
+        after: z.string().max(600).optional().meta({ description: "`next` of the page before" }),
+        limit: z.coerce.number().int().min(1).max(RECORDS_PER_PAGE).optional(),
+      }),
+      responses: { 200: { description: "the run", schema: Run } },
       problems: [404],
-      handle: (call) => runs.read(call.params.runId, call),
+      handle: (request) => runs.read(request.params.runId, request.query, request),
     }),
     route({
       operation: "signalRun",
@@ -69,16 +101,49 @@ export function runRoutes(options: AppOptions): readonly Route[] {
       tag: "runs",
       keyed: true,
       headers: Prefer,
-      summary: "Leave a signal for a run, and carry it on",
+      summary: "Send a signal to a run, and resume the run",
       description: "The body is the signal's payload.",
       params: SignalParams,
       body: z.unknown(),
-      answers: {
-        200: { description: "delivered, now or before; where the run is now", schema: RunState },
-        202: { description: "delivered; the run goes on elsewhere", schema: Accepted },
+      responses: {
+        200: {
+          description: "delivered by this request or an earlier one; the state of the run",
+          schema: RunState,
+        },
+        202: { description: "delivered; another process executes the run", schema: Accepted },
       },
       problems: [404, 409, 422],
-      handle: (call) => runs.signal(call.params, call),
+      handle: (request) => runs.signal(request.params, request),
+    }),
+    route({
+      operation: "updateRun",
+      method: "post",
+      path: "/runs/{runId}/updates/{update}",
+      access: "write",
+      tag: "runs",
+      keyed: true,
+      summary: "Send an update to a run, and get the workflow's answer",
+      description: "The body is the update's payload.",
+      params: RunParams.extend({ update: SignalParams.shape.signal }),
+      body: z.unknown(),
+      responses: {
+        200: { description: "the answer", schema: Answered },
+        202: { description: "delivered, and not answered yet: ask again", schema: Accepted },
+      },
+      problems: [404, 409, 422],
+      handle: (request) => runs.update(request.params, request),
+    }),
+    route({
+      operation: "queryRun",
+      method: "get",
+      path: "/runs/{runId}/published/{name}",
+      access: "read",
+      tag: "runs",
+      summary: "Read the last value that a run has published under a name",
+      params: RunParams.extend({ name: text("name") }),
+      responses: { 200: { description: "the value; null before the first", schema: Published } },
+      problems: [404],
+      handle: (request) => runs.query(request.params, request),
     }),
     route({
       operation: "cancelRun",
@@ -86,64 +151,183 @@ export function runRoutes(options: AppOptions): readonly Route[] {
       path: "/runs/{runId}/cancel",
       access: "write",
       tag: "runs",
-      headers: Prefer,
-      summary: "Stop a run at its next step, and undo what it has done",
+      headers: PreferWait,
+      summary: "Cancel a run: abort its step, cancel its children, and undo its work",
       params: RunParams,
-      answers: {
-        200: { description: "asked for, now or before; where the run is now", schema: RunState },
-        202: { description: "asked for; the run goes on elsewhere", schema: Accepted },
+      responses: {
+        200: {
+          description: "requested by this request or an earlier one; the state of the run",
+          schema: RunState,
+        },
+        202: { description: "requested; another process executes the run", schema: Accepted },
       },
+      description:
+        "With `Prefer: wait=30`, the response is sent when the run has ended, and tells how: `cancelled`, or `completed` or `failed` before.",
       problems: [404, 409],
-      handle: (call) => runs.cancel(call.params.runId, call),
+      handle: (request) => runs.cancel(request.params.runId, request),
+    }),
+    reopenRoute({
+      operation: "retryRun",
+      path: "/runs/{runId}/retry",
+      summary: "Let a failed, cancelled or blocked run go on with its recorded results",
+      reopen: (runId) => runtime.retry(runId),
+      runs,
+    }),
+    reopenRoute({
+      operation: "retryUndo",
+      path: "/runs/{runId}/retry-undo",
+      summary: "Attempt the failed undos of a run again",
+      reopen: (runId) => runtime.retryUndo(runId),
+      runs,
+    }),
+    route({
+      operation: "forkRun",
+      method: "post",
+      path: "/runs/{runId}/fork",
+      access: "write",
+      tag: "runs",
+      keyed: true,
+      headers: Prefer,
+      summary: "Start a new run with the recorded results of a run up to a step",
+      description:
+        "The Idempotency-Key is the new run's id. The step `from` and those after it are executed anew.",
+      params: RunParams,
+      body: z.strictObject({ from: z.string().min(1).max(512) }),
+      responses: {
+        200: { description: "the state of the new run", schema: RunState },
+        202: { description: "another process executes the new run", schema: Accepted },
+      },
+      problems: [404, 409, 422],
+      handle: (request) => runs.fork(request.params.runId, request.body.from, request),
     }),
   ];
+}
+
+interface ReopenRoute {
+  readonly operation: string;
+  readonly path: string;
+  readonly summary: string;
+  readonly reopen: (runId: string) => Promise<unknown>;
+  readonly runs: Runs;
+}
+
+function reopenRoute({ reopen, runs, ...about }: ReopenRoute): Route {
+  return route({
+    ...about,
+    method: "post",
+    access: "write",
+    tag: "runs",
+    headers: Prefer,
+    params: RunParams,
+    responses: {
+      200: { description: "the run goes on; its state", schema: RunState },
+      202: { description: "another process executes the run", schema: Accepted },
+    },
+    problems: [404, 409, 422],
+    handle: (request) => runs.reopen(request.params.runId, request, reopen),
+  });
 }
 
 const Prefer = z.object({
   Prefer: z
     .string()
     .optional()
-    .meta({ description: "respond-async: answer at once, and leave the run to others" }),
+    .meta({ description: "respond-async: respond at once; another process executes the run" }),
 });
+
+const PreferWait = z.object({
+  Prefer: z.string().optional().meta({
+    description:
+      "respond-async: respond at once; wait=30: respond when the run has ended, at most 30 seconds later",
+  }),
+});
+
+const KeyedStart = z
+  .strictObject({
+    singleton: z
+      .literal("true")
+      .optional()
+      .meta({ description: "get the open run with this Idempotency-Key, or start one" }),
+    debounce: z
+      .string()
+      .regex(/^\d+(\.\d+)?(ms|s|m|h|d)$/)
+      .optional()
+      .meta({
+        description:
+          "start one run for all starts with this Idempotency-Key that come within this time of one another, such as 5s",
+      }),
+  })
+  .refine(({ singleton, debounce }) => !(singleton && debounce), "singleton or debounce, not both");
 
 class Runs {
   readonly #runtime: Runtime;
   readonly #options: AppOptions;
   readonly #workflows: ReadonlyMap<string, AnyWorkflow>;
+  readonly #lockWait: Millis;
 
   constructor(runtime: Runtime, options: AppOptions) {
     this.#runtime = runtime;
     this.#options = options;
-    const oldestFirst = (options.workflows ?? []).toSorted((a, b) => a.version - b.version);
-    this.#workflows = new Map(oldestFirst.map((workflow) => [workflow.name, workflow]));
+    this.#lockWait = lockWaitOf(options);
+    this.#workflows = new Map(newestOf(options.workflows).map((one) => [one.name, one]));
   }
 
-  async start(name: string, call: AnyCall): Promise<Answer> {
+  /** Executes a singleton in this request, unless another process does. A debounced run is left to workers. */
+  async startKeyed(
+    name: string,
+    { debounce }: z.infer<typeof KeyedStart>,
+    request: AnyRequest,
+  ): Promise<RouteResponse> {
+    const { key, body, deadline } = request;
+    const start =
+      debounce === undefined
+        ? { singleton: key }
+        : { debounce: { key, for: debounce as Duration } };
+    const started = await bounded(this.#runtime.start(this.#workflow(name), body, start), deadline);
+    const { runId } = started;
+    request.log({ workflow: name, runId });
+    const isLeft = debounce !== undefined || isAsync(request.raw);
+    const outcome = isLeft
+      ? started
+      : await this.#executeLogged(runId, request, () =>
+          this.#runtime.resume(runId, this.#limits(request)),
+        );
+    return outcomeResponse(outcome, false, this.#options);
+  }
+
+  #workflow(name: string): Workflow<unknown, unknown> {
     const workflow = this.#workflows.get(name) as Workflow<unknown, unknown> | undefined;
     if (!workflow) throw unknownWorkflow(name);
-    const id = call.key;
-    call.note({ workflow: name, runId: id });
+    return workflow;
+  }
+
+  async start(name: string, request: AnyRequest): Promise<RouteResponse> {
+    const workflow = this.#workflow(name);
+    const id = request.key;
+    request.log({ workflow: name, runId: id });
     let isTaken = false;
     const onTaken = () => {
       isTaken = true;
     };
-    const outcome = await this.#following(id, call, () =>
-      isAsync(call.request)
-        ? this.#runtime.start(workflow, call.body, { id })
-        : this.#runtime.drive(workflow, call.body, { id, ...this.#terms(call), onTaken }),
-    );
-    // Without any time left, a run is not even looked at.
-    if (outcome.status === "busy" && call.deadline.remaining() <= 0) throw noTime();
+    const outcome = await this.#executeLogged(id, request, async () => {
+      if (workflow.namesRuns) await checkKey(workflow, request);
+      return isAsync(request.raw)
+        ? this.#runtime.start(workflow, request.body, { id })
+        : this.#runtime.execute(workflow, request.body, { id, ...this.#limits(request), onTaken });
+    });
+    // Without time left, the runtime does not read the run.
+    if (outcome.status === "busy" && request.deadline.remaining() <= 0) throw timeExceeded();
     const isEnded = outcome.status === "completed" || outcome.status === "failed";
     const isReplayed = isEnded && !isTaken;
-    if (isReplayed) call.note({ replayed: true });
-    return outcomeAnswer(outcome, isReplayed, this.#options);
+    if (isReplayed) request.log({ replayed: true });
+    return outcomeResponse(outcome, isReplayed, this.#options);
   }
 
-  async read(runId: string, { signal, note }: AnyCall): Promise<Answer> {
-    note({ runId });
-    const run = await race(this.#runtime.journal.show(runId), signal);
-    if (!run) throw new UnknownRunError(runId);
+  async read(runId: string, page: RecordPage, { signal, log }: AnyRequest): Promise<RouteResponse> {
+    log({ runId });
+    const shown = this.#runtime.show(runId, page).catch(toPageProblem);
+    const run = await race(shown, signal);
+    if (!run) throw unknownRun(runId);
     const left = run.dueAt ? run.dueAt.getTime() - run.now.getTime() : Number.POSITIVE_INFINITY;
     const wait = run.status === "running" ? Math.min(left, 1_000) : left;
     const headers = run.ending ? {} : retryAfter(wait);
@@ -152,65 +336,141 @@ class Runs {
 
   async signal(
     { runId, signal: name }: { readonly runId: string; readonly signal: string },
-    call: AnyCall,
-  ): Promise<Answer> {
-    call.note({ runId });
-    const payload = call.body ?? null;
-    const sending = this.#runtime.signal(runId, name, payload, { dedupeId: call.key });
-    const delivered = await bounded(sending, call.deadline);
-    if (delivered === "delivered") return this.#carryOn(runId, call, false);
-    const run = await bounded(this.#runtime.journal.show(runId), call.deadline);
-    // It may have ended the run, and its sender may not know: the same key still finds out.
-    const first = run?.signals.find((one) => one.name === name && one.dedupeId === call.key);
+    request: AnyRequest,
+  ): Promise<RouteResponse> {
+    request.log({ runId });
+    const payload = request.body ?? null;
+    const sending = this.#runtime.signal(runId, name, payload, { dedupeId: request.key });
+    const delivered = await bounded(sending, request.deadline);
+    if (delivered === "delivered") return this.#resume(runId, request, false);
+    const run = await bounded(this.#runtime.show(runId), request.deadline);
+    // The signal may have ended the run while its response was lost: a repetition with the same key must succeed.
+    const first = run?.signals.find((one) => one.name === name && one.dedupeId === request.key);
     if (!first && delivered === "ended") throw this.#ended(runId);
     if (first) checkSame(first.payload, payload);
-    return this.#carryOn(runId, call, true);
+    return this.#resume(runId, request, true);
   }
 
-  async cancel(runId: string, call: AnyCall): Promise<Answer> {
-    call.note({ runId });
-    const answer = await bounded(this.#runtime.cancel(runId), call.deadline);
-    if (answer === "requested") return this.#carryOn(runId, call, false);
-    const run = await bounded(this.#runtime.journal.show(runId), call.deadline);
-    if (run?.status === "cancelled") return this.#carryOn(runId, call, true);
+  /** Executes the run in this request, unless another process answers sooner. */
+  async update(
+    { runId, update }: { readonly runId: string; readonly update: string },
+    request: AnyRequest,
+  ): Promise<RouteResponse> {
+    request.log({ runId });
+    const send = async () => {
+      const options = { dedupeId: request.key, wait: 0 };
+      const sending = this.#runtime.update(runId, update, request.body ?? null, options);
+      return bounded(sending, request.deadline);
+    };
+    let outcome = await send();
+    if (outcome.status === "pending") {
+      await this.#resume(runId, request, false);
+      outcome = await send();
+    }
+    if (outcome.status === "answered")
+      return { status: 200, body: { output: toJson(outcome.output) } };
+    if (outcome.status === "ended") throw this.#ended(runId);
+    if (outcome.status === "failed") {
+      const { code = "UPDATE_FAILED", message } = outcome.error;
+      throw new Problem(422, code, redact(message));
+    }
+    const headers = {
+      Location: runPath(this.#options.basePath ?? "", runId),
+      ...retryAfter(1_000),
+    };
+    return { status: 202, headers, body: { runId } };
+  }
+
+  async query(
+    { runId, name }: { readonly runId: string; readonly name: string },
+    { signal, log }: AnyRequest,
+  ): Promise<RouteResponse> {
+    log({ runId });
+    const value = await race(shownResult(this.#runtime.query(runId, name)), signal);
+    return { status: 200, body: { value: toJson(value ?? null) } };
+  }
+
+  async reopen(
+    runId: string,
+    request: AnyRequest,
+    reopen: (runId: string) => Promise<unknown>,
+  ): Promise<RouteResponse> {
+    request.log({ runId });
+    await bounded(reopen(runId), request.deadline);
+    return this.#resume(runId, request, false);
+  }
+
+  async fork(runId: string, from: string, request: AnyRequest): Promise<RouteResponse> {
+    const { key, deadline } = request;
+    request.log({ runId: key });
+    const fork = await bounded(this.#runtime.fork(runId, { from, as: key }), deadline);
+    return this.#resume(fork, request, false);
+  }
+
+  async cancel(runId: string, request: AnyRequest): Promise<RouteResponse> {
+    request.log({ runId });
+    const answer = await bounded(this.#runtime.cancel(runId), request.deadline);
+    const wait = waitOf(request.raw);
+    if (wait !== undefined) {
+      if (answer === "requested") await this.#resume(runId, request, false);
+      return this.#atEnd(runId, request, wait);
+    }
+    if (answer === "requested") return this.#resume(runId, request, false);
+    const run = await bounded(this.#runtime.show(runId), request.deadline);
+    if (run?.status === "cancelled") return this.#resume(runId, request, true);
     throw this.#ended(runId);
   }
 
-  /** What was asked for is done by now; where the run gets from there is told, but is no matter of the answer's status. */
-  async #carryOn(runId: string, call: AnyCall, isReplayed: boolean): Promise<Answer> {
-    if (isReplayed) call.note({ replayed: true });
+  /** Waits for the end of the run, and tells how it ended. */
+  async #atEnd(runId: string, { deadline }: AnyRequest, wait: Millis): Promise<RouteResponse> {
+    const left = Math.max(0, Math.min(wait, deadline.remaining()));
+    const run = await bounded(runAtEnd(this.#runtime.journal, runId, left), deadline);
+    const headers = { Location: runPath(this.#options.basePath ?? "", runId) };
+    if (!run.ending) return { status: 202, headers, body: { runId } };
+    const { status, compensated } = run.ending;
+    return { status: 200, headers, body: { runId, status, ...(compensated && { compensated }) } };
+  }
+
+  /** Resumes the run after the request's own work is done. A failure to resume does not change the status. */
+  async #resume(runId: string, request: AnyRequest, isReplayed: boolean): Promise<RouteResponse> {
+    if (isReplayed) request.log({ replayed: true });
     const replayed: Record<string, string> = isReplayed ? { "Idempotent-Replayed": "true" } : {};
     const headers = { Location: runPath(this.#options.basePath ?? "", runId), ...replayed };
-    if (isAsync(call.request)) return { status: 202, headers, body: { runId } };
+    if (isAsync(request.raw)) return { status: 202, headers, body: { runId } };
     try {
-      const outcome = await this.#following(runId, call, () =>
-        this.#runtime.resume(runId, this.#terms(call)),
+      const outcome = await this.#executeLogged(runId, request, () =>
+        this.#runtime.resume(runId, this.#limits(request)),
       );
       return { status: 200, headers, body: stateJson(outcome) };
     } catch (error) {
-      call.note({ error: `not carried on: ${toProblem(error).code}` });
+      request.log({ error: `not resumed: ${toProblem(error).code}` });
       return { status: 202, headers, body: { runId } };
     }
   }
 
-  async #following(
+  async #executeLogged(
     runId: string,
-    { note, deadline }: AnyCall,
+    { log, deadline }: AnyRequest,
     work: () => Promise<RunOutcome<unknown>>,
   ): Promise<RunOutcome<unknown>> {
-    using followed = this.#options.trail?.follow(runId);
+    using followed = this.#options.stepLog?.follow(runId);
     try {
       const outcome = await bounded(work(), deadline);
-      note({ runStatus: outcome.status });
+      log({ runStatus: outcome.status });
       return outcome;
     } finally {
-      if (followed && followed.steps.length > 0) note({ steps: followed.steps });
+      if (followed && followed.steps.length > 0) log({ steps: followed.steps });
     }
   }
 
-  #terms({ deadline }: AnyCall) {
+  #limits({ deadline }: AnyRequest) {
     const { drain, abort } = this.#options;
-    return { deadline, ...(drain && { drain }), ...(abort && { signal: abort }) };
+    return {
+      deadline,
+      lockWait: this.#lockWait,
+      ...(drain && { drain }),
+      ...(abort && { signal: abort }),
+    };
   }
 
   #ended(runId: string): Problem {
@@ -219,19 +479,25 @@ class Runs {
   }
 }
 
-/** The signal that came before under the same key must have said the same. */
+/** Throws a Problem for a text that is no cursor. */
+function toPageProblem(error: unknown): never {
+  throw error instanceof RangeError ? new Problem(400, "INVALID", error.message) : error;
+}
+
+/** Throws a Problem if the earlier signal with the same key has another payload. */
 function checkSame(first: string, payload: unknown): void {
-  if (hashOf(decode(first)) === hashOf(payload)) return;
+  // Only a process with the codec can tell.
+  if (isSealed(first) || hashOf(decode(first)) === hashOf(payload)) return;
   throw new Problem(422, "SIGNAL_CONFLICT", "this key was used for a signal with another payload");
 }
 
-/** How long after the deadline the journal may still take to answer: a drive parks its run by then. */
-const LETTING_GO: Millis = 1_000;
+/** The time after the deadline in which the journal may still answer: the execution parks its run by then. */
+const PARK_TIME: Millis = 1_000;
 
-/** The promise's outcome, or a Problem where that does not come before the invocation is cut off. */
+/** Returns the outcome of the promise, or throws a Problem if the invocation ends first. */
 async function bounded<T>(promise: Promise<T>, deadline: Deadline): Promise<T> {
   const unknown = () => toProblem(new UnknownOutcomeError("the journal", "it was done"));
-  using limit = limitOf(Math.max(0, deadline.remaining()) + LETTING_GO, unknown);
+  using limit = limitOf(Math.max(0, deadline.remaining()) + PARK_TIME, unknown);
   return await race(promise, limit.signal);
 }
 
@@ -239,6 +505,21 @@ function isAsync(request: Request): boolean {
   return /(^|[,;\s])respond-async($|[,;\s])/i.test(request.headers.get("prefer") ?? "");
 }
 
+/** The milliseconds of the preference `wait`, which has whole seconds. */
+function waitOf(request: Request): Millis | undefined {
+  const [, seconds] =
+    /(?:^|[,;\s])wait=(\d{1,5})(?:$|[,;\s])/i.exec(request.headers.get("prefer") ?? "") ?? [];
+  return seconds === undefined ? undefined : Number(seconds) * 1_000;
+}
+
+/** Refuses a key that is not the run id in the input: one input is one run, whatever it comes through. */
+async function checkKey(workflow: Workflow<unknown, unknown>, request: AnyRequest): Promise<void> {
+  const { runId } = await workflow.prepare(request.body);
+  if (runId === request.key) return;
+  const detail = `the input names the run ${quote(runId)}: send this id as the Idempotency-Key`;
+  throw new Problem(422, "KEY_MISMATCH", detail, { more: { runId } });
+}
+
 function unknownWorkflow(name: string): Problem {
-  return new Problem(404, "UNKNOWN_WORKFLOW", `there is no workflow ${quote(name)}`);
+  return new Problem(404, "UNKNOWN_WORKFLOW", `the workflow ${quote(name)} does not exist`);
 }

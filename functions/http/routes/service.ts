@@ -1,18 +1,17 @@
 import * as z from "zod";
+import { deadline, noAnswer, race } from "../../../core/lock/abort.ts";
+import type { Millis } from "../../../core/lock/time.ts";
 import { openApi } from "../openapi.ts";
-import type { AppOptions } from "../options.ts";
-import { pageFile } from "../page.ts";
-import { Problem, SOON } from "../problem.ts";
-import { readiness } from "../readiness.ts";
-import { retryAfter } from "../retry-after.ts";
-import { type Route, route } from "../route.ts";
+import { type AppOptions, type DocsPage, type HealthCheck, newestOf } from "../options.ts";
+import { Problem, RETRY_SOON, retryAfter } from "../problem.ts";
+import { type Route, type RouteResponse, route } from "../route.ts";
 import { Health, Ready } from "../schemas.ts";
 
-/** What is asked about the service itself. `all` are all routes of the app. */
+/** Routes about the service itself. `all` returns all routes of the app. */
 export function serviceRoutes(options: AppOptions, all: () => readonly Route[]): readonly Route[] {
-  const { page, basePath = "" } = options;
-  const documented = page ? "open" : "read";
-  const ask = readiness(checksOf(options));
+  const { page } = options;
+  const documentAccess = page ? "open" : "read";
+  const check = readinessProbe(checksOf(options));
   let document: unknown;
   return [
     route({
@@ -21,8 +20,8 @@ export function serviceRoutes(options: AppOptions, all: () => readonly Route[]):
       path: "/health",
       access: "open",
       tag: "service",
-      summary: "Whether the process is up",
-      answers: { 200: { description: "it is", schema: Health } },
+      summary: "Liveness of the process",
+      responses: { 200: { description: "the process is up", schema: Health } },
       handle: async () => ({ status: 200, body: { status: "ok" } }),
     }),
     route({
@@ -31,28 +30,32 @@ export function serviceRoutes(options: AppOptions, all: () => readonly Route[]):
       path: "/ready",
       access: "read",
       tag: "service",
-      summary: "Whether the stores answer, within two seconds",
-      answers: {
-        200: { description: "they do", schema: Ready },
-        503: { description: "one of them does not", schema: Ready },
+      summary: "Readiness: the stores answer within two seconds",
+      responses: {
+        200: { description: "all stores answer", schema: Ready },
+        503: { description: "a store does not answer", schema: Ready },
       },
       async handle() {
-        const checks = await ask();
-        const isReady = Object.values(checks).every((check) => check === "ok");
+        const checks = await check();
+        const isReady = Object.values(checks).every((result) => result === "ok");
         if (isReady) return { status: 200, body: { status: "ready", checks } };
-        return { status: 503, headers: retryAfter(SOON), body: { status: "not-ready", checks } };
+        return {
+          status: 503,
+          headers: retryAfter(RETRY_SOON),
+          body: { status: "not-ready", checks },
+        };
       },
     }),
     route({
       operation: "document",
       method: "get",
       path: "/openapi.json",
-      access: documented,
+      access: documentAccess,
       tag: "service",
       summary: "This document",
-      answers: { 200: { description: "OpenAPI 3.1", schema: z.looseObject({}) } },
+      responses: { 200: { description: "OpenAPI 3.1", schema: z.looseObject({}) } },
       async handle() {
-        document ??= openApi(all(), basePath);
+        document ??= openApi(all(), newestOf(options.workflows));
         return { status: 200, body: document };
       },
     }),
@@ -64,14 +67,14 @@ export function serviceRoutes(options: AppOptions, all: () => readonly Route[]):
             path: "/docs/{file}",
             access: "open",
             tag: "service",
-            summary: "This document, to read and try out: /docs/index.html",
+            summary: "This document as an interactive page: /docs/index.html",
             params: z.object({ file: z.string() }),
-            answers: { 200: { description: "a file of the page", type: "text/html" } },
+            responses: { 200: { description: "a file of the page", type: "text/html" } },
             problems: [404],
             async handle({ params: { file } }) {
               const found = pageFile(page, file);
               if (found) return found;
-              throw new Problem(404, "NOT_FOUND", "the page has no such file");
+              throw new Problem(404, "NOT_FOUND", "the page does not have this file");
             },
           }),
         ]
@@ -86,4 +89,56 @@ function checksOf({ runtime, inventory, locks, checks }: AppOptions) {
     ...(locks && { locks: () => locks.inspect("ready") }),
     ...checks,
   };
+}
+
+type CheckResults = Readonly<Record<string, "ok" | "failed">>;
+
+/** Runs all checks at once. Concurrent callers share one run. */
+function readinessProbe(
+  checks: Readonly<Record<string, HealthCheck>>,
+): () => Promise<CheckResults> {
+  let running: Promise<CheckResults> | undefined;
+  return () => {
+    running ??= runChecks(checks).finally(() => {
+      running = undefined;
+    });
+    return running;
+  };
+}
+
+async function runChecks(checks: Readonly<Record<string, HealthCheck>>): Promise<CheckResults> {
+  const results = Object.entries(checks).map(async ([name, check]) => [name, await run(check)]);
+  return Object.fromEntries(await Promise.all(results));
+}
+
+/** The time in which a store must answer. */
+const CHECK_TIMEOUT: Millis = 2_000;
+
+async function run(check: HealthCheck): Promise<"ok" | "failed"> {
+  using limit = deadline(CHECK_TIMEOUT, noAnswer);
+  try {
+    await race(check(), limit.signal);
+    return "ok";
+  } catch {
+    return "failed";
+  }
+}
+
+/** The page loads only its own files, and the data that it shows cannot run scripts. Swagger UI sets inline styles. */
+const POLICY = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self' 'unsafe-inline'",
+  "img-src 'self' data:",
+  "connect-src 'self'",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+].join("; ");
+
+function pageFile({ files }: DocsPage, name: string): RouteResponse | undefined {
+  const file = files.get(name);
+  if (!file) return undefined;
+  const headers = { "Content-Type": file.type, "Content-Security-Policy": POLICY };
+  return { status: 200, body: file.body, headers };
 }

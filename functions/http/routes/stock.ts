@@ -1,15 +1,15 @@
 import * as z from "zod";
 import {
   type Inventory,
-  type Answer as StockAnswer,
-  type Change as StockChange,
-  UnknownSkuError,
+  type StockChange,
+  type StockResult,
+  unknownSku,
 } from "../../../core/inventory/inventory.ts";
 import { race } from "../../../core/lock/abort.ts";
 import { type Fence, openFence } from "../../../core/lock/fence.ts";
 import type { AppOptions } from "../options.ts";
 import { Problem } from "../problem.ts";
-import { type Answer, type Call, type Route, route } from "../route.ts";
+import { type Route, type RouteRequest, type RouteResponse, route } from "../route.ts";
 import { Change, History, QuantityBody, ReserveBody, SetBody, Stock, text } from "../schemas.ts";
 
 const Sku = z.object({ sku: text("sku") });
@@ -17,60 +17,60 @@ const Reservation = Sku.extend({ reservation: text("reservation") });
 
 export function stockRoutes({ inventory, secret }: AppOptions): readonly Route[] {
   if (!inventory) return [];
-  const change = changing(secret);
+  const changeRoute = changeRouteWith(secret);
   return [
     ...readRoutes(inventory),
-    change({
+    changeRoute({
       operation: "setStock",
       method: "put",
       path: "/stock/{sku}",
-      summary: "Make the units on hand exactly so many",
+      summary: "Set the units on hand",
       params: Sku,
       body: SetBody,
       apply: (change, { body }) => inventory.set({ ...change, ...body }),
     }),
-    change({
+    changeRoute({
       operation: "restock",
       method: "post",
       path: "/stock/{sku}/restock",
-      summary: "Units come in",
+      summary: "Add units",
       params: Sku,
       body: QuantityBody,
       apply: (change, { body }) => inventory.restock({ ...change, ...body }),
     }),
-    change({
+    changeRoute({
       operation: "decrementStock",
       method: "post",
       path: "/stock/{sku}/decrement",
-      summary: "Sell, if there are enough",
+      summary: "Sell units if enough are on hand",
       params: Sku,
       body: QuantityBody,
       apply: (change, { body }) => inventory.decrement({ ...change, ...body }),
     }),
-    change({
+    changeRoute({
       operation: "reserveStock",
       method: "post",
       path: "/stock/{sku}/reservations",
-      summary: "Set units aside for a while",
+      summary: "Reserve units for a time",
       description: "The Idempotency-Key is the reservation's name.",
       params: Sku,
       body: ReserveBody,
       apply: (change, { body }) => inventory.reserve({ ...change, ...body }),
     }),
-    change({
+    changeRoute({
       operation: "confirmReservation",
       method: "post",
       path: "/stock/{sku}/reservations/{reservation}/confirm",
-      summary: "Sell what was set aside",
+      summary: "Sell reserved units",
       params: Reservation,
       body: z.undefined(),
       apply: (change, { params }) => inventory.confirm({ ...change, ...params }),
     }),
-    change({
+    changeRoute({
       operation: "cancelReservation",
       method: "post",
       path: "/stock/{sku}/reservations/{reservation}/cancel",
-      summary: "Put what was set aside back on hand",
+      summary: "Return reserved units to the units on hand",
       params: Reservation,
       body: z.undefined(),
       apply: (change, { params }) => inventory.cancel({ ...change, ...params }),
@@ -86,14 +86,14 @@ function readRoutes(inventory: Inventory): readonly Route[] {
       path: "/stock/{sku}",
       access: "read",
       tag: "stock",
-      summary: "What there is of a sku",
+      summary: "Read the stock of a sku",
       params: Sku,
-      answers: { 200: { description: "the stock", schema: Stock } },
+      responses: { 200: { description: "the stock", schema: Stock } },
       problems: [404],
-      async handle({ params: { sku }, signal, note }) {
-        note({ sku });
+      async handle({ params: { sku }, signal, log }) {
+        log({ sku });
         const stock = await race(inventory.get(sku), signal);
-        if (!stock) throw new UnknownSkuError(sku);
+        if (!stock) throw unknownSku(sku);
         return { status: 200, body: stock };
       },
     }),
@@ -103,12 +103,12 @@ function readRoutes(inventory: Inventory): readonly Route[] {
       path: "/stock/{sku}/history",
       access: "read",
       tag: "stock",
-      summary: "What has happened to a sku",
+      summary: "Read the changes of a sku",
       params: Sku,
       query: Page,
-      answers: { 200: { description: "entries of the ledger", schema: History } },
-      async handle({ params: { sku }, query: { limit, before }, signal, note }) {
-        note({ sku });
+      responses: { 200: { description: "entries of the ledger", schema: History } },
+      async handle({ params: { sku }, query: { limit, before }, signal, log }) {
+        log({ sku });
         const page = { limit, ...(before !== undefined && { before }) };
         const entries = await race(inventory.history(sku, page), signal);
         const last = entries.length === limit ? entries.at(-1)?.seq : undefined;
@@ -125,54 +125,63 @@ const Page = z.strictObject({
 
 type WithSku = z.ZodObject<{ sku: z.ZodString }>;
 
-type ChangeCall<P extends z.ZodType, B extends z.ZodType> = Call<z.output<P>, unknown, z.output<B>>;
+type ChangeCall<P extends z.ZodType, B extends z.ZodType> = RouteRequest<
+  z.output<P>,
+  unknown,
+  z.output<B>
+>;
 
-interface Changing<P extends WithSku, B extends z.ZodType>
+interface ChangeRoute<P extends WithSku, B extends z.ZodType>
   extends Pick<Route, "operation" | "method" | "path" | "summary" | "description"> {
   readonly params: P;
   readonly body: B;
-  apply(change: StockChange, call: ChangeCall<P, B>): Promise<StockAnswer>;
+  apply(change: StockChange, call: ChangeCall<P, B>): Promise<StockResult>;
 }
 
-/** What all changes of stock have in common. */
-function changing(secret: string | undefined) {
-  return <P extends WithSku, B extends z.ZodType>({ apply, ...rest }: Changing<P, B>): Route =>
+/** Returns a function that defines a route for a change of stock. */
+function changeRouteWith(secret: string | undefined) {
+  return <P extends WithSku, B extends z.ZodType>({ apply, ...rest }: ChangeRoute<P, B>): Route =>
     route({
       ...rest,
       access: "write",
       tag: "stock",
       keyed: true,
       ...(secret !== undefined && { headers: FenceHeader }),
-      answers: { 200: { description: "applied, now or before", schema: Change } },
+      responses: {
+        200: { description: "applied by this request or an earlier one", schema: Change },
+      },
       problems: [404, 409, 422],
       async handle(call) {
-        const { key, request, signal, note } = call;
+        const { key, raw, signal, log } = call;
         const { sku } = call.params as { readonly sku: string };
-        note({ sku, operationId: key });
-        const fence = await fenceOf(request.headers, secret);
+        log({ sku, operationId: key });
+        const fence = await fenceOf(raw.headers, secret);
         const answer = await apply({ sku, operationId: key, signal, fence }, call);
-        note({ replayed: answer.replayed });
-        return toAnswer(sku, key, answer);
+        log({ replayed: answer.replayed });
+        return toResponse(sku, key, answer);
       },
     });
 }
 
 const FenceHeader = z.object({
-  "Lockstep-Fence": z
-    .string()
-    .optional()
-    .meta({ description: "the sealed fence of a lock on sku/SKU: a late holder is refused" }),
+  "Lockstep-Fence": z.string().optional().meta({
+    description: "the sealed fence of a lock on sku/SKU, with which late holders are refused",
+  }),
 });
 
 async function fenceOf(headers: Headers, secret: string | undefined): Promise<Fence | undefined> {
   const sealed = headers.get("lockstep-fence");
   if (sealed === null) return undefined;
   if (secret !== undefined) return openFence(sealed, secret);
-  // To ignore it would let a late holder write.
-  throw new Problem(400, "FENCE_INVALID", "this server has no secret to open sealed fences with");
+  // Ignoring the fence would let a late holder write.
+  throw new Problem(
+    400,
+    "FENCE_INVALID",
+    "the server cannot open sealed fences: its option `secret` is not set",
+  );
 }
 
-function toAnswer(sku: string, operationId: string, answer: StockAnswer): Answer {
+function toResponse(sku: string, operationId: string, answer: StockResult): RouteResponse {
   const { outcome, remaining, replayed } = answer;
   const headers: Record<string, string> = replayed ? { "Idempotent-Replayed": "true" } : {};
   const more = { sku, operationId, remaining };
@@ -182,6 +191,6 @@ function toAnswer(sku: string, operationId: string, answer: StockAnswer): Answer
 }
 
 const REFUSALS = {
-  "sold-out": ["SOLD_OUT", "there are fewer on hand than asked for"],
-  closed: ["RESERVATION_CLOSED", "the reservation is not open any more"],
+  "sold-out": ["SOLD_OUT", "fewer units are on hand than requested"],
+  closed: ["RESERVATION_CLOSED", "the reservation is no longer open"],
 } as const;

@@ -1,21 +1,24 @@
-import { openRedis, redlockStore } from "../../../core/stores/redlock/index.ts";
+import { backoff, retry } from "../../../core/lock/retry.ts";
+import { redisClient } from "../../../core/stores/redis/client/ioredis.ts";
+import type { Redis } from "../../../core/stores/redis/client/redis.ts";
+import { redlockLocks } from "../../../core/stores/redlock/locks.ts";
 import { stepClock, steppableClock } from "../../../infra/clock/clock.ts";
 import type { Scenario, Variant } from "./scenario.ts";
 
 interface ClockJump extends Variant {
-  /** On how many of the five masters the clock is stepped. */
+  /** The number of masters, of five, whose clock is stepped. */
   readonly stepped: number;
 }
 
-/** By how much the clocks are stepped forward: longer than the ttl. */
+/** The clock step in milliseconds: longer than the ttl. */
 const STEP = 60_000;
 
-/** Redlock rests on the clocks of a majority, and they jump. */
+/** The clocks of Redis masters jump, on which Redlock depends. */
 export const CLOCK_JUMP: Scenario<ClockJump> = {
   name: "clock-jump",
   story:
-    "Somebody holds a Redlock of five Redis masters. The wall clocks of some of them are stepped forward by a minute, " +
-    "which is longer than its ttl, and somebody else asks for the same lock.",
+    "A client holds a Redlock on five Redis masters. The wall clocks of some masters are stepped forward by a minute, " +
+    "longer than the lock's ttl. A second client requests the same lock.",
   server: "redlock",
   env: steppableClock,
   variants: [
@@ -23,33 +26,43 @@ export const CLOCK_JUMP: Scenario<ClockJump> = {
       name: "lock alone, two of five clocks",
       guard: "by-hand",
       stepped: 2,
-      why: "Three masters still have the lock, which is a quorum: there is no second holder.",
+      why: "Three masters, a quorum, still have the lock: the second client does not get it.",
     },
     {
       name: "lock alone, three of five clocks",
       guard: "by-hand",
       stepped: 3,
-      why: "The lock has expired on three masters, which is a quorum for a second holder: both sold all they saw.",
+      why: "The lock expired on three masters, a quorum for the second client: both holders sold the whole stock.",
     },
     {
       name: "claimed fence, conditional decrement",
       guard: "fenced",
       stepped: 3,
-      why: "There are two holders all the same, but the second one's fence is higher, and the first one was late.",
+      why: "Two clients hold the lock, but the second has a higher fence, so the first one's sales were refused.",
     },
   ],
 
-  async play({ stepped }, stand, nodes) {
-    const open = () => nodes.map(({ place }) => openRedis({ host: "127.0.0.1", port: place.port }));
-    const [ours, theirs] = [open(), open()];
+  async play({ stepped }, shop, nodes) {
+    const open = () =>
+      nodes.map(({ config }) => redisClient({ host: "127.0.0.1", port: config.port }));
+    const [first, second] = [open(), open()];
     try {
-      await stand.enter(redlockStore(ours));
-      // Over the same connections: by then all five have the lock, though three were enough.
-      await Promise.all(ours.map((redis) => redis.call(["PING"])));
+      await Promise.all([...first, ...second].map(connect));
+      await shop.acquire(redlockLocks(first));
+      // An answer on the same connections proves that all five masters have the lock, not only a quorum.
+      await Promise.all(first.map((redis) => redis.call(["PING"])));
       await Promise.all(nodes.slice(0, stepped).map((node) => stepClock(node, STEP)));
-      await stand.enter(redlockStore(theirs));
+      await shop.acquire(redlockLocks(second));
     } finally {
-      await Promise.all([...ours, ...theirs].map((redis) => redis.close()));
+      await Promise.all([...first, ...second].map((redis) => redis.close()));
     }
   },
 };
+
+/** The most attempts to connect. A busy machine takes longer for five connections than the wait for a lock. */
+const ATTEMPTS = 10;
+
+function connect(redis: Redis): Promise<unknown> {
+  const pauseAfter = (_: unknown, count: number) => (count < ATTEMPTS ? backoff(count) : undefined);
+  return retry(() => redis.call(["PING"]), pauseAfter);
+}

@@ -1,39 +1,39 @@
-/** What the holders of one lock did to the stock, under one way to guard it. */
+/** The result of one way to guard the stock. */
 export interface VariantReport {
   readonly name: string;
 
-  /** Whether this way claims that nothing is ever oversold. */
+  /** Whether the variant claims that no unit is oversold. */
   readonly claimsSafe: boolean;
 
-  /** How many believed to hold the lock at the same time. */
+  /** Clients that considered themselves the holder at the same time. */
   readonly holders: number;
 
-  /** Units sold, by the shop's books. */
+  /** Units sold, as the shop recorded them. */
   readonly sold: number;
 
-  /** Units sold that were never there. */
+  /** Units sold beyond the stock. */
   readonly oversold: number;
 
-  /** Sales that were refused, as their holder was late. */
+  /** Sales refused because their fence was late. */
   readonly refused: number;
 
-  /** What happened, in one sentence. */
+  /** The explanation of the result. */
   readonly why: string;
 }
 
 export interface ScenarioReport {
   readonly scenario: string;
 
-  /** What the lock's servers go through. */
+  /** The events of the scenario. */
   readonly story: string;
 
-  /** Where the stock is kept. */
+  /** The store of the stock. */
   readonly resource: string;
   readonly stock: number;
   readonly variants: readonly VariantReport[];
 }
 
-/** A variant that claims to be safe, and is not. */
+/** Whether a variant claims to be safe but is not. */
 export function isUnsafe({ claimsSafe, oversold }: VariantReport): boolean {
   return claimsSafe && oversold > 0;
 }

@@ -1,18 +1,18 @@
 import type { ServerName } from "../../../infra/servers/kinds.ts";
-import type { ServerNode } from "../../../infra/servers/node.ts";
+import type { ServerNode } from "../../../infra/servers/server.ts";
 import { type StartOptions, startServer } from "../../../infra/servers/start.ts";
 import type { ScenarioReport, VariantReport } from "./report.ts";
-import { type Guard, RESOURCE, type Stand, withStand } from "./stand.ts";
+import { type Guard, RESOURCE, type ScenarioShop, withScenarioShop } from "./scenario-shop.ts";
 
 export interface ScenarioOptions {
-  /** Units there are. */
+  /** Units in stock. */
   readonly stock: number;
 
-  /** Told about what takes long. */
+  /** Called with each step that takes time. */
   readonly onProgress: (step: string) => void;
 }
 
-/** One way to guard the stock, and what is said of it. */
+/** A way to guard the stock, with an explanation of its result. */
 export interface Variant {
   readonly name: string;
   readonly guard: Guard;
@@ -24,15 +24,15 @@ export interface Scenario<V extends Variant> {
   readonly story: string;
   readonly server: ServerName;
 
-  /** The environment of the server's processes. */
+  /** Returns the environment of the server processes. */
   env?(onProgress: ScenarioOptions["onProgress"]): Promise<NonNullable<StartOptions["env"]>>;
   readonly variants: readonly V[];
 
-  /** On servers of its own: lets somebody take the lock of the stand, breaks the servers, and lets somebody else. */
-  play(variant: V, stand: Stand, nodes: readonly ServerNode[]): Promise<void>;
+  /** Acquires the shop's lock, breaks the servers, and acquires the lock again with a second client. */
+  play(variant: V, shop: ScenarioShop, nodes: readonly ServerNode[]): Promise<void>;
 }
 
-/** Plays all variants, one after the other. Their holders sell to the end, whatever has become of their locks. */
+/** Plays all variants in turn, each on new servers. Holders sell to the end, even after losing their locks. */
 export async function play<V extends Variant>(
   scenario: Scenario<V>,
   { stock, onProgress }: ScenarioOptions,
@@ -59,8 +59,8 @@ function playOne<V extends Variant>(
   nodes: readonly ServerNode[],
 ): Promise<VariantReport> {
   const { name, guard, why } = variant;
-  return withStand(guard, stock, async (stand) => {
-    await scenario.play(variant, stand, nodes);
-    return { name, claimsSafe: guard === "fenced", ...(await stand.sell()), why };
+  return withScenarioShop(guard, stock, async (shop) => {
+    await scenario.play(variant, shop, nodes);
+    return { name, claimsSafe: guard === "fenced", ...(await shop.sell()), why };
   });
 }

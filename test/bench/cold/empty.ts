@@ -1,4 +1,4 @@
-/** What any function costs. */
+/** The cost of any function. */
 export async function handler(): Promise<object> {
   return { statusCode: 200 };
 }

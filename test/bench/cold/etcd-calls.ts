@@ -1,7 +1,7 @@
 const { ETCD_ENDPOINT = "" } = process.env;
 const { request } = process.getBuiltinModule("node:http");
 
-/** The calls that a lock takes, and nothing else: what Node and etcd need for them. */
+/** Sends the requests of a lock without a client library. */
 export async function handler(): Promise<object> {
   const ID = String(process.pid);
   await call("lease/grant", { ID, TTL: 32 });

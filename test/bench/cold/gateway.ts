@@ -1,14 +1,16 @@
-import { etcdStore, nodeFetch, openEtcdGateway } from "../../../core/stores/etcd/index.ts";
-import { lazily, withLock } from "../../../functions/lambda/index.ts";
+import { etcdGatewayClient } from "../../../core/stores/etcd/client/gateway.ts";
+import { nodeFetch } from "../../../core/stores/etcd/client/node-fetch.ts";
+import { etcdLocks } from "../../../core/stores/etcd/locks/index.ts";
+import { lazy, lockedHandler } from "../../../functions/lambda/index.ts";
 
 const { ETCD_ENDPOINT = "" } = process.env;
 
-const locks = lazily(async () =>
-  etcdStore(openEtcdGateway({ endpoints: [ETCD_ENDPOINT], fetch: nodeFetch() })),
+const locks = lazy(async () =>
+  etcdLocks(etcdGatewayClient({ endpoints: [ETCD_ENDPOINT], fetch: nodeFetch() })),
 );
 
-/** Nothing but a lock: core and etcd's gateway. */
-export const handler = withLock(locks, { name: "report" }, async (_, lock) => {
+/** A lock on core and the etcd gateway client alone. */
+export const handler = lockedHandler(locks, { name: "report" }, async (_, lock) => {
   lock.assertHeld();
   return { fence: String(lock.fence) };
 });

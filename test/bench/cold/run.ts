@@ -1,8 +1,8 @@
 import { registerHooks } from "node:module";
 
 /**
- * run MODULE EVENT: loads a function, gives it an event, and tells its parent how long either took in milliseconds,
- * and what came of it. `run MODULE` only loads it. With LIST_FILES, which files were loaded as well: that takes time.
+ * run MODULE [EVENT]: loads a function, calls it with the event, and sends the durations in milliseconds and the result
+ * to its parent. With LIST_FILES, it also sends the loaded files, which takes time.
  */
 const [module = "", event] = process.argv.slice(2);
 const context = { getRemainingTimeInMillis: () => 30_000 };
@@ -31,6 +31,6 @@ process.send?.(
     result,
     files: { atImport: files.slice(0, imported), atAnswer: files.slice(imported) },
   },
-  // What the function keeps open would keep the process.
+  // Open handles of the function would keep the process running.
   () => process.exit(),
 );

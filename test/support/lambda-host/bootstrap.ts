@@ -3,7 +3,7 @@ import { text } from "node:stream/consumers";
 import { pathToFileURL } from "node:url";
 
 /**
- * bootstrap MODULE EXPORT: what runs inside an environment. It asks the runtime API for an event, calls the handler,
+ * bootstrap MODULE EXPORT: the process inside an environment. Asks the runtime API for an event, calls the handler,
  * answers, and asks for the next one, as AWS's own client does.
  */
 const [module = "", name = ""] = process.argv.slice(2);

@@ -5,29 +5,29 @@ import { fileURLToPath } from "node:url";
 import { tracked } from "../running.ts";
 import { RuntimeApi, type Said } from "./runtime-api.ts";
 
-/** What came of an event. */
+/** The outcome of an event. */
 export type Invoked =
   | { readonly type: "response"; readonly result: unknown }
   | {
       readonly type: "error";
       readonly error: { readonly errorType: string; readonly errorMessage: string };
     }
-  /** It was killed because its time was over. */
+  /** The process was killed at the timeout. */
   | { readonly type: "timeout" }
-  /** Its process has ended, or was killed. */
+  /** The process has ended, or was killed. */
   | { readonly type: "exit" };
 
 export interface FunctionOptions {
   /** The path of a module. */
   readonly module: string;
 
-  /** The name of the handler that it exports. */
+  /** The name of the exported handler. */
   readonly handler: string;
 
-  /** After which an invocation is killed, in milliseconds. */
+  /** The timeout of an invocation, in milliseconds. */
   readonly timeout: number;
 
-  /** The descriptor of an open file that its log is written to: standard output. Default: nobody sees it. */
+  /** The descriptor of the open file that gets the standard output. Default: the output is dropped. */
   readonly log?: number;
 
   /** Added to the environment's variables. */
@@ -41,8 +41,8 @@ const BOOTSTRAP = fileURLToPath(new URL("./bootstrap.ts", import.meta.url));
 export const ARN = "arn:aws:lambda:eu-central-1:000000000000:function:test";
 
 /**
- * One execution environment: a process that handles one event at a time, is frozen (SIGSTOP) between two of them and
- * killed (SIGKILL) when one takes too long. It is never told of either.
+ * One execution environment: a process that handles one event at a time, is frozen (SIGSTOP) between two events, and
+ * is killed (SIGKILL) when an event takes too long. The process is not notified of either.
  */
 export class Environment {
   readonly #options: FunctionOptions;
@@ -65,7 +65,7 @@ export class Environment {
     });
   }
 
-  /** Resolves when its handler is loaded, and it is frozen; or to what its first event comes to without it. */
+  /** Resolves when the handler is loaded and the process is frozen, or to the outcome of the first event if loading fails. */
   static async start(options: FunctionOptions): Promise<Environment | Invoked> {
     let hear: (said: Said) => void = () => {};
     const ready = Promise.withResolvers<Said>();
@@ -89,7 +89,7 @@ export class Environment {
     return this.#isGone;
   }
 
-  /** Thaws it for one event, and freezes it again. */
+  /** Thaws the process for one event, and freezes it again. */
   async invoke(event: unknown): Promise<Invoked> {
     const { timeout } = this.#options;
     const said = Promise.withResolvers<Said | undefined>();
@@ -102,7 +102,7 @@ export class Environment {
     const kill = setTimeout(() => {
       answer = { type: "error", body: "timeout" };
       this.#signal("SIGKILL");
-      // An answer that comes at the same time must not bring it back into use.
+      // An answer that arrives at the same time must not bring the environment back into use.
       this.#isGone = true;
     }, timeout);
     const body = JSON.stringify(event);

@@ -11,17 +11,17 @@ export interface SourceOptions {
   /** Default 10. */
   readonly batchSize?: number;
 
-  /** How many batches at a time. Default: as many as the function has environments. */
+  /** The number of batches at a time. Default: the number of environments of the function. */
   readonly maximumConcurrency?: number;
 
-  /** Of a standard queue, which messages are delivered twice at the same time. */
+  /** The messages of a standard queue that are delivered twice at the same time. */
   readonly twice?: () => boolean;
 
-  /** Told of each invocation. */
+  /** Receives each invocation. */
   readonly onInvoked?: (invoked: { readonly type: string }, records: readonly SQSRecord[]) => void;
 }
 
-/** What connects a queue with a function that answers with the messages that have failed. */
+/** Connects a queue with a function that answers with the failed messages. */
 export class EventSource implements AsyncDisposable {
   readonly #options: SourceOptions;
   readonly #running = new Set<Promise<void>>();
@@ -62,7 +62,7 @@ export class EventSource implements AsyncDisposable {
   }
 }
 
-/** No answer, and one without failures, is a success; where anything else is wrong with it, all of the batch has failed. */
+/** No answer, or an answer without failures, is a success. Any other invalid answer fails the whole batch. */
 function succeeded(invoked: { readonly type: string }, records: readonly SQSRecord[]) {
   if (invoked.type !== "response") return [];
   const { result } = invoked as Extract<Invoked, { type: "response" }>;

@@ -1,16 +1,17 @@
 import { Environment, type FunctionOptions, type Invoked } from "./environment.ts";
 
 export interface ScaledOptions extends FunctionOptions {
-  /** How many environments there are at the most. Default 1. */
+  /** The highest number of environments. Default 1. */
   readonly concurrency?: number;
 }
 
-/** A function as Lambda runs it: as many environments as there are events at a time, each of them kept for later. */
+/** A function as Lambda runs it: one environment per concurrent event, each kept for later events. */
 export class LambdaFunction implements AsyncDisposable {
   readonly #options: ScaledOptions;
   readonly #idle: Environment[] = [];
   readonly #busy = new Set<Environment>();
   #starting = 0;
+  #billed = 0;
 
   constructor(options: ScaledOptions) {
     this.#options = options;
@@ -20,15 +21,22 @@ export class LambdaFunction implements AsyncDisposable {
     return this.#options.concurrency ?? 1;
   }
 
-  /** An event that finds no room is throttled. */
+  /** The duration of all invocations, in milliseconds. */
+  get billed(): number {
+    return Math.round(this.#billed);
+  }
+
+  /** Throttles an event if all environments are busy. */
   async invoke(event: unknown): Promise<Invoked | { readonly type: "throttled" }> {
     if (this.#busy.size + this.#starting >= this.concurrency) return { type: "throttled" };
     const environment = this.#idle.pop() ?? (await this.#start());
     if (!(environment instanceof Environment)) return environment;
     this.#busy.add(environment);
+    const startedAt = performance.now();
     try {
       return await environment.invoke(event);
     } finally {
+      this.#billed += performance.now() - startedAt;
       this.#busy.delete(environment);
       if (!environment.isGone) this.#idle.push(environment);
     }

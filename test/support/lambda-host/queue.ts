@@ -2,16 +2,16 @@ import { randomUUID } from "node:crypto";
 import type { SQSRecord } from "aws-lambda";
 
 export interface QueueOptions {
-  /** Ends in ".fifo" for a FIFO queue. */
+  /** The name of a FIFO queue ends in ".fifo". */
   readonly name: string;
 
-  /** For how long a delivered message is invisible, in seconds of the queue. */
+  /** How long a delivered message stays invisible, in seconds of the queue. */
   readonly visibility: number;
 
   /** How long a second of the queue lasts, in milliseconds. Default 1,000. */
   readonly second?: number;
 
-  /** Where messages go that were delivered so often. */
+  /** The queue for messages that were delivered too often. */
   readonly redrive?: { readonly to: Queue; readonly after: number };
 }
 
@@ -20,21 +20,25 @@ interface Message {
   readonly body: string;
   readonly group: string | undefined;
   readonly sentAt: number;
+
+  /** The trace header of X-Ray. */
+  readonly trace: string | undefined;
   readonly attributes: Readonly<Record<string, string>>;
   receives: number;
   visibleAt: number;
 
-  /** Of the last delivery: those before it can change nothing any more. */
+  /** The handle of the last delivery; earlier handles have no effect. */
   receipt: string;
 }
 
 interface Sending {
   readonly group?: string | undefined;
   readonly dedupe?: string | undefined;
+  readonly trace?: string | undefined;
   readonly attributes?: Readonly<Record<string, string>>;
 }
 
-/** A queue as SQS keeps it: what is delivered is invisible for a while, and comes again unless it is deleted. */
+/** A queue as SQS keeps it: a delivered message is invisible for a while, and is redelivered unless it is deleted. */
 export class Queue {
   readonly name: string;
   readonly #options: QueueOptions;
@@ -54,24 +58,25 @@ export class Queue {
     return this.name.endsWith(".fifo");
   }
 
-  /** Delivered or not, in their order. */
+  /** The messages in their order, delivered or not. */
   get messages(): readonly Message[] {
     return this.#messages;
   }
 
-  send(body: unknown, { group, dedupe, attributes = {} }: Sending = {}): void {
+  send(body: unknown, { group, dedupe, trace, attributes = {} }: Sending = {}): void {
     if (this.isFifo && group === undefined) throw new Error("MissingParameter: MessageGroupId");
     if (dedupe !== undefined && this.#deduped.has(dedupe)) return;
     if (dedupe !== undefined) this.#deduped.add(dedupe);
     const now = Date.now();
     const text = typeof body === "string" ? body : JSON.stringify(body);
     const fresh = { id: randomUUID(), receives: 0, receipt: "" };
-    this.#messages.push({ ...fresh, body: text, group, attributes, sentAt: now, visibleAt: now });
+    const sending = { body: text, group, trace, attributes };
+    this.#messages.push({ ...fresh, ...sending, sentAt: now, visibleAt: now });
   }
 
   /**
-   * Delivers up to `most` messages. `twice`: which of them stay visible, so that somebody else gets them as well, as
-   * happens in standard queues.
+   * Delivers up to `most` messages. `twice` chooses messages that stay visible and are delivered to another consumer too,
+   * as happens in standard queues.
    */
   receive(most: number, twice: () => boolean = () => false): readonly SQSRecord[] {
     const now = Date.now();
@@ -89,13 +94,13 @@ export class Queue {
     });
   }
 
-  /** Too late, it changes nothing: once the message was delivered again or, in a FIFO queue, is visible again. */
+  /** Has no effect after the message was redelivered or, in a FIFO queue, is visible again. */
   delete(receipt: string): void {
     if (this.isFifo && !this.#inFlight(receipt)) return;
     this.#messages = this.#messages.filter((message) => message.receipt !== receipt);
   }
 
-  /** False: it is visible, was delivered again, or deleted. */
+  /** False: the message is visible, was redelivered, or was deleted. */
   changeVisibility(receipt: string, seconds: number): boolean {
     const message = this.#inFlight(receipt);
     if (!message) return false;
@@ -112,8 +117,8 @@ export class Queue {
     const { redrive } = this.#options;
     if (!redrive) return;
     const isOver = (message: Message) => isFree(message) && message.receives >= redrive.after;
-    for (const { body, group, attributes } of this.#messages.filter(isOver)) {
-      redrive.to.send(body, { group, attributes });
+    for (const { body, group, trace, attributes } of this.#messages.filter(isOver)) {
+      redrive.to.send(body, { group, trace, attributes });
     }
     this.#messages = this.#messages.filter((message) => !isOver(message));
   }
@@ -122,7 +127,7 @@ export class Queue {
     return seconds * (this.#options.second ?? 1_000);
   }
 
-  #toRecord({ id, body, receipt, receives, sentAt, group, attributes }: Message): SQSRecord {
+  #toRecord({ id, body, receipt, receives, sentAt, group, trace, attributes }: Message): SQSRecord {
     return {
       messageId: id,
       receiptHandle: receipt,
@@ -133,6 +138,7 @@ export class Queue {
         SenderId: "test",
         ApproximateFirstReceiveTimestamp: String(sentAt),
         ...(group && { MessageGroupId: group }),
+        ...(trace && { AWSTraceHeader: trace }),
       },
       messageAttributes: Object.fromEntries(
         Object.entries(attributes).map(([name, stringValue]) => [

@@ -3,9 +3,9 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from "node:net";
 import { text } from "node:stream/consumers";
 
-/** What the process in an environment says. */
+/** The requests of the process in an environment. */
 export type Said =
-  /** It asks for an event: it has loaded its handler, or is done with the last event. */
+  /** A request for an event: the process has loaded its handler, or has finished the last event. */
   | { readonly type: "ready" }
   | { readonly type: "response" | "error" | "init-error"; readonly body: string };
 
@@ -25,7 +25,7 @@ export class RuntimeApi {
   private constructor(onSaid: (said: Said) => void) {
     this.#onSaid = onSaid;
     this.#server = createServer((request, response) => void this.#answer(request, response));
-    // An environment may be frozen for long: its connection is still good then.
+    // The connection of a frozen environment stays valid, however long the freeze lasts.
     this.#server.keepAliveTimeout = 0;
   }
 
@@ -36,12 +36,12 @@ export class RuntimeApi {
     return api;
   }
 
-  /** HOST:PORT, as it stands in AWS_LAMBDA_RUNTIME_API. */
+  /** HOST:PORT, the value of AWS_LAMBDA_RUNTIME_API. */
   get address(): string {
     return `127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
   }
 
-  /** To the process that asks for it. */
+  /** Sends the event to the process that requests one. */
   deliver({ id, endsAt, arn, body }: Event): void {
     if (!this.#asking) throw new Error("the process has not asked for an event");
     this.#asking.writeHead(200, {

@@ -11,11 +11,11 @@ interface Entry {
 }
 
 export interface SqsEndpoint extends AsyncDisposable {
-  /** As it stands in AWS_ENDPOINT_URL_SQS. */
+  /** The value of AWS_ENDPOINT_URL_SQS. */
   readonly url: string;
 }
 
-/** The calls of SQS that handlers make, over real HTTP. What is not signed is refused. */
+/** The calls of SQS that handlers make, over real HTTP. Refuses unsigned requests. */
 export async function sqsEndpoint(...queues: readonly Queue[]): Promise<SqsEndpoint> {
   const server = createServer(async (request, response) => {
     const { status, body } = await answer(queues, request).catch((error: Error) => ({
@@ -55,7 +55,13 @@ async function answer(queues: readonly Queue[], request: IncomingMessage) {
     const { MessageBody, MessageGroupId, MessageDeduplicationId, MessageAttributes = {} } = call;
     const named = Object.entries<{ StringValue: string }>(MessageAttributes);
     const attributes = Object.fromEntries(named.map(([name, value]) => [name, value.StringValue]));
-    queue.send(MessageBody, { group: MessageGroupId, dedupe: MessageDeduplicationId, attributes });
+    const header = call.MessageSystemAttributes?.AWSTraceHeader?.StringValue;
+    queue.send(MessageBody, {
+      group: MessageGroupId,
+      dedupe: MessageDeduplicationId,
+      trace: header,
+      attributes,
+    });
     return { status: 200, body: { MessageId: "" } };
   }
   return { status: 400, body: { message: `there is no ${target} here` } };

@@ -1,0 +1,116 @@
+import { deadline, follow, noAnswer, sleep } from "./abort.ts";
+import { hasCode, StoreUnavailableError, UnknownOutcomeError } from "./errors.ts";
+import { LONGEST_CALL, type Millis } from "./time.ts";
+
+export interface Backoff {
+  /** The first pause. Default 10 ms. */
+  readonly base?: Millis;
+
+  /** By how much each pause is longer than the one before. Default 1.5. */
+  readonly factor?: number;
+
+  /** The longest pause. Default 200 ms. */
+  readonly max?: Millis;
+
+  /** `equal`: at least half of the pause, the rest at random. `full`: all of it at random. Default `equal`. */
+  readonly jitter?: "equal" | "full";
+}
+
+/** The pause after failed attempt number `attempt`, counted from 0, with jitter. */
+export function backoff(
+  attempt: number,
+  { base = 10, factor = 1.5, max = 200, jitter = "equal" }: Backoff = {},
+): Millis {
+  const share = jitter === "equal" ? 0.5 + Math.random() / 2 : Math.random();
+  return Math.min(base * factor ** attempt, max) * share;
+}
+
+/** The pause before the next attempt; undefined when the failure is final. An error that it throws is final, too. */
+export type PauseAfter = (
+  error: unknown,
+  attempt: number,
+) => Millis | undefined | Promise<Millis | undefined>;
+
+/**
+ * Repeats `attempt` until it succeeds or its failure is final, and then rejects with that failure. Attempts are counted
+ * from 0. Rejects with the signal's reason when the signal aborts a pause.
+ */
+export async function retry<T>(
+  attempt: (attempt: number) => Promise<T>,
+  pauseAfter: PauseAfter,
+  signal?: AbortSignal,
+): Promise<T> {
+  for (let count = 0; ; count += 1) {
+    try {
+      return await attempt(count);
+    } catch (error) {
+      const pause = await pauseAfter(error, count);
+      if (pause === undefined) throw error;
+      if (pause > 0) await sleep(pause, signal);
+    }
+  }
+}
+
+/** The longest first attempt: a connection may be dead without notice. Each further attempt has twice as long. */
+const FIRST_ATTEMPT: Millis = 2_000;
+
+const REPEAT: Backoff = { base: 5, factor: 2, max: 200, jitter: "full" };
+
+/** The failure of an attempt that resolved to undefined. */
+const NO_RESULT = new Error("the attempt has no result yet");
+
+interface Bounds {
+  /** For all attempts. Default 10 seconds. */
+  readonly patience?: Millis;
+
+  /** For the first attempt. Default 2 seconds. */
+  readonly attempt?: Millis;
+}
+
+/**
+ * Repeats an idempotent call of a store until its outcome is known: after a lost answer, after an attempt that took too
+ * long, and when the call resolves to undefined.
+ *
+ * Rejects with an UnknownOutcomeError about `what` when an answer was lost and no other one came in time.
+ */
+export async function retryUntilKnown<T>(
+  address: string,
+  what: string,
+  signal: AbortSignal | undefined,
+  call: (limit: AbortSignal) => Promise<T | undefined>,
+  { patience = LONGEST_CALL, attempt = FIRST_ATTEMPT }: Bounds = {},
+): Promise<T> {
+  signal?.throwIfAborted();
+  using time = deadline(patience, () => new StoreUnavailableError(address, "no answer"));
+  using limit = follow(time.signal, signal);
+  let bound = limit.signal;
+  let lost: unknown;
+  const once = async (count: number): Promise<T> => {
+    using span = deadline(attempt * 2 ** count, noAnswer, limit.signal);
+    bound = span.signal;
+    const answer = await call(bound);
+    if (answer === undefined) throw NO_RESULT;
+    return answer;
+  };
+  const pauseAfter = (error: unknown, count: number) => {
+    const pause = backoff(count, REPEAT);
+    if (error === NO_RESULT) return pause;
+    if (hasCode(error, "UNKNOWN_OUTCOME")) {
+      lost = error;
+      return pause;
+    }
+    const isLate = bound.aborted && !limit.signal.aborted;
+    // The attempt has waited in this process until its end, or has read in vain.
+    if (isLate && error === bound.reason) return 0;
+    const mayRepeat = lost !== undefined || isLate;
+    return mayRepeat && hasCode(error, "STORE_UNAVAILABLE") ? pause : undefined;
+  };
+  try {
+    return await retry(once, pauseAfter, limit.signal);
+  } catch (error) {
+    const isNotDone = lost === undefined && hasCode(error, "STORE_UNAVAILABLE");
+    if (isNotDone && signal?.aborted) throw signal.reason;
+    if (lost === undefined || error !== limit.signal.reason) throw error;
+    throw new UnknownOutcomeError(address, what, lost);
+  }
+}

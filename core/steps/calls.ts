@@ -1,0 +1,159 @@
+import { quote } from "../lock/errors.ts";
+import { nextTurn } from "../lock/event-loop.ts";
+import { MisuseError } from "./errors.ts";
+
+/** A step whose function runs in the current async context. */
+interface RunningStep {
+  /** The execution that the step belongs to. */
+  readonly execution: object;
+  readonly key: string;
+
+  /** The error of a call of the execution's own context. */
+  misuse?: MisuseError;
+}
+
+/** The part of Node's AsyncLocalStorage that is used here. */
+interface AsyncContext<T> {
+  run<R>(value: T, fn: () => R): R;
+  getStore(): T | undefined;
+}
+
+interface Runtime {
+  readonly process?: {
+    getBuiltinModule?(name: "node:async_hooks"): {
+      readonly AsyncLocalStorage: new () => AsyncContext<RunningStep>;
+    };
+  };
+}
+
+/** Not an import, which runtimes without Node's modules refuse. On these, no misuse inside a step is noticed. */
+const hooks = (globalThis as Runtime).process?.getBuiltinModule?.("node:async_hooks");
+const runningStep: AsyncContext<RunningStep> = hooks
+  ? new hooks.AsyncLocalStorage()
+  : { run: (_, fn) => fn(), getStore: () => undefined };
+
+/**
+ * Calls a step's function. Rejects with a MisuseError if the function calls the context of its own run, even if
+ * it ignores the error of that call.
+ */
+export async function callStep<T>(
+  execution: object,
+  key: string,
+  fn: () => Promise<T>,
+): Promise<T> {
+  const running: RunningStep = { execution, key };
+  const [settled] = await Promise.allSettled([runningStep.run(running, async () => fn())]);
+  if (running.misuse) throw running.misuse;
+  if (settled.status === "rejected") throw settled.reason;
+  return settled.value;
+}
+
+/** The part of an execution that is told of a misuse, whether or not the body catches the error. */
+interface Misusable {
+  /** Stops the execution with the error. */
+  misuse(error: MisuseError): never;
+}
+
+/** The calls that a workflow's body makes in one execution. Finds misuses without regard to time. */
+export class BodyCalls {
+  readonly #execution: Misusable;
+
+  /** The calls that nobody has awaited, with their names for the error. */
+  readonly #unawaited = new Map<Promise<unknown>, string>();
+
+  /** The steps in progress. */
+  readonly #held = new Set<Promise<unknown>>();
+
+  /** The names of calls in progress that have no keys of their own. */
+  readonly #names = new Set<string>();
+
+  constructor(execution: Misusable) {
+    this.#execution = execution;
+  }
+
+  /**
+   * Makes a call that the body has to await.
+   *
+   * A call that fails before the body awaits it is no unhandled rejection, which would end the process: the failure is
+   * in the journal, and the branch that awaits the call may be parked.
+   */
+  begin<T>(method: string, name: string, work: () => Promise<T>): Promise<T> {
+    const promise = new CallPromise<T>((resolve) => resolve(this.beginValue(method, work)));
+    handled(promise);
+    this.#unawaited.set(promise, `ctx.${method} ${quote(name)}`);
+    promise.onAwaited = () => this.#unawaited.delete(promise);
+    return promise;
+  }
+
+  /** Makes a call that the body need not await. */
+  beginValue<T>(method: string, work: () => Promise<T>): Promise<T> {
+    const call = async () => {
+      this.#checkOutsideSteps(method);
+      return work();
+    };
+    return handled(call());
+  }
+
+  /** Delays the end of the body until the step has ended: a step that has lost a race is recorded as well. */
+  hold<T>(step: Promise<T>): Promise<T> {
+    const release = () => this.#held.delete(step);
+    this.#held.add(step);
+    step.then(release, release);
+    return step;
+  }
+
+  /**
+   * Reserves a name until the call ends. Throws a MisuseError if another call in progress has it: which of the two gets
+   * which key would depend on time.
+   */
+  reserve(name: string): Disposable {
+    if (this.#names.has(name)) {
+      const problem = `two calls of the name ${quote(name)} are in progress at the same time`;
+      const advice = "give each step a `key`, or each call a name of its own";
+      this.#execution.misuse(new MisuseError(`${problem}; ${advice}`));
+    }
+    this.#names.add(name);
+    return { [Symbol.dispose]: () => void this.#names.delete(name) };
+  }
+
+  /** Resolves when all steps have ended. Rejects with a MisuseError, at once, if a call was not awaited. */
+  async end(): Promise<void> {
+    for (const call of this.#unawaited.values()) {
+      this.#execution.misuse(new MisuseError(`${call} was not awaited; await it in the body`));
+    }
+    while (this.#held.size > 0) {
+      await Promise.allSettled(this.#held);
+      // The branch that awaits a step may begin the next one.
+      await nextTurn();
+    }
+  }
+
+  #checkOutsideSteps(method: string): void {
+    const running = runningStep.getStore();
+    if (running?.execution !== this.#execution) return;
+    const problem = `step ${quote(running.key)} calls ctx.${method} inside its function`;
+    running.misuse ??= new MisuseError(`${problem}; call it in the workflow's body`);
+    throw running.misuse;
+  }
+}
+
+/** Tells when somebody awaits it. */
+class CallPromise<T> extends Promise<T> {
+  onAwaited = () => {};
+
+  /** Promises that follow from it are ordinary ones. */
+  static override get [Symbol.species](): PromiseConstructor {
+    return Promise;
+  }
+
+  // biome-ignore lint/suspicious/noThenProperty: `await`, `catch` and Promise.race call `then`
+  override then: Promise<T>["then"] = (onFulfilled, onRejected) => {
+    this.onAwaited();
+    return super.then(onFulfilled, onRejected);
+  };
+}
+
+function handled<T>(promise: Promise<T>): Promise<T> {
+  promise.catch(() => {});
+  return promise;
+}

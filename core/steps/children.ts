@@ -1,0 +1,300 @@
+import { childSignal, decodeChildResult, isCompletedChild } from "../journal/child-result.ts";
+import type {
+  Compensation,
+  RunResult,
+  RunSignal,
+  StartedRun,
+  StepRecord,
+} from "../journal/journal.ts";
+import { checkWhole } from "../lock/checks.ts";
+import type { Millis } from "../lock/time.ts";
+import { encodeError, hashOf } from "./codec.ts";
+import { type ErrorInfo, runCancelled, StepFailedError, Suspension } from "./errors.ts";
+import type { RunExecution } from "./execution.ts";
+import { attemptKey, checkItemKeys, type StepHistory, type WorkflowCommand } from "./history.ts";
+import { okRecord, startedRecord } from "./records.ts";
+import type { ChildOptions, ChildrenOptions, Workflow } from "./workflow.ts";
+
+/** Starts children of a run, without executing them. */
+export interface ChildStarter {
+  /** Makes the workflow known, so that its runs can be resumed. */
+  register(workflow: Workflow<never, unknown>): void;
+
+  /** Resolves to the states of the runs. Rejects with INVALID before any run is started. */
+  start<I>(
+    workflow: Workflow<I, unknown>,
+    children: readonly NewChild<I>[],
+    signal: string,
+  ): Promise<readonly Exclude<StartedRun, { readonly kind: "conflict" }>[]>;
+
+  /** Cancels the open children that are not detached. Resolves to their number. */
+  cancel(): Promise<{ readonly open: number; readonly compensated: Compensation }>;
+
+  /** Sends the result of an ended child to the run, as the child's end does. */
+  tell(signal: string, childId: string, result: RunResult): Promise<void>;
+}
+
+export interface NewChild<I> {
+  readonly id: string;
+  readonly input: I;
+  readonly detached: boolean;
+}
+
+/** The longest that a parent is parked for the child of another run, whose end does not wake it. */
+const CHILD_POLL: Millis = 60_000;
+
+/** How long a run that awaits several children waits for further ends after the first. */
+const CHILD_DELAY: Millis = 100;
+
+/**
+ * The same in a fan-out, and one more millisecond per child that has ended: a wake reads the results of all of them, so
+ * the wakes together take a small part of the time.
+ */
+const FAN_OUT_DELAY: Millis = 1_000;
+
+type ChildResult = Omit<RunResult, "at">;
+
+/** The children of one execution of a run. Their results arrive as signals. */
+export class Children {
+  readonly #execution: RunExecution;
+  readonly #starter: ChildStarter;
+  #ends: ReadonlyMap<string, ReadonlyMap<string, RunSignal>> | undefined;
+
+  /** The calls that the workflow's code has reached, whose children are cancelled with the run. */
+  readonly #attached: WorkflowCommand[] = [];
+
+  constructor(execution: RunExecution, starter: ChildStarter) {
+    this.#execution = execution;
+    this.#starter = starter;
+  }
+
+  /** Whether the run may have children that are cancelled with it. */
+  get hasAttached(): boolean {
+    return this.#attached.length > 0;
+  }
+
+  /**
+   * Cancels the open children. Resolves to how their work was undone, and throws a Suspension until all have ended.
+   *
+   * Their calls are recorded as failed, so that a retry of the run starts other children.
+   */
+  async cancel(): Promise<Compensation> {
+    if (!this.hasAttached) return "yes";
+    const { open, compensated } = await this.#starter.cancel();
+    if (open > 0) {
+      const children = { count: open, within: FAN_OUT_DELAY };
+      throw new Suspension("child", Number.POSITIVE_INFINITY, { children });
+    }
+    const execution = this.#execution;
+    const value = encodeError(runCancelled(execution.runId));
+    for (const command of this.#attached.filter((one) => this.#isOpen(one))) {
+      await execution.append({ ...okRecord(command, undefined), outcome: "failed", value });
+    }
+    return compensated;
+  }
+
+  /** Whether calls have open children that are cancelled with the run. */
+  get hasOpen(): boolean {
+    return this.#attached.some((command) => this.#isOpen(command));
+  }
+
+  /** Whether the call has started children, and has no result. */
+  #isOpen({ key }: WorkflowCommand): boolean {
+    const { history } = this.#execution;
+    const isStarted =
+      history.record(attemptKey(key, "started", 1)) || this.#endsOf(childSignal(key)).size > 0;
+    return isStarted && !history.record(key);
+  }
+
+  #match(command: WorkflowCommand, isDetached: boolean): StepHistory {
+    const history = this.#execution.match(command);
+    if (!isDetached) this.#attached.push(command);
+    return history;
+  }
+
+  /** Starts a child once, and returns its output. */
+  async child<I, O>(
+    key: string,
+    workflow: Workflow<I, O>,
+    input: I,
+    { id = this.#execution.idempotencyKey(key), detached = false }: ChildOptions,
+  ): Promise<O> {
+    const execution = this.#execution;
+    this.#starter.register(workflow);
+    const command: WorkflowCommand = { key, kind: "child" };
+    const history = this.#match(command, detached);
+    const child = { id, input, detached };
+    const record = await execution.answer(command, history, async () => {
+      const signal = childSignal(key);
+      const sent = this.#endsOf(signal).get(id);
+      const result = sent
+        ? decodeChildResult(sent.payload)
+        : await this.#startOne(command, history, { workflow, child, signal });
+      return execution.append(recordOf(command, result));
+    });
+    if (record.outcome === "ok") return execution.decode<O>(record.value);
+    throw new StepFailedError(key, execution.decode<ErrorInfo>(record.value));
+  }
+
+  /** Returns the result of a child that has ended already. Throws a Suspension otherwise. */
+  async #startOne<I>(
+    command: WorkflowCommand,
+    history: StepHistory,
+    { workflow, child, signal }: OneChild<I>,
+  ): Promise<ChildResult> {
+    const execution = this.#execution;
+    const wait = { children: { count: 1, within: CHILD_DELAY } };
+    const started = history.attempt("started", 1);
+    const isStarted = started && execution.decode(started.value) === child.id;
+    if (isStarted) throw new Suspension("child", Number.POSITIVE_INFINITY, wait);
+    const [state] = await this.#starter.start(workflow, [child], signal);
+    if (state?.kind === "ended") return state.ending;
+    const parent = state?.parent;
+    const isOurs = parent?.runId === execution.runId && parent.signal === signal;
+    if (!isOurs) throw new Suspension("child", CHILD_POLL, wait);
+    await execution.append(startedRecord(command, child.id));
+    throw new Suspension("child", Number.POSITIVE_INFINITY, wait);
+  }
+
+  /** Starts one child per item, some of them at a time, and returns their outputs in the order of the items. */
+  async children<I, O>(
+    key: string,
+    workflow: Workflow<I, O>,
+    items: readonly I[],
+    { keyOf, concurrency = 100, onError = "fail-fast", detached = false }: ChildrenOptions<I>,
+  ): Promise<readonly unknown[]> {
+    checkWhole("concurrency", concurrency, 1, 10_000);
+    const itemKeys = items.map((item) => keyOf(item));
+    checkItemKeys(key, itemKeys);
+    const execution = this.#execution;
+    this.#starter.register(workflow);
+    const children = items.map((input, i) => {
+      const childKey = `${key}[${itemKeys[i]}]`;
+      return { key: childKey, id: this.#childId(key, childKey), input, detached };
+    });
+    const command: WorkflowCommand = { key, kind: "child", argsHash: hashOf(itemKeys) };
+    const history = this.#match(command, detached);
+    const fanOut = { command, workflow, children, concurrency, isFailFast: onError !== "collect" };
+    const record = await execution.answer(command, history, () => this.#fanOut(fanOut, history));
+    if (record.outcome === "failed") {
+      throw new StepFailedError(key, execution.decode<ErrorInfo>(record.value));
+    }
+    const ends = this.#endsOf(childSignal(key));
+    const results = children.map((child) => settledOf(child.key, ends.get(child.id), execution));
+    if (onError === "collect") return results;
+    return results.map((result) => (result as PromiseFulfilledResult<unknown>).value);
+  }
+
+  /** Children that have completed before a retry of the run keep their ids. */
+  #childId(key: string, childKey: string): string {
+    const execution = this.#execution;
+    const generation = execution.history.generationOf(key);
+    const ends = this.#endsOf(childSignal(key));
+    for (let earlier = 0; earlier < generation; earlier += 1) {
+      const id = execution.idempotencyKey(childKey, key, earlier);
+      if (ends.has(id) && !isFailed(ends.get(id))) return id;
+    }
+    return execution.idempotencyKey(childKey, key, generation);
+  }
+
+  /** Starts the next children. Returns the final record once all have ended, and throws a Suspension before. */
+  async #fanOut<I>(fanOut: FanOut<I>, history: StepHistory): Promise<StepRecord> {
+    const { command, children, concurrency, isFailFast } = fanOut;
+    const execution = this.#execution;
+    const ends = this.#endsOf(childSignal(command.key));
+    const failed = children.find(({ id }) => isFailed(ends.get(id)));
+    const isOver = failed !== undefined && isFailFast;
+    let { packets, started } = startsOf(history, execution);
+    const countOpen = () => children.slice(0, started).filter(({ id }) => !ends.has(id)).length;
+    let open = countOpen();
+    // A child may have ended already: an earlier execution had started it, and crashed before it recorded the start.
+    while (!isOver && started < children.length && open < concurrency) {
+      const next = children.slice(started, started + concurrency - open);
+      await this.#start(fanOut, next);
+      packets += 1;
+      started += next.length;
+      open = countOpen();
+      await execution.append(startedRecord(command, started, packets));
+    }
+    if (open === 0 && isOver) {
+      const result = decodeChildResult(ends.get(failed.id)?.payload ?? "");
+      return execution.append(recordOf(command, result));
+    }
+    if (open === 0) return execution.append(okRecord(command, undefined));
+    const isLastPacket = isOver || started === children.length;
+    const count = isLastPacket ? open : Math.ceil(open / 2);
+    const within = FAN_OUT_DELAY + ends.size;
+    throw new Suspension("child", Number.POSITIVE_INFINITY, { children: { count, within } });
+  }
+
+  async #start<I>(fanOut: FanOut<I>, children: readonly NewChild<I>[]): Promise<void> {
+    const signal = childSignal(fanOut.command.key);
+    const states = await this.#starter.start(fanOut.workflow, children, signal);
+    for (const [i, state] of states.entries()) {
+      const { id } = children[i] as NewChild<I>;
+      // A purged run with the parent's id had the child.
+      const isUntold = state.kind === "ended" && !this.#endsOf(signal).has(id);
+      if (isUntold) await this.#starter.tell(signal, id, state.ending);
+    }
+  }
+
+  /** The signals of children that have ended, by the child's id. */
+  #endsOf(name: string): ReadonlyMap<string, RunSignal> {
+    this.#ends ??= groupByName(this.#execution.claimed.signals);
+    return this.#ends.get(name) ?? new Map();
+  }
+}
+
+interface OneChild<I> {
+  readonly workflow: Workflow<I, unknown>;
+  readonly child: NewChild<I>;
+  readonly signal: string;
+}
+
+interface FanOut<I> {
+  readonly command: WorkflowCommand;
+  readonly workflow: Workflow<I, unknown>;
+  readonly children: readonly NewChild<I>[];
+  readonly concurrency: number;
+  readonly isFailFast: boolean;
+}
+
+/** Returns the number of packets that were started, and the number of children in them. */
+function startsOf(
+  history: StepHistory,
+  execution: RunExecution,
+): { readonly packets: number; readonly started: number } {
+  let packets = 0;
+  while (history.attempt("started", packets + 1)) packets += 1;
+  const last = history.attempt("started", packets);
+  return { packets, started: last ? execution.decode<number>(last.value) : 0 };
+}
+
+function recordOf(command: WorkflowCommand, { status, value }: ChildResult) {
+  const record = okRecord(command, undefined);
+  return { ...record, outcome: status === "completed" ? "ok" : "failed", value } as const;
+}
+
+function isFailed(end: RunSignal | undefined): boolean {
+  return end !== undefined && !isCompletedChild(end.payload);
+}
+
+function settledOf(
+  key: string,
+  end: RunSignal | undefined,
+  execution: RunExecution,
+): PromiseSettledResult<unknown> {
+  const { status, value } = decodeChildResult(end?.payload ?? "");
+  if (status === "completed") return { status: "fulfilled", value: execution.decode(value) };
+  const error = execution.decode<ErrorInfo>(value);
+  return { status: "rejected", reason: new StepFailedError(key, error) };
+}
+
+function groupByName(signals: readonly RunSignal[]): Map<string, Map<string, RunSignal>> {
+  const groups = new Map<string, Map<string, RunSignal>>();
+  for (const signal of signals) {
+    const group = groups.get(signal.name) ?? new Map<string, RunSignal>();
+    groups.set(signal.name, group.set(signal.dedupeId, signal));
+  }
+  return groups;
+}

@@ -1,0 +1,349 @@
+import type {
+  ClaimedEntity,
+  EntityAnswer,
+  EntityCommit,
+  EntityId,
+  EntityMessage,
+  EntityRecords,
+} from "../../journal/entities.ts";
+import { entityResource } from "../../journal/entities.ts";
+import { sleep } from "../../lock/abort.ts";
+import { checkText } from "../../lock/checks.ts";
+import { hasCode, LockLostError } from "../../lock/errors.ts";
+import { Lease } from "../../lock/lease.ts";
+import { backoff } from "../../lock/retry.ts";
+import { elapsedSince, type Instant, instant, type Millis } from "../../lock/time.ts";
+import { decode, decodeError, encodeResult, hashOf } from "../codec.ts";
+import { type Envelopes, isSealed, type Seal } from "../envelope.ts";
+import { isTerminal, TerminalError } from "../errors.ts";
+import { validate } from "../schema.ts";
+import type {
+  AnyEntity,
+  Entity,
+  EntityHandlers,
+  InputOfHandler,
+  ResultOfHandler,
+} from "./entity.ts";
+import { type EntityTurn, type HandledMessage, handle, refused } from "./handle.ts";
+
+/** One key of an entity. */
+export interface EntityHandle<State, H extends EntityHandlers> {
+  /**
+   * Calls a handler once per operation id, and resolves to its result: in a repetition, to the first one. Other
+   * operations of the key that wait are handled on the way.
+   *
+   * Rejects with a TerminalError with the code of the handler's error, INVALID for an invalid input, or INPUT_CONFLICT
+   * for an operation id that was used with another input. After any other rejection, the operation may be handled later:
+   * call again with the same operation id.
+   */
+  call<N extends keyof H & string>(
+    handler: N,
+    input: InputOfHandler<H[N]>,
+    options: OperationOptions,
+  ): Promise<ResultOfHandler<H[N]>>;
+
+  /** As `call`, without waiting for the answer. A worker, or the next call for the key, handles the operation. */
+  tell<N extends keyof H & string>(
+    handler: N,
+    input: InputOfHandler<H[N]>,
+    options: OperationOptions,
+  ): Promise<void>;
+
+  /** Reads the state as of the last commit. */
+  state(): Promise<State>;
+}
+
+export interface OperationOptions {
+  /** 1 to 255 bytes. A handler is called once per operation id: that of the order, say, or a step's `idempotencyKey`. */
+  readonly operationId: string;
+  readonly signal?: AbortSignal;
+}
+
+/** Answers of handlers that take less than this together share a commit. */
+const GROUP: Millis = 5;
+
+const POLL = { base: 5, factor: 1.5, max: 100 };
+
+/** The most keys whose operations are delivered at a time. */
+const MOST_KEYS = 16;
+
+type Operation = Pick<EntityMessage, "handler" | "operationId"> & { readonly input: unknown };
+
+interface Turn {
+  /** An answer from before the turn. */
+  readonly answer: EntityAnswer | undefined;
+
+  /** The answers of this turn, by operation id. */
+  readonly answers: ReadonlyMap<string, EntityAnswer>;
+}
+
+/** Handles the operations of entities in this process, on the records of a journal. */
+export class Actors {
+  readonly #records: EntityRecords;
+  readonly #ttl: Millis;
+  readonly #onTold: () => void;
+  readonly #envelopes: Envelopes | undefined;
+  readonly #entities = new Map<string, AnyEntity>();
+
+  /** Calls of this process that wait for an answer. */
+  readonly #waiting = new Map<string, (answer: EntityAnswer) => void>();
+
+  /** `envelopes` are those of `records`. `onTold` is called when an operation waits that no caller handles. */
+  constructor(
+    records: EntityRecords,
+    ttl: Millis,
+    {
+      envelopes,
+      onTold,
+    }: { readonly envelopes: Envelopes | undefined; readonly onTold: () => void },
+  ) {
+    this.#records = records;
+    this.#ttl = ttl;
+    this.#envelopes = envelopes;
+    this.#onTold = onTold;
+  }
+
+  register(entity: AnyEntity): void {
+    const known = this.#entities.get(entity.name);
+    if (known && known !== entity) throw new TypeError(`two entities have the name ${entity.name}`);
+    this.#entities.set(entity.name, entity);
+  }
+
+  handle<State, H extends EntityHandlers>(
+    entity: Entity<State, H>,
+    key: string,
+  ): EntityHandle<State, H> {
+    this.register(entity);
+    checkText("key", key, 255);
+    const id = { entity: entity.name, key };
+    return {
+      call: async (handler, input, { operationId, signal }) => {
+        const message = await toMessage(entity, { handler, input, operationId }, this.#sealFor(id));
+        return toResult(await this.#call(id, message, signal)) as never;
+      },
+      tell: async (handler, input, { operationId, signal }) => {
+        const message = await toMessage(entity, { handler, input, operationId }, this.#sealFor(id));
+        const { inputHash } = await this.#records.visit(id, { message }, signal);
+        checkSame(message, inputHash);
+        this.#onTold();
+      },
+      state: async () => {
+        const { state } = await this.#records.read(id);
+        const value = state === undefined ? entity.initial : decode(state);
+        return validate(
+          `the state of ${entity.name} ${key}`,
+          entity.state,
+          value,
+        ) as Promise<State>;
+      },
+    };
+  }
+
+  #sealFor(id: EntityId): Seal | undefined {
+    return this.#envelopes?.sealFor(entityResource(id));
+  }
+
+  /** Handles operations that wait, of several keys at a time. Resolves to their number. */
+  async deliver(signal: AbortSignal | undefined): Promise<number> {
+    const names = [...this.#entities.keys()];
+    for (let count = 0; ; ) {
+      const waiting = signal?.aborted ? [] : await this.#records.waiting(names, MOST_KEYS);
+      const turns = await Promise.all(waiting.map((id) => this.#deliverTo(id, signal)));
+      const handled = turns.reduce((sum, { answers }) => sum + answers.size, 0);
+      count += handled;
+      if (handled === 0 || waiting.length < MOST_KEYS) return count;
+    }
+  }
+
+  /** What this process cannot decode waits for one with the codec. */
+  async #deliverTo(id: EntityId, signal: AbortSignal | undefined): Promise<Turn> {
+    try {
+      return await this.#takeTurn(id, undefined, signal);
+    } catch (error) {
+      if (!isTerminal(error, "UNREADABLE_VALUE")) throw error;
+      return { answer: undefined, answers: new Map() };
+    }
+  }
+
+  async #call(
+    id: EntityId,
+    message: EntityMessage,
+    signal: AbortSignal | undefined,
+  ): Promise<EntityAnswer> {
+    signal?.throwIfAborted();
+    const { promise, resolve } = Promise.withResolvers<EntityAnswer>();
+    const at = waitingKey(id, message);
+    this.#waiting.set(at, resolve);
+    let answer: EntityAnswer | undefined;
+    const answered = promise.then((given) => {
+      answer = given;
+    });
+    try {
+      for (let attempt = 0; ; attempt += 1) {
+        const turn = await this.#takeTurn(id, message, signal);
+        answer ??= turn.answer ?? turn.answers.get(message.operationId);
+        for (let freeIn = 1; answer === undefined && freeIn > 0; attempt += 1) {
+          await Promise.race([sleep(backoff(attempt, POLL), signal), answered]);
+          if (answer) break;
+          const view = await this.#records.read(id, message.operationId, signal);
+          answer = view.answer;
+          freeIn = view.freeIn;
+        }
+        if (answer) return answer;
+      }
+    } finally {
+      if (this.#waiting.get(at) === resolve) this.#waiting.delete(at);
+    }
+  }
+
+  /** Sends the message, and handles messages if the entity is free. */
+  async #takeTurn(
+    id: EntityId,
+    message: EntityMessage | undefined,
+    signal: AbortSignal | undefined,
+  ): Promise<Turn> {
+    const sentAt = instant();
+    const visited = await this.#records.visit(id, { message, ttl: this.#ttl }, signal);
+    if (message) checkSame(message, visited.inputHash);
+    const { claimed, answer } = visited;
+    const answers = claimed && (await this.#handleAll(claimed, sentAt, signal));
+    return { answer, answers: answers ?? new Map() };
+  }
+
+  /** Handles the entity's messages until none is left, the turn is lost, or the signal aborts. */
+  async #handleAll(
+    claimed: ClaimedEntity,
+    sentAt: Instant,
+    signal: AbortSignal | undefined,
+  ): Promise<ReadonlyMap<string, EntityAnswer>> {
+    const answers = new Map<string, EntityAnswer>();
+    const turn = { ...claimed, seal: this.#sealFor(claimed.id) };
+    const lease = this.#lease(claimed, sentAt);
+    const entity = this.#entities.get(claimed.id.entity) as AnyEntity;
+    let { messages, state } = claimed;
+    try {
+      while (messages.length > 0) {
+        const isKnown = Object.hasOwn(entity.handlers, messages[0]?.handler ?? "");
+        // A process with newer code has the handler.
+        if (!isKnown || signal?.aborted) break;
+        const group = await handleGroup(entity, turn, messages, state, lease.signal);
+        const committed = await this.#commit(entity, claimed, group);
+        state = committed.change.state;
+        messages = committed.next;
+        for (const { message, ...answer } of committed.change.answers) {
+          answers.set(message.operationId, answer);
+          this.#waiting.get(waitingKey(claimed.id, message))?.(answer);
+        }
+      }
+      return answers;
+    } catch (error) {
+      // Another process has the turn, and handles what is left.
+      if (!hasCode(error, "FENCED_OUT", "LOCK_LOST")) throw error;
+      return answers;
+    } finally {
+      // Renewals end first: a late one must not take back the turn.
+      lease.end("released");
+      if (messages.length > 0) await this.#records.release(claimed).catch(() => {});
+    }
+  }
+
+  /** Commits a group. If the database refuses the last one's statements, the refusal is its answer. */
+  async #commit(
+    { keep }: AnyEntity,
+    claimed: ClaimedEntity,
+    group: readonly HandledMessage[],
+  ): Promise<{ readonly change: EntityCommit; readonly next: readonly EntityMessage[] }> {
+    const change = toCommit(group, keep);
+    try {
+      return { change, next: await this.#records.commit(claimed, change) };
+    } catch (error) {
+      const last = group.at(-1);
+      const isLost = hasCode(error, "FENCED_OUT", "STORE_UNAVAILABLE", "UNKNOWN_OUTCOME");
+      if (isLost || !last || change.writes.length === 0) throw error;
+      const failed = refused(last.answer.message, last.before, error);
+      const rest = toCommit([...group.slice(0, -1), failed], keep);
+      return { change: rest, next: await this.#records.commit(claimed, rest) };
+    }
+  }
+
+  #lease(claimed: ClaimedEntity, sentAt: Instant): Lease {
+    const { id } = claimed;
+    const names = [entityResource(id)];
+    return new Lease({
+      names,
+      ttl: this.#ttl,
+      sentAt,
+      autoRenew: true,
+      maxHold: Number.POSITIVE_INFINITY,
+      notify: () => {},
+      toLossError: (why) => new LockLostError(names, why),
+      renew: async (ttl, signal) => {
+        const grant = { ttl, sentAt: instant() };
+        return (await this.#records.renew(claimed, ttl, signal)) ? grant : undefined;
+      },
+    });
+  }
+}
+
+/** Handles messages until one has statements of its own, or the time of a group is over. */
+async function handleGroup(
+  entity: AnyEntity,
+  turn: EntityTurn,
+  messages: readonly EntityMessage[],
+  state: string | undefined,
+  signal: AbortSignal,
+): Promise<readonly HandledMessage[]> {
+  const startedAt = instant();
+  const group: HandledMessage[] = [];
+  for (const message of messages) {
+    if (!Object.hasOwn(entity.handlers, message.handler)) break;
+    // What was handled before it is committed first.
+    if (group.length > 0 && isSealed(message.input)) break;
+    const handled = await handle(entity, turn, message, group.at(-1)?.state ?? state, signal);
+    group.push(handled);
+    if (handled.writes.length > 0 || elapsedSince(startedAt) > GROUP) break;
+  }
+  return group;
+}
+
+function toCommit(group: readonly HandledMessage[], keep: Millis): EntityCommit {
+  return {
+    state: group.at(-1)?.state ?? "",
+    answers: group.map(({ answer }) => answer),
+    writes: group.flatMap(({ writes }) => writes),
+    keep,
+  };
+}
+
+async function toMessage(
+  { name, handlers }: AnyEntity,
+  { handler, input, operationId }: Operation,
+  seal: Seal | undefined,
+): Promise<EntityMessage> {
+  checkText("operation id", operationId, 255);
+  const known = Object.hasOwn(handlers, handler) ? handlers[handler] : undefined;
+  if (!known) throw new TypeError(`the entity ${name} has no handler ${JSON.stringify(handler)}`);
+  const what = `the input of ${name}.${handler}`;
+  const value = await validate(what, known.input, input);
+  return {
+    ...{ operationId, handler },
+    input: await encodeResult(what, value, { seal }),
+    inputHash: hashOf([handler, value]),
+  };
+}
+
+function checkSame({ operationId, inputHash }: EntityMessage, known: string | undefined): void {
+  if (known === undefined || known === inputHash) return;
+  const problem = `operation ${JSON.stringify(operationId)} was sent with another handler or input`;
+  throw new TerminalError("INPUT_CONFLICT", `${problem}; use another id, or the same input`);
+}
+
+function toResult({ outcome, value }: EntityAnswer): unknown {
+  if (outcome === "ok") return decode(value);
+  const { code = "FAILED", message, data } = decodeError(value);
+  throw new TerminalError(code, message, { data });
+}
+
+function waitingKey(id: EntityId, { operationId }: EntityMessage): string {
+  return JSON.stringify([id.entity, id.key, operationId]);
+}

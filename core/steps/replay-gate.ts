@@ -1,0 +1,124 @@
+import type { ChildrenWait } from "../journal/journal.ts";
+import { eventually, nextTurn } from "../lock/event-loop.ts";
+import type { Millis } from "../lock/time.ts";
+import { EngineFailure, Suspension } from "./errors.ts";
+
+/**
+ * All new work of a workflow passes through the gate.
+ *
+ * A step that is worth parking the run leaves its promise pending for ever. The other branches go on, and the gate
+ * halts once none of them can.
+ */
+export class ReplayGate {
+  readonly #stopping = new AbortController();
+  readonly #halted = Promise.withResolvers<undefined>();
+  readonly #suspensions: Suspension[] = [];
+  #failure: EngineFailure | undefined;
+  #inProgress = 0;
+  #commands = 0;
+  #isWatching = false;
+  #onIdle = () => {};
+
+  /** Aborts with a Suspension or an EngineFailure. */
+  get signal(): AbortSignal {
+    return this.#stopping.signal;
+  }
+
+  /** Resolves when no branch can go on. */
+  get halted(): Promise<undefined> {
+    return this.#halted.promise;
+  }
+
+  /** The suspension that ends first. */
+  get suspension(): Suspension {
+    const [first = new Suspension("deadline", 0), ...rest] = this.#suspensions;
+    return rest.reduce((a, b) => (b.wakeIn < a.wakeIn ? b : a), first);
+  }
+
+  /** When the ends of children wake the run, for all its branches together. */
+  get childrenWait(): ChildrenWait | undefined {
+    const waits = this.#suspensions.flatMap(({ children }) => children ?? []);
+    if (waits.length === 0) return undefined;
+    const count = waits.reduce((sum, wait) => sum + wait.count, 0);
+    return { count, within: Math.min(...waits.map(({ within }) => within)) };
+  }
+
+  /** Notes that the workflow's code has made a call, new or replayed: it goes on. */
+  noteCommand(): void {
+    this.#commands += 1;
+  }
+
+  /** Does new work. Never settles when the work suspends the run or fails the engine. */
+  async pass<T>(work: () => Promise<T>): Promise<T> {
+    this.#inProgress += 1;
+    const settled = await this.#settle(work);
+    this.#inProgress -= 1;
+    this.#onIdle();
+    void this.#haltWhenQuiet();
+    return settled ? settled.value() : new Promise<never>(() => {});
+  }
+
+  /** Aborts the work in progress, admits no new work, and halts. */
+  stop(reason: Suspension | EngineFailure): void {
+    if (this.signal.aborted) return;
+    this.#note(reason);
+    this.#stopping.abort(reason);
+    void this.#haltWhenQuiet();
+  }
+
+  /** Aborts the work in progress, whose results are not needed, and admits no new work. */
+  close(): void {
+    this.#stopping.abort(new Suspension("deadline", 0));
+  }
+
+  /** Resolves when no work is in progress. Rejects with the error of an EngineFailure. */
+  async idle(): Promise<void> {
+    while (this.#inProgress > 0) {
+      await new Promise<void>((resolve) => {
+        this.#onIdle = resolve;
+      });
+    }
+    if (this.#failure) throw this.#failure.error;
+  }
+
+  /** Resolves to undefined for work that suspends the run or fails the engine. */
+  async #settle<T>(work: () => Promise<T>): Promise<{ value(): T } | undefined> {
+    try {
+      this.signal.throwIfAborted();
+      const value = await work();
+      return { value: () => value };
+    } catch (error) {
+      if (error instanceof Suspension || error instanceof EngineFailure) return this.#note(error);
+      const rethrow = () => {
+        throw error;
+      };
+      return { value: rethrow };
+    }
+  }
+
+  #note(reason: Suspension | EngineFailure): undefined {
+    if (reason instanceof Suspension) this.#suspensions.push(reason);
+    else this.#failure ??= reason;
+  }
+
+  async #haltWhenQuiet(): Promise<void> {
+    if (this.#failure) return this.#halted.resolve(undefined);
+    if (this.#isWatching || this.#suspensions.length === 0) return;
+    this.#isWatching = true;
+    while (this.#inProgress === 0 && !(await this.#isQuiet()));
+    this.#isWatching = false;
+    if (this.#inProgress === 0) this.#halted.resolve(undefined);
+  }
+
+  /** Gives branches that await I/O of their own some time for it, unless the run is parked for a moment alone. */
+  async #isQuiet(): Promise<boolean> {
+    const commands = this.#commands;
+    const isBusy = () => this.#inProgress > 0 || this.#commands !== commands;
+    const patience = Math.min(LONGEST_PATIENCE, this.suspension.wakeIn / 10);
+    if (patience === 0) await nextTurn();
+    return !(await eventually(isBusy, patience, this.signal));
+  }
+}
+
+/** Enough for a hash or an import, and little beside a wait of any length. */
+const LONGEST_PATIENCE: Millis = 20;

@@ -1,0 +1,126 @@
+import { checkName, checkWhole } from "../lock/checks.ts";
+import { toMillis } from "../lock/duration.ts";
+import type { Millis } from "../lock/time.ts";
+import { hashOf } from "./codec.ts";
+import { ONCE, type RetryPolicy } from "./retry.ts";
+import type { Schema } from "./schema.ts";
+import type { Locked, StepLock, StepOptions, TxScope, UndoneStep } from "./workflow.ts";
+
+/** A step, or the undo of one, with checked options. */
+export interface Step {
+  /** The name in the workflow's code: the same for all items of a map. */
+  readonly name: string;
+  readonly key: string;
+  readonly kind: "step" | "tx" | "undo";
+
+  /** Whether the step runs in a transaction of the journal's database. */
+  readonly transacted: boolean;
+  readonly retry: RetryPolicy;
+  readonly timeout: Millis;
+  readonly budget: Millis;
+  readonly atMostOnce: boolean;
+
+  /** Whether the step changes nothing outside. */
+  readonly readOnly: boolean;
+  readonly lock: CheckedLock | undefined;
+  readonly argsHash: string | undefined;
+  readonly output: Schema | undefined;
+
+  /** Called with the part of the scope that the step's options provide. */
+  readonly fn: (scope: TxScope) => Promise<unknown>;
+  readonly undo: ((result: unknown, scope: TxScope & UndoneStep) => Promise<unknown>) | undefined;
+}
+
+export interface CheckedLock {
+  /** Distinct, in the given order: the first one's fence is the step's. */
+  readonly names: readonly string[];
+  readonly ttl: Millis | undefined;
+  readonly wait: Millis;
+  readonly onBusy: NonNullable<StepLock["onBusy"]>;
+}
+
+/** The options of all overloads of a step. */
+export type AnyStepOptions = StepOptions<unknown> & Partial<Locked>;
+
+export type StepFunctions = Pick<Step, "fn" | "undo">;
+
+/** Throws a TypeError or RangeError that names the step and the option. */
+export function toStep(
+  { name, key }: Pick<Step, "name" | "key">,
+  kind: "step" | "tx",
+  options: AnyStepOptions,
+  { fn, undo }: StepFunctions,
+): Step {
+  const { retry, timeout, budget, semantics, lock, args, output, effect } = options;
+  if (typeof fn !== "function") throw new TypeError(`step ${key} needs a function`);
+  if (kind === "tx" && lock === undefined) throw new TypeError(`step.tx ${key} needs a lock`);
+  const atMostOnce = semantics === "at-most-once";
+  const limit = timeout === undefined ? Number.POSITIVE_INFINITY : toMillis("timeout", timeout, 1);
+  return {
+    name,
+    key,
+    kind,
+    transacted: kind === "tx",
+    retry: toPolicy(retry, atMostOnce),
+    timeout: limit,
+    budget: budget === undefined ? finiteOr(limit, 0) : toMillis("budget", budget),
+    atMostOnce,
+    readOnly: effect === "none",
+    lock: lock === undefined ? undefined : toLock(lock),
+    argsHash: args === undefined ? undefined : hashOf(args),
+    output,
+    fn,
+    undo,
+  };
+}
+
+/** Returns the step that calls the undo of `step`. */
+export function toUndo(step: Step, result: unknown, about: UndoneStep): Step {
+  return {
+    ...step,
+    key: `~undo/${step.key}`,
+    kind: "undo",
+    retry: step.atMostOnce ? {} : step.retry,
+    atMostOnce: false,
+    argsHash: undefined,
+    output: undefined,
+    fn: async (scope) => step.undo?.(result, { ...scope, ...about }),
+    undo: undefined,
+  };
+}
+
+function toPolicy(retry: RetryPolicy | false | undefined, atMostOnce: boolean): RetryPolicy {
+  if (retry === false || (retry === undefined && atMostOnce)) return ONCE;
+  const policy = retry ?? {};
+  const { attempts, base, max, factor } = policy;
+  if (attempts !== undefined) checkWhole("attempts", attempts, 1, 10_000);
+  if (base !== undefined) toMillis("base", base);
+  if (max !== undefined) toMillis("max", max);
+  if (factor !== undefined && !(factor >= 1 && factor <= 1_000)) {
+    throw new RangeError(`factor must be a number from 1 to 1000, not ${factor}`);
+  }
+  return policy;
+}
+
+function toLock(lock: Locked["lock"]): CheckedLock {
+  const request: StepLock =
+    typeof lock === "string" || isNames(lock) ? { names: lock } : (lock as StepLock);
+  const { names, ttl, wait = 10_000, onBusy = "wait" } = request;
+  const list = typeof names === "string" ? [names] : [...new Set(names)];
+  if (list.length === 0) throw new RangeError("a lock needs at least one name");
+  list.forEach(checkName);
+  return {
+    names: list,
+    ttl: ttl === undefined ? undefined : toMillis("ttl", ttl, 1),
+    wait: onBusy === "suspend" ? 0 : toMillis("wait", wait),
+    onBusy,
+  };
+}
+
+function isNames(lock: Locked["lock"]): lock is readonly string[] {
+  return Array.isArray(lock);
+}
+
+function finiteOr(span: Millis, other: Millis): Millis {
+  return Number.isFinite(span) ? span : other;
+}

@@ -1,0 +1,37 @@
+import { checkText } from "../../../lock/checks.ts";
+import { quote } from "../../../lock/errors.ts";
+import type { EtcdOptions } from "./etcd.ts";
+
+/**
+ * Returns the options with endpoints as HOST:PORT, and with `tls` if the endpoints were https URLs, as etcdctl takes them.
+ *
+ * Throws a TypeError for an invalid endpoint, and for endpoints and `tls` that contradict each other.
+ */
+export function withPlainEndpoints<O extends EtcdOptions>(options: O): O {
+  const { endpoints, tls } = options;
+  if (endpoints.length === 0) throw new TypeError("etcd needs at least one endpoint");
+  const parts = endpoints.map(parse);
+  const schemes = new Set(parts.map(({ scheme }) => scheme ?? (tls ? "https" : "http")));
+  if (schemes.size > 1 || (tls && schemes.has("http"))) {
+    throw new TypeError(
+      `etcd's endpoints must all be encrypted or none: ${endpoints.map((one) => quote(one)).join(", ")}${
+        tls ? ", with the option tls" : ""
+      }`,
+    );
+  }
+  const plain = { ...options, endpoints: parts.map(({ address }) => address) };
+  return schemes.has("https") ? { ...plain, tls: tls ?? {} } : plain;
+}
+
+function parse(endpoint: string): {
+  readonly scheme: string | undefined;
+  readonly address: string;
+} {
+  checkText("endpoint", endpoint, 1_000);
+  const [, scheme, address] =
+    /^(?:(https?):\/\/)?((?:\[[\da-f:.%]+\]|[^:/?#@\s]+)(?::\d{1,5})?)\/?$/i.exec(endpoint) ?? [];
+  if (address !== undefined) return { scheme: scheme?.toLowerCase(), address };
+  throw new TypeError(
+    `etcd's endpoint ${quote(endpoint)} must be HOST:PORT, http://HOST:PORT or https://HOST:PORT`,
+  );
+}

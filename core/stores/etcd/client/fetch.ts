@@ -1,0 +1,119 @@
+import { quote } from "../../../lock/errors.ts";
+import { abortFailure, CallFailure, STATUS } from "./failure.ts";
+import type { Message } from "./wire.ts";
+
+/** The part of `fetch` that the client uses. */
+export type Fetch = (url: string, request: PostRequest) => Promise<FetchAnswer>;
+
+/** The part of a Response that the client uses. */
+export interface FetchAnswer {
+  readonly status: number;
+  readonly body: AsyncIterable<Uint8Array> | null;
+  text(): Promise<string>;
+}
+
+interface PostRequest {
+  readonly method: "POST";
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: string;
+  readonly redirect: "manual";
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Reads the text of an answer. Of a failure, reads no more than the JSON: after it, etcd 3.4 sends trailers, which workerd
+ * takes for the beginning of the next answer on the connection; a connection is closed when its answer is not read to the
+ * end.
+ */
+export async function textOf(response: FetchAnswer): Promise<string> {
+  const { status, body } = response;
+  if (status === 200 || !body) return response.text();
+  const utf8 = new TextDecoder();
+  let text = "";
+  for await (const piece of body) {
+    text += utf8.decode(piece, { stream: true });
+    if (parse(text) !== NOTHING) break;
+  }
+  return text;
+}
+
+/** Yields the lines of a body. A line, or a character, may come in pieces. */
+export async function* linesOf(body: AsyncIterable<Uint8Array>): AsyncGenerator<string> {
+  const text = new TextDecoder();
+  let begun = "";
+  for await (const piece of body) {
+    const lines = (begun + text.decode(piece, { stream: true })).split("\n");
+    begun = lines.pop() ?? "";
+    for (const line of lines) if (line.trim() !== "") yield line;
+  }
+  if (begun.trim() !== "") yield begun;
+}
+
+/** Parses the message in an answer, or in one line of it. Throws the failure if the answer is one. */
+export function toMessage(status: number, text: string): Message {
+  const body = parse(text);
+  const message = asMessage(body.result ?? body);
+  // Every message of etcd has a header.
+  if (status === 200 && message.header) return message;
+  throw toRefusal(body) ?? toForeignFailure(status, text);
+}
+
+const NOTHING: Message = {};
+
+function parse(text: string): Message {
+  try {
+    return asMessage(JSON.parse(text));
+  } catch {
+    return NOTHING;
+  }
+}
+
+function asMessage(json: unknown): Message {
+  return typeof json === "object" && json !== null ? (json as Message) : {};
+}
+
+/** {error, message, code} in 3.4, {message, code} in 3.5, {error: {message, grpc_code}} within a stream. */
+function toRefusal(body: Message): CallFailure | undefined {
+  const { message, code, grpc_code } = { ...body, ...asMessage(body.error) };
+  const status = code ?? grpc_code;
+  const isRefusal = typeof status === "number" && typeof message === "string";
+  return isRefusal ? new CallFailure(status, message) : undefined;
+}
+
+/** The failure for an answer that is not etcd's: a proxy may have passed the request on, or the server is another one. */
+function toForeignFailure(status: number, text: string): CallFailure {
+  const answer = `HTTP ${status} ${quote(text.trim())}`;
+  return status >= 500 || status === 408 || status === 429
+    ? new CallFailure(STATUS.unavailable, answer)
+    : new CallFailure(STATUS.unimplemented, `this is not etcd's JSON API: ${answer}`);
+}
+
+/** The failure of a fetch without an answer. Node gives the reason in the cause of the error; other runtimes do not. */
+export function toFailure(error: unknown, signal: AbortSignal): CallFailure {
+  if (error instanceof CallFailure) return error;
+  if (signal.aborted) return abortFailure(signal, false);
+  const why = ((error as Error).cause ?? error) as NodeError;
+  const { code = "", message } = why;
+  const isUntrusted = UNTRUSTED.test(code);
+  const status = isUntrusted ? STATUS.unauthenticated : STATUS.unavailable;
+  const unsent = isUntrusted || isUnsent(why);
+  return new CallFailure(status, message || code, { unsent, cause: error });
+}
+
+interface NodeError {
+  readonly message?: string;
+  readonly code?: string;
+  readonly syscall?: string;
+
+  /** One error for each address of a host that has several. */
+  readonly errors?: readonly NodeError[];
+}
+
+/** The error codes for a certificate, ours or theirs, that is not accepted. */
+const UNTRUSTED = /CERT|UNABLE_TO_/;
+
+/** Whether no connection was made. */
+function isUnsent({ code, syscall, errors }: NodeError): boolean {
+  if (errors) return errors.every(isUnsent);
+  return syscall === "connect" || syscall === "getaddrinfo" || code === "UND_ERR_CONNECT_TIMEOUT";
+}

@@ -1,0 +1,240 @@
+import type { DecrementResult } from "../../../inventory/inventory.ts";
+import { describeBatch, type OperationBatch } from "../../../inventory/operation.ts";
+import type { Plan, PlannedOperation } from "../../../inventory/plan.ts";
+import { sleep } from "../../../lock/abort.ts";
+import { backoff, retryUntilKnown } from "../../../lock/retry.ts";
+import { elapsedSince, instant, type Millis } from "../../../lock/time.ts";
+import {
+  type Compare,
+  isAbsent,
+  type LeaseId,
+  NoLeaseError,
+  newLease,
+  type Put,
+  put,
+  remove,
+  type TxnOp,
+  toSeconds,
+} from "../client/etcd.ts";
+import { refusalIn } from "../client/failure.ts";
+import type { EtcdContext, EtcdStockKeys } from "./context.ts";
+import { releaseExpired } from "./expiry.ts";
+import { isFenceUnchanged, raiseClaim } from "./fence.ts";
+import { plan as planOn } from "./plan.ts";
+import {
+  cachedSnapshot,
+  readSnapshot,
+  type Snapshot,
+  snapshotReads,
+  toSnapshot,
+} from "./snapshot.ts";
+import {
+  chunks,
+  commit,
+  isUnchanged,
+  type NewLedgerEntry,
+  nestPutsIfAbsent,
+  type StockTransaction,
+  type StoredStock,
+  writeStock,
+} from "./transaction.ts";
+
+/**
+ * Applies a batch once, however often this is called, in one transaction.
+ *
+ * The client plans the results on a snapshot; the transaction writes them only if the snapshot is still current.
+ */
+export function applyBatch(
+  context: EtcdContext,
+  batch: OperationBatch,
+  signal: AbortSignal | undefined,
+): Promise<readonly DecrementResult[]> {
+  const what = `${describeBatch(batch)} was done`;
+  return retryUntilKnown(context.etcd.address, what, signal, (limit) =>
+    attempt(context, batch, limit),
+  );
+}
+
+/** Takes turns with this client's other changes of the sku, which would only conflict with this one. */
+async function attempt(
+  context: EtcdContext,
+  batch: OperationBatch,
+  limit: AbortSignal,
+): Promise<readonly DecrementResult[] | undefined> {
+  await context.queue.enter(batch.sku, limit);
+  try {
+    return await planAndCommit(context, batch, limit);
+  } catch (error) {
+    // An id was used for another sku in the meantime, or the lease of a new reservation has ended.
+    if (error instanceof NoLeaseError) return undefined;
+    const refusal = refusalIn(error);
+    if (!refusal) throw error;
+    // The refusal is an answer: the refused transaction is committed by now or never.
+    const { planned, results } = planOn(batch, await readSnapshot(context, batch, limit));
+    if (planned.length > 0) throw refusal;
+    return results;
+  } finally {
+    context.queue.leave(batch.sku);
+  }
+}
+
+async function planAndCommit(
+  context: EtcdContext,
+  batch: OperationBatch,
+  limit: AbortSignal,
+): Promise<readonly DecrementResult[]> {
+  let snapshot = cachedSnapshot(context, batch) ?? (await readSnapshot(context, batch, limit));
+  let lease: LeaseId | undefined;
+  for (let conflicts = 0; ; conflicts += 1) {
+    const plan = planOn(batch, snapshot);
+    if (mayGain(plan) && (await releaseExpired(context, batch.sku, limit))) {
+      snapshot = await readSnapshot(context, batch, limit);
+      continue;
+    }
+    lease ??= await grantLease(context, plan, limit);
+    const sentAt = instant();
+    const changed = await tryCommit(context, { batch, snapshot, plan, lease }, limit);
+    if (changed === undefined) {
+      if (lease !== undefined && !isReserving(plan)) revokeUnused(context, lease);
+      return plan.results;
+    }
+    if (conflicts > 0) await sleep(conflictPause(conflicts, elapsedSince(sentAt)), limit);
+    snapshot = conflicts > 0 ? await readSnapshot(context, batch, limit) : changed;
+  }
+}
+
+/** Resolves to undefined if the plan is written, otherwise to the snapshot that contradicts the plan. */
+async function tryCommit(
+  context: EtcdContext,
+  planned: PlannedBatch,
+  limit: AbortSignal,
+): Promise<Snapshot | undefined> {
+  const { batch, snapshot, plan } = planned;
+  const txn = toTransaction(context.keys, planned);
+  if (txn.state.length === 0) return undefined;
+  const { succeeded, answers } = await commit(context, txn, limit);
+  if (!succeeded) return toSnapshot(context, batch, answers);
+  if (snapshot.lease !== undefined && plan.planned.length > 0) {
+    revokeUnused(context, snapshot.lease);
+  }
+  return undefined;
+}
+
+/**
+ * Without back-off the last winner always wins again, since its cache is the newest. After up to 2, 4, … 32 round trips
+ * every client has the same chance.
+ */
+function conflictPause(conflicts: number, roundTrip: Millis): Millis {
+  const max = 32 * roundTrip;
+  return backoff(conflicts, { base: roundTrip, factor: 2, max, jitter: "full" });
+}
+
+/** Whether the plan lacks units that expired reservations might hold. */
+function mayGain({ isShort, stock }: Plan<StoredStock>): boolean {
+  return isShort && stock.reservations > 0;
+}
+
+function isReserving({ planned: [first] }: Plan<StoredStock>): boolean {
+  return first?.operation.kind === "reserve" && first.outcome === "applied";
+}
+
+/** Grants the lease that bounds a new reservation. */
+async function grantLease(
+  { etcd }: EtcdContext,
+  plan: Plan<StoredStock>,
+  limit: AbortSignal,
+): Promise<LeaseId | undefined> {
+  const { expiresIn = 0 } = plan.planned[0]?.operation ?? {};
+  if (!isReserving(plan)) return undefined;
+  const lease = newLease();
+  await etcd.grant(lease, toSeconds(expiresIn / 1_000), limit);
+  return lease;
+}
+
+/** Revokes a lease without keys: its reservation was closed, or was not made. */
+function revokeUnused({ etcd }: EtcdContext, lease: LeaseId): void {
+  // If the request fails, the lease ends by itself.
+  void etcd.revoke(lease).catch(() => {});
+}
+
+/** A plan, and the snapshot that it is based on. */
+interface PlannedBatch {
+  readonly batch: OperationBatch;
+  readonly snapshot: Snapshot;
+  readonly plan: Plan<StoredStock>;
+
+  /** The lease of the new reservation. */
+  readonly lease: LeaseId | undefined;
+}
+
+/** Writes the plan if the snapshot is still current; otherwise reads a new snapshot. */
+function toTransaction(keys: EtcdStockKeys, plannedBatch: PlannedBatch): StockTransaction {
+  const { batch, snapshot, plan, lease } = plannedBatch;
+  const { sku, fence } = batch;
+  const { planned } = plan;
+  const { state, records } = writeStock(keys, sku, plan.stock, planned.map(toEntry));
+  return {
+    when: conditions(keys, plannedBatch),
+    state: [...state, ...(fence ? raiseClaim(keys, fence, snapshot.fence) : [])],
+    records: [
+      ...records,
+      ...planned.flatMap((one) => reservationOps(keys, one, lease)),
+      ...nestPutsIfAbsent(planned.map((one) => putOperation(keys, one))),
+    ],
+    otherwise: snapshotReads(keys, batch),
+  };
+}
+
+function conditions(
+  keys: EtcdStockKeys,
+  { batch, snapshot, plan }: PlannedBatch,
+): readonly Compare[] {
+  const { sku, fence } = batch;
+  const [first = []] = chunks(plan.planned);
+  return [
+    isUnchanged(keys, sku, snapshot.stockKey),
+    ...(fence ? isFenceUnchanged(keys, fence, snapshot.fence) : []),
+    ...first.map(({ operation }) => isAbsent(keys.operation(operation.operationId))),
+    ...plan.planned.flatMap((one) => isNotExpired(keys, one)),
+  ];
+}
+
+/** A reservation that expires just before the commit is not confirmed. */
+function isNotExpired(
+  keys: EtcdStockKeys,
+  { operation, outcome }: PlannedOperation,
+): readonly Compare[] {
+  const { kind, sku, reservation = "" } = operation;
+  if (kind !== "confirm" || outcome !== "applied") return [];
+  return [{ keys: keys.open(sku, reservation), target: "create", is: "!=", than: 0n }];
+}
+
+function reservationOps(
+  keys: EtcdStockKeys,
+  { operation, outcome, quantity }: PlannedOperation,
+  lease: LeaseId | undefined,
+): readonly TxnOp[] {
+  const { kind, sku, operationId, reservation } = operation;
+  if (outcome !== "applied") return [];
+  if (reservation !== undefined) return [remove({ prefix: keys.reservation(sku, reservation) })];
+  if (kind !== "reserve") return [];
+  return [
+    put(keys.open(sku, operationId), "", lease),
+    put(keys.units(sku, operationId), String(quantity)),
+  ];
+}
+
+function putOperation(
+  keys: EtcdStockKeys,
+  { operation, outcome, remaining }: PlannedOperation,
+): Put {
+  const { operationId, kind, sku, quantity, reservation } = operation;
+  const record = { kind, sku, quantity, reservation, outcome, remaining };
+  return put(keys.operation(operationId), JSON.stringify(record));
+}
+
+function toEntry({ operation, quantity, outcome, remaining }: PlannedOperation): NewLedgerEntry {
+  const { kind, operationId, reservation, fence } = operation;
+  const origin = { operationId, reservation, fence: fence && String(fence) };
+  return { kind, quantity, outcome, remaining, ...origin };
+}

@@ -1,0 +1,114 @@
+import { quote } from "../../../lock/errors.ts";
+import { retryUntilKnown } from "../../../lock/retry.ts";
+import { get, type KeyValue, remove } from "../client/etcd.ts";
+import type { EtcdContext } from "./context.ts";
+import { type EtcdStockKeys, reservationIn } from "./context.ts";
+import {
+  commit,
+  isUnchanged,
+  type NewLedgerEntry,
+  nest,
+  parseStock,
+  type StockTransaction,
+  writeStock,
+} from "./transaction.ts";
+
+/** The keys per read: as many as one transaction can release. */
+const PAGE = 1_000;
+
+interface ExpiredReservation {
+  readonly id: string;
+  readonly quantity: number;
+}
+
+/** Releases all expired reservations of the sku. */
+export async function expire(context: EtcdContext, sku: string): Promise<void> {
+  const what = `the expired reservations of ${quote(sku)} were put back`;
+  await retryUntilKnown(context.etcd.address, what, undefined, async (limit) => {
+    let more = true;
+    while (more) more = await releaseExpired(context, sku, limit);
+    return true;
+  });
+}
+
+/**
+ * Puts the units of expired reservations back on hand. Resolves to false if there are none, and to true if some
+ * were released or another client changed the stock in the meantime: more may be left.
+ */
+export async function releaseExpired(
+  context: EtcdContext,
+  sku: string,
+  limit: AbortSignal,
+): Promise<boolean> {
+  const { etcd, keys } = context;
+  const count = get({ prefix: keys.reservations(sku) }, { limit: 1, keysOnly: true });
+  const { answers } = await etcd.txn({ when: [], do: [get(keys.stock(sku)), count] }, limit);
+  const [stockKey] = answers[0]?.kvs ?? [];
+  // A reservation has two keys until it expires.
+  const isAnyExpired =
+    stockKey && answers[1]?.count !== 2 * parseStock(stockKey.value).reservations;
+  if (!isAnyExpired) return false;
+  const expired = await findExpired(context, sku, limit);
+  if (expired.length === 0) return false;
+  await commit(context, toTransaction(keys, sku, stockKey, expired), limit);
+  return true;
+}
+
+/** Finds the first page of expired reservations. */
+async function findExpired(
+  { etcd, keys }: EtcdContext,
+  sku: string,
+  limit: AbortSignal,
+): Promise<readonly ExpiredReservation[]> {
+  const prefix = keys.reservations(sku);
+  for (let last = prefix; ; ) {
+    const { kvs } = await etcd.range(get({ prefix }, { limit: PAGE, after: last }), limit);
+    // A key without a lease holds a reservation's units; while the reservation is open, its `open` key precedes.
+    const expired = kvs.filter(({ key, lease }, i) => {
+      return lease === 0n && (kvs[i - 1]?.key ?? last) !== keys.open(sku, reservationIn(key));
+    });
+    if (expired.length > 0 || kvs.length < PAGE) return expired.map(toExpired);
+    last = kvs.at(-1)?.key ?? last;
+  }
+}
+
+function toExpired({ key, value }: KeyValue): ExpiredReservation {
+  return { id: reservationIn(key), quantity: Number(value) };
+}
+
+function toTransaction(
+  keys: EtcdStockKeys,
+  sku: string,
+  stockKey: KeyValue,
+  expired: readonly ExpiredReservation[],
+): StockTransaction {
+  const before = parseStock(stockKey.value);
+  const total = expired.reduce((sum, { quantity }) => sum + quantity, 0);
+  const onHand = before.onHand + total;
+  const stock = {
+    ...before,
+    onHand,
+    reserved: before.reserved - total,
+    reservations: before.reservations - expired.length,
+  };
+  const entries = expired.map((one) => toEntry(one, onHand));
+  const { state, records } = writeStock(keys, sku, stock, entries);
+  const removals = expired.map(({ id }) => remove({ prefix: keys.reservation(sku, id) }));
+  return {
+    when: [isUnchanged(keys, sku, stockKey)],
+    state,
+    records: [...records, ...nest(removals)],
+  };
+}
+
+function toEntry({ id, quantity }: ExpiredReservation, onHand: number): NewLedgerEntry {
+  return {
+    kind: "expire",
+    quantity,
+    outcome: "applied",
+    remaining: onHand,
+    operationId: undefined,
+    reservation: id,
+    fence: undefined,
+  };
+}

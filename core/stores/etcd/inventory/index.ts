@@ -1,0 +1,72 @@
+import { createBatchInventory, type HistoryPage } from "../../../inventory/backend.ts";
+import type { InventoryOptions } from "../../../inventory/events.ts";
+import type { Inventory, LedgerEntry, StockLevel } from "../../../inventory/inventory.ts";
+import { KeyedQueue } from "../../../lock/keyed-queue.ts";
+import { type Etcd, get } from "../client/etcd.ts";
+import { checkPrefix } from "../client/names.ts";
+import { applyBatch } from "./change.ts";
+import { type EtcdContext, RevisionCache, stockKeys } from "./context.ts";
+import { expire } from "./expiry.ts";
+import { claim } from "./fence.ts";
+import { parseEntries, parseStock } from "./transaction.ts";
+
+export interface EtcdInventoryOptions extends InventoryOptions {
+  /** Prefix of all keys, so that several users can share a cluster: "" or a text that ends in "/". */
+  readonly prefix?: string;
+}
+
+/**
+ * Creates an inventory in the keys of etcd 3.4 or later. The caller closes the client.
+ *
+ * The fence of an etcd lock is refused as soon as its lock is gone, even before the next holder has come; the lock
+ * must be in the same cluster. Reservations last whole seconds, rounded up, and no less than the shortest lease
+ * that etcd grants. `at` in the ledger is by the clock of the client, since etcd's clock cannot be read.
+ */
+export function etcdInventory(
+  etcd: Etcd,
+  { prefix = "", ...rest }: EtcdInventoryOptions = {},
+): Inventory {
+  checkPrefix(prefix);
+  const queue = new KeyedQueue(Number.POSITIVE_INFINITY);
+  const context = { etcd, keys: stockKeys(prefix), cache: new RevisionCache(), queue };
+  return createBatchInventory(
+    {
+      address: etcd.address,
+      get: (sku) => readStock(context, sku),
+      applyMany: (batch, signal) => applyBatch(context, batch, signal),
+      expire: (sku) => expire(context, sku),
+      history: (sku, page) => readHistory(context, sku, page),
+      claim: (fence) => claim(context, fence),
+    },
+    rest,
+  );
+}
+
+async function readStock(
+  { etcd, keys }: EtcdContext,
+  sku: string,
+): Promise<StockLevel | undefined> {
+  const { kvs } = await etcd.range(get(keys.stock(sku)));
+  if (!kvs[0]) return undefined;
+  const { onHand, reserved, sold, supplied } = parseStock(kvs[0].value);
+  return { sku, onHand, reserved, sold, supplied };
+}
+
+/** The keys per read of the ledger; each holds a chunk of the entries of one transaction. */
+const PAGE = 100;
+
+async function readHistory(
+  { etcd, keys }: EtcdContext,
+  sku: string,
+  { limit, before }: HistoryPage,
+): Promise<readonly LedgerEntry[]> {
+  const entries: LedgerEntry[] = [];
+  let after = keys.entries(sku, before);
+  for (;;) {
+    const { kvs } = await etcd.range(get({ prefix: keys.ledger(sku) }, { limit: PAGE, after }));
+    const newestFirst = kvs.flatMap(({ value }) => parseEntries(value).toReversed());
+    entries.push(...newestFirst.filter(({ seq }) => seq < before));
+    if (entries.length >= limit || kvs.length < PAGE) return entries.slice(0, limit);
+    after = kvs.at(-1)?.key ?? after;
+  }
+}

@@ -1,0 +1,31 @@
+import { checkText } from "../../../lock/checks.ts";
+import type { LockStore } from "../../../lock/lock.ts";
+import { sessionQueueBackend } from "../../../lock/session-queue.ts";
+import { lockStore, type StoreOptions } from "../../../lock/store.ts";
+import type { Etcd } from "../client/etcd.ts";
+import { checkPrefix } from "../client/names.ts";
+import { EtcdLockQueues } from "./lock-queues.ts";
+
+export interface EtcdLocksOptions extends StoreOptions {
+  /** The beginning of all keys, so that several users can share a cluster: "" or a text that ends in "/". */
+  readonly prefix?: string;
+}
+
+/**
+ * Makes a store of fair locks in etcd 3.4 or later, on the keys of Go's mutexes: without a prefix, a name is the lock of
+ * `etcdctl lock NAME`. A lock skips the holders of nested names, such as `a/b` of `a`; Go's clients wait for them.
+ *
+ * Without contention, acquire and release take one call each: locks with the same ttl share a lease that is kept alive. A
+ * majority of the members has an acknowledged lock. Leases expire by the servers' monotonic clocks; a change of the
+ * leader renews all of them.
+ */
+export function etcdLocks(
+  etcd: Etcd,
+  options: EtcdLocksOptions & { readonly closeEtcd?: boolean } = {},
+): LockStore {
+  const { prefix = "", label = "etcd", closeEtcd = false, ...rest } = options;
+  checkText("label", label, 200);
+  checkPrefix(prefix);
+  const queues = new EtcdLockQueues(etcd, { prefix, label, closeEtcd });
+  return lockStore(sessionQueueBackend(queues), rest);
+}

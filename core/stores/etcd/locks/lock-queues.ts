@@ -1,0 +1,263 @@
+import { deadline, noAnswer, race } from "../../../lock/abort.ts";
+import type { LockRequest } from "../../../lock/backend.ts";
+import { HIGHEST_GENERATION, noMoreGenerations } from "../../../lock/checks.ts";
+import { type Fence, formatFence, issueFence } from "../../../lock/fence.ts";
+import type { LockInfo, StoreTraits } from "../../../lock/lock.ts";
+import { Notifier } from "../../../lock/notifier.ts";
+import { retryUntilKnown } from "../../../lock/retry.ts";
+import { type PooledSession, SessionPool, type StoreSession } from "../../../lock/session-pool.ts";
+import type { LockQueues } from "../../../lock/session-queue.ts";
+import type { Millis } from "../../../lock/time.ts";
+import type { WakeUpChannel } from "../../../lock/wake-ups.ts";
+import {
+  type Etcd,
+  get,
+  isAbsent,
+  type KeyValue,
+  type LeaseId,
+  type OpAnswer,
+  put,
+  type Txn,
+} from "../client/etcd.ts";
+import { isIn, nameOf, ownerByKey, ownKey, queueOf } from "../client/names.ts";
+import { enter, enterIfFree } from "./enter.ts";
+import { EtcdLease, hex } from "./lease.ts";
+import { changeOrCheck, keysIn, queueKeysOf, readWhenAvailable } from "./queue.ts";
+import { type EtcdQueueEntry, removalOf } from "./queue-entry.ts";
+import { EtcdSession } from "./session.ts";
+
+export const etcdTraits: StoreTraits = {
+  name: "etcd",
+  fair: true,
+  watches: true,
+  serverClock: true,
+  shared: true,
+  lockDelay: false,
+  // etcd counts in whole seconds.
+  minTtl: 1_000,
+};
+
+export interface EtcdLockQueuesOptions {
+  /** "" or a text that ends in "/". */
+  readonly prefix: string;
+
+  /** The beginning of the value of each key, for humans. */
+  readonly label: string;
+  readonly closeEtcd: boolean;
+}
+
+/** The session of a pool: a lease that is kept alive. */
+interface LockSession extends StoreSession {
+  readonly lease: LeaseId;
+}
+
+/** The queues of Go's mutexes. */
+export class EtcdLockQueues implements LockQueues<LockSession, EtcdQueueEntry> {
+  readonly traits = etcdTraits;
+  readonly sessions: SessionPool<LockSession>;
+  readonly wakeUps: WakeUpChannel;
+  readonly #etcd: Etcd;
+  readonly #options: EtcdLockQueuesOptions;
+
+  constructor(etcd: Etcd, options: EtcdLockQueuesOptions) {
+    this.#etcd = etcd;
+    this.#options = options;
+    const key = ownKey(options.prefix, "due");
+    this.wakeUps = {
+      publish: (text, signal) => etcd.txn({ when: [], do: [put(key, text)] }, signal),
+      subscribe: (onText) =>
+        etcd.watch(key, {
+          ready: () => onText(undefined),
+          changed: (changes) => {
+            for (const change of changes) if (change.type === "put") onText(change.value);
+          },
+        }),
+    };
+    this.sessions = new SessionPool({
+      address: etcd.address,
+      unit: 1_000,
+      open: (ttl, signal) => openSession(etcd, ttl, signal),
+    });
+  }
+
+  get address(): string {
+    return this.#etcd.address;
+  }
+
+  enter(
+    { names, ttl, wait, patience, signal }: LockRequest,
+    session: PooledSession<LockSession>,
+  ): Promise<EtcdQueueEntry | undefined> {
+    const { lease } = session.session;
+    const queues = names.map((name) => queueOf(this.#options.prefix, name));
+    const keys = queueKeysOf(queues, lease);
+    // A unique value tells this entry from any other one of the same lease; the label is for humans.
+    const value = `${this.#options.label}/${crypto.randomUUID()}`;
+    const onDoubt = () => session.retire(({ lease }) => this.#cleanUp(keys, value, lease));
+    const options = { signal, patience, read: get(this.#generationKey), onDoubt };
+    const entry = { keys, lease, value, ttl };
+    return wait > 0 ? enter(this.#etcd, entry, options) : enterIfFree(this.#etcd, entry, options);
+  }
+
+  fencesOf(entry: EtcdQueueEntry, names: readonly string[]): readonly Fence[] {
+    const generation = toGeneration(entry.read);
+    return names.map((name, i) =>
+      issueFence(name, generation, entry.token, ownerByKey(entry.keys[i]?.key ?? "")),
+    );
+  }
+
+  move(entry: EtcdQueueEntry, { lease }: LockSession, limit: AbortSignal): Promise<boolean> {
+    return entry.move(lease, limit);
+  }
+
+  cleanUp(entry: EtcdQueueEntry, { lease }: LockSession): Promise<boolean> {
+    return this.#cleanUp(entry.keys, entry.value, lease);
+  }
+
+  async whenFree(name: string, signal: AbortSignal): Promise<void> {
+    const queue = queueOf(this.#options.prefix, name);
+    const removed = new Notifier();
+    const stop = this.#etcd.watch(
+      { prefix: queue },
+      {
+        ready: () => removed.notify(),
+        changed: (changes) => changes.some(({ type }) => type === "remove") && removed.notify(),
+      },
+    );
+    const read = () => this.#etcd.range(keysIn(queue, {}), signal);
+    try {
+      for (;;) {
+        await changeOrCheck(removed, signal);
+        const { kvs } = await readWhenAvailable(read, signal);
+        if (!kvs.some(({ key }) => isIn(queue, key))) return;
+      }
+    } finally {
+      stop();
+    }
+  }
+
+  async inspect(name: string): Promise<LockInfo> {
+    const queue = queueOf(this.#options.prefix, name);
+    const look: Txn = {
+      when: [],
+      do: [get({ prefix: queue }, { by: "create" }), get(this.#generationKey)],
+    };
+    const { answers } = await this.#read((limit) => this.#etcd.txn(look, limit));
+    const [all, generation] = answers;
+    const [holder, ...waiters] = all?.kvs.filter(({ key }) => isIn(queue, key)) ?? [];
+    return this.#toInfo(name, holder, waiters.length, toGeneration(generation));
+  }
+
+  async list(prefix: string): Promise<readonly LockInfo[]> {
+    const start = { prefix: this.#options.prefix + prefix };
+    const queues = new Map<string, KeyValue[]>();
+    for (let after: string | undefined; ; ) {
+      const page = get(start, { limit: 1_000, ...(after !== undefined && { after }) });
+      const { kvs } = await this.#read((limit) => this.#etcd.range(page, limit));
+      for (const kv of kvs) {
+        const name = kv.lease === 0n ? undefined : nameOf(this.#options.prefix, kv.key);
+        if (name?.startsWith(prefix)) queues.set(name, [...(queues.get(name) ?? []), kv]);
+      }
+      after = kvs.at(-1)?.key;
+      if (kvs.length < 1_000) break;
+    }
+    const { kvs } = await this.#read((limit) => {
+      return this.#etcd.range(get(this.#generationKey), limit);
+    });
+    const generation = toGeneration({ kvs });
+    const infos = [...queues].map(([name, keys]) => {
+      const [holder] = keys.sort((a, b) => (a.createRevision < b.createRevision ? -1 : 1));
+      return this.#toInfo(name, holder, keys.length - 1, generation);
+    });
+    const held = (await Promise.all(infos)).filter(({ holder }) => holder !== undefined);
+    return held.sort((a, b) => (a.name < b.name ? -1 : 1));
+  }
+
+  async raiseGeneration(least: number): Promise<number> {
+    const key = this.#generationKey;
+    for (;;) {
+      const { kvs } = await this.#etcd.range(get(key));
+      const [kv] = kvs;
+      const generation = Math.max(least, toGeneration({ kvs }) + 1);
+      if (generation > HIGHEST_GENERATION) throw noMoreGenerations();
+      const unchanged = kv
+        ? ({ keys: key, target: "mod", is: "=", than: kv.modRevision } as const)
+        : isAbsent(key);
+      const { succeeded } = await this.#etcd.txn({
+        when: [unchanged],
+        do: [put(key, String(generation))],
+      });
+      if (succeeded) return generation;
+    }
+  }
+
+  async close(): Promise<void> {
+    if (this.#options.closeEtcd) await this.#etcd.close();
+  }
+
+  /** Removes the keys of an entry. A late request may write them again until the lease ends. */
+  async #cleanUp(keys: EtcdQueueEntry["keys"], value: string, lease: LeaseId): Promise<false> {
+    await this.#etcd.txn({ when: [], do: keys.map(({ key }) => removalOf(key, value, lease)) });
+    return false;
+  }
+
+  /** Repeats a read over a new connection when an attempt has taken too long. */
+  #read<T>(once: (limit: AbortSignal) => Promise<T>): Promise<T> {
+    return retryUntilKnown(this.#etcd.address, "locks were read", undefined, once);
+  }
+
+  get #generationKey(): string {
+    return ownKey(this.#options.prefix, "generation");
+  }
+
+  async #toInfo(
+    name: string,
+    holder: KeyValue | undefined,
+    waiters: number,
+    generation: number,
+  ): Promise<LockInfo> {
+    const left = holder && (await this.#etcd.timeToLive(holder.lease));
+    if (!holder || left === undefined) {
+      return { name, holder: undefined, expiresIn: undefined, fence: undefined, waiters: 0 };
+    }
+    return {
+      name,
+      holder: holder.value || `lease ${hex(holder.lease)}`,
+      expiresIn: left * 1_000,
+      fence: formatFence(generation, holder.createRevision),
+      waiters,
+    };
+  }
+}
+
+/** The value of the generation's key; 0 when the key does not exist. */
+function toGeneration(read: Pick<OpAnswer, "kvs"> | undefined): number {
+  return Number(read?.kvs[0]?.value ?? 0);
+}
+
+/** How long a session that is closed waits until its lease is revoked; otherwise the lease expires. */
+const REVOKING: Millis = 400;
+
+async function openSession(etcd: Etcd, ttl: Millis, signal: AbortSignal): Promise<LockSession> {
+  const lease = await EtcdLease.grant(etcd, ttl, signal);
+  const session = new EtcdSession(lease);
+  return {
+    lease: lease.id,
+    get ttl() {
+      return lease.ttl;
+    },
+    signal: session.signal,
+    get granted() {
+      return lease.granted;
+    },
+    remaining: () => session.remaining(),
+    renew: (signal) => lease.renew(signal),
+    restart: (signal) => lease.renew(signal),
+    stopKeepAlive: () => session.orphan(),
+    async close() {
+      const limit = deadline(REVOKING, noAnswer);
+      await race(session.close(), limit.signal).catch(() => {});
+      limit[Symbol.dispose]();
+    },
+  };
+}

@@ -1,0 +1,17 @@
+import { etcdGatewayClient, type GatewayOptions } from "./client/gateway.ts";
+import { nodeFetch } from "./client/node-fetch.ts";
+import { type EtcdStore, type EtcdStoreOptions, etcdStore } from "./store.ts";
+
+/**
+ * Opens etcd 3.4 or later through its JSON gateway, where gRPC is not to be had. Needs no package.
+ *
+ *     await using shop = await openEtcdGateway({ endpoints: ["127.0.0.1:2379"] });
+ */
+export async function openEtcdGateway(
+  { tls, fetch = nodeFetch(tls), ...connection }: GatewayOptions,
+  options: EtcdStoreOptions = {},
+): Promise<EtcdStore> {
+  // The certificates are the fetch's.
+  const etcd = etcdGatewayClient({ ...connection, ...(tls && { tls: {} }), fetch });
+  return etcdStore(etcd, options);
+}

@@ -1,0 +1,24 @@
+import type { StockEventOptions } from "../../inventory/events.ts";
+import type { Inventory } from "../../inventory/inventory.ts";
+import { type OpenStore, openStore } from "../../lock/open-store.ts";
+import type { Etcd } from "./client/etcd.ts";
+import { etcdInventory } from "./inventory/index.ts";
+import { type EtcdLocksOptions, etcdLocks } from "./locks/index.ts";
+
+export interface EtcdStoreOptions extends EtcdLocksOptions, StockEventOptions {}
+
+export interface EtcdStore extends OpenStore {
+  readonly inventory: Inventory;
+
+  /** For keys of your own, guarded writes, sessions, mutexes and elections. */
+  readonly etcd: Etcd;
+
+  /** Stands before all keys of the store. */
+  readonly prefix: string;
+}
+
+export function etcdStore(etcd: Etcd, options: EtcdStoreOptions): EtcdStore {
+  const { prefix = "", onStockEvent: onEvent } = options;
+  const locks = etcdLocks(etcd, { ...options, closeEtcd: true });
+  return openStore({ locks, inventory: etcdInventory(etcd, { prefix, onEvent }), etcd, prefix });
+}

@@ -1,0 +1,227 @@
+import type { ConnectionOptions, createConnection } from "mysql2";
+import { deadline, noAnswer, race, sleep } from "../../lock/abort.ts";
+import { StoreClosedError } from "../../lock/errors.ts";
+import { after, elapsedSince, instant, type Millis } from "../../lock/time.ts";
+import { LONGEST_CONNECT, PooledConnection } from "./connection.ts";
+import { isFull } from "./errors.ts";
+import { loadMysql2 } from "./mysql2.ts";
+
+/** A connection with an answer within this time is used without a ping. */
+const FRESH: Millis = 1_000;
+
+/** The longest wait for requests in flight when the pool closes. */
+const LONGEST_CLOSE: Millis = 2_000;
+
+/** How long the pool makes no connection after the server has refused one as too many. */
+const FULL_PAUSE: Millis = 100;
+
+/**
+ * Connections to one server: at most `size`, and one that kills abandoned connections. A connection counts until the
+ * server has ended it.
+ */
+export class MysqlPool {
+  readonly #options: ConnectionOptions;
+  readonly #size: number;
+  #mysql2: ReturnType<typeof loadMysql2> | undefined;
+  readonly #open = new Set<PooledConnection>();
+  readonly #idle: PooledConnection[] = [];
+  readonly #abandoned = new Set<PooledConnection>();
+
+  /** Waiting callers in order. A waiter gets a connection, or undefined when it may make one. */
+  readonly #waiters: ((given: PooledConnection | undefined) => void)[] = [];
+  readonly #emptied = Promise.withResolvers<void>();
+
+  /** The server's refusal of one more connection, for 100 ms. */
+  #fullError: unknown;
+  #killing: Promise<void> | undefined;
+  #killer: PooledConnection | undefined;
+  #closing: Promise<void> | undefined;
+  #isOver = false;
+
+  constructor(options: ConnectionOptions, size: number) {
+    this.#options = options;
+    this.#size = size;
+  }
+
+  /**
+   * Lends a connection to the caller, until `release` or `abandon`. Rejects with a TypeError when mysql2 is not
+   * installed.
+   */
+  async acquire(limit: AbortSignal): Promise<PooledConnection> {
+    const { createConnection } = await this.#client();
+    for (;;) {
+      limit.throwIfAborted();
+      if (this.#closing) throw new StoreClosedError();
+      const mayConnect = this.#open.size < this.#size && this.#fullError === undefined;
+      const given =
+        this.#idle.pop() ??
+        (mayConnect ? await this.#connect(createConnection, limit) : await this.#wait(limit));
+      if (given && (await this.#isAlive(given, limit))) return given;
+    }
+  }
+
+  /** Takes back an idle connection outside of any transaction. */
+  release(connection: PooledConnection): void {
+    if (connection.isClosed) return;
+    connection.answeredAt = instant();
+    const next = this.#waiters.shift();
+    if (next) next(connection);
+    else if (this.#closing) connection.end();
+    else this.#idle.push(connection);
+  }
+
+  /** Takes back a connection in an unknown state. Resolves when the server has ended it. */
+  abandon(connection: PooledConnection): Promise<void> {
+    const { pending } = connection;
+    if (pending && !connection.isClosed && !this.#closing) {
+      this.#abandoned.add(connection);
+      // After its last answer, the server sees the end of the connection.
+      void pending.then(() => connection.destroy());
+      this.#killing ??= this.#killAbandoned();
+    } else connection.destroy();
+    return connection.closed;
+  }
+
+  /** Ends all connections. Destroys idle ones after 400 ms, and those with a request in flight after 2 s. */
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async #close(): Promise<void> {
+    for (const next of this.#waiters.splice(0)) next(undefined);
+    for (const connection of this.#idle.splice(0)) connection.end();
+    for (const connection of this.#abandoned) connection.destroySoon();
+    using limit = deadline(LONGEST_CLOSE, noAnswer);
+    if (this.#open.size > 0) await race(this.#emptied.promise, limit.signal).catch(() => {});
+    this.#isOver = true;
+    for (const connection of this.#open) connection.destroy();
+    this.#killer?.destroy();
+  }
+
+  #client(): ReturnType<typeof loadMysql2> {
+    this.#mysql2 ??= loadMysql2();
+    return this.#mysql2;
+  }
+
+  /** Makes a connection. Resolves to undefined when the server refuses one more. */
+  async #connect(
+    create: typeof createConnection,
+    limit: AbortSignal,
+  ): Promise<PooledConnection | undefined> {
+    const made = new PooledConnection(create, this.#options);
+    this.#open.add(made);
+    void made.closed.then(() => this.#remove(made));
+    try {
+      await race(made.ready, limit);
+      this.#wakeWaiter();
+      return made;
+    } catch (error) {
+      if (limit.aborted && !made.isClosed) {
+        // A connection that is ready too late serves the next caller.
+        made.ready.then(
+          () => this.release(made),
+          () => made.destroy(),
+        );
+        throw error;
+      }
+      made.destroy();
+      if (!isFull(error)) throw error;
+      this.#pauseConnecting(error);
+      return undefined;
+    }
+  }
+
+  #pauseConnecting(error: unknown): void {
+    if (this.#fullError === undefined) {
+      after(FULL_PAUSE, () => {
+        this.#fullError = undefined;
+        this.#wakeWaiter();
+      });
+    }
+    this.#fullError = error;
+  }
+
+  async #wait(limit: AbortSignal): Promise<PooledConnection | undefined> {
+    const { promise, resolve } = Promise.withResolvers<PooledConnection | undefined>();
+    this.#waiters.push(resolve);
+    try {
+      return await race(promise, limit);
+    } catch (reason) {
+      const at = this.#waiters.indexOf(resolve);
+      if (at >= 0) this.#waiters.splice(at, 1);
+      // The waiter's turn came just as its signal aborted.
+      else void promise.then((given) => (given ? this.release(given) : this.#wakeWaiter()));
+      throw this.#fullError ?? reason;
+    }
+  }
+
+  /** Lets the first waiter make a connection, if the pool may grow. */
+  #wakeWaiter(): void {
+    if (this.#fullError === undefined && this.#open.size < this.#size) {
+      this.#waiters.shift()?.(undefined);
+    }
+  }
+
+  #remove(connection: PooledConnection): void {
+    this.#open.delete(connection);
+    this.#abandoned.delete(connection);
+    const at = this.#idle.indexOf(connection);
+    if (at >= 0) this.#idle.splice(at, 1);
+    this.#wakeWaiter();
+    if (this.#closing && this.#open.size === 0) this.#emptied.resolve();
+  }
+
+  /** Pings a connection that was idle for long: it may be dead without an error. */
+  async #isAlive(connection: PooledConnection, limit: AbortSignal): Promise<boolean> {
+    if (connection.isClosed) return false;
+    if (elapsedSince(connection.answeredAt) < FRESH) return true;
+    const ping = connection.ping();
+    try {
+      if (await race(ping, limit)) return true;
+      this.#abandonStale(connection);
+      return false;
+    } catch (reason) {
+      void ping.then((isAlive) =>
+        isAlive ? this.release(connection) : this.#abandonStale(connection),
+      );
+      throw reason;
+    }
+  }
+
+  /** Abandons a dead connection, and all that were idle as long. */
+  #abandonStale(dead: PooledConnection): void {
+    for (const idle of this.#idle.filter(({ answeredAt }) => elapsedSince(answeredAt) >= FRESH)) {
+      this.#idle.splice(this.#idle.indexOf(idle), 1);
+      // With a request in flight, `abandon` waits until the server has ended the connection.
+      void idle.ping();
+      void this.abandon(idle);
+    }
+    void this.abandon(dead);
+  }
+
+  /** Repeats KILL until the server knows none of the abandoned connections. */
+  async #killAbandoned(): Promise<void> {
+    for (let attempt = 0; this.#abandoned.size > 0 && !this.#isOver; attempt += 1) {
+      try {
+        using limit = deadline(LONGEST_CONNECT, noAnswer);
+        const { createConnection } = await this.#client();
+        this.#killer ??= new PooledConnection(createConnection, this.#options);
+        await race(this.#killer.ready, limit.signal);
+        for (const connection of this.#abandoned) {
+          if (await race(this.#killer.kill(connection), limit.signal)) connection.destroy();
+        }
+      } catch {
+        this.#endKiller();
+      }
+      await sleep(Math.min(5 * 2 ** attempt, 200));
+    }
+    this.#endKiller();
+    this.#killing = undefined;
+  }
+
+  #endKiller(): void {
+    this.#killer?.destroy();
+    this.#killer = undefined;
+  }
+}

@@ -1,0 +1,250 @@
+import { deadline, noAnswer, race } from "../../../lock/abort.ts";
+import { checkText, checkWhole, LONGEST_SPAN } from "../../../lock/checks.ts";
+import { toMillis } from "../../../lock/duration.ts";
+import {
+  StoreClosedError,
+  StoreUnavailableError,
+  UnknownOutcomeError,
+} from "../../../lock/errors.ts";
+import { elapsedSince, instant, type Millis } from "../../../lock/time.ts";
+import type { Connect, RedisConnection } from "./connection.ts";
+import { CommandFailure, toError } from "./failure.ts";
+import type {
+  Command,
+  CommandOptions,
+  Redis,
+  RedisOptions,
+  Replicas,
+  Reply,
+  Script,
+  ScriptInput,
+  Subscriber,
+} from "./redis.ts";
+import { Subscription } from "./subscription.ts";
+
+/** A connection that was silent for so long is checked before its next use: it may have been cut silently. */
+const IDLE: Millis = 5_000;
+
+/** The longest wait for that check. */
+const CHECK: Millis = 500;
+
+/** A connection that is silent for so long after a command is abandoned when the caller gives up. */
+const SILENCE: Millis = 50;
+
+/** A Redis client over any kind of connection: one for commands, and one for each subscription. */
+export function redisOver(
+  connectTo: (options: RedisOptions, timeout: Millis) => Connect,
+  options: RedisOptions,
+): Redis {
+  const { host, port = 6_379, database = 0 } = options;
+  checkText("host", host, 1_000);
+  checkWhole("port", port, 1, 65_535);
+  checkWhole("database", database, 0, Number.MAX_SAFE_INTEGER);
+  const timeout = toMillis("timeout", options.timeout ?? 2_000, 1, LONGEST_SPAN);
+  const address = `redis at ${host.includes(":") ? `[${host}]` : host}:${port}`;
+  return new Client(address, timeout, connectTo(options, timeout));
+}
+
+class Client implements Redis {
+  readonly address: string;
+  readonly #timeout: Millis;
+  readonly #connect: Connect;
+  readonly #closing = new AbortController();
+  readonly #subscriptions = new Set<Subscription>();
+  readonly #abandoned = new Set<RedisConnection>();
+  #connection: RedisConnection | undefined;
+  #connecting: Promise<RedisConnection> | undefined;
+  #checking: Promise<void> | undefined;
+
+  constructor(address: string, timeout: Millis, connect: Connect) {
+    this.address = address;
+    this.#timeout = timeout;
+    this.#connect = connect;
+  }
+
+  run(script: Script, input: ScriptInput): Promise<Reply> {
+    const send = async (connection: RedisConnection) => (await runOn(connection, script, input))[0];
+    return this.#send(send, input.signal, script);
+  }
+
+  async runOnReplicas(script: Script, input: ScriptInput, { count, span }: Replicas) {
+    // A connection that is silent for longer than the timeout is closed.
+    const wait: Command = ["WAIT", count, Math.ceil(Math.min(span, this.#timeout / 2))];
+    const send = (connection: RedisConnection) => runOn(connection, script, input, wait);
+    const [reply, confirmed] = await this.#send(send, input.signal, script);
+    return { reply, confirmed: Number(confirmed ?? 0) };
+  }
+
+  call(command: Command, { signal, reads = false }: CommandOptions = {}): Promise<Reply> {
+    return this.#send((connection) => connection.send(command), signal, { reads });
+  }
+
+  subscribe(channel: string, subscriber: Subscriber): () => void {
+    this.#closing.signal.throwIfAborted();
+    const subscription = new Subscription({
+      channel,
+      subscriber,
+      connect: this.#connect,
+      timeout: this.#timeout,
+    });
+    this.#subscriptions.add(subscription);
+    return () => {
+      this.#subscriptions.delete(subscription);
+      subscription.close();
+    };
+  }
+
+  async close(): Promise<void> {
+    if (this.#closing.signal.aborted) return;
+    this.#closing.abort(new StoreClosedError());
+    for (const subscription of this.#subscriptions) subscription.close();
+    this.#connection?.close();
+    for (const connection of this.#abandoned) connection.close();
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  async #send<T>(
+    send: (connection: RedisConnection) => Promise<T>,
+    signal: AbortSignal | undefined,
+    what: Sent,
+  ): Promise<T> {
+    this.#closing.signal.throwIfAborted();
+    const connection = this.#fresh ?? (await this.#checked(signal)) ?? (await this.#opened(signal));
+    if (signal?.aborted) throw this.#notSent(signal);
+    const sentAt = instant();
+    const answer = send(connection);
+    try {
+      return await (signal ? race(answer, signal) : answer);
+    } catch (error) {
+      if (error instanceof CommandFailure) throw this.#toError(error, what);
+      const silence = elapsedSince(sentAt);
+      if (silence > SILENCE && elapsedSince(connection.heardAt) >= silence)
+        this.#abandon(connection);
+      if (what.reads) throw new StoreUnavailableError(this.address, "no answer in time", error);
+      throw new UnknownOutcomeError(this.address, "a command was carried out", error);
+    }
+  }
+
+  get #open(): RedisConnection | undefined {
+    return this.#connection?.isOpen ? this.#connection : undefined;
+  }
+
+  /** The open connection, unless it is idle. */
+  get #fresh(): RedisConnection | undefined {
+    const open = this.#open;
+    return open && elapsedSince(open.heardAt) < IDLE ? open : undefined;
+  }
+
+  /** Returns the open connection, unless it is dead. */
+  async #checked(signal: AbortSignal | undefined): Promise<RedisConnection | undefined> {
+    const connection = this.#open;
+    if (connection === undefined) return undefined;
+    this.#checking ??= this.#check(connection).finally(() => {
+      this.#checking = undefined;
+    });
+    try {
+      await (signal ? race(this.#checking, signal) : this.#checking);
+    } catch {
+      throw this.#notSent(signal);
+    }
+    this.#closing.signal.throwIfAborted();
+    return this.#open;
+  }
+
+  /** Abandons the connection if the server does not answer over it. An error is an answer. */
+  async #check(connection: RedisConnection): Promise<void> {
+    const limit = deadline(CHECK, noAnswer);
+    try {
+      await race(connection.send(["PING"]), limit.signal);
+    } catch (error) {
+      if (!(error instanceof CommandFailure)) this.#abandon(connection);
+    } finally {
+      limit[Symbol.dispose]();
+    }
+  }
+
+  /** Sends no more commands over it, and closes it after its last answer, or after a timeout of silence. */
+  #abandon(connection: RedisConnection): void {
+    if (this.#connection === connection) this.#connection = undefined;
+    if (this.#abandoned.has(connection)) return;
+    this.#abandoned.add(connection);
+    const end = () => {
+      this.#abandoned.delete(connection);
+      connection.close();
+    };
+    connection.send(["PING"]).then(end, end);
+  }
+
+  async #opened(signal: AbortSignal | undefined): Promise<RedisConnection> {
+    if (signal?.aborted) throw this.#notSent(signal);
+    this.#connecting ??= this.#connectOnce().finally(() => {
+      this.#connecting = undefined;
+    });
+    try {
+      return await (signal ? race(this.#connecting, signal) : this.#connecting);
+    } catch (error) {
+      // In any case the command was not sent.
+      if (error instanceof CommandFailure) throw this.#toError(error, { reads: true });
+      throw this.#notSent(signal);
+    }
+  }
+
+  async #connectOnce(): Promise<RedisConnection> {
+    const limit = deadline(this.#timeout, noAnswer, this.#closing.signal);
+    const ignored = { message: () => {}, ended: () => {} };
+    try {
+      const connection = await this.#connect(limit.signal, ignored);
+      this.#connection = connection;
+      if (this.#closing.signal.aborted) connection.close();
+      return connection;
+    } finally {
+      limit[Symbol.dispose]();
+    }
+  }
+
+  #toError(failure: CommandFailure, what: Sent): unknown {
+    const { aborted, reason } = this.#closing.signal;
+    if (aborted && (what.reads || failure.kind === "unsent")) return reason;
+    if (failure.code === "READONLY") this.#reconnect();
+    return toError(this.address, failure, what);
+  }
+
+  /** Closes all connections: the host's name may mean another server by now. */
+  #reconnect(): void {
+    this.#connection?.close();
+    for (const subscription of this.#subscriptions) subscription.reconnect();
+  }
+
+  #notSent(signal: AbortSignal | undefined): Error {
+    return new StoreUnavailableError(this.address, "no connection in time", signal?.reason);
+  }
+}
+
+/** A script, or a command. */
+type Sent = Pick<Script, "reads"> & Partial<Pick<Script, "sha1">>;
+
+/**
+ * Runs a script by its hash, and by its text when the server does not know the hash. Sends the commands `then` right
+ * after it; a failed one has no reply, since the script has been executed.
+ */
+async function runOn(
+  connection: RedisConnection,
+  { sha1, lua }: Script,
+  { keys, args = [] }: ScriptInput,
+  ...then: readonly Command[]
+): Promise<readonly Reply[]> {
+  const sendBy = (name: string, id: string) => {
+    const done = connection.send([name, id, keys.length, ...keys, ...args]);
+    const following = then.map((each) => connection.send(each).catch(() => undefined));
+    return Promise.all([done, ...following]);
+  };
+  try {
+    return await sendBy("EVALSHA", sha1);
+  } catch (failure) {
+    if (!(failure instanceof CommandFailure) || failure.code !== "NOSCRIPT") throw failure;
+    return sendBy("EVAL", lua);
+  }
+}

@@ -1,0 +1,119 @@
+import { createHash } from "node:crypto";
+import type { Duration } from "../../../lock/duration.ts";
+import type { Millis } from "../../../lock/time.ts";
+
+/** A client of one Redis server. */
+export interface Redis extends AsyncDisposable {
+  /** The server, for messages; without secrets. */
+  readonly address: string;
+
+  /**
+   * Runs a script, and loads it on a server that does not know it.
+   *
+   * Rejects with a StoreUnavailableError or StoreRefusedError only when the script has certainly not been executed, and
+   * with an UnknownOutcomeError when it may have been, or may still be, unless the script only reads. Sends a script
+   * again only after the server has said that it was not executed. Redis does not roll back a failed script, and a
+   * failed script counts as not executed: no command after its first write may fail.
+   */
+  run(script: Script, input: ScriptInput): Promise<Reply>;
+
+  /**
+   * Runs a script, and resolves to how many replicas have confirmed it, too. Waits for `count` of them for up to `span`,
+   * and for at most half the client's timeout: 1 s by default.
+   *
+   * Meanwhile all other commands of this client wait.
+   */
+  runOnReplicas(
+    script: Script,
+    input: ScriptInput,
+    replicas: Replicas,
+  ): Promise<{ readonly reply: Reply; readonly confirmed: number }>;
+
+  /** Sends one command, such as ["GET", key]. Rejects as `run` does. */
+  call(command: Command, options?: CommandOptions): Promise<Reply>;
+
+  /**
+   * Subscribes to a channel until the returned function is called. Reconnects after a broken connection: `ready` is
+   * called at each new subscription, and earlier messages may be lost.
+   */
+  subscribe(channel: string, subscriber: Subscriber): () => void;
+
+  /** Ends subscriptions and commands under way, and lets the process exit. Never rejects. */
+  close(): Promise<void>;
+}
+
+/** A Lua script, made by `script`. */
+export interface Script {
+  readonly lua: string;
+
+  /** The hash by which the server knows the script. */
+  readonly sha1: string;
+
+  /** Whether the script only reads. */
+  readonly reads: boolean;
+}
+
+export interface ScriptInput {
+  /** All keys that the script uses; on a cluster, keys of one slot. */
+  readonly keys: readonly string[];
+  readonly args?: readonly Argument[];
+  readonly signal?: AbortSignal;
+}
+
+export interface CommandOptions {
+  readonly signal?: AbortSignal;
+
+  /** Whether the command only reads: after a lost answer it rejects with a StoreUnavailableError. */
+  readonly reads?: boolean;
+}
+
+export interface Replicas {
+  readonly count: number;
+  readonly span: Millis;
+}
+
+export type Argument = string | number;
+
+export type Command = readonly [name: string, ...args: Argument[]];
+
+/** A reply: integers are texts, since they have 64 bits; nil, and false in Lua, is undefined. */
+export type Reply = string | undefined | readonly Reply[];
+
+export interface Subscriber {
+  ready(): void;
+  message(text: string): void;
+}
+
+export interface RedisOptions {
+  readonly host: string;
+
+  /** Default 6379. */
+  readonly port?: number;
+  readonly user?: string;
+  readonly password?: string;
+
+  /** The number of the database. Default 0, the only one of a cluster. */
+  readonly database?: number;
+
+  /** Encrypts, and always verifies the server's certificate and host name. */
+  readonly tls?: RedisTls;
+
+  /**
+   * The longest wait for a connection, and for one answer. Default 2 s.
+   *
+   * A connection that is silent for so long while an answer is due is closed. After a command without an answer, and
+   * when an idle connection is dead, the next command uses another connection.
+   */
+  readonly timeout?: Duration;
+}
+
+/** PEM texts. Without `ca`, the certificate authorities of Node count. */
+export interface RedisTls {
+  readonly ca?: string;
+  readonly cert?: string;
+  readonly key?: string;
+}
+
+export function script(lua: string, { reads = false }: { readonly reads?: boolean } = {}): Script {
+  return { lua, sha1: createHash("sha1").update(lua).digest("hex"), reads };
+}

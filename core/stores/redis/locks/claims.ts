@@ -1,0 +1,202 @@
+import { HIGHEST_GENERATION, noMoreGenerations } from "../../../lock/checks.ts";
+import { UnknownOutcomeError } from "../../../lock/errors.ts";
+import { formatFence } from "../../../lock/fence.ts";
+import type { LockInfo, StoreTraits } from "../../../lock/lock.ts";
+import type { Claim, Claims, Token, WaitForTurn } from "../../../lock/polling.ts";
+import type { Millis } from "../../../lock/time.ts";
+import type { WakeUpChannel } from "../../../lock/wake-ups.ts";
+import { keyOf, nameOf, ownKey, patternOf } from "../client/names.ts";
+import type { Redis, Replicas, Reply, Script, ScriptInput } from "../client/redis.ts";
+import { CLAIM, DROP, FREE_IN, INSPECT, RAISE, RELEASES, RENEW } from "./scripts.ts";
+import { Waiter } from "./waiter.ts";
+import { WakeupSubscription } from "./wakeups.ts";
+
+const traits: StoreTraits = {
+  name: "redis",
+  fair: false,
+  watches: true,
+  serverClock: true,
+  shared: true,
+  lockDelay: false,
+  minTtl: 10,
+};
+
+/** How many keys one SCAN of a list visits. */
+const SCAN_COUNT = 500;
+
+export interface ClaimsOptions {
+  readonly prefix: string;
+
+  /** The replicas that must confirm a claim or renewal. */
+  readonly replicas: Replicas | undefined;
+
+  /** The step to which the clock is rounded down for tokens, in microseconds. Default 1. */
+  readonly clockStep?: number;
+
+  /** Shared by the masters of one client. Default: not shared. */
+  readonly seen?: SeenGeneration;
+  readonly closeRedis: boolean;
+}
+
+/** Locks as keys that expire, with the owner as value. The tokens of fences are in keys that do not expire. */
+export class RedisClaims implements Claims {
+  readonly traits = traits;
+  readonly #redis: Redis;
+  readonly #options: ClaimsOptions;
+  readonly #client = crypto.randomUUID();
+  readonly #subscription: WakeupSubscription;
+  readonly #seen: SeenGeneration;
+  readonly wakeUps: WakeUpChannel;
+
+  constructor(redis: Redis, options: ClaimsOptions) {
+    this.#redis = redis;
+    this.#options = options;
+    this.#seen = options.seen ?? new SeenGeneration();
+    this.#subscription = new WakeupSubscription(redis, this.#channels + this.#client);
+    const channel = ownKey(options.prefix, "due");
+    this.wakeUps = {
+      publish: (text, signal) => redis.call(["PUBLISH", channel, text], { signal }),
+      subscribe: (onText) =>
+        redis.subscribe(channel, { ready: () => onText(undefined), message: onText }),
+    };
+  }
+
+  async claim({ names, owner, ttl }: Claim, signal: AbortSignal) {
+    const keys = [...this.#keys(names, "lock", "turn", "fence"), this.#generation];
+    const step = this.#options.clockStep ?? 1;
+    const args = [owner, Math.ceil(ttl), this.#waiter(owner), step, this.#seen.highest];
+    const reply = await this.#write(CLAIM, { keys, args, signal });
+    if (reply === undefined) return undefined;
+    const [generation, ...tokens] = reply as readonly string[];
+    this.#seen.see(Number(generation));
+    return tokens.map((token): Token => ({ generation: Number(generation), token: BigInt(token) }));
+  }
+
+  async renew(names: readonly string[], owner: string, ttl: Millis, signal: AbortSignal) {
+    const keys = [...this.#keys(names, "lock"), this.#generation];
+    const args = [owner, Math.ceil(ttl), this.#seen.highest];
+    return (await this.#write(RENEW, { keys, args, signal })) === "1";
+  }
+
+  async drop(names: readonly string[], owner: string, signal: AbortSignal) {
+    const keys = this.#keys(names, "lock", "turn", "wait");
+    return (await this.#redis.run(DROP, { keys, args: [this.#channels, owner], signal })) === "1";
+  }
+
+  async freeIn(names: readonly string[], signal: AbortSignal): Promise<Millis> {
+    const left = Number(
+      await this.#redis.run(FREE_IN, { keys: this.#keys(names, "lock"), signal }),
+    );
+    return left === -1 ? Number.POSITIVE_INFINITY : Math.max(0, left);
+  }
+
+  waitForTurn(names: readonly string[], owner: string): WaitForTurn {
+    const waiter = new Waiter({
+      redis: this.#redis,
+      subscription: this.#subscription,
+      id: this.#waiter(owner),
+      keys: this.#keys(names, "lock", "turn", "wait"),
+      channels: this.#channels,
+    });
+    return (left, signal) => waiter.waitForTurn(left, signal);
+  }
+
+  onRelease(name: string, listener: () => void): () => void {
+    const [lock = ""] = this.#keys([name], "lock");
+    const channel = `${this.#channels}${RELEASES}${lock}`;
+    return this.#redis.subscribe(channel, { ready: listener, message: listener });
+  }
+
+  async inspect(name: string): Promise<LockInfo> {
+    const [info] = await this.#inspect([name]);
+    return info as LockInfo;
+  }
+
+  async list(prefix: string): Promise<readonly LockInfo[]> {
+    const pattern = patternOf(this.#options.prefix, "lock", prefix);
+    const found = new Map<string, LockInfo>();
+    for (let cursor = "0"; ; ) {
+      const scan = ["SCAN", cursor, "MATCH", pattern, "COUNT", SCAN_COUNT] as const;
+      const [next, keys] = (await this.#redis.call(scan, { reads: true })) as [string, string[]];
+      const names = keys.map((key) => nameOf(this.#options.prefix, "lock", key));
+      for (const info of await this.#inspect(names)) found.set(info.name, info);
+      cursor = next;
+      if (cursor === "0") break;
+    }
+    return [...found.values()]
+      .filter(({ holder }) => holder !== undefined)
+      .sort((a, b) => (a.name < b.name ? -1 : 1));
+  }
+
+  async raiseGeneration(least: number): Promise<number> {
+    const input = { keys: [this.#generation], args: [least, this.#seen.highest] };
+    const raised = await this.#redis.run(RAISE, input);
+    if (raised === undefined) throw noMoreGenerations();
+    this.#seen.see(Number(raised));
+    return Number(raised);
+  }
+
+  async close(): Promise<void> {
+    this.#subscription.close();
+    if (this.#options.closeRedis) await this.#redis.close();
+  }
+
+  /** Also rejects with an UnknownOutcomeError when too few replicas have confirmed the write. */
+  async #write(script: Script, input: ScriptInput): Promise<Reply> {
+    const { replicas } = this.#options;
+    if (replicas === undefined) return this.#redis.run(script, input);
+    const { reply, confirmed } = await this.#redis.runOnReplicas(script, input, replicas);
+    if (confirmed >= replicas.count || reply === undefined) return reply;
+    const what = `${replicas.count} replicas have the lock: ${confirmed} confirmed it in time`;
+    throw new UnknownOutcomeError(this.#redis.address, what);
+  }
+
+  async #inspect(names: readonly string[]): Promise<readonly LockInfo[]> {
+    const keys = [...this.#keys(names, "lock", "fence"), this.#generation];
+    const [generation, ...found] = (await this.#redis.run(INSPECT, { keys })) as Inspected;
+    this.#seen.see(Number(generation));
+    return names.map((name, i) => toInfo(name, Number(generation), found[i] as Found));
+  }
+
+  /** Returns the keys of the first kind for all names, then those of the next kind. */
+  #keys(names: readonly string[], ...kinds: readonly string[]): readonly string[] {
+    const { prefix } = this.#options;
+    return kinds.flatMap((kind) => names.map((name) => keyOf(prefix, kind, name)));
+  }
+
+  #waiter(owner: string): string {
+    return `${this.#client}/${owner}`;
+  }
+
+  get #generation(): string {
+    return ownKey(this.#options.prefix, "generation");
+  }
+
+  /** The common prefix of the channels of all clients. */
+  get #channels(): string {
+    return keyOf(this.#options.prefix, "wake", "");
+  }
+}
+
+type Found = readonly [owner: string | undefined, left: string, token: string | undefined];
+type Inspected = readonly [generation: string, ...Found[]];
+
+function toInfo(name: string, generation: number, [holder, left, token]: Found): LockInfo {
+  const expiresIn = holder === undefined || left === "-1" ? undefined : Math.max(0, Number(left));
+  const fence = token === undefined ? undefined : formatFence(generation, BigInt(token));
+  return { name, holder, expiresIn, fence, waiters: 0 };
+}
+
+/** The highest generation that a client has seen, for servers that may have lost their data. */
+export class SeenGeneration {
+  #highest = 0;
+
+  get highest(): number {
+    return this.#highest;
+  }
+
+  /** Ignores invalid generations: the client would restore them after an operator has removed them. */
+  see(generation: number): void {
+    if (generation > this.#highest && generation <= HIGHEST_GENERATION) this.#highest = generation;
+  }
+}

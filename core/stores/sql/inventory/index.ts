@@ -1,0 +1,180 @@
+import { checkClaim, claim, readClaim } from "../../../database/claim.ts";
+import {
+  asBigInt,
+  asNumber,
+  asText,
+  type Database,
+  type Dialect,
+  exact,
+  type Row,
+  type Sql,
+  sql,
+  type Transaction,
+} from "../../../database/sql.ts";
+import {
+  createInventory,
+  createOperations,
+  type HistoryPage,
+  type InventoryBackend,
+} from "../../../inventory/backend.ts";
+import type { InventoryOptions } from "../../../inventory/events.ts";
+import type {
+  DecrementResult,
+  Inventory,
+  LedgerEntry,
+  LedgerEntryKind,
+  StockLevel,
+  StockOperations,
+  StockOutcome,
+  StockResult,
+} from "../../../inventory/inventory.ts";
+import type { Operation, OperationBatch } from "../../../inventory/operation.ts";
+import { checkFence, type Fence, formatFence } from "../../../lock/fence.ts";
+import { apply, attempt } from "./apply.ts";
+import { applyMany, plan } from "./batch.ts";
+import { applyInOneBatch } from "./one-batch.ts";
+import { readStock, releaseExpired } from "./statements.ts";
+
+export interface SqlInventory extends Inventory {
+  /**
+   * Makes the changes a part of the caller's transaction: they commit or roll back with it. Replays return the first
+   * result as usual. The `signal` of a change is ignored; the transaction has its own.
+   *
+   * A change claims its fence before it reads anything, and the transaction keeps the claim until its end. A
+   * DuplicateKeyError says that the operation id has just been used for another sku; like every failure it ends the
+   * transaction.
+   */
+  within(tx: Pick<Transaction, "batch">): StockOperations;
+}
+
+/** Creates an inventory in the tables of a SQL database. The caller closes the database. */
+export function sqlInventory(database: Database, options: InventoryOptions = {}): SqlInventory {
+  const claimed = new WeakSet<Fence>();
+  const backend: InventoryBackend = {
+    address: database.address,
+    get: (sku) => get(database, sku),
+    apply: (operation, signal) => apply(database, claimed, operation, signal),
+    applyMany: (batch, signal) =>
+      database.dialect.isOptimistic
+        ? applyInOneBatch(database, batch, signal)
+        : applyMany(database, batch, signal),
+    expire: async (sku) => void (await database.batch(releaseExpired(database.dialect, sku))),
+    history: (sku, page) => readHistory(database, sku, page),
+    claim: (fence) => claimResource(database, fence),
+  };
+  return {
+    ...createInventory(backend, options),
+    within: (tx) => within(asDatabase(database.dialect, tx), options),
+  };
+}
+
+function within(tx: OpenTransaction, options: InventoryOptions): StockOperations {
+  return createOperations(
+    {
+      get: (sku) => get(tx, sku),
+      apply: (operation) => applyWithin(tx, operation),
+      applyMany: (batch) => applyManyWithin(tx, batch),
+    },
+    options,
+  );
+}
+
+async function get(database: Pick<Database, "read">, sku: string): Promise<StockLevel | undefined> {
+  const [row] = await database.read(readStock(sku));
+  if (row === undefined) return undefined;
+  return {
+    sku,
+    onHand: asNumber(row.on_hand),
+    reserved: asNumber(row.reserved),
+    sold: asNumber(row.sold),
+    supplied: asNumber(row.supplied),
+  };
+}
+
+async function claimResource(database: Database, fence: Fence): Promise<void> {
+  checkFence(fence, fence?.resource);
+  const [, answer] = await database.batch([claim(database.dialect, fence), readClaim(fence)]);
+  checkClaim(fence, answer?.rows ?? []);
+}
+
+async function readHistory(
+  database: Database,
+  sku: string,
+  { limit, before }: HistoryPage,
+): Promise<readonly LedgerEntry[]> {
+  const rows = await database.read(sql`
+    SELECT seq, kind, quantity, outcome, on_hand, operation_id, reservation, generation,
+      ${exact(sql`token`)} AS token, at
+    FROM lockstep_ledger
+    WHERE sku = ${sku} AND seq < ${before}
+    ORDER BY seq DESC
+    LIMIT ${limit}`);
+  return rows.map(toEntry);
+}
+
+function toEntry(row: Row): LedgerEntry {
+  const optional = (value: unknown) => (value == null ? undefined : asText(value));
+  return {
+    seq: asNumber(row.seq),
+    kind: asText(row.kind) as LedgerEntryKind,
+    quantity: asNumber(row.quantity),
+    outcome: asText(row.outcome) as StockOutcome,
+    remaining: asNumber(row.on_hand),
+    operationId: optional(row.operation_id),
+    reservation: optional(row.reservation),
+    fence:
+      row.token == null ? undefined : formatFence(asNumber(row.generation), asBigInt(row.token)),
+    at: new Date(asNumber(row.at) / 1_000),
+  };
+}
+
+/** An open transaction with the interface of its database. */
+type OpenTransaction = Pick<Database, "dialect" | "batch" | "read">;
+
+function asDatabase(dialect: Dialect, tx: Pick<Transaction, "batch">): OpenTransaction {
+  return {
+    dialect,
+    batch: (statements) => tx.batch(statements),
+    read: async (statement) => (await tx.batch([statement]))[0]?.rows ?? [],
+  };
+}
+
+/**
+ * Applies the operation in the caller's transaction. The stock's row is locked first: an earlier transaction with
+ * the same operation has then committed, and its result is visible.
+ */
+async function applyWithin(tx: OpenTransaction, operation: Operation): Promise<StockResult> {
+  const { sku, fence } = operation;
+  const lock = sql`SELECT sku FROM lockstep_stock WHERE sku = ${sku} ${tx.dialect.forUpdate}`;
+  const database = prepend(tx, [...(fence ? [claim(tx.dialect, fence)] : []), lock]);
+  const claimed = new WeakSet(fence ? [fence] : []);
+  for (;;) {
+    const result = await attempt({ database, claimed }, operation);
+    if (result) return result;
+  }
+}
+
+async function applyManyWithin(
+  tx: OpenTransaction,
+  batch: OperationBatch,
+): Promise<readonly DecrementResult[]> {
+  for (;;) {
+    const { writes, results } = await plan(tx.dialect, tx, batch);
+    if (writes.length > 0) await tx.batch(writes);
+    if (results) return results;
+    await tx.batch(releaseExpired(tx.dialect, batch.sku));
+  }
+}
+
+/** Prepends the statements to the first batch, without their results. */
+function prepend(tx: OpenTransaction, statements: readonly Sql[]): OpenTransaction {
+  let first = statements;
+  return {
+    ...tx,
+    async batch(rest) {
+      const before = first;
+      first = [];
+      return (await tx.batch([...before, ...rest])).slice(before.length);
+    },
+  };
+}

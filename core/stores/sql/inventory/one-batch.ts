@@ -1,0 +1,80 @@
+import { checkClaim, claim, readClaim } from "../../../database/claim.ts";
+import {
+  asNumber,
+  asText,
+  type Database,
+  type Sql,
+  type SqlResult,
+} from "../../../database/sql.ts";
+import {
+  type DecrementResult,
+  type StockOutcome,
+  unknownSku,
+} from "../../../inventory/inventory.ts";
+import {
+  describeBatch,
+  type Operation,
+  type OperationBatch,
+  payloadHash,
+  sameBytes,
+} from "../../../inventory/operation.ts";
+import { retryUntilKnown } from "../../../lock/retry.ts";
+import {
+  applyStatements,
+  readLedger,
+  readStock,
+  refusalStatements,
+  releaseExpired,
+} from "./statements.ts";
+
+/** Applies or refuses each decrement, all in one batch. For databases whose transactions may conflict. */
+export function applyInOneBatch(
+  database: Database,
+  batch: OperationBatch,
+  signal: AbortSignal | undefined,
+): Promise<readonly DecrementResult[]> {
+  const { sku, fence, operations } = batch;
+  const { dialect, address } = database;
+  const first = [
+    ...(fence ? [claim(dialect, fence), readClaim(fence)] : []),
+    ...releaseExpired(dialect, sku),
+  ];
+  return retryUntilKnown(address, `${describeBatch(batch)} was done`, signal, async (limit) => {
+    const each = operations.map((operation): readonly Sql[] => {
+      const tries = [applyStatements(dialect, operation), refusalStatements(dialect, operation)];
+      const writes = tries.flatMap((one) => (one ? [one.change, one.record] : []));
+      return [...writes, readLedger(operation)];
+    });
+    const results = await database.batch([...first, ...each.flat(), readStock(sku)], limit);
+    if (fence) checkClaim(fence, results[1]?.rows ?? []);
+    const [stock] = results.at(-1)?.rows ?? [];
+    if (!stock) throw unknownSku(sku);
+    const onHand = asNumber(stock.on_hand);
+    const own = results.slice(first.length);
+    const answers = operations.map((operation, i) =>
+      toAnswer(operation, own.splice(0, each[i]?.length), onHand),
+    );
+    // Without an entry, a reservation has just expired, and its units may suffice.
+    return answers.every((answer) => answer !== undefined) ? answers : undefined;
+  });
+}
+
+/** The answer from the results of the operation's statements. Undefined without an entry in the ledger. */
+function toAnswer(
+  operation: Operation,
+  results: readonly SqlResult[],
+  onHand: number,
+): DecrementResult | undefined {
+  const { operationId } = operation;
+  const [entry] = results.at(-1)?.rows ?? [];
+  if (entry === undefined) return undefined;
+  if (!sameBytes(entry.payload_hash as Uint8Array, payloadHash(operation))) {
+    return { operationId, outcome: "conflict", remaining: onHand, replayed: false };
+  }
+  return {
+    operationId,
+    outcome: asText(entry.outcome) as StockOutcome,
+    remaining: asNumber(entry.on_hand),
+    replayed: results.every(({ affected }) => affected === 0),
+  };
+}

@@ -1,0 +1,58 @@
+import { asNumber, asText, type Database, type Row, type Sql, sql } from "../../../database/sql.ts";
+import type { WorkflowVersion } from "../../../journal/journal.ts";
+import type { WaitingRun } from "../../../journal/turn-order.ts";
+
+/** The most SELECTs in one UNION. SQLite allows 500. */
+const MOST_PARTS = 64;
+
+/** The runs of one workflow version in one queue. */
+export interface RunSource extends WorkflowVersion {
+  readonly queue: string;
+}
+
+type FoundRun = WaitingRun & WorkflowVersion;
+
+/** Selects due runs that meet the condition, the longest due first. */
+export function selectDue(now: Sql, condition: Sql, most: number): Sql {
+  return sql`
+    SELECT run_id, queue, workflow, version, turn_key, priority, due_at FROM lockstep_run
+    WHERE ${condition} AND due_at <= ${now} ORDER BY due_at LIMIT ${most}`;
+}
+
+export function isFrom({ queue, workflow, version }: RunSource): Sql {
+  return sql`queue = ${queue} AND workflow = ${workflow} AND version = ${version}`;
+}
+
+/** Runs the SELECTs in as few reads as possible. */
+export async function readUnion(
+  database: Database,
+  parts: readonly Sql[],
+  limit: AbortSignal,
+): Promise<readonly FoundRun[]> {
+  // Workers allow five SELECTs in one UNION, and many in one round trip.
+  if (database.dialect.isOptimistic) {
+    const results = await database.batch(parts, limit);
+    return results.flatMap((result) => result.rows.map(toWaiting));
+  }
+  const rows: Row[] = [];
+  for (let i = 0; i < parts.length; i += MOST_PARTS) {
+    const union = parts
+      .slice(i, i + MOST_PARTS)
+      .map((part) => sql`SELECT * FROM (${part}) AS part`)
+      .reduce((all, part) => sql`${all} UNION ALL ${part}`);
+    rows.push(...(await database.read(union, limit)));
+  }
+  return rows.map(toWaiting);
+}
+
+function toWaiting(row: Row): FoundRun {
+  return {
+    runId: asText(row.run_id),
+    queue: asText(row.queue),
+    workflow: asText(row.workflow),
+    version: asNumber(row.version),
+    key: asText(row.turn_key) || undefined,
+    priority: asNumber(row.priority),
+    dueAt: asNumber(row.due_at),
+  };
+}

@@ -1,0 +1,111 @@
+import {
+  asText,
+  type Database,
+  type Dialect,
+  list,
+  type Row,
+  type Sql,
+  type SqlResult,
+  sql,
+} from "../../../database/sql.ts";
+import {
+  type NewRun,
+  type RunKey,
+  StaleRunError,
+  type StartedRun,
+} from "../../../journal/journal.ts";
+import { retryUntilKnown } from "../../../lock/retry.ts";
+import { chunksOf } from "../chunks.ts";
+import { addBacklog, type Backlog, backlogOf } from "./backlogs.ts";
+import type { SqlJournalContext } from "./context.ts";
+import { deleteExpiredRun } from "./purge.ts";
+import { isHeld, isKept, toParent, toResult } from "./rows.ts";
+
+/** The most runs in one statement: Workers allow a text of 100,000 bytes, and 25,000 operations. */
+const RUNS_AT_ONCE = 100;
+
+/** Creates the runs that do not exist and reads all of them, in one transaction, which may be repeated. */
+export function startRuns(
+  { database, backlogs }: SqlJournalContext,
+  runs: readonly NewRun[],
+  parent: RunKey | undefined,
+  signal: AbortSignal | undefined,
+): Promise<readonly StartedRun[]> {
+  const { dialect, address } = database;
+  const read = sql`
+    SELECT run_id, workflow, input_hash, parent_run, parent_signal, status, value, compensated, changed_at
+    FROM lockstep_run
+    WHERE run_id IN (${list(runs.map(({ runId }) => runId))}) AND ${isKept(dialect.now)}`;
+  const newBacklogs = backlogsOf(runs).filter((backlog) => !backlogs.hasAdded(backlog));
+  // Concurrent calls insert in the same order.
+  const sorted = runs.toSorted((a, b) => (a.runId < b.runId ? -1 : 1));
+  return retryUntilKnown(address, "runs were started", signal, async (limit) => {
+    const inserts = chunksOf(sorted, RUNS_AT_ONCE).map((some) => insertRuns(dialect, some));
+    const adds = newBacklogs.map((backlog) => addBacklog(dialect, backlog));
+    const statements = [...inserts, read, ...adds];
+    const results = await (parent
+      ? commitHeld(database, parent, statements, limit)
+      : database.batch(statements, limit));
+    const found = results[inserts.length];
+    for (const backlog of newBacklogs) backlogs.added(backlog);
+    const rows = new Map(found?.rows.map((row) => [asText(row.run_id), row]));
+    const expired = runs.filter(({ runId }) => !rows.has(runId));
+    // Their deletion makes room for new runs.
+    for (const { runId } of expired) await deleteExpiredRun(database, runId, limit);
+    if (expired.length > 0) return undefined;
+    return runs.map((run) => toStartedRun(run, rows.get(run.runId) as Row));
+  });
+}
+
+/** Runs the statements in a transaction during which no other process claims the run. */
+function commitHeld(
+  database: Database,
+  run: RunKey,
+  statements: readonly Sql[],
+  limit: AbortSignal,
+): Promise<readonly SqlResult[]> {
+  const { forShare } = database.dialect;
+  const lock = sql`SELECT run_id FROM lockstep_run WHERE ${isHeld(run)} ${forShare}`;
+  return database.transaction(async (tx) => {
+    const [held] = await tx.batch([lock]);
+    if (held?.rows.length === 0) throw new StaleRunError(run);
+    return tx.commit(statements);
+  }, limit);
+}
+
+function toStartedRun({ workflow, inputHash }: NewRun, row: Row): StartedRun {
+  const isSame = asText(row.workflow) === workflow && asText(row.input_hash) === inputHash;
+  if (!isSame) return { kind: "conflict" };
+  const ending = toResult(row);
+  return ending ? { kind: "ended", ending } : { kind: "open", parent: toParent(row) };
+}
+
+function backlogsOf(runs: readonly NewRun[]): readonly Backlog[] {
+  const backlogs = runs.map(backlogOf);
+  return [...new Map(backlogs.map((backlog) => [JSON.stringify(backlog), backlog])).values()];
+}
+
+/** Inserts due runs, except for those whose id exists. */
+export function insertRuns({ now, onConflict }: Dialect, runs: readonly NewRun[]): Sql {
+  const rows = runs.map((run) => {
+    const { runId, workflow, version, input, inputHash, owner, parent, detached } = run;
+    const { queue, key, level } = backlogOf(run);
+    return sql`(
+        ${runId}, ${workflow}, ${version}, ${input}, ${inputHash}, ${parent?.runId ?? null},
+        ${parent?.signal ?? null}, ${detached ? 1 : 0}, ${queue}, ${key}, ${-level}, 'parked', ${firstEpoch(now)}, ${owner}, '',
+        0, 0, 0, 0, 0, ${now}, ${now})`;
+  });
+  return sql`
+    INSERT INTO lockstep_run (
+      run_id, workflow, version, input, input_hash, parent_run, parent_signal, detached, queue,
+      turn_key, priority, status, epoch, owner, claimed_by, due_at, crashes, blocks, cancelled, signals,
+      started_at, changed_at)
+    VALUES ${list(rows)}
+    ${onConflict("run_id")} run_id = lockstep_run.run_id`;
+}
+
+/** The first epoch of a new run: no run with the same id had it before. */
+export function firstEpoch(now: Sql): Sql {
+  const [salt = 0] = crypto.getRandomValues(new Uint32Array(1));
+  return sql`${now} * 1000 + ${salt % 1_000_000}`;
+}

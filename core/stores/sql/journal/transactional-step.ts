@@ -1,0 +1,154 @@
+import { checkClaim, claim, readClaim } from "../../../database/claim.ts";
+import { asBigInt, sql, type Transaction } from "../../../database/sql.ts";
+import type { NewRecord, RunKey, StepRecord, TransactionalStep } from "../../../journal/journal.ts";
+import { race } from "../../../lock/abort.ts";
+import { hasCode, quote } from "../../../lock/errors.ts";
+import type { Fence } from "../../../lock/fence.ts";
+import { retryUntilKnown } from "../../../lock/retry.ts";
+import { LONGEST_CALL } from "../../../lock/time.ts";
+import {
+  existingRecord,
+  insertRecord,
+  isRefusal,
+  readState,
+  selectWrittenAt,
+  toState,
+  toWritten,
+  writtenAt,
+} from "./append.ts";
+import type { SqlJournalContext } from "./context.ts";
+import { commitWith, toLargeValue } from "./large-values.ts";
+import type { PendingWrite, WrittenRecord } from "./order.ts";
+import { partOf } from "./rows.ts";
+import { checkLimit, stepTransaction } from "./step-transaction.ts";
+
+/** A step with its run and its body. */
+export interface StepRequest extends TransactionalStep {
+  readonly run: RunKey;
+  body(tx: Transaction): Promise<NewRecord>;
+}
+
+/**
+ * Commits the body's changes and its record in one transaction.
+ *
+ * Repeats the transaction after a lost answer until the record exists. The record's unique key allows one commit. The
+ * caller's signal bounds the call with its body; without a signal, 10 seconds.
+ */
+export async function transact(
+  context: SqlJournalContext,
+  step: StepRequest,
+  signal: AbortSignal | undefined,
+): Promise<StepRecord> {
+  const what = `step ${quote(step.key)} of run ${quote(step.run.runId)} was committed`;
+  const patience = signal ? Number.POSITIVE_INFINITY : LONGEST_CALL;
+  using write = context.order.write(step.run);
+  const once = (limit: AbortSignal) => attempt(context, step, write, limit);
+  try {
+    // An attempt includes the body, so it has no limit of its own.
+    const all = { patience, attempt: patience };
+    const written = await retryUntilKnown(context.database.address, what, signal, once, all);
+    context.lastWrites.raise(step.run, written.at);
+    return await write.deliver(written);
+  } catch (error) {
+    throw error instanceof BodyError ? error.cause : error;
+  }
+}
+
+/** Wraps the body's error, which may look like a store's error. */
+class BodyError extends Error {}
+
+/** Resolves to undefined if the transaction has to be repeated. */
+async function attempt(
+  context: SqlJournalContext,
+  step: StepRequest,
+  write: PendingWrite,
+  limit: AbortSignal,
+): Promise<WrittenRecord | undefined> {
+  const { database } = context;
+  let isCommitting = false;
+  try {
+    return await database.transaction(async (tx) => {
+      // The database repeats the body, and has rolled back its last commit.
+      if (isCommitting) write.cancel();
+      isCommitting = false;
+      const before = await begin(context, tx, step);
+      if (before) return before;
+      const record = await runBody(context, tx, step, limit);
+      isCommitting = true;
+      write.begin();
+      return commit(context, tx, step, record);
+    }, limit);
+  } catch (error) {
+    if (isCommitting && isRefusal(error)) {
+      return existingRecord(database, step.run, step.key, error, limit);
+    }
+    throw error;
+  }
+}
+
+/**
+ * Claims the fences in an order that all holders share, and reads the record if it exists.
+ *
+ * Does not lock the run's row: the holder renews its lease over another connection during the body.
+ */
+async function begin(
+  { database, lastWrites }: SqlJournalContext,
+  tx: Transaction,
+  { run, key, fences }: StepRequest,
+): Promise<WrittenRecord | undefined> {
+  const sorted = fences.toSorted((a, b) => (a.resource < b.resource ? -1 : 1));
+  const results = await tx.batch([
+    ...sorted.flatMap((fence) => [claim(database.dialect, fence), readClaim(fence)]),
+    readState(run, key),
+    ...(lastWrites.get(run) === undefined ? [readLastAt(run)] : []),
+  ]);
+  const [state, last] = results.slice(2 * sorted.length).map(({ rows }) => rows);
+  const before = toState(run, state ?? []);
+  if (before) return before;
+  sorted.forEach((fence: Fence, i) => {
+    checkClaim(fence, results[2 * i + 1]?.rows ?? []);
+  });
+  if (last) lastWrites.record(run, asBigInt(last[0]?.last));
+  return undefined;
+}
+
+function readLastAt({ runId }: RunKey) {
+  return sql`
+    SELECT COALESCE(MAX(at), 0) AS last FROM lockstep_step
+    WHERE run_id = ${runId} AND part = ${partOf(runId)}`;
+}
+
+/** Runs the body until its limit. Rejects with the transaction's own failure if the body ignores it. */
+async function runBody(
+  { database: { address } }: SqlJournalContext,
+  tx: Transaction,
+  { body }: StepRequest,
+  limit: AbortSignal,
+): Promise<NewRecord> {
+  const { tx: own, failure } = stepTransaction(tx, address, limit);
+  try {
+    const record = await race(body(own), limit);
+    if (failure() !== undefined) throw failure();
+    checkLimit(address, limit);
+    return record;
+  } catch (error) {
+    checkLimit(address, limit);
+    if (hasCode(failure(), "UNKNOWN_OUTCOME", "STORE_UNAVAILABLE")) throw failure();
+    throw new BodyError("", { cause: error });
+  }
+}
+
+/** Inserts the record and commits, in one batch unless the result is very large. The insert fails if this holder has lost the run. */
+async function commit(
+  context: SqlJournalContext,
+  tx: Transaction,
+  { run, key }: StepRequest,
+  record: NewRecord,
+): Promise<WrittenRecord> {
+  const { dialect } = context.database;
+  const more = dialect.returning ? [] : [selectWrittenAt(run, key)];
+  const large = toLargeValue(run, record);
+  const insert = insertRecord(dialect, run, record, context.lastWrites.get(run), large);
+  const results = await commitWith(tx, large, [insert, ...more]);
+  return toWritten(context, run, record, writtenAt(results), large);
+}

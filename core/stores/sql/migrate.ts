@@ -1,0 +1,96 @@
+import {
+  asNumber,
+  type Database,
+  DuplicateKeyError,
+  type Migration,
+  type Row,
+  raw,
+  type Sql,
+  sql,
+} from "../../database/sql.ts";
+import { deadline, noAnswer } from "../../lock/abort.ts";
+import type { Millis } from "../../lock/time.ts";
+
+/** The longest migration: a change of a schema waits for open transactions and for another migration. */
+const LONGEST_MIGRATION: Millis = 60_000;
+
+/**
+ * Applies the pending migrations of the database, and resolves to their names.
+ *
+ * Concurrent processes apply each migration once: the second process waits for the first.
+ */
+export async function migrate(database: Database): Promise<readonly string[]> {
+  const migrations = await database.dialect.migrations();
+  using limit = deadline(LONGEST_MIGRATION, noAnswer);
+  await prepare(database, limit.signal);
+  const apply = database.dialect.isOptimistic ? applyInOneBatch : applyPending;
+  return await apply(database, migrations, limit.signal);
+}
+
+/** Makes the table of applied migrations, with row 0, whose lock admits one migrating process at a time. */
+async function prepare(database: Database, signal: AbortSignal): Promise<void> {
+  const { onConflict } = database.dialect;
+  const table = sql`CREATE TABLE IF NOT EXISTS lockstep_migration (version INTEGER NOT NULL PRIMARY KEY)`;
+  const turnstile = sql`
+    INSERT INTO lockstep_migration (version) VALUES (0) ${onConflict("version")} version = 0`;
+  await database.batch([table], signal);
+  await database.batch([turnstile], signal);
+}
+
+function applyPending(
+  database: Database,
+  migrations: readonly Migration[],
+  signal: AbortSignal,
+): Promise<readonly string[]> {
+  const { forUpdate, ddlCommits } = database.dialect;
+  return database.transaction(async (tx) => {
+    await tx.batch([sql`SELECT version FROM lockstep_migration WHERE version = 0 ${forUpdate}`]);
+    const [result] = await tx.batch([sql`SELECT version FROM lockstep_migration`]);
+    const pending = pendingOf(migrations, result?.rows ?? []);
+    for (const { script } of pending) {
+      for (const statement of toStatements(script)) {
+        // A statement that would commit the transaction goes over another connection: the transaction keeps others out.
+        await (ddlCommits ? database.batch([statement], signal) : tx.batch([statement]));
+      }
+    }
+    await tx.commit(pending.map(insertVersion));
+    return pending.map(({ name }) => name);
+  }, signal);
+}
+
+/** Of two migrating clients, the row of its version refuses the second one. */
+async function applyInOneBatch(
+  database: Database,
+  migrations: readonly Migration[],
+  signal: AbortSignal,
+): Promise<readonly string[]> {
+  const rows = await database.read(sql`SELECT version FROM lockstep_migration`, signal);
+  const pending = pendingOf(migrations, rows);
+  if (pending.length === 0) return [];
+  try {
+    const scripts = pending.flatMap(({ script }) => toStatements(script));
+    await database.batch([...pending.map(insertVersion), ...scripts], signal);
+    return pending.map(({ name }) => name);
+  } catch (error) {
+    if (!(error instanceof DuplicateKeyError)) throw error;
+    return applyInOneBatch(database, migrations, signal);
+  }
+}
+
+function pendingOf(migrations: readonly Migration[], rows: readonly Row[]): readonly Migration[] {
+  const applied = new Set(rows.map((row) => asNumber(row.version)));
+  return migrations.filter((migration) => !applied.has(versionOf(migration)));
+}
+
+function insertVersion(migration: Migration): Sql {
+  return sql`INSERT INTO lockstep_migration (version) VALUES (${versionOf(migration)})`;
+}
+
+function versionOf({ name }: Migration): number {
+  return Number.parseInt(name, 10);
+}
+
+function toStatements(script: string): readonly Sql[] {
+  const statements = script.split(/;$/m).map((statement) => statement.trim());
+  return statements.filter(Boolean).map(raw);
+}

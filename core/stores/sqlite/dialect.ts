@@ -1,0 +1,23 @@
+import { type Dialect, raw, sql } from "../../database/sql.ts";
+
+/** The SQL of SQLite. */
+export const sqliteDialect: Dialect = {
+  name: "sqlite",
+  migrations: async () => (await import("./migrations.ts")).migrations,
+  isOptimistic: false,
+  ddlCommits: false,
+  now: sql`CAST(unixepoch('subsec') * 1000000 AS INTEGER)`,
+  onConflict: (column) => raw(`ON CONFLICT (${column}) DO UPDATE SET`),
+  proposed: (column) => raw(`excluded.${column}`),
+  returning: undefined,
+  // Each transaction takes the file's write lock at its start.
+  forShare: sql``,
+  forUpdate: sql``,
+  skipLocked: sql``,
+};
+
+/** Replaces the clock in a statement by a time, so that the statement has the same effect again later. */
+export function withTime(text: string, at: string): string {
+  const [clock = ""] = sqliteDialect.now.texts;
+  return text.replaceAll(clock, at);
+}

@@ -1,0 +1,78 @@
+import { createSecureContext, type SecureContext } from "node:tls";
+import { follow } from "../../../lock/abort.ts";
+import { checkText, LONGEST_SPAN } from "../../../lock/checks.ts";
+import { type Duration, toMillis } from "../../../lock/duration.ts";
+import { StoreClosedError } from "../../../lock/errors.ts";
+import type { Servers } from "./connection.ts";
+import { LiveSession } from "./session.ts";
+import type { ZooKeeper, ZooKeeperOptions, ZooKeeperSession, ZooKeeperTls } from "./zookeeper.ts";
+
+/**
+ * Makes a client of ZooKeeper 3.5 or later. The client connects when a session is opened.
+ *
+ * The client implements the protocol itself: the pure JavaScript package cannot create container nodes, does not return the
+ * zxid of new nodes, and does not detect a frozen server; the native package needs a compiler to install.
+ */
+export function zookeeperClient(options: ZooKeeperOptions): ZooKeeper {
+  const { servers, user, password = "", tls } = options;
+  if (servers.length === 0) throw new TypeError("zookeeper needs at least one server");
+  for (const server of servers) checkText("server", server, 1_000);
+  let turn = Math.floor(Math.random() * servers.length);
+  return new Client({
+    address: `zookeeper at ${servers.join(", ")}`,
+    login: user === undefined ? undefined : { user, password },
+    tls: tls && secureContext(tls),
+    count: servers.length,
+    next() {
+      turn += 1;
+      return servers[turn % servers.length] as string;
+    },
+  });
+}
+
+function secureContext(tls: ZooKeeperTls): SecureContext {
+  try {
+    return createSecureContext(tls);
+  } catch (error) {
+    const problem = "ca, cert and key must be PEM texts, and the key that of the certificate";
+    throw new TypeError(`zookeeper's tls cannot be used: ${problem}`, { cause: error });
+  }
+}
+
+class Client implements ZooKeeper {
+  readonly #servers: Servers;
+  readonly #closing = new AbortController();
+  readonly #sessions = new Set<LiveSession>();
+
+  constructor(servers: Servers) {
+    this.#servers = servers;
+  }
+
+  get address(): string {
+    return this.#servers.address;
+  }
+
+  async openSession(ttl: Duration, signal?: AbortSignal): Promise<ZooKeeperSession> {
+    const millis = toMillis("ttl", ttl, 1, LONGEST_SPAN);
+    signal?.throwIfAborted();
+    this.#closing.signal.throwIfAborted();
+    const scope = follow(signal, this.#closing.signal);
+    const opening = LiveSession.open(this.#servers, millis, scope.signal);
+    const session = await opening.finally(() => scope[Symbol.dispose]());
+    this.#sessions.add(session);
+    session.signal.addEventListener("abort", () => this.#sessions.delete(session));
+    if (!this.#closing.signal.aborted) return session;
+    await session.close();
+    throw this.#closing.signal.reason;
+  }
+
+  async close(): Promise<void> {
+    const reason = new StoreClosedError();
+    this.#closing.abort(reason);
+    await Promise.all([...this.#sessions].map((session) => session.close(reason)));
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+}

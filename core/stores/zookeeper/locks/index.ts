@@ -1,0 +1,30 @@
+import { checkText } from "../../../lock/checks.ts";
+import type { LockStore } from "../../../lock/lock.ts";
+import { sessionQueueBackend } from "../../../lock/session-queue.ts";
+import { lockStore, type StoreOptions } from "../../../lock/store.ts";
+import { checkRoot } from "../client/names.ts";
+import type { ZooKeeper } from "../client/zookeeper.ts";
+import { ZooKeeperLockQueues } from "./lock-queues.ts";
+
+export interface ZooKeeperStoreOptions extends StoreOptions {
+  /** The ancestor of all nodes, such as "/shop/locks", created if missing. Default: the root. */
+  readonly root?: string;
+}
+
+/**
+ * Makes a store of fair locks in ZooKeeper 3.5 or later, in one queue with the locks of Curator and of ZooKeeper's own
+ * recipe.
+ *
+ * Without contention, acquire and release take one round trip each: locks with the same ttl share a session. A majority of
+ * the servers has an acknowledged lock. Sessions expire by the servers' monotonic clocks.
+ */
+export function zookeeperLocks(
+  zookeeper: ZooKeeper,
+  options: ZooKeeperStoreOptions & { readonly closeZooKeeper?: boolean } = {},
+): LockStore {
+  const { root = "", label = "zookeeper", closeZooKeeper = false, ...rest } = options;
+  checkText("label", label, 200);
+  checkRoot(root);
+  const queues = new ZooKeeperLockQueues(zookeeper, { root, label, closeZooKeeper });
+  return lockStore(sessionQueueBackend(queues), rest);
+}

@@ -1,0 +1,2 @@
+#!/bin/sh
+echo "job under fence $LOCKSTEP_FENCE"

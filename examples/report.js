@@ -1,0 +1,1 @@
+console.log(`report of ${new Date().toISOString().slice(0, 10)}`);

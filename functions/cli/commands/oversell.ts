@@ -1,0 +1,269 @@
+import { access, constants, writeFile } from "node:fs/promises";
+import { dirname } from "node:path";
+import { SingleBar } from "cli-progress";
+import type { CommandModule } from "yargs";
+import { checkWhole } from "../../../core/lock/checks.ts";
+import { type OversellReport, oversell } from "../../oversell/oversell.ts";
+import { loadPictureRenderer } from "../../oversell/picture.ts";
+import { isBroken, type Observations } from "../../oversell/report.ts";
+import { SCENARIOS, type ScenarioName } from "../../oversell/scenarios/index.ts";
+import { isUnsafe, type ScenarioReport } from "../../oversell/scenarios/report.ts";
+import { STRATEGIES, type Strategy } from "../../oversell/strategy.ts";
+import { EXIT } from "../exit-status.ts";
+import { parseDuration, type StoreArgs, storeOption } from "../options.ts";
+import { note, print, warn } from "../terminal/output.ts";
+import { table } from "../terminal/table.ts";
+
+interface OversellArgs extends StoreArgs {
+  readonly scenario: ScenarioName | undefined;
+  readonly strategy: readonly string[] | undefined;
+  readonly stock: number;
+  readonly buyers: number;
+  readonly workers: number;
+  readonly seed: number;
+  readonly ttl: string | undefined;
+  readonly pause: string | undefined;
+  readonly slow: number;
+  readonly freezes: number;
+  readonly kills: number;
+  readonly duplicates: number;
+  readonly json: boolean;
+  readonly picture: string | undefined;
+  readonly lock: Strategy["lock"] | undefined;
+  readonly release: Strategy["release"] | undefined;
+  readonly renewal: boolean | undefined;
+  readonly fence: Strategy["fence"] | undefined;
+  readonly decide: Strategy["stock"] | undefined;
+  readonly "operation-ids": boolean | undefined;
+}
+
+/** The options without a default that apply to the incident alone. */
+const NOT_IN_SCENARIOS = [
+  "strategy",
+  "ttl",
+  "pause",
+  "picture",
+  "lock",
+  "release",
+  "renewal",
+  "fence",
+  "decide",
+  "operation-ids",
+];
+
+const SWITCHES = "Switches (each of them customises the strategy):";
+
+export const oversellCommand: CommandModule<unknown, OversellArgs> = {
+  command: "oversell",
+  describe: "Replay an oversell incident on your store, repair by repair",
+  builder: (yargs) =>
+    storeOption(yargs)
+      .option("strategy", {
+        type: "string",
+        array: true,
+        choices: STRATEGIES.map(({ name }) => name),
+        describe: "only these strategies; default: all",
+      })
+      .option("scenario", {
+        choices: Object.keys(SCENARIOS) as ScenarioName[],
+        requiresArg: true,
+        describe: "instead of the incident, break a Redis lock on servers of its own",
+        conflicts: NOT_IN_SCENARIOS,
+      })
+      .option("stock", { type: "number", default: 30, describe: "units in stock" })
+      .option("buyers", { type: "number", default: 80, describe: "buyers, each of one unit" })
+      .option("workers", { type: "number", default: 6, describe: "worker processes" })
+      .option("seed", { type: "number", default: 1, describe: "seed of the faults" })
+      .option("ttl", {
+        type: "string",
+        describe: "the lock's ttl; default: 150ms, or the minimum of the store",
+      })
+      .option("pause", {
+        type: "string",
+        describe: "how long a slow call takes and a frozen process stays frozen; default: 3 ttls",
+      })
+      .option("slow", { type: "number", default: 3, describe: "slow calls of a service" })
+      .option("freezes", { type: "number", default: 2, describe: "processes frozen (SIGSTOP)" })
+      .option("kills", { type: "number", default: 2, describe: "processes killed (SIGKILL)" })
+      .option("duplicates", { type: "number", default: 8, describe: "orders delivered twice" })
+      .option("json", { type: "boolean", default: false, describe: "print one JSON document" })
+      .option("picture", {
+        type: "string",
+        requiresArg: true,
+        describe: "write an SVG file with the holders of the lock over time",
+      })
+      .option("lock", { choices: ["none", "set-if-absent", "lockstep"] as const })
+      .option("release", { choices: ["unconditional", "owner-checked"] as const })
+      .option("renewal", { type: "boolean" })
+      .option("fence", { choices: ["none", "on-write", "claimed"] as const })
+      .option("decide", {
+        choices: ["get-and-compare", "compare-then-decrement", "conditional-decrement"] as const,
+      })
+      .option("operation-ids", { type: "boolean" })
+      .group(["lock", "release", "renewal", "fence", "decide", "operation-ids"], SWITCHES)
+      .example("$0 oversell", "replay the incident and each repair")
+      .example("$0 oversell --store mysql://root@127.0.0.1/shop", "use your own store")
+      .example(
+        "$0 oversell --strategy renewed --strategy fence-claimed",
+        "show that a lock alone is not enough",
+      )
+      .example("$0 oversell --scenario failover", "two holders after the promotion of a replica")
+      .example("$0 oversell --scenario clock-jump", "two holders of a Redlock after a clock jump")
+      .epilog(
+        `Exit status: 1 if a strategy or variant that claims to be safe oversold, lost or
+duplicated a unit; 73 if the picture could not be written.`,
+      ),
+  async handler(args) {
+    if (args.scenario) return playScenario(args.scenario, args);
+    if (args.picture) await checkFolder(args.picture);
+    // Before the replay: a missing package should fail at once.
+    const draw = args.picture === undefined ? undefined : await loadPictureRenderer();
+    const observations: Observations[] = [];
+    const report = await replay(args, (observed) => observations.push(observed));
+    if (args.json) print(JSON.stringify(report));
+    else showReport(report);
+    if (args.picture && draw) await writePicture(args.picture, () => draw(observations));
+    if (report.strategies.some(isBroken)) process.exitCode = EXIT.no;
+  },
+};
+
+async function playScenario(
+  name: ScenarioName,
+  { stock, json }: Pick<OversellArgs, "stock" | "json">,
+): Promise<void> {
+  checkWhole("stock", stock, 1, 1_000);
+  const report = await SCENARIOS[name]({ stock, onProgress: note });
+  if (json) print(JSON.stringify(report));
+  else showScenario(report);
+  if (report.variants.some(isUnsafe)) process.exitCode = EXIT.no;
+}
+
+function showScenario({ story, resource, stock, variants }: ScenarioReport): void {
+  print(`${story}\n\n${stock} units, in ${resource}\n`);
+  const head = ["variant", "holders at once", "sold", "oversold", "refused", "safe?"];
+  const rows = variants.map((variant) => [
+    variant.name,
+    variant.holders,
+    variant.sold,
+    variant.oversold,
+    variant.refused,
+    verdict(variant, isUnsafe(variant)),
+  ]);
+  print(table(head, rows));
+  print(["", ...variants.map(({ name, why }) => `${name}: ${why}`)].join("\n"));
+}
+
+async function checkFolder(picture: string): Promise<void> {
+  try {
+    await access(dirname(picture), constants.W_OK);
+  } catch (error) {
+    throw new TypeError(`--picture cannot be written: ${(error as Error).message}`);
+  }
+}
+
+/** Writes the picture, after the report has been printed. */
+async function writePicture(picture: string, draw: () => string): Promise<void> {
+  try {
+    await writeFile(picture, draw());
+  } catch (error) {
+    warn(`the picture was not written: ${(error as Error).message}`);
+    process.exitCode = EXIT.cannotCreate;
+  }
+}
+
+async function replay(
+  args: OversellArgs,
+  onObservations: (observations: Observations) => void,
+): Promise<OversellReport> {
+  const { store, stock, buyers, workers, seed, duplicates } = args;
+  const strategies = strategiesOf(args);
+  const bar = new SingleBar({
+    format: "{bar} {percentage}% | {strategy}",
+    noTTYOutput: false,
+    clearOnComplete: true,
+    hideCursor: true,
+  });
+  bar.start(buyers * strategies.length, 0, { strategy: "" });
+  try {
+    return await oversell({
+      store,
+      strategies,
+      stock,
+      buyers,
+      workers,
+      seed,
+      duplicates,
+      ttlMillis: args.ttl === undefined ? undefined : parseDuration("ttl", args.ttl),
+      pauseMillis: args.pause === undefined ? undefined : parseDuration("pause", args.pause),
+      faults: {
+        slow: args.slow,
+        freeze: args.freezes,
+        "kill-before": Math.ceil(args.kills / 2),
+        "kill-after": Math.floor(args.kills / 2),
+      },
+      onObservations,
+      onProgress: (strategy) => bar.increment({ strategy: strategy.name }),
+    });
+  } finally {
+    bar.stop();
+  }
+}
+
+/** Returns the named strategies, all strategies, or a custom one made of switches. */
+function strategiesOf(args: OversellArgs): readonly Strategy[] {
+  const named = STRATEGIES.filter(({ name }) => args.strategy?.includes(name));
+  const switches: Partial<Strategy> = Object.fromEntries(
+    Object.entries({
+      lock: args.lock,
+      release: args.release,
+      renewal: args.renewal,
+      fence: args.fence,
+      stock: args.decide,
+      operationIds: args["operation-ids"],
+    }).filter(([, value]) => value !== undefined),
+  );
+  if (Object.keys(switches).length === 0) return named.length > 0 ? named : STRATEGIES;
+  const [base = STRATEGIES[0] as Strategy] = named;
+  return [{ ...base, ...switches, name: "custom" }];
+}
+
+function showReport({ store, stock, buyers, workers, strategies }: OversellReport): void {
+  print(`${stock} units, ${buyers} buyers, ${workers} processes, on ${store}\n`);
+  const head = [
+    "strategy",
+    "sold",
+    "oversold",
+    "lost",
+    "duplicates",
+    "lowest stock",
+    "overlaps",
+    "refused",
+    "p50 ms",
+    "p99 ms",
+    "orders/s",
+    "safe?",
+  ];
+  const rows = strategies.map((report) => [
+    report.name,
+    report.sold,
+    report.oversold,
+    report.lost,
+    report.duplicates,
+    report.lowestStock,
+    report.overlaps,
+    report.refused,
+    report.p50Millis,
+    report.p99Millis,
+    report.ordersPerSec,
+    verdict(report, isBroken(report)),
+  ]);
+  print(table(head, rows));
+}
+
+function verdict(
+  { claimsSafe }: { readonly claimsSafe: boolean },
+  isBrokenPromise: boolean,
+): string {
+  if (isBrokenPromise) return "BROKEN: claims to be safe";
+  return claimsSafe ? "safe" : "no";
+}

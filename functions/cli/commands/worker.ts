@@ -1,0 +1,95 @@
+import type { CommandModule } from "yargs";
+import { checkSpan, checkWhole } from "../../../core/lock/checks.ts";
+import type { WorkerEvent } from "../../worker/options.ts";
+import { runWorker } from "../../worker/worker.ts";
+import { loadWorkflowModule } from "../../worker/workflow-module.ts";
+import { describeError, exitStatusOfSignal } from "../exit-status.ts";
+import { parseDuration, parseInteger } from "../options.ts";
+import { listenForShutdown } from "../process/signals.ts";
+import { MODULE_HELP, type RuntimeArgs, runtimeOptions, withRuntime } from "../runtime.ts";
+import { describeOutcome } from "../terminal/outcome.ts";
+import { note, print, warn } from "../terminal/output.ts";
+
+interface WorkerArgs extends RuntimeArgs {
+  readonly file: string;
+  readonly concurrency: string;
+  readonly queue: readonly string[] | undefined;
+  readonly drain: string;
+}
+
+export const workerCommand: CommandModule<unknown, WorkerArgs> = {
+  command: "worker <file>",
+  describe: "Execute runs of workflows that any process has started",
+  builder: (yargs) =>
+    runtimeOptions(yargs)
+      .positional("file", { type: "string", demandOption: true, describe: "the module" })
+      .option("concurrency", {
+        type: "string",
+        default: "8",
+        describe: "the largest number of concurrent runs; sleeping runs do not count",
+      })
+      .option("queue", {
+        type: "string",
+        array: true,
+        requiresArg: true,
+        describe: "a queue to serve; may be repeated",
+        defaultDescription: 'the queues of the workflows, and "default"',
+      })
+      .option("drain", {
+        type: "string",
+        default: "30s",
+        describe: "how long running steps may continue after a signal to end",
+      })
+      .example("$0 worker order.ts --store mysql://shop@db/shop", "start any number of workers")
+      .example("$0 worker order.ts --locks etcd://127.0.0.1:2379", "keep the steps' locks in etcd")
+      .epilog(
+        `${MODULE_HELP}
+
+On TERM, INT or HUP, takes no more runs, lets running steps finish, parks each
+run before its next step, and ends. A second signal, or the end of --drain,
+aborts the steps.
+
+Exit status: 0 if all running steps finished, otherwise 128 plus the signal's
+number; 69 store unavailable; 64 usage.`,
+      ),
+  async handler(args) {
+    const [concurrency, drain, lease] = [
+      parseInteger("--concurrency", args.concurrency),
+      parseDuration("drain", args.drain),
+      parseDuration("lease", args.lease),
+    ];
+    checkWhole("--concurrency", concurrency, 1, 1_000);
+    checkSpan("--drain", drain, 0);
+    checkSpan("--lease", lease, 100);
+    const program = await loadWorkflowModule(args.file);
+    await withRuntime(
+      args,
+      { program, lease, onEvent: () => {} },
+      async ({ runtime, workflows }) => {
+        using shutdown = listenForShutdown();
+        const names = workflows.map(({ name, version }) => `${name} v${version}`).join(", ");
+        note(`executing ${names}, ${concurrency} at a time, on ${runtime.journal.address}`);
+        const { isClean, ...counts } = await runWorker({
+          ...{ runtime, concurrency, drain, onEvent: reportEvent },
+          signal: shutdown.requested,
+          abort: shutdown.forced,
+          ...(args.queue && { queues: args.queue }),
+        });
+        print(JSON.stringify(counts));
+        if (!isClean && shutdown.signal) process.exitCode = exitStatusOfSignal(shutdown.signal);
+      },
+    );
+  },
+};
+
+function reportEvent(event: WorkerEvent): void {
+  if (event.type === "executed") note(`${event.outcome.runId}  ${describeOutcome(event.outcome)}`);
+  if (event.type === "draining")
+    note(`running: ${event.running}; a second signal aborts their steps`);
+  if (event.type === "aborting") warn(`aborted runs: ${event.running}`);
+  if (event.type === "outage") warn(`the journal is unavailable: ${describeError(event.error)}`);
+  if (event.type === "recovered") warn("the journal is available again");
+  if (event.type === "refused") {
+    warn(`run ${event.runId} cannot be executed: ${describeError(event.error)}`);
+  }
+}

@@ -1,0 +1,53 @@
+import { constants } from "node:os";
+import { InventoryError } from "../../core/inventory/inventory.ts";
+import { hasCode } from "../../core/lock/errors.ts";
+import { TerminalError } from "../../core/steps/errors.ts";
+import { NotInstalledError } from "../../infra/servers/binaries.ts";
+
+/** Exit statuses, those of sysexits.h where one fits. */
+export const EXIT = {
+  /** A negative answer: sold out, a failed run, an unsafe strategy. */
+  no: 1,
+  usage: 64,
+  unavailable: 69,
+  software: 70,
+  cannotCreate: 73,
+  busy: 75,
+  lost: 76,
+  notExecutable: 126,
+  notFound: 127,
+} as const;
+
+/** Returns the exit status for an error. */
+export function exitStatusOf(error: unknown): number {
+  if (error instanceof TypeError || error instanceof RangeError) return EXIT.usage;
+  if (hasStepsCode(error, "INVALID")) return EXIT.usage;
+  if (hasStepsCode(error, "UNKNOWN_RUN", "UNKNOWN_WORKFLOW", "INPUT_CONFLICT")) return EXIT.no;
+  if (hasStepsCode(error, "RUN_COMPLETED", "UNDO_FAILED", "NO_FAILED_UNDO")) return EXIT.no;
+  if (hasStepsCode(error, "UNKNOWN_STEP", "FORK_CONFLICT", "RUN_UNDOING")) return EXIT.no;
+  if (hasStepsCode(error, "UNREADABLE_VALUE")) return EXIT.no;
+  if (hasCode(error, "LOCK_TIMEOUT", "TOO_MANY_WAITERS")) return EXIT.busy;
+  if (hasCode(error, "LOCK_LOST", "SESSION_EXPIRED")) return EXIT.lost;
+  if (hasCode(error, "STORE_UNAVAILABLE", "STORE_REFUSED", "UNKNOWN_OUTCOME")) {
+    return EXIT.unavailable;
+  }
+  if (error instanceof NotInstalledError) return EXIT.unavailable;
+  if (hasCode(error, "FENCED_OUT", "FENCE_INVALID") || error instanceof InventoryError)
+    return EXIT.no;
+  return EXIT.software;
+}
+
+function hasStepsCode(error: unknown, ...codes: readonly string[]): boolean {
+  return error instanceof TerminalError && codes.includes(error.code);
+}
+
+/** Returns 128 plus the signal's number, like shells. */
+export function exitStatusOfSignal(signal: NodeJS.Signals): number {
+  return 128 + constants.signals[signal];
+}
+
+/** Describes an error in one line. An unexpected error comes with its stack. */
+export function describeError(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  return exitStatusOf(error) === EXIT.software ? (error.stack ?? error.message) : error.message;
+}

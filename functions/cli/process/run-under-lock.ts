@@ -1,0 +1,40 @@
+import type { Lock } from "../../../core/lock/lock.ts";
+import { isHeld } from "../../../core/lock/lock-handle.ts";
+import { EXIT } from "../exit-status.ts";
+import { warn } from "../terminal/output.ts";
+import { CommandGroup } from "./command-group.ts";
+import { onSignal, onSuspend, TERMINATING } from "./signals.ts";
+
+/**
+ * Runs a command under the lock. Resolves to the exit status of this process.
+ *
+ * Forwards signals. Ends all descendants of the command before resolving, also if the lock is lost.
+ */
+export async function runUnderLock(
+  lock: Lock,
+  [file, ...args]: readonly [string, ...string[]],
+  environment: Readonly<Record<string, string>>,
+): Promise<number> {
+  lock.assertHeld();
+  // The handlers are set before the command starts: its first action may be a signal. They run after this turn only.
+  using _forwarded = onSignal((signal) => group.forward(signal), [...TERMINATING, "SIGWINCH"]);
+  // A command that was stopped while its lock was lost does not continue: the loss ends it.
+  const resume = () => isHeld(lock) && group.forward("SIGCONT");
+  using _stopped = onSuspend(() => group.stop(), resume);
+  using _continued = onSignal(resume, ["SIGCONT"]);
+  const group = new CommandGroup(file, args, { ...process.env, ...environment });
+  let ending: Promise<void> | undefined;
+  const onLost = () => {
+    warn(String(lock.signal.reason.message));
+    ending ??= group.end();
+  };
+  lock.signal.addEventListener("abort", onLost, { once: true });
+  try {
+    const status = await group.exited;
+    ending ??= group.end();
+    await ending;
+    return lock.signal.aborted ? EXIT.lost : status;
+  } finally {
+    lock.signal.removeEventListener("abort", onLost);
+  }
+}

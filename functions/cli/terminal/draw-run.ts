@@ -1,0 +1,111 @@
+import type { Compensation, RunDetails } from "../../../core/journal/journal.ts";
+import { quote } from "../../../core/lock/errors.ts";
+import type { Millis } from "../../../core/lock/time.ts";
+import type { ErrorInfo } from "../../../core/steps/errors.ts";
+import { stepName } from "../../../core/steps/history.ts";
+import { shownError, shownValue } from "../../json/shown-value.ts";
+import { toJson } from "../json.ts";
+import { colour, drawTimeline, escapeControls, truncate } from "./draw-timeline.ts";
+import { formatDuration } from "./duration.ts";
+import { timelineOf } from "./timeline.ts";
+
+/** Draws a run as text with lines of at most `width` columns. */
+export function drawRun(run: RunDetails, width: number): string {
+  const entries = timelineOf(run);
+  const until = run.ending?.at ?? (run.status === "running" ? run.now : run.changedAt);
+  const end = Math.max(since(run, until), ...entries.map(({ at }) => at));
+  const cut = (text: string) => truncate(escapeControls(text), width);
+  const legend = entries.some(({ isResumed }) => isResumed)
+    ? [colour("faint", "↻ resumed: the run was parked, or its process was lost")]
+    : [];
+  return [
+    colour("strong", cut(`${run.runId}  ${run.workflow} v${run.version}  ${statusOf(run, end)}`)),
+    ...(run.part > 1 ? [cut(`part ${run.part}: ctx.continueAsNew ended the one before`)] : []),
+    cut(`started ${run.startedAt.toISOString()}, last executed by ${run.owner || "nobody"}`),
+    cut(`input  ${toJson(shownValue(run.input))}`),
+    ...familyOf(run).map(cut),
+    "",
+    ...(entries.length > 0 ? [drawTimeline(entries, end, width), ...legend] : ["no steps yet"]),
+    ...(run.next === undefined
+      ? []
+      : [colour("faint", cut(`more records: --after '${run.next}'`))]),
+    "",
+    ...outcomeLines(run).map(cut),
+  ].join("\n");
+}
+
+function familyOf({ origin, forks }: RunDetails): readonly string[] {
+  return [
+    ...(origin ? [`forked from ${origin.runId} at ${stepName(origin.step)}`] : []),
+    ...(forks.length > 0 ? [`forks  ${forks.join(", ")}`] : []),
+  ];
+}
+
+function statusOf({ status, ending }: RunDetails, end: Millis): string {
+  return ending ? `${status} in ${formatDuration(end)}` : status;
+}
+
+function outcomeLines(run: RunDetails): readonly string[] {
+  const { status, ending, cancelled, crashes } = run;
+  const notes = [
+    ...(cancelled && !ending ? ["cancelled: the run is stopped and undone"] : []),
+    ...(crashes > 0 ? [`consecutive crashes: ${crashes}`] : []),
+  ];
+  if (status === "blocked") return [describeBlocked(run), ...notes];
+  if (!ending) return [status === "parked" ? describeParked(run) : describeRunning(run), ...notes];
+  if (status === "completed") return [`output  ${toJson(shownValue(ending.value)) ?? "nothing"}`];
+  const failure = shownError(ending.value);
+  const { name, code, message } = failure;
+  const undone = ending.compensated && UNDONE[ending.compensated];
+  const lines = [`${status}  ${code ?? name}: ${message}`, ...placeOf(run, failure)];
+  return [...lines, ...(undone ? [undone] : []), ...notes];
+}
+
+/** Returns the step and attempt, or else the line of the workflow's code, that failed the run. */
+function placeOf({ records }: RunDetails, { step, where }: ErrorInfo): readonly string[] {
+  if (step === undefined) return where === undefined ? [] : [`at ${where}`];
+  const last = records.findLast(({ key, outcome }) => key === step && outcome === "failed");
+  return [`in step ${quote(step)}, attempt ${last?.attempt ?? 1}`];
+}
+
+const UNDONE: Readonly<Record<Compensation, string>> = {
+  yes: "all steps undone",
+  no: "NOT all steps undone: an undo failed",
+  unclear: "UNCLEAR whether all steps are undone: one without an undo may have had its effect",
+};
+
+const REASONS: Readonly<Record<NonNullable<RunDetails["reason"]>, string>> = {
+  sleep: "sleeps",
+  signal: "waits for a signal",
+  deadline: "stopped at a deadline",
+  "lock-busy": "waits for a lock",
+  debounce: "waits for further starts with its key",
+  "retry-delay": "waits for the next attempt of a step",
+  child: "waits for another run",
+};
+
+function describeParked({ reason, dueAt, now }: RunDetails): string {
+  const why = reason ? REASONS[reason] : "was started";
+  if (dueAt === undefined) return `parked  ${why}`;
+  const wakeIn = dueAt.getTime() - now.getTime();
+  if (wakeIn <= 0) return `parked  ${why}, and is due`;
+  return `parked  ${why}, wakes in ${formatDuration(wakeIn)}, at ${dueAt.toISOString()}`;
+}
+
+function describeBlocked({ error, dueAt, now }: RunDetails): string {
+  const { name, code, message } = shownError(error);
+  const left = formatDuration(Math.max(0, (dueAt?.getTime() ?? 0) - now.getTime()));
+  return `blocked  ${code ?? name}: ${message}; is tried again in ${left}`;
+}
+
+function describeRunning({ owner, dueAt, now }: RunDetails): string {
+  const left = (dueAt?.getTime() ?? 0) - now.getTime();
+  if (left > 0) {
+    return `running  on ${owner}, lease ends in ${formatDuration(left)} unless renewed`;
+  }
+  return `running  on ${owner}, lease expired: another process may take the run`;
+}
+
+function since({ startedAt }: RunDetails, at: Date): Millis {
+  return Math.max(0, at.getTime() - startedAt.getTime());
+}

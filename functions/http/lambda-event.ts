@@ -1,0 +1,191 @@
+import type {
+  ALBEvent,
+  ALBResult,
+  APIGatewayProxyEvent,
+  APIGatewayProxyEventV2,
+  APIGatewayProxyStructuredResultV2,
+} from "aws-lambda";
+
+/** The event of an HTTP API (payload 2.0 or 1.0), a function URL, a REST API or an Application Load Balancer. */
+export type HttpEvent = APIGatewayProxyEventV2 | APIGatewayProxyEvent | ALBEvent;
+
+export type HttpResult = APIGatewayProxyStructuredResultV2 &
+  Pick<ALBResult, "multiValueHeaders" | "statusDescription">;
+
+/** A request, and the part of its path that stands before the app's own paths: "/prod" for a named stage. */
+export interface EventRequest {
+  readonly request: Request;
+  readonly prefix: string;
+}
+
+/** Undefined for an event that is not a valid request. */
+export function toRequest(event: HttpEvent): EventRequest | undefined {
+  const { method, host, query, headers, ...rest } =
+    "rawPath" in event ? partsV2(event) : partsV1(event);
+  const { path, prefix } = withoutStage(rest);
+  const { body, isBase64Encoded } = event;
+  const hasBody = body != null && body !== "" && method !== "GET" && method !== "HEAD";
+  try {
+    const request = new Request(
+      `https://${host}${encodedPath(path, rest)}${query && `?${query}`}`,
+      {
+        method,
+        headers: headersOf(headers),
+        ...(hasBody && { body: Buffer.from(body, isBase64Encoded ? "base64" : "utf8") }),
+      },
+    );
+    return { request, prefix };
+  } catch {
+    return undefined;
+  }
+}
+
+interface EventParts extends EventPath {
+  readonly method: string;
+  readonly host: string;
+
+  /** Percent-encoded. */
+  readonly query: string;
+  readonly headers: readonly (readonly [name: string, values: readonly string[]])[];
+}
+
+interface EventPath {
+  readonly path: string;
+
+  /** The path as the client sent it, if the event has both. */
+  readonly sentPath?: string;
+  readonly stage: string | undefined;
+
+  /** HTTP APIs decode the path, the other sources do not. */
+  readonly isDecoded: boolean;
+}
+
+function partsV2(event: APIGatewayProxyEventV2): EventParts {
+  const { rawPath, rawQueryString, headers, cookies, requestContext } = event;
+  const { domainName, stage, http } = requestContext;
+  return {
+    method: http.method,
+    host: domainName,
+    path: rawPath,
+    stage,
+    // Only the host of the event tells a function URL from an HTTP API.
+    isDecoded: !/\.lambda-url\.[\w-]+\.on\.aws$/i.test(domainName),
+    query: rawQueryString,
+    headers: [...pairsOf(headers), ...(cookies ? [["cookie", cookies] as const] : [])],
+  };
+}
+
+function partsV1(event: APIGatewayProxyEvent | ALBEvent): EventParts {
+  const isBalanced = "elb" in event.requestContext;
+  const { domainName, path, stage } =
+    event.requestContext as APIGatewayProxyEvent["requestContext"];
+  const headers = listsOf(event.multiValueHeaders, event.headers);
+  const host = headers.find(([name]) => name.toLowerCase() === "host")?.[1][0];
+  return {
+    method: event.httpMethod,
+    host: domainName ?? host ?? "localhost",
+    path: event.path,
+    ...(path !== undefined && { sentPath: path }),
+    stage,
+    isDecoded: (event as { readonly version?: unknown }).version === "1.0",
+    query: queryOf(event, isBalanced),
+    headers,
+  };
+}
+
+/** A load balancer passes the query as sent; API Gateway decodes it. */
+function queryOf(event: APIGatewayProxyEvent | ALBEvent, isEncoded: boolean): string {
+  const encode = isEncoded ? (text: string) => text : encodeURIComponent;
+  return listsOf(event.multiValueQueryStringParameters, event.queryStringParameters)
+    .flatMap(([name, values]) => values.map((value) => `${encode(name)}=${encode(value)}`))
+    .join("&");
+}
+
+type Values = Readonly<Record<string, string | undefined>> | null | undefined;
+type Lists = Readonly<Record<string, readonly string[] | undefined>> | null | undefined;
+
+/** An event has lists of values, single values or both. The last of several values is the single one. */
+function listsOf(lists: Lists, values: Values): EventParts["headers"] {
+  if (!lists) return pairsOf(values);
+  return Object.entries(lists).map(([name, list = []]) => [name, list] as const);
+}
+
+function pairsOf(values: Values): EventParts["headers"] {
+  return Object.entries(values ?? {}).flatMap(([name, value]) =>
+    value === undefined ? [] : [[name, [value]] as const],
+  );
+}
+
+/** The path of an HTTP API begins with its stage; a REST API has the stage in another member of the event. */
+function withoutStage({ path, sentPath = path, stage }: EventPath) {
+  const inPath = `/${stage}`;
+  if (path === inPath || path.startsWith(`${inPath}/`)) {
+    return { path: path.slice(inPath.length) || "/", prefix: inPath };
+  }
+  return { path, prefix: sentPath.endsWith(path) ? sentPath.slice(0, -path.length) : "" };
+}
+
+/** A decoded path has lost an encoded slash; the query can carry it. */
+function encodedPath(path: string, { isDecoded }: EventPath): string {
+  return isDecoded ? path.split("/").map(encodeURIComponent).join("/") : path;
+}
+
+function headersOf(headers: EventParts["headers"]): Headers {
+  const all = new Headers();
+  for (const [name, values] of headers) {
+    if (name.toLowerCase() === "cookie") all.set(name, bytesOf(values.join("; ")));
+    else for (const value of values) all.append(name, bytesOf(value));
+  }
+  return all;
+}
+
+/** A header of a Request has one character per byte, as in Node's server. The event has the decoded UTF-8. */
+function bytesOf(value: string): string {
+  return Buffer.from(value).toString("latin1");
+}
+
+const TEXT = /^(text\/|application\/([\w.-]+\+)?(json|xml|javascript))/i;
+
+/** Converts a response to the form that the event's source reads. `prefix` is that of the request. */
+export async function toResult(
+  response: Response,
+  event: HttpEvent,
+  prefix: string,
+): Promise<HttpResult> {
+  const bytes = Buffer.from(await response.arrayBuffer());
+  const isText = bytes.length === 0 || TEXT.test(response.headers.get("content-type") ?? "");
+  return {
+    statusCode: response.status,
+    ...resultHeaders(response.headers, event, prefix),
+    body: bytes.toString(isText ? "utf8" : "base64"),
+    isBase64Encoded: !isText,
+    ...("elb" in event.requestContext && { statusDescription: descriptionOf(response) }),
+  };
+}
+
+function resultHeaders(headers: Headers, event: HttpEvent, prefix: string) {
+  const cookies = headers.getSetCookie();
+  const others = [...headers]
+    .filter(([name]) => name !== "set-cookie")
+    .map(([name, value]) => [name, name === "location" ? located(value, prefix) : value] as const);
+  const single = Object.fromEntries(others);
+  if ("rawPath" in event) return { headers: single, ...(cookies.length > 0 && { cookies }) };
+  if (event.multiValueHeaders) {
+    const lists = Object.fromEntries(others.map(([name, value]) => [name, [value]]));
+    return {
+      multiValueHeaders: { ...lists, ...(cookies.length > 0 && { "set-cookie": cookies }) },
+    };
+  }
+  // There is room for one cookie.
+  const [cookie] = cookies;
+  return { headers: { ...single, ...(cookie !== undefined && { "set-cookie": cookie }) } };
+}
+
+function located(location: string, prefix: string): string {
+  return /^\/(?!\/)/.test(location) ? prefix + location : location;
+}
+
+/** A load balancer wants the status with a text. */
+function descriptionOf({ status, ok }: Response): string {
+  return `${status} ${ok ? "OK" : "Error"}`;
+}

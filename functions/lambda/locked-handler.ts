@@ -1,0 +1,48 @@
+import { type Duration, toMillis } from "../../core/lock/duration.ts";
+import type { Lock, LockStore } from "../../core/lock/lock.ts";
+import {
+  deadlineOf,
+  type LambdaContext,
+  type ReserveOption,
+  reserveOf,
+} from "../invocation/invocation.ts";
+import { type Provider, resolve } from "../invocation/provider.ts";
+import { runLocked } from "../invocation/run-locked.ts";
+
+export interface LockedHandlerOptions<Event> extends ReserveOption {
+  /** The lock's name, or a function of the event that returns the name. */
+  readonly name: string | ((event: Event) => string);
+
+  /** The longest wait for the lock; at least a second of the invocation is left for work. Default 0: one attempt. */
+  readonly wait?: Duration;
+}
+
+/**
+ * Returns a Lambda handler that runs under a lock and releases the lock before the response.
+ *
+ *     const opened = lazy(() => open("mysql://app@db.internal/shop"));
+ *     const locks = async () => (await opened()).locks;
+ *     export const handler = lockedHandler(locks, { name: "report" }, async (event: { day: string }, lock) => {
+ *       lock.assertHeld();
+ *       return `${event.day} under ${lock.fence}`;
+ *     });
+ *
+ * The lock is never renewed. The lock expires two seconds after the end of the invocation, so it cannot expire under a
+ * running function and is free soon after a killed one. `lock.signal` aborts `reserve` before the invocation ends.
+ *
+ * Rejects with a LockTimeoutError when the lock is held by another owner or too little time is left to start.
+ */
+export function lockedHandler<Event, Result, Context extends LambdaContext = LambdaContext>(
+  locks: Provider<LockStore>,
+  options: LockedHandlerOptions<Event>,
+  body: (event: Event, lock: Lock, context: Context) => Promise<Result>,
+): (event: Event, context: Context) => Promise<Result> {
+  const reserve = reserveOf(options);
+  const wait = toMillis("wait", options.wait ?? 0);
+  return async (event, context) => {
+    const end = deadlineOf(context, 0);
+    const store = await resolve(locks);
+    const name = typeof options.name === "function" ? options.name(event) : options.name;
+    return runLocked(store, { name, wait, end, reserve }, (lock) => body(event, lock, context));
+  };
+}

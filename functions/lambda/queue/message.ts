@@ -1,0 +1,42 @@
+import type { SQSEvent, SQSRecord } from "aws-lambda";
+import { TerminalError } from "../../../core/steps/errors.ts";
+import { isInexact } from "../../json/inexact.ts";
+
+/** Of a message whose body the handler cannot use. */
+export function invalidMessage(problem: string, cause?: unknown): TerminalError {
+  return new TerminalError("INVALID_MESSAGE", `the message is not valid: ${problem}`, { cause });
+}
+
+/** Parses the body as JSON. Throws INVALID_MESSAGE, which does not show the body. */
+export function bodyOf({ body }: SQSRecord): unknown {
+  try {
+    return JSON.parse(body, (_, value) => checkExact(value));
+  } catch (error) {
+    throw error instanceof TerminalError ? error : invalidMessage("the body is not JSON", error);
+  }
+}
+
+function checkExact(value: unknown): unknown {
+  if (!isInexact(value)) return value;
+  throw invalidMessage("the body has a number above 2^53 - 1; send it as a string");
+}
+
+/** Throws a TypeError for an event of another source than SQS. */
+export function recordsOf(event: SQSEvent): readonly SQSRecord[] {
+  if (Array.isArray(event?.Records)) return event.Records;
+  throw new TypeError("the event is not from SQS; check the function's event source");
+}
+
+/** Judges by the queue's name. Messages of standard queues may have a MessageGroupId too, for fair queueing. */
+export function isFifo({ eventSourceARN }: SQSRecord): boolean {
+  return eventSourceARN.endsWith(".fifo");
+}
+
+export function groupIdOf({ attributes, messageId }: SQSRecord): string {
+  return attributes.MessageGroupId ?? messageId;
+}
+
+/** Returns the number of deliveries, including this one. */
+export function receiveCountOf({ attributes }: SQSRecord): number {
+  return Number(attributes.ApproximateReceiveCount) || 1;
+}

@@ -1,0 +1,68 @@
+import type { EventBridgeEvent } from "aws-lambda";
+import { type Duration, toMillis } from "../../../core/lock/duration.ts";
+import type { Runtime } from "../../../core/steps/contract.ts";
+import type { RunOutcome, Workflow } from "../../../core/steps/workflow.ts";
+import {
+  deadlineOf,
+  type LambdaContext,
+  type LockWaitOption,
+  lockWaitOf,
+  type ReserveOption,
+  reserveOf,
+} from "../../invocation/invocation.ts";
+import { type Provider, resolve } from "../../invocation/provider.ts";
+import { errorJson, toJson } from "../../json/run-json.ts";
+
+export interface ScheduleHandlerOptions<Input> extends ReserveOption, LockWaitOption {
+  /** The length of a slot. All events of a slot are one run. Default 1 minute. */
+  readonly every?: Duration;
+
+  /** Returns the workflow's input. The input depends on the slot alone: events of one slot differ in their time. */
+  readonly input: (slot: Date) => Input;
+}
+
+/** The part of the events of EventBridge rules and EventBridge Scheduler that the handler uses. */
+export type ScheduledEvent = Pick<EventBridgeEvent<string, unknown>, "time">;
+
+/**
+ * Returns a Lambda handler for a schedule: one run per slot with the id "WORKFLOW:SLOT", however many events the slot has.
+ *
+ * A sweep or a worker resumes a run that cannot end in this invocation. Rejects when the run did not start, so that
+ * Lambda retries. Resolves to the run's outcome as JSON: dates as text, bigints as digits.
+ */
+export function scheduleHandler<Input, Output>(
+  runtime: Provider<Runtime>,
+  workflow: Workflow<Input, Output>,
+  options: ScheduleHandlerOptions<Input>,
+): (event: ScheduledEvent, context: LambdaContext) => Promise<RunOutcome<unknown>> {
+  const reserve = reserveOf(options);
+  const lockWait = lockWaitOf(options);
+  const every = toMillis("every", options.every ?? 60_000, 1_000);
+  return async (event, context) => {
+    const deadline = deadlineOf(context, reserve);
+    const slot = slotOf(event, every);
+    const id = `${workflow.name}:${slot.toISOString()}`;
+    const outcome = await (await resolve(runtime)).execute(workflow, options.input(slot), {
+      id,
+      deadline,
+      lockWait,
+    });
+    const isUnstarted = outcome.status === "busy" && deadline.remaining() <= 0;
+    if (isUnstarted) throw new Error(`too little of the invocation was left to start run ${id}`);
+    return asJson(outcome);
+  };
+}
+
+/** Lambda serialises the result, and counts a result that is not JSON as a failure of the function. */
+function asJson(outcome: RunOutcome<unknown>): RunOutcome<unknown> {
+  if (outcome.status === "completed") return { ...outcome, output: toJson(outcome.output) };
+  if (outcome.status === "failed") return { ...outcome, error: errorJson(outcome.error) };
+  return outcome;
+}
+
+/** Throws a TypeError for an event without a time. */
+function slotOf({ time }: ScheduledEvent, every: number): Date {
+  const at = Date.parse(time);
+  if (Number.isNaN(at)) throw new TypeError("the event has no time: it is not from EventBridge");
+  return new Date(Math.floor(at / every) * every);
+}

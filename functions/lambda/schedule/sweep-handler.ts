@@ -1,0 +1,145 @@
+import { deadline as limitOf, noAnswer } from "../../../core/lock/abort.ts";
+import { checkWhole } from "../../../core/lock/checks.ts";
+import { listener } from "../../../core/lock/listener.ts";
+import type { Deadline, Millis } from "../../../core/lock/time.ts";
+import type { DueExecution, Runtime } from "../../../core/steps/contract.ts";
+import type { RunOutcome } from "../../../core/steps/workflow.ts";
+import {
+  deadlineOf,
+  type LambdaContext,
+  type LockWaitOption,
+  lockWaitOf,
+  MIN_WORK_TIME,
+  type ReserveOption,
+  reserveOf,
+} from "../../invocation/invocation.ts";
+import { type Provider, resolve } from "../../invocation/provider.ts";
+
+export interface SweepHandlerOptions extends ReserveOption, LockWaitOption {
+  /** The number of runs that are resumed at a time. Default 4. */
+  readonly concurrency?: number;
+
+  /** Called with the outcome of each run. Errors of the listener are ignored. */
+  readonly onOutcome?: (outcome: RunOutcome<unknown>) => void;
+
+  /** Called for each run that could not be resumed or started. Errors of the listener are ignored. */
+  readonly onError?: (runId: string, error: unknown) => void;
+}
+
+/** The number of resumed runs by outcome, and what else was done. */
+export interface SweepReport {
+  readonly completed: number;
+  readonly failed: number;
+  readonly suspended: number;
+
+  /** Runs that cannot be executed for now, and are tried again. */
+  readonly blocked: number;
+  readonly busy: number;
+
+  /** Runs that could not be resumed or started. */
+  readonly refused: number;
+
+  /** Slots of the workflows' schedules that were started, by this sweep or by another process at the same time. */
+  readonly scheduled: number;
+
+  /** Operations of entities that were handled: told ones, and those whose process has crashed. */
+  readonly delivered: number;
+
+  /** Ended runs, and answers of entities, that were deleted because their retention was over. */
+  readonly purged: number;
+}
+
+/**
+ * Returns a Lambda handler for a schedule of its own, such as every minute. The handler starts the slots of the
+ * workflows' schedules that have begun, resumes all due runs, whichever process started them, handles the operations of
+ * entities that wait, and deletes what is over. Any number of sweeps may run at the same time.
+ *
+ * The runtime must know the workflows: `createRuntime({ workflows })`. Rejects when the journal does not answer.
+ */
+export function sweepHandler(
+  runtime: Provider<Runtime>,
+  options: SweepHandlerOptions = {},
+): (event: unknown, context: LambdaContext) => Promise<SweepReport> {
+  const reserve = reserveOf(options);
+  const lockWait = lockWaitOf(options);
+  checkWhole("concurrency", options.concurrency ?? 4, 1, 1_000);
+  return async (_event, context) => {
+    const deadline = deadlineOf(context, reserve);
+    const rt = await resolve(runtime);
+    const { started, refused } = await rt.startScheduled();
+    const onError = listener(options.onError);
+    for (const { runId, error } of refused) onError(runId, error);
+    const counts = await resumeDue(rt, { deadline, lockWait }, options);
+    const delivered = await deliver(rt, deadline);
+    return {
+      ...counts,
+      refused: counts.refused + refused.length,
+      scheduled: started.length,
+      delivered,
+      purged: await purge(rt, deadline),
+    };
+  };
+}
+
+type Counts = Record<Exclude<keyof SweepReport, "scheduled" | "delivered" | "purged">, number>;
+
+/** The number of ended runs that one request deletes. */
+const PAGE = 100;
+
+async function resumeDue(
+  runtime: Runtime,
+  limits: { readonly deadline: Deadline; readonly lockWait: Millis },
+  { concurrency = 4, ...hooks }: SweepHandlerOptions,
+): Promise<Counts> {
+  const [onOutcome, onError] = [listener(hooks.onOutcome), listener(hooks.onError)];
+  const counts = { completed: 0, failed: 0, suspended: 0, blocked: 0, busy: 0, refused: 0 };
+  // Runs that stay due are resumed once per sweep.
+  const seen = new Set<string>();
+  const resume = async ({ runId, execute }: DueExecution) => {
+    try {
+      const outcome = await execute(limits);
+      counts[outcome.status] += 1;
+      if (staysDue(outcome)) seen.add(runId);
+      onOutcome(outcome);
+    } catch (error) {
+      counts.refused += 1;
+      seen.add(runId);
+      onError(runId, error);
+    }
+  };
+  const resumeAll = async () => {
+    while (limits.deadline.remaining() >= MIN_WORK_TIME) {
+      const [run] = await runtime.claimDue({ limit: 1, except: [...seen] });
+      if (run === undefined) return;
+      await resume(run);
+    }
+  };
+  const all = await Promise.allSettled(Array.from({ length: concurrency }, resumeAll));
+  for (const one of all) if (one.status === "rejected") throw one.reason;
+  return counts;
+}
+
+/** The run is held by another process, or its next step needs more time than is left: resuming it again is useless. */
+function staysDue(outcome: RunOutcome<unknown>): boolean {
+  return (
+    outcome.status === "busy" || (outcome.status === "suspended" && outcome.reason === "deadline")
+  );
+}
+
+/** Begins no operation without time for its work. */
+async function deliver(runtime: Runtime, deadline: Deadline): Promise<number> {
+  const span = deadline.remaining() - MIN_WORK_TIME;
+  if (span <= 0) return 0;
+  using limit = limitOf(span, noAnswer);
+  return await runtime.deliver(limit.signal);
+}
+
+async function purge({ journal }: Runtime, deadline: Deadline): Promise<number> {
+  let purged = 0;
+  while (deadline.remaining() >= MIN_WORK_TIME) {
+    const count = await journal.purge(PAGE);
+    purged += count;
+    if (count < PAGE) break;
+  }
+  return purged;
+}

@@ -1,0 +1,106 @@
+import { type Duration, toMillis } from "../../core/lock/duration.ts";
+import { elapsedSince, instant } from "../../core/lock/time.ts";
+import { callAws, parseArn } from "./aws-call.ts";
+
+/** Reads a secret of the AWS Secrets Manager by its ARN. Rejects with a TypeError when the secret is not text. */
+export async function readSecret(arn: string): Promise<string> {
+  const { region, host } = parseArn(arn);
+  const endpoint = process.env.AWS_ENDPOINT_URL_SECRETS_MANAGER ?? `https://${host}`;
+  const target = "secretsmanager.GetSecretValue";
+  const common = { service: "secretsmanager", region, endpoint, version: "1.1" } as const;
+  const { SecretString } = await callAws<{ readonly SecretString?: string }>({
+    ...common,
+    target,
+    body: { SecretId: arn },
+  });
+  if (SecretString === undefined) throw new TypeError(`the secret ${arn} is not text`);
+  return SecretString.trim();
+}
+
+interface SecretOptions {
+  /** The time after which the next event reads the secret again. Default 5 min. */
+  readonly maxAge?: Duration;
+}
+
+/**
+ * Opens a store with a secret in the first invocation, and reuses it in the next ones. When the secret has been rotated,
+ * opens the store again and closes the former one. A failed `open` is tried again; while the secret cannot be read again,
+ * the known store stays.
+ *
+ *     const shop = withSecret("arn:aws:secretsmanager:…", (secret) => openMysql(rdsOptions(secret)));
+ */
+export function withSecret<T extends AsyncDisposable>(
+  arn: string,
+  open: (secret: string) => Promise<T>,
+  { maxAge = "5m" }: SecretOptions = {},
+): () => Promise<T> {
+  const longest = toMillis("maxAge", maxAge);
+  let known: { readonly secret: string; readonly store: T } | undefined;
+  let readAt = instant();
+  let refreshing: Promise<T> | undefined;
+
+  async function refresh(): Promise<T> {
+    const secret = await readSecret(arn).catch((error) => {
+      if (known) return known.secret;
+      throw error;
+    });
+    const store = known?.secret === secret ? known.store : await open(secret);
+    if (known && known.store !== store) void closeQuietly(known.store);
+    known = { secret, store };
+    readAt = instant();
+    return store;
+  }
+
+  return async () => {
+    if (known && elapsedSince(readAt) < longest) return known.store;
+    refreshing ??= refresh().finally(() => {
+      refreshing = undefined;
+    });
+    return refreshing;
+  };
+}
+
+/** The former store's connections end by themselves if closing it fails. */
+async function closeQuietly(store: AsyncDisposable): Promise<void> {
+  try {
+    await store[Symbol.asyncDispose]();
+  } catch {}
+}
+
+/** The options of `openMysql` in a secret that RDS keeps. */
+interface RdsOptions {
+  readonly host: string;
+  readonly port: number;
+  readonly user: string;
+  readonly password: string;
+  readonly database: string;
+}
+
+/**
+ * Reads the JSON of a secret that RDS keeps for MySQL or MariaDB. `more` has what the JSON lacks: the secret of a master
+ * user has user and password alone. Throws a TypeError that names a missing field, and shows no value.
+ */
+export function rdsOptions(secret: string, more: Partial<RdsOptions> = {}): RdsOptions {
+  const { host, port = 3_306, username: user, password, dbname: database } = fieldsOf(secret);
+  const found = { host, port: Number(port), user, password, database };
+  const options = { ...withoutMissing(found), ...more };
+  for (const field of ["host", "user", "password", "database"] as const) {
+    if (typeof options[field] !== "string" || options[field] === "") {
+      throw new TypeError(`the secret of RDS has no ${field}; give it as an option`);
+    }
+  }
+  return options as RdsOptions;
+}
+
+function withoutMissing(fields: object): Partial<RdsOptions> {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
+}
+
+function fieldsOf(secret: string): Readonly<Record<string, unknown>> {
+  try {
+    return Object(JSON.parse(secret));
+  } catch {
+    // The error of JSON.parse shows a part of the text.
+    throw new TypeError("the secret of RDS is not JSON");
+  }
+}

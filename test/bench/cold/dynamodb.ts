@@ -1,7 +1,0 @@
-import { makeIdempotent } from "@aws-lambda-powertools/idempotency";
-import { DynamoDBPersistenceLayer } from "@aws-lambda-powertools/idempotency/dynamodb";
-
-/** Powertools' idempotency on DynamoDB. */
-export const handler = makeIdempotent(async (_event: object) => ({ statusCode: 200 }), {
-  persistenceStore: new DynamoDBPersistenceLayer({ tableName: "idempotency" }),
-});

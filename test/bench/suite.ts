@@ -1,0 +1,27 @@
+import type { Comparison, Contender } from "./measure.ts";
+
+export interface SuiteOptions {
+  /** Whether functions and steps are measured without peers, so that the packages of peers need not be installed. */
+  readonly alone: boolean;
+}
+
+/** Starts servers and clients, and resolves to the contenders and comparisons. */
+export type Suite = (
+  onProgress: (step: string) => void,
+  options: SuiteOptions,
+) => Promise<{
+  /** The name and version of the server. */
+  readonly server: string;
+
+  /** Missing comparisons with reasons, and other notes. */
+  readonly notes?: readonly string[];
+
+  /** Counts, by name. */
+  readonly counts?: Readonly<Record<string, number>>;
+
+  /** Upper limits of counts, by name. */
+  readonly limits?: Readonly<Record<string, number>>;
+  readonly contenders: readonly Contender[];
+  readonly comparisons: readonly Comparison[];
+  close(): Promise<void>;
+}>;

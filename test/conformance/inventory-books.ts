@@ -1,0 +1,346 @@
+import { describe, expect, test } from "vitest";
+import { pause, until } from "../support/until.ts";
+import type { InventorySuite } from "./inventory-suite.ts";
+
+/** Batches: many orders in one change. */
+export function describeBatches(suite: InventorySuite): void {
+  const { stocked, holding, expectConservation } = suite;
+
+  describe("batches", () => {
+    test("a batch serves its orders in their order, each as if it came alone", async () => {
+      const sku = await stocked(10);
+      const lock = await holding(sku);
+      const order = (id: string, quantity: number) => ({ operationId: `${sku}/${id}`, quantity });
+      await suite.inventory.decrement({ sku, ...order("before", 1) });
+      const orders = [
+        order("1", 4),
+        order("2", 6),
+        order("3", 5),
+        order("1", 4),
+        order("1", 5),
+        order("before", 1),
+        order("4", 1),
+      ];
+      const batch = { sku, orders, fence: lock.fence };
+      const outcomes = async () =>
+        (await suite.inventory.decrementMany(batch)).map(({ outcome, replayed }) => [
+          outcome,
+          replayed,
+        ]);
+      expect(await outcomes()).toEqual([
+        ["applied", false],
+        ["sold-out", false],
+        ["applied", false],
+        ["applied", true],
+        ["conflict", false],
+        ["applied", true],
+        ["sold-out", false],
+      ]);
+      expect(await outcomes()).toEqual([
+        ["applied", true],
+        ["sold-out", true],
+        ["applied", true],
+        ["applied", true],
+        ["conflict", false],
+        ["applied", true],
+        ["sold-out", true],
+      ]);
+      expect(await suite.inventory.get(sku)).toMatchObject({ onHand: 0, sold: 10 });
+      await expectConservation(sku);
+      await lock.unlock();
+    });
+
+    test("batches and single orders of many clients add up", async () => {
+      const sku = await stocked(200);
+      const clients = Array.from({ length: 6 }, () => suite.underTest.open());
+      let sold = 0;
+      await Promise.all(
+        clients.map(async ({ inventory: own }, client) => {
+          for (let round = 0; round < 10; round += 1) {
+            const orders = Array.from({ length: 5 }, (_, i) => ({
+              operationId: `${sku}/${client}/${round}/${i}`,
+              quantity: 1,
+            }));
+            for (const { outcome } of await own.decrementMany({ sku, orders })) {
+              if (outcome === "applied") sold += 1;
+            }
+            const single = { sku, quantity: 1, operationId: `${sku}/${client}/${round}` };
+            if ((await own.decrement(single)).outcome === "applied") sold += 1;
+          }
+        }),
+      );
+      expect(sold).toBe(200);
+      expect(await suite.inventory.get(sku)).toMatchObject({ onHand: 0, sold: 200 });
+      await expectConservation(sku);
+      for (const client of clients) await client.locks.close();
+    }, 60_000);
+
+    test("a batch of 1,000 orders is one change, and its entries are read page by page", async () => {
+      const sku = await stocked(900);
+      const orders = Array.from({ length: 1_000 }, (_, i) => ({
+        operationId: `${sku}/${"x".repeat(230)}/${i}`,
+        quantity: 1,
+      }));
+      const answers = await suite.inventory.decrementMany({ sku, orders });
+      expect(answers.map(({ outcome }) => outcome)).toEqual(
+        orders.map((_, i) => (i < 900 ? "applied" : "sold-out")),
+      );
+      const again = await suite.inventory.decrementMany({ sku, orders });
+      expect(again).toEqual(answers.map((answer) => ({ ...answer, replayed: true })));
+      const page = await suite.inventory.history(sku, { limit: 130, before: 950 });
+      expect(page.map(({ seq }) => seq)).toEqual(Array.from({ length: 130 }, (_, i) => 949 - i));
+      await expectConservation(sku);
+    });
+
+    test("a batch without orders, with too many, or for an unknown sku is refused", async () => {
+      const sku = await stocked(1);
+      await expect(suite.inventory.decrementMany({ sku, orders: [] })).rejects.toThrow(RangeError);
+      const orders = Array.from({ length: 1_001 }, (_, i) => ({
+        operationId: `${i}`,
+        quantity: 1,
+      }));
+      await expect(suite.inventory.decrementMany({ sku, orders })).rejects.toThrow(RangeError);
+      const one = [{ operationId: `${sku}/x`, quantity: 1 }];
+      await expect(
+        suite.inventory.decrementMany({ sku: "no such sku", orders: one }),
+      ).rejects.toMatchObject({ code: "UNKNOWN_SKU" });
+    });
+  });
+}
+
+/** Reservations: closed once, or expired. */
+export function describeReservations(suite: InventorySuite): void {
+  const { stocked, untilExpired, expectConservation } = suite;
+
+  describe("reservations", () => {
+    test("a reservation sets units aside until it is confirmed", async () => {
+      const sku = await stocked(5);
+      const reservation = `${sku}/r`;
+      const reserving = { sku, quantity: 3, operationId: reservation, expiresIn: 60_000 };
+      expect(await suite.inventory.reserve(reserving)).toMatchObject({
+        outcome: "applied",
+        remaining: 2,
+      });
+      expect(await suite.inventory.reserve(reserving)).toMatchObject({
+        replayed: true,
+        remaining: 2,
+      });
+      expect(await suite.inventory.get(sku)).toMatchObject({ onHand: 2, reserved: 3, sold: 0 });
+      const closing = { sku, reservation, operationId: `${sku}/c` };
+      expect(await suite.inventory.confirm(closing)).toMatchObject({
+        outcome: "applied",
+        replayed: false,
+      });
+      expect(await suite.inventory.confirm(closing)).toMatchObject({
+        outcome: "applied",
+        replayed: true,
+      });
+      expect(await suite.inventory.get(sku)).toMatchObject({ onHand: 2, reserved: 0, sold: 3 });
+      const again = { sku, reservation, operationId: `${sku}/c2` };
+      expect(await suite.inventory.confirm(again)).toMatchObject({ outcome: "closed" });
+      expect(await suite.inventory.cancel({ ...again, operationId: `${sku}/c3` })).toMatchObject({
+        outcome: "closed",
+      });
+      // A late duplicate of the reservation does not reopen it.
+      await suite.inventory.reserve(reserving);
+      expect(await suite.inventory.cancel({ ...again, operationId: `${sku}/c4` })).toMatchObject({
+        outcome: "closed",
+      });
+      expect(await suite.inventory.get(sku)).toMatchObject({ onHand: 2, reserved: 0, sold: 3 });
+      await expectConservation(sku);
+    });
+
+    test("a cancelled reservation goes back on hand once", async () => {
+      const sku = await stocked(5);
+      const reservation = `${sku}/r`;
+      await suite.inventory.reserve({
+        sku,
+        quantity: 3,
+        operationId: reservation,
+        expiresIn: 60_000,
+      });
+      const closing = { sku, reservation, operationId: `${sku}/c` };
+      expect(await suite.inventory.cancel(closing)).toMatchObject({
+        outcome: "applied",
+        remaining: 5,
+      });
+      expect(await suite.inventory.cancel(closing)).toMatchObject({ replayed: true });
+      expect(await suite.inventory.get(sku)).toMatchObject({ onHand: 5, reserved: 0, sold: 0 });
+      await expectConservation(sku);
+    });
+
+    test("an expired reservation cannot be confirmed, and its units are sold to others", async () => {
+      const sku = await stocked(5);
+      const reservation = `${sku}/r`;
+      await suite.inventory.reserve({ sku, quantity: 3, operationId: reservation, expiresIn: 100 });
+      await suite.inventory.reserve({ sku, quantity: 1, operationId: `${sku}/r2`, expiresIn: 100 });
+      expect(
+        await suite.inventory.decrement({ sku, quantity: 2, operationId: `${sku}/1` }),
+      ).toMatchObject({
+        outcome: "sold-out",
+      });
+      await untilExpired(100);
+      const confirming = { sku, reservation, operationId: `${sku}/c` };
+      expect(await suite.inventory.confirm(confirming)).toMatchObject({ outcome: "closed" });
+      expect(
+        await suite.inventory.decrement({ sku, quantity: 5, operationId: `${sku}/2` }),
+      ).toMatchObject({
+        outcome: "applied",
+        remaining: 0,
+      });
+      expect(await suite.inventory.confirm(confirming)).toMatchObject({
+        outcome: "closed",
+        replayed: true,
+      });
+      expect(await suite.inventory.get(sku)).toMatchObject({ onHand: 0, reserved: 0, sold: 5 });
+      await expectConservation(sku);
+    });
+
+    test("a batch that runs short releases expired reservations, and so does expire", async () => {
+      const sku = await stocked(4);
+      await suite.inventory.reserve({ sku, quantity: 4, operationId: `${sku}/r`, expiresIn: 50 });
+      await untilExpired(50);
+      const orders = [{ operationId: `${sku}/1`, quantity: 2 }];
+      expect(await suite.inventory.decrementMany({ sku, orders })).toMatchObject([
+        { outcome: "applied" },
+      ]);
+      await suite.inventory.reserve({ sku, quantity: 2, operationId: `${sku}/r2`, expiresIn: 50 });
+      await untilExpired(50);
+      await suite.inventory.restock({ sku, quantity: 1, operationId: `${sku}/2` });
+      await suite.inventory.reserve({
+        sku,
+        quantity: 1,
+        operationId: `${sku}/r3`,
+        expiresIn: 60_000,
+      });
+      await suite.inventory.expire(sku);
+      await suite.inventory.expire(sku);
+      expect(await suite.inventory.get(sku)).toMatchObject({ onHand: 2, reserved: 1, sold: 2 });
+      await expectConservation(sku);
+    });
+
+    test("closing a reservation that was never made is an error", async () => {
+      const sku = await stocked(5);
+      const closing = { sku, reservation: "no such reservation", operationId: `${sku}/c` };
+      const unknown = { code: "UNKNOWN_RESERVATION" };
+      await expect(suite.inventory.confirm(closing)).rejects.toMatchObject(unknown);
+      await expect(suite.inventory.cancel(closing)).rejects.toMatchObject(unknown);
+      // A decrement is not a reservation, nor is a reserve that was sold out.
+      await suite.inventory.decrement({ sku, quantity: 1, operationId: `${sku}/1` });
+      await suite.inventory.reserve({
+        sku,
+        quantity: 9,
+        operationId: `${sku}/2`,
+        expiresIn: 1_000,
+      });
+      for (const reservation of [`${sku}/1`, `${sku}/2`]) {
+        await expect(suite.inventory.confirm({ ...closing, reservation })).rejects.toMatchObject(
+          unknown,
+        );
+      }
+    });
+
+    test("a reservation is closed once under concurrent confirms, cancels and expiries", async () => {
+      const sku = await stocked(60);
+      const clients = Array.from({ length: 4 }, () => suite.underTest.open().inventory);
+      for (let i = 0; i < 20; i += 1) {
+        const reservation = `${sku}/r${i}`;
+        await suite.inventory.reserve({ sku, quantity: 3, operationId: reservation, expiresIn: 8 });
+        if (i % 2 === 0) await pause(i % 9);
+        const answers = await Promise.all([
+          clients[0]?.confirm({ sku, reservation, operationId: `${reservation}/a` }),
+          clients[1]?.cancel({ sku, reservation, operationId: `${reservation}/b` }),
+          clients[2]?.confirm({ sku, reservation, operationId: `${reservation}/a` }),
+          clients[3]?.expire(sku),
+        ]);
+        const applied = answers.filter((answer) => answer?.outcome === "applied");
+        const kinds = new Set(applied.map((answer) => answer === answers[1]));
+        expect(kinds.size).toBeLessThanOrEqual(1);
+      }
+      await untilExpired(8);
+      await suite.inventory.expire(sku);
+      expect(await suite.inventory.get(sku)).toMatchObject({ reserved: 0, supplied: 60 });
+      await expectConservation(sku);
+    }, 60_000);
+  });
+}
+
+/** The ledger: it adds up. */
+export function describeLedger(suite: InventorySuite): void {
+  const { stocked, untilExpired, expectConservation } = suite;
+
+  describe("the ledger", () => {
+    test("the books add up after a new count", async () => {
+      const sku = await stocked(5);
+      await suite.inventory.decrement({ sku, quantity: 2, operationId: `${sku}/1` });
+      await suite.inventory.set({ sku, quantity: 0, operationId: `${sku}/2` });
+      expect(await suite.inventory.get(sku)).toMatchObject({ onHand: 0, sold: 2, supplied: 2 });
+      await suite.inventory.set({ sku, quantity: 7, operationId: `${sku}/3` });
+      expect(
+        await suite.inventory.set({ sku, quantity: 7, operationId: `${sku}/3` }),
+      ).toMatchObject({
+        replayed: true,
+      });
+      expect(await suite.inventory.get(sku)).toMatchObject({ onHand: 7, sold: 2, supplied: 9 });
+      await expectConservation(sku);
+    });
+
+    test("the ledger is read newest first, page by page", async () => {
+      const sku = await stocked(9);
+      for (const order of [1, 2, 3]) {
+        await suite.inventory.decrement({ sku, quantity: order, operationId: `${sku}/${order}` });
+      }
+      const page = await suite.inventory.history(sku, { limit: 2 });
+      expect(page.map(({ quantity }) => quantity)).toEqual([3, 2]);
+      const before = page[1]?.seq ?? 0;
+      const rest = await suite.inventory.history(sku, { before });
+      expect(rest.map(({ kind, quantity }) => [kind, quantity])).toEqual([
+        ["decrement", 1],
+        ["set", 9],
+      ]);
+      expect(Math.abs(Date.now() - (page[0]?.at.getTime() ?? 0))).toBeLessThan(60_000);
+      await expect(suite.inventory.history(sku, { limit: 0 })).rejects.toThrow(RangeError);
+    });
+
+    test("the books add up under 32 concurrent workers that mix all changes", async () => {
+      const sku = await stocked(40);
+      const clients = Array.from({ length: 8 }, () => suite.underTest.open());
+      // A call may give up in so much contention. Its repetition under the same operation id learns what happened.
+      const known = <T>(call: () => Promise<T>) =>
+        until(() =>
+          call().catch((error) => {
+            if (!error.retryable) throw error;
+            return undefined;
+          }),
+        );
+      const work = async (client: number) => {
+        const own = clients[client % clients.length]?.inventory ?? suite.inventory;
+        for (let i = 0; i < 6; i += 1) {
+          const id = `${sku}/${client % 16}/${i}`;
+          const change = { sku, quantity: 1 + (client % 3) };
+          if (i % 3 === 0) {
+            await known(() => own.decrement({ ...change, quantity: 1, operationId: id }));
+          }
+          if (i % 3 === 1) {
+            const expiresIn = 5 + i * 10;
+            await known(() => own.reserve({ ...change, quantity: 1, operationId: id, expiresIn }));
+            const closing = { sku, reservation: id, operationId: `${id}/close` };
+            const close = client % 2 === 0 ? own.confirm : own.cancel;
+            await known(() => close(closing)).catch((error) => {
+              expect(["UNKNOWN_RESERVATION", "OPERATION_CONFLICT"]).toContain(error.code);
+            });
+          }
+          if (i % 3 === 2) {
+            await known(() => own.restock({ ...change, quantity: 1, operationId: id }));
+          }
+        }
+      };
+      await Promise.all(Array.from({ length: 32 }, (_, client) => work(client)));
+      await untilExpired(55);
+      await suite.inventory.expire(sku);
+      expect(await suite.inventory.get(sku)).toMatchObject({ reserved: 0 });
+      await expectConservation(sku);
+      for (const client of clients) await client.locks.close();
+    }, 60_000);
+  });
+}

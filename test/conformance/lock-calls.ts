@@ -1,0 +1,260 @@
+import { describe, expect, test } from "vitest";
+import { LockLostError } from "../../core/lock/errors.ts";
+import type { Lock } from "../../core/lock/lock.ts";
+import { runScript } from "../support/script.ts";
+import { pause, until } from "../support/until.ts";
+import { freshName, LONG, type LockSuite } from "./lock-suite.ts";
+
+/** Release, names, arguments and inspection. */
+export function describeCalls(suite: LockSuite): void {
+  const { expectFree, open, openOverWire, tryLock } = suite;
+
+  describe("release", () => {
+    test("unlock gives the same answer each time, and to concurrent calls", async () => {
+      const name = freshName();
+      const lock = await open().lock(name, { ttl: LONG, wait: 0 });
+      expect(await Promise.all([lock.unlock(), lock.unlock()])).toEqual(["released", "released"]);
+      const next = await open().lock(name, { ttl: LONG, wait: 0 });
+      expect(await lock.unlock()).toBe("released");
+      await lock[Symbol.asyncDispose]();
+      next.assertHeld();
+      expect(await tryLock(open(), name)).toBeUndefined();
+    });
+
+    test("unlock aborts the signal at once, and assertHeld throws from then on", async () => {
+      const lock = await open().lock(freshName(), { ttl: LONG, wait: 0 });
+      const released = lock.unlock();
+      expect(() => lock.assertHeld()).toThrow(LockLostError);
+      expect(lock.signal.reason).toMatchObject({ why: "released" });
+      await released;
+    });
+
+    test("withLock releases the lock in every case, and rejects with the error of its body", async () => {
+      const client = open();
+      const name = freshName();
+      const options = { ttl: LONG, wait: 0 };
+      expect(await client.withLock(name, options, async ({ fence }) => fence.token > 0n)).toBe(
+        true,
+      );
+      await expectFree(name);
+      const fault = new Error("of the body");
+      await expect(client.withLock(name, options, () => Promise.reject(fault))).rejects.toBe(fault);
+      await expectFree(name);
+    });
+
+    test("withLock rejects with LOCK_LOST when the lock was lost while its body ran", async () => {
+      const client = open();
+      const name = freshName();
+      const body = async (lock: Lock) => {
+        await suite.store.erase(name);
+        lock.assertHeld();
+        return "done";
+      };
+      await expect(client.withLock(name, { ttl: LONG, wait: 0 }, body)).rejects.toMatchObject({
+        code: "LOCK_LOST",
+      });
+    });
+
+    test("close releases the locks of its store and ends the waits", async () => {
+      const [ours, theirs] = [open(), open()];
+      const [held, awaited] = [freshName(), freshName()];
+      const lock = await ours.lock(held, { ttl: LONG, wait: 0 });
+      await theirs.lock(awaited, { ttl: LONG, wait: 0 });
+      const waiting = ours.lock(awaited, { ttl: LONG, wait: LONG });
+      const outcome = expect(waiting).rejects.toMatchObject({ code: "STORE_CLOSED" });
+      await pause(20);
+      await ours.close();
+      await outcome;
+      expect(lock.signal.reason).toMatchObject({ why: "closed" });
+      await expectFree(held);
+      await expect(ours.tryLock(held, { ttl: LONG })).rejects.toMatchObject({
+        code: "STORE_CLOSED",
+      });
+      await ours.close();
+    });
+
+    test("a process exits once its store is closed", async () => {
+      if (suite.store.url === undefined) {
+        expect(suite.isOpenedByUrl()).toBe(false);
+        return;
+      }
+      using script = runScript("once", suite.store.url, freshName());
+      expect(await script.line()).toBe("closed");
+      expect(await script.ended).toBe(0);
+    });
+  });
+
+  describe("names", () => {
+    const awkward = [
+      "a",
+      "a/b",
+      "ab",
+      "A",
+      "a ",
+      " a",
+      "a%",
+      "a%2Fb",
+      "a%252Fb",
+      "a_",
+      "a'b",
+      'a"b',
+      "a\\b",
+      "a;--",
+      "a\nb",
+      "á",
+      "a\u0301",
+      "🔒",
+      "🔒🔒",
+      "\ufeffa",
+      "a\u200b",
+      "..",
+      "%",
+      "_",
+      "x".repeat(512),
+      `${"x".repeat(511)}y`,
+      "é".repeat(256),
+    ];
+
+    test("names are compared byte for byte, and never collide", async () => {
+      const client = open();
+      const locks = new Map<string, Lock>();
+      for (const name of awkward) {
+        const lock = await tryLock(client, name);
+        expect(lock, JSON.stringify(name)).toBeDefined();
+        if (lock) locks.set(name, lock);
+      }
+      const other = open();
+      for (const name of awkward) expect(await tryLock(other, name)).toBeUndefined();
+      const listed = (await other.list()).map((info) => info.name);
+      for (const name of awkward) expect(listed).toContain(name);
+      for (const start of ["a", "a%", "a_", "🔒", "x".repeat(512)]) {
+        const expected = awkward.filter((name) => name.startsWith(start));
+        const found = (await other.list(start)).map((info) => info.name);
+        expect(found.sort()).toEqual(expected.sort());
+      }
+      await locks.get("a")?.unlock();
+      expect(await tryLock(other, "a/b")).toBeUndefined();
+      expect(await tryLock(other, "a ")).toBeUndefined();
+      for (const lock of locks.values()) expect(await lock.unlock()).toBe("released");
+    });
+
+    test("invalid names and spans are rejected before any request is sent", async () => {
+      const { client, wire } = await openOverWire();
+      const lock = await client.lock(freshName(), { ttl: LONG, wait: 0, maxHold: LONG });
+      wire.cut();
+      const bad = [
+        [undefined, TypeError],
+        [7, TypeError],
+        [["a"], TypeError],
+        ["", RangeError],
+        ["a\0b", RangeError],
+        ["\ud800", RangeError],
+        ["x".repeat(513), RangeError],
+        ["é".repeat(257), RangeError],
+      ] as const;
+      for (const [name, kind] of bad) {
+        await expect(client.lock(name as string, { ttl: LONG, wait: 0 })).rejects.toThrow(kind);
+        await expect(client.tryLock(name as string, { ttl: LONG })).rejects.toThrow(kind);
+        await expect(client.inspect(name as string)).rejects.toThrow(kind);
+      }
+      const spans = [
+        0,
+        -1,
+        Number.NaN,
+        Number.POSITIVE_INFINITY,
+        1e21,
+        "5",
+        "",
+        null,
+        undefined,
+        {},
+      ];
+      for (const span of spans as number[]) {
+        const refused = expect.objectContaining({
+          name: expect.stringMatching(/^(Type|Range)Error$/),
+        });
+        await expect(client.lock("a", { ttl: span, wait: 0 })).rejects.toEqual(refused);
+        await expect(client.tryLock("a", { ttl: span })).rejects.toEqual(refused);
+      }
+      for (const wait of [-1, Number.NaN, Number.POSITIVE_INFINITY, "5"] as number[]) {
+        const refused = expect.objectContaining({
+          name: expect.stringMatching(/^(Type|Range)Error$/),
+        });
+        await expect(client.lock("a", { ttl: LONG, wait })).rejects.toEqual(refused);
+      }
+      await expect(client.lock("a", { ttl: client.traits.minTtl / 2, wait: 0 })).rejects.toThrow(
+        RangeError,
+      );
+      await expect(client.lockAll([], { ttl: LONG, wait: 0 })).rejects.toThrow(RangeError);
+      for (const span of [-1, Number.NaN, Number.POSITIVE_INFINITY, "5"] as number[]) {
+        await expect(lock.ensure(span)).rejects.toThrow(/^span /);
+        expect(() => lock.assertHeld(span)).toThrow(/^spare /);
+      }
+      await expect(lock.ensure(LONG)).rejects.toMatchObject({ why: "max-hold" });
+      lock.assertHeld();
+      wire.mend();
+    });
+  });
+
+  describe("calls", () => {
+    test("a call without options or a body is rejected with an example of the right call", async () => {
+      const client = open();
+      const bare = client as unknown as Record<string, (...given: unknown[]) => Promise<unknown>>;
+      const lock = '("a", { ttl: 10_000, wait: 5_000 })';
+      const cures = [
+        ["lock", ["a"], `lock${lock}`],
+        ["lock", ["a", async () => {}], `lock${lock}`],
+        ["tryLock", ["a"], 'tryLock("a", { ttl: 10_000 })'],
+        ["lockAll", [["a"]], 'lockAll(["a"], { ttl: 10_000, wait: 5_000 })'],
+        ["withLock", ["a"], 'withLock("a", { ttl: 10_000, wait: 5_000 }, async (lock) => …)'],
+        ["withLock", ["a", async () => {}], 'withLock("a", { ttl: 10_000, wait: 5_000 }, async'],
+        ["withLock", ["a", { ttl: LONG, wait: 0 }], "withLock needs a body"],
+      ] as const;
+      for (const [method, given, cure] of cures) {
+        const message = expect.stringContaining(cure);
+        await expect(bare[method]?.(...given)).rejects.toMatchObject({
+          name: "TypeError",
+          message,
+        });
+      }
+      await expectFree("a");
+    });
+  });
+
+  describe("inspection", () => {
+    test("inspect shows the holder, its fence and the time until expiry", async () => {
+      const client = open({ label: "the holder" });
+      const name = freshName();
+      expect(await client.inspect(name)).toMatchObject({ name, holder: undefined, waiters: 0 });
+      const lock = await client.lock(name, { ttl: LONG, wait: 0 });
+      const info = await open().inspect(name);
+      expect(info).toMatchObject({ name, fence: String(lock.fence) });
+      expect(info.holder).toMatch(/^the holder/);
+      expect(info.expiresIn).toBeGreaterThan(LONG / 2);
+      expect(info.expiresIn).toBeLessThanOrEqual(LONG);
+      const waiting = client.lock(name, { ttl: LONG, wait: LONG });
+      await until(async () => (await client.inspect(name)).waiters === 1);
+      await lock.unlock();
+      await (await waiting).unlock();
+      expect(await client.inspect(name)).toMatchObject({
+        holder: undefined,
+        expiresIn: undefined,
+      });
+    });
+
+    test("list shows held locks without expired ones", async () => {
+      const client = open();
+      const prefix = `${freshName()}/`;
+      const names = ["c", "a", "b"].map((end) => prefix + end);
+      for (const name of names) await client.lock(name, { ttl: LONG, wait: 0 });
+      await client.lock(`${prefix}short`, { ttl: suite.short, wait: 0, renew: false });
+      const other = open();
+      const listed = await until(async () => {
+        const infos = await other.list(prefix);
+        return infos.length === names.length && infos;
+      }, suite.short + 2_000);
+      expect(listed.map((info) => info.name)).toEqual([...names].sort());
+      expect(listed.every((info) => info.holder)).toBe(true);
+    });
+  });
+}

@@ -1,0 +1,81 @@
+import { afterAll, beforeAll, expect } from "vitest";
+import type { Lock, LockStore } from "../../core/lock/lock.ts";
+import type { StoreOptions } from "../../core/lock/store.ts";
+import type { Wire } from "../support/breakable.ts";
+import type { StoreUnderTest } from "../support/under-test.ts";
+
+/** A ttl that no pause of a busy machine outlasts. */
+export const LONG = 20_000;
+
+/** Longer than any call of 2.5 s takes, shorter than the 10 to 20 s of a call without a bound. */
+export const LATE = 8_000;
+
+let names = 0;
+
+export function freshName(): string {
+  names += 1;
+  return `lock-${process.pid}-${names}`;
+}
+
+/** The store under test, and its clients. */
+export class LockSuite {
+  readonly make: () => Promise<StoreUnderTest>;
+  readonly #clients: LockStore[] = [];
+  #store: StoreUnderTest | undefined;
+
+  /** A ttl whose end a test can wait for. */
+  short = 0;
+
+  /** A ttl whose end a test can wait for, on a busy machine as well. */
+  get second(): number {
+    return Math.max(1_000, this.short);
+  }
+
+  /** Call it within a `describe`. */
+  constructor(make: () => Promise<StoreUnderTest>) {
+    this.make = make;
+    beforeAll(async () => {
+      this.#store = await make();
+      this.short = Math.max(300, this.open().traits.minTtl);
+    });
+    afterAll(() => this.#store?.close());
+  }
+
+  get store(): StoreUnderTest {
+    if (!this.#store) throw new Error("the store is opened before the first test, not earlier");
+    return this.#store;
+  }
+
+  readonly open = (options?: StoreOptions): LockStore => {
+    const client = this.store.open(options);
+    this.#clients.push(client);
+    return client;
+  };
+
+  readonly openOverWire = async (): Promise<{
+    readonly client: LockStore;
+    readonly wire: Wire;
+  }> => {
+    const { store: client, wire } = await this.store.openOverWire();
+    this.#clients.push(client);
+    return { client, wire };
+  };
+
+  /** Whether other processes can open the store: not that of one process, nor those that a binding of Workers opens. */
+  readonly isOpenedByUrl = (): boolean =>
+    !["memory", "durable-objects", "d1"].includes(this.open().traits.name);
+
+  readonly tryLock = (client: LockStore, name: string): Promise<Lock | undefined> =>
+    client.tryLock(name, { ttl: LONG });
+
+  /** Expects that the lock has no holder and no waiter: another client gets the lock at once. */
+  readonly expectFree = async (name: string): Promise<void> => {
+    const lock = await this.tryLock(this.open(), name);
+    expect(lock).toBeDefined();
+    await lock?.unlock();
+  };
+
+  readonly closeClients = async (): Promise<void> => {
+    await Promise.all(this.#clients.splice(0).map((client) => client.close()));
+  };
+}

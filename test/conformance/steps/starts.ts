@@ -1,0 +1,113 @@
+import { describe, expect, test } from "vitest";
+import { z } from "zod";
+import { type Runtime, workflow } from "../../../core/steps/index.ts";
+import { until } from "../../support/until.ts";
+import type { StepsHarness } from "./harness.ts";
+
+/** Starts that share a run. */
+export function describeStarts({ newId, runtime }: StepsHarness): void {
+  const report = workflow(
+    { name: "report", version: 1, input: z.object({ n: z.number() }) },
+    (ctx) => ctx.waitFor("go", z.string()),
+  );
+  const save = workflow(
+    { name: "save", version: 1, input: z.object({ text: z.string() }) },
+    async (_, { text }) => text,
+  );
+
+  let own: Runtime | undefined;
+  // One for all tests: each runtime of the harness has connections of its own.
+  const shared = () => {
+    own ??= runtime();
+    return own;
+  };
+
+  describe("a singleton", () => {
+    test("is one open run per key, and a new one after its end", async () => {
+      const rt = shared();
+      const key = newId();
+      const starts = await Promise.all(
+        Array.from({ length: 8 }, (_, n) => rt.start(report, { n }, { singleton: key })),
+      );
+      const [first] = starts;
+      if (!first) throw new Error("no start");
+      expect(new Set(starts.map(({ runId }) => runId))).toEqual(new Set([first.runId]));
+      expect(first).toMatchObject({ status: "suspended", reason: "deadline", wakeIn: 0 });
+      const other = await rt.start(report, { n: 1 }, { singleton: `${key} of another` });
+      expect(other.runId).not.toBe(first.runId);
+      expect(await rt.resume(first.runId)).toMatchObject({ status: "suspended", reason: "signal" });
+      const again = () => rt.start(report, { n: 9 }, { singleton: key });
+      expect(await again()).toMatchObject({ runId: first.runId, reason: "signal" });
+      await rt.signal(first.runId, "go", "now", { dedupeId: "1" });
+      expect(await rt.resume(first.runId)).toMatchObject({ status: "completed", output: "now" });
+      const next = await again();
+      expect(next.runId).not.toBe(first.runId);
+      expect(await again()).toMatchObject({ runId: next.runId });
+    });
+
+    test("answers a run that another process executes as busy", async () => {
+      const rt = shared();
+      const { promise, resolve } = Promise.withResolvers<void>();
+      const held = workflow({ name: "held", version: 1, input: z.null() }, (ctx) =>
+        ctx.step("work", () => promise),
+      );
+      const key = newId();
+      const { runId } = await rt.start(held, null, { singleton: key });
+      const executing = rt.resume(runId);
+      await until(async () => (await rt.journal.find(runId))?.status === "running");
+      const second = await rt.start(held, null, { singleton: key });
+      expect(second).toMatchObject({ runId, status: "busy" });
+      resolve();
+      await executing;
+    });
+  });
+
+  describe("a debounced start", () => {
+    test("shares its run with later ones, and the latest input wins", async () => {
+      const rt = shared();
+      const debounce = { key: newId(), for: "1h" as const };
+      const first = await rt.start(save, { text: "a" }, { debounce });
+      expect(first).toMatchObject({ status: "suspended", reason: "debounce" });
+      expect(first).toHaveProperty("wakeIn", expect.closeTo(3_600_000, -4));
+      expect(await rt.resume(first.runId)).toMatchObject({ reason: "debounce" });
+      const soon = { debounce: { ...debounce, for: 30 } };
+      const last = await rt.start(save, { text: "b" }, soon);
+      expect(last.runId).toBe(first.runId);
+      const ended = await until(async () => {
+        const outcome = await rt.resume(first.runId);
+        return outcome.status === "completed" && outcome;
+      });
+      expect(ended.output).toBe("b");
+    });
+
+    test("after the begin of its run starts a new run", async () => {
+      const rt = shared();
+      const debounce = { key: newId(), for: 0 };
+      const first = await rt.start(report, { n: 1 }, { debounce });
+      expect(await until(() => rt.resume(first.runId))).toMatchObject({ reason: "signal" });
+      const second = await rt.start(report, { n: 2 }, { debounce });
+      expect(second.runId).not.toBe(first.runId);
+    });
+
+    test("is one run of many concurrent ones", async () => {
+      const rt = shared();
+      const debounce = { key: newId(), for: "1h" as const };
+      const starts = await Promise.all(
+        Array.from({ length: 8 }, (_, i) => rt.start(save, { text: `${i}` }, { debounce })),
+      );
+      expect(new Set(starts.map(({ runId }) => runId)).size).toBe(1);
+    });
+  });
+
+  test("a keyed start refuses an id, two keys, and a bad key", async () => {
+    const rt = shared();
+    const start = (options: object) => rt.start(save, { text: "" }, options);
+    const debounce = { key: "k", for: 1 };
+    await expect(start({ id: "a", singleton: "k" })).rejects.toThrow("leave out `id`");
+    await expect(start({ singleton: "k", debounce })).rejects.toThrow("not both");
+    await expect(start({ singleton: "" })).rejects.toThrow("key must not be empty");
+    await expect(start({ debounce: { key: "k", for: "5 parsecs" } })).rejects.toThrow(
+      "debounce.for",
+    );
+  });
+}

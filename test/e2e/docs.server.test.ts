@@ -1,0 +1,233 @@
+import { execFile } from "node:child_process";
+import { existsSync } from "node:fs";
+import {
+  chmod,
+  cp,
+  mkdir,
+  mkdtemp,
+  readdir,
+  readFile,
+  rm,
+  symlink,
+  writeFile,
+} from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join, normalize } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import mysql, { type Connection } from "mysql2/promise";
+import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
+import { cli, MAIN } from "../support/cli.ts";
+import { copyOfProject } from "../support/copy.ts";
+import { runNode } from "../support/script.ts";
+import { temporaryDatabase } from "../support/under-test.ts";
+
+const run = promisify(execFile);
+const root = fileURLToPath(new URL("../..", import.meta.url));
+
+/** Every page, by its path. */
+const pages = new Map<string, string>();
+for (const path of ["README.md", "CONTRIBUTING.md", ...(await markdownIn("docs"))]) {
+  pages.set(path, await readFile(join(root, path), "utf8"));
+}
+
+/** Every file of the folder `examples`, by its name. */
+const examples = new Map<string, string>();
+for (const name of await readdir(join(root, "examples"))) {
+  examples.set(name, await readFile(join(root, "examples", name), "utf8"));
+}
+
+async function markdownIn(folder: string): Promise<readonly string[]> {
+  const names = await readdir(join(root, folder), { recursive: true });
+  return names.filter((name) => name.endsWith(".md")).map((name) => `${folder}/${name}`);
+}
+
+/** The code blocks of all pages in one of these languages. */
+function blocks(...languages: readonly string[]): readonly string[] {
+  const block = new RegExp(`^\`\`\`(?:${languages.join("|")})\\n(.*?)^\`\`\``, "gms");
+  return [...pages.values()].flatMap((page) =>
+    [...page.matchAll(block)].map(([, code = ""]) => code),
+  );
+}
+
+const [etcd] = inject("etcdServers");
+const [zookeeper] = inject("zookeeperServers");
+
+let copy: Awaited<ReturnType<typeof copyOfProject>>;
+let project: string;
+let database: Awaited<ReturnType<typeof temporaryDatabase>>;
+let connection: Connection;
+
+/** Makes a project that has the package as a dependency, a server behind it, and the command on its path. */
+beforeAll(async () => {
+  const [server] = inject("sqlServers");
+  if (!server) throw new Error("no SQL server is running");
+  database = await temporaryDatabase(server);
+  connection = await mysql.createConnection(database.url);
+  await connection.query("CREATE TABLE seat (id INT PRIMARY KEY, taken INT NOT NULL)");
+  await connection.query("INSERT INTO seat VALUES (1, 1), (2, 0), (3, 0), (4, 0)");
+  await cli("migrate", "--store", database.url);
+  copy = await copyOfProject();
+  await run("npm", ["run", "build"], { cwd: copy.folder });
+  project = await mkdtemp(join(tmpdir(), "lockstep-docs-"));
+  await mkdir(join(project, "node_modules"));
+  for (const name of ["zod", "@types", "undici-types"]) {
+    await symlink(join(root, "node_modules", name), join(project, "node_modules", name));
+  }
+  await symlink(copy.folder, join(project, "node_modules/lockstep"));
+  await mkdir(join(project, "bin"));
+  const command = join(project, "bin/lockstep");
+  await writeFile(command, `#!/bin/sh\nexec "${process.execPath}" "${MAIN}" "$@"\n`);
+  await chmod(command, 0o755);
+}, 120_000);
+
+afterAll(async () => {
+  await connection.end();
+  await database.drop();
+  await rm(project, { recursive: true, force: true });
+  await copy[Symbol.asyncDispose]();
+});
+
+/** Replaces the servers that the docs name by those of the test. */
+function onOurServers(code: string): string {
+  return code
+    .replace("mysql://root@127.0.0.1/shop", database.url)
+    .replace("127.0.0.1:2379", etcd?.endpoints[0] ?? "")
+    .replace("127.0.0.1:2181", zookeeper?.servers[0] ?? "")
+    .replace("port: 3306", `port: ${database.options.port}`)
+    .replace('database: "shop"', `database: "${database.options.database}"`);
+}
+
+/** Makes a folder of the project with all examples in it. */
+async function folderOf(name: string): Promise<string> {
+  const folder = join(project, name);
+  await cp(join(root, "examples"), folder, { recursive: true });
+  for (const [file, code] of examples) await writeFile(join(folder, file), onOurServers(code));
+  return folder;
+}
+
+describe("the docs", () => {
+  test("show only programs that stand in examples, and show all of them", () => {
+    const programs = [...examples].filter(([name]) => /\.(ts|mjs|js)$/.test(name));
+    const shown = blocks("ts", "js");
+    for (const code of shown) expect([...examples.values()]).toContain(code);
+    const mentioned = [...pages.values()].join("\n");
+    for (const [name, code] of programs) {
+      expect(shown.includes(code) || mentioned.includes(name), name).toBe(true);
+    }
+  });
+
+  test("link to pages and sections that exist", async () => {
+    for (const [path, text] of pages) {
+      for (const [, link = ""] of text.matchAll(/\]\(([^)\s]+)\)/g)) {
+        if (/^https?:/.test(link)) continue;
+        const [file = "", section] = link.split("#");
+        const target = file === "" ? path : normalize(join(dirname(path), file));
+        const content = await readFile(join(root, target), "utf8").catch(() => undefined);
+        expect(content, `${path} links to ${link}`).toBeDefined();
+        const sections = [...(content ?? "").matchAll(/^#+ (.*)$/gm)].map(([, title = ""]) =>
+          title
+            .toLowerCase()
+            .replace(/[^\w\- ]/g, "")
+            .replaceAll(" ", "-"),
+        );
+        if (section) expect(sections, `${path} links to ${link}`).toContain(section);
+      }
+    }
+  });
+
+  test("name only files and folders of the architecture that exist, at most three for a question", async () => {
+    const page = pages.get("docs/architecture.md") ?? "";
+    const paths = [...page.matchAll(/`((?:core|functions|infra|test)\/[\w./-]+)`/g)];
+    expect(paths.length).toBeGreaterThan(30);
+    for (const [, path = ""] of paths) expect(existsSync(join(root, path)), path).toBe(true);
+    for (const row of page.split("\n").filter((line) => line.startsWith("| "))) {
+      expect(row.match(/`(?:core|functions|infra|test)\//g)?.length ?? 0, row).toBeLessThanOrEqual(
+        3,
+      );
+    }
+  });
+
+  test("fit: the README has at most 200 lines", () => {
+    expect(pages.get("README.md")?.split("\n").length).toBeLessThanOrEqual(201);
+  });
+});
+
+describe("an example", () => {
+  test("compiles against the package", async () => {
+    const folder = await folderOf("types");
+    const options = {
+      strict: true,
+      noEmit: true,
+      module: "nodenext",
+      target: "es2024",
+      types: ["node"],
+    };
+    const compilerOptions = {
+      ...options,
+      lib: ["es2024", "esnext"],
+      skipLibCheck: true,
+      allowJs: true,
+    };
+    const include = ["*.ts", "*.mjs"];
+    await writeFile(join(folder, "package.json"), '{ "type": "module" }');
+    await writeFile(join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions, include }));
+    const tsc = join(root, "node_modules/typescript/bin/tsc");
+    const { stdout } = await run(process.execPath, [tsc, "-p", folder]).catch((error) => error);
+    expect(stdout).toBe("");
+  });
+
+  const programs = [...examples.keys()].filter((name) => name.endsWith(".ts"));
+  test.each(programs)("prints what its comments say: %s", async (name) => {
+    const folder = await folderOf(name);
+    await writeFile(join(folder, "package.json"), '{ "type": "module" }');
+    const said = [...(examples.get(name) ?? "").matchAll(/^ *console\.log\(.*\); \/\/ (.*)$/gm)];
+    const env = { ...process.env, LOCKSTEP_TOKEN: "a-token-of-our-own" };
+    const { stdout } = await run(process.execPath, [name], { cwd: folder, env });
+    expect(stdout).toBe(said.map(([, line]) => `${line}\n`).join(""));
+  });
+
+  test("of tables of your own has taken two seats", async () => {
+    const [seats] = await connection.query("SELECT id FROM seat WHERE taken = 1 ORDER BY id");
+    expect(seats).toEqual([{ id: 1 }, { id: 2 }, { id: 3 }]);
+  });
+});
+
+test("the commands of the docs run", async () => {
+  const commands = blocks("sh")
+    .join("\n")
+    .replaceAll("\\\n", " ")
+    .split("\n")
+    .map((line) => line.replace(/#.*/, "").trim())
+    .filter(Boolean);
+  expect(commands.length).toBeGreaterThan(15);
+  const folder = await folderOf("commands");
+  const env = {
+    ...process.env,
+    PATH: `${join(project, "bin")}:${process.env.PATH}`,
+    XDG_STATE_HOME: join(folder, "state"),
+  };
+  for (const command of commands)
+    await run("sh", ["-c", onOurServers(command)], { cwd: folder, env });
+  await run("sh", ["-c", "lockstep servers down"], { cwd: folder, env });
+}, 180_000);
+
+test("the requests of the docs are answered", async () => {
+  const [setting = "", serving = "", ...requests] = (blocks("bash")[0] ?? "").trim().split("\n");
+  const [, token = ""] = /LOCKSTEP_TOKEN=(\S+)/.exec(setting) ?? [];
+  const folder = await folderOf("requests");
+  const env = { ...process.env, LOCKSTEP_TOKEN: token, XDG_STATE_HOME: join(folder, "state") };
+  const words = serving.replace(/^lockstep | &$/g, "").split(" ");
+  const server = runNode([MAIN, ...words, "--port", "0"], { cwd: folder, env });
+  const { url } = JSON.parse(await server.line());
+  expect(requests).toHaveLength(5);
+  const answers: unknown[] = [];
+  for (const request of requests) {
+    const line = request.replace("http://127.0.0.1:4500", url).replace("curl", "curl -fsS");
+    answers.push(JSON.parse((await run("sh", ["-c", line], { cwd: folder, env })).stdout));
+  }
+  server.child.kill("SIGTERM");
+  expect(await server.ended).toBe(0);
+  expect(answers[1]).toMatchObject({ status: "completed", output: { sku: "cup", onHand: 5 } });
+  expect(answers[3]).toMatchObject({ outcome: "applied", remaining: 3 });
+});

@@ -1,0 +1,6 @@
+import { describeEntities } from "../conformance/entities.ts";
+import { describeSqlEntities } from "../conformance/sql-entities.ts";
+import { sqliteJournalUnderTest } from "../support/journal-under-test.ts";
+
+describeEntities("sqlite", sqliteJournalUnderTest);
+describeSqlEntities("sqlite", sqliteJournalUnderTest);

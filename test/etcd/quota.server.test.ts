@@ -1,0 +1,91 @@
+import { describe, expect, test } from "vitest";
+import { type Etcd, get, put, remove } from "../../core/stores/etcd/client/etcd.ts";
+import { etcdInventory } from "../../core/stores/etcd/inventory/index.ts";
+import { etcdLocks } from "../../core/stores/etcd/locks/index.ts";
+import { always, anyLease, anyPrefix, etcdsUnderTest } from "../support/etcd-under-test.ts";
+import { OwnEtcd } from "../support/own-etcd.ts";
+
+const ADVICE = expect.stringContaining("compact and defragment it, then disarm the alarm");
+
+const REFUSED = { code: "STORE_REFUSED", retryable: false, message: ADVICE };
+
+/** The error of a request that may have been carried out before it was refused. */
+const UNKNOWN = { code: "UNKNOWN_OUTCOME", message: ADVICE };
+
+const VALUE = "x".repeat(50_000);
+
+/** Writes until the server refuses. */
+async function fill(etcd: Etcd): Promise<void> {
+  for (let at = 0; at < 100; at += 1) await etcd.txn(always(put(`fill/${at}`, VALUE)));
+}
+
+describe.concurrent.each(etcdsUnderTest())("$name, once its quota is used up,", (under) => {
+  const start = async () => {
+    const own = await OwnEtcd.like(under.server, ["--quota-backend-bytes=1000000"]);
+    return { own, etcd: under.open({ endpoints: [own.endpoint] }) };
+  };
+
+  test("refuses writes that need space, says what to do, and accepts removals", async () => {
+    const { own, etcd } = await start();
+    await using _ = own;
+    await using __ = etcd;
+    const [held, spare] = [anyLease(), anyLease()];
+    await etcd.grant(held, 60);
+    await etcd.grant(spare, 60);
+    await etcd.txn(always(put("held", "", held), put("left", "")));
+    await expect(fill(etcd)).rejects.toMatchObject(UNKNOWN);
+    await expect(etcd.txn(always(put("a", "")))).rejects.toMatchObject(UNKNOWN);
+    await expect(etcd.grant(anyLease(), 60)).rejects.toMatchObject(UNKNOWN);
+    expect(await etcd.keepAlive(held)).toBe(60);
+    const { answers } = await etcd.txn({
+      when: [{ keys: "left", target: "version", is: "=", than: 1n }],
+      do: [remove("left")],
+    });
+    expect(answers[0]?.removed).toBe(1);
+    expect(await etcd.revoke(held)).toBe(true);
+    expect((await etcd.range(get("held"))).kvs).toEqual([]);
+  });
+
+  test("leaves no write that was certainly refused, and no key of a lock that was not acquired", async () => {
+    const { own, etcd } = await start();
+    await using _ = own;
+    await using __ = etcd;
+    const prefix = anyPrefix();
+    const locks = etcdLocks(etcd, { prefix });
+    const stock = etcdInventory(etcd, { prefix });
+    await stock.set({ sku: "teapot", quantity: 1_000, operationId: "set" });
+    const keeper = await locks.lock("keeps the shared lease alive", { ttl: 60_000, wait: 0 });
+    const refused: string[] = [];
+    const sold: boolean[] = [];
+    let isFull = false;
+    const note = (error: unknown, key: string) => {
+      isFull = true;
+      if ((error as { code: string }).code === "STORE_REFUSED") refused.push(key);
+    };
+    const one = async (at: number) => {
+      const [key, name, operationId] = [`${prefix}fill/${at}`, `lock/${at}`, `sale-${at}`];
+      await Promise.all([
+        etcd.txn(always(put(key, VALUE))).catch((error) => note(error, key)),
+        locks
+          .lock(name, { ttl: 60_000, wait: 60_000 })
+          .then((lock) => lock.unlock())
+          .catch((error) => expect(error).toMatchObject(REFUSED)),
+        stock.decrement({ sku: "teapot", quantity: 1, operationId }).then(
+          () => sold.push(true),
+          (error) => expect(error).toMatchObject(REFUSED),
+        ),
+      ]);
+    };
+    // etcd checks its size ten times a second: a fast disk takes a whole round in between.
+    for (let at = 0; !isFull; at += 60) {
+      await Promise.all(Array.from({ length: 60 }, (_, more) => one(at + more)));
+    }
+    await expect(etcd.txn(always(put("a", "")))).rejects.toMatchObject(UNKNOWN);
+    await expect(locks.lock("late", { ttl: 60_000, wait: 60_000 })).rejects.toMatchObject(REFUSED);
+    for (const key of refused) expect((await etcd.range(get(key))).kvs, key).toEqual([]);
+    expect(await locks.list("lock/")).toEqual([]);
+    expect(await stock.get("teapot")).toMatchObject({ onHand: 1_000 - sold.length });
+    expect(await keeper.unlock()).toBe("released");
+    await locks.close();
+  });
+});

@@ -1,0 +1,100 @@
+import { fileURLToPath } from "node:url";
+import { expect, onTestFinished, test, vi } from "vitest";
+import { checkLimits, measure } from "../bench/measure.ts";
+import { needServers } from "../support/missing.ts";
+import { runNode } from "../support/script.ts";
+import { pause } from "../support/until.ts";
+
+const main = fileURLToPath(new URL("../bench/main.ts", import.meta.url));
+
+test("a suite prints one JSON document of results and ratios", async () => {
+  await needServers("mariadb");
+  using run = runNode([main, "--suite", "mysql", "--rounds", "2", "--block", "40", "--json"]);
+  const { suite, server, results, ratios } = JSON.parse(await run.line());
+  expect(suite).toBe("mysql");
+  expect(server).toMatch(/\d+\.\d+/);
+  expect(results.length).toBeGreaterThanOrEqual(8);
+  for (const result of results) {
+    expect(Object.keys(result)).toEqual(["name", "perSec", "p50Millis", "p99Millis"]);
+    expect(result.perSec).toBeGreaterThan(0);
+    expect(result.p99Millis).toBeGreaterThanOrEqual(result.p50Millis);
+  }
+  for (const ratio of ratios) {
+    expect(Object.keys(ratio)).toEqual(["name", "value", "low", "high", "aim", "met"]);
+    expect(ratio.low).toBeLessThanOrEqual(ratio.value);
+    expect(ratio.high).toBeGreaterThanOrEqual(ratio.value);
+  }
+  expect(await run.ended).toBe(0);
+});
+
+test("the suite of functions reports the loaded bytes and the time to the first answer of each function", async () => {
+  await needServers("mariadb", "etcd", "redis");
+  using run = runNode([
+    main,
+    "--suite",
+    "functions",
+    "--rounds",
+    "1",
+    "--block",
+    "1",
+    "--alone",
+    "--json",
+  ]);
+  const { counts, results, ratios } = JSON.parse(await run.line());
+  const names = results.map(({ name }: { readonly name: string }) => name);
+  expect(names).toEqual(expect.arrayContaining(["empty handler", "http, sqlite", "sweep, mysql"]));
+  for (const { name, p50Millis, parts } of results) {
+    expect(counts[`${name}: bytes at import`]).toBeGreaterThan(0);
+    expect(counts[`${name}: bytes at import, by gzip`]).toBeGreaterThan(0);
+    // Of a single start, the parts are the whole.
+    expect(parts.import + (parts.answer ?? 0)).toBeCloseTo(p50Millis, 2);
+  }
+  expect(counts["sweep, mysql: bytes at first answer"]).toBeGreaterThan(500_000);
+  expect(counts["sweep, sqlite: bytes at first answer"]).toBeLessThan(100_000);
+  const [bytes] = ratios;
+  expect(bytes).toMatchObject({
+    name: "lockedHandler on etcd's gateway: bytes at import",
+    met: true,
+  });
+  expect(await run.ended).toBe(0);
+}, 600_000);
+
+test("a count is compared with its limit", () => {
+  const counts = { small: 5, large: 6 };
+  expect(checkLimits({ small: 5, large: 5 }, counts)).toEqual([
+    { name: "small", value: 5, low: 5, high: 5, aim: 5, met: true },
+    { name: "large", value: 6, low: 6, high: 6, aim: 5, met: false },
+  ]);
+  expect(() => checkLimits({ smal: 5 }, counts)).toThrow('unknown count "smal"');
+});
+
+test("a ratio is computed as named, and its aim is a minimum or a maximum accordingly", async () => {
+  vi.useFakeTimers();
+  onTestFinished(() => void vi.useRealTimers());
+  const measured = measure({
+    contenders: [
+      { name: "fast", run: () => pause(2) },
+      { name: "slow", run: () => pause(20) },
+      { name: "slow, ten at a time", batch: 10, run: () => pause(20) },
+    ],
+    comparisons: [
+      { name: "time", of: "slow", over: "fast", by: "time", aim: 1.5 },
+      { name: "rate", of: "fast", over: "slow", by: "rate", aim: 1.5 },
+      { name: "batch", of: "slow, ten at a time", over: "slow", by: "rate", aim: 5 },
+      { name: "added", of: "slow", over: "fast", by: "added", aim: 10 },
+    ],
+    rounds: 3,
+    blockMillis: 60,
+  });
+  await vi.runAllTimersAsync();
+  const { ratios } = await measured;
+  const [time, rate, batch, added] = ratios;
+  expect(time?.value).toBe(10);
+  expect(time?.met).toBe(false);
+  expect(rate?.value).toBe(10);
+  expect(rate?.met).toBe(true);
+  expect(batch?.value).toBe(10);
+  expect(batch?.met).toBe(true);
+  expect(added?.value).toBe(18);
+  expect(added?.met).toBe(false);
+});

@@ -1,0 +1,508 @@
+import { randomUUID } from "node:crypto";
+import { describe, expect, test } from "vitest";
+import { Codec } from "../../core/steps/codecs.ts";
+import { createRuntime } from "../../core/steps/runtime.ts";
+import {
+  effects,
+  flow,
+  gates,
+  newKey,
+  opened,
+  serve,
+  startPath,
+  testSecrecy,
+} from "../support/http-app.ts";
+import { until } from "../support/until.ts";
+
+describe("a run", () => {
+  const start = (ask: Awaited<ReturnType<typeof serve>>["ask"], does: string, key = newKey()) =>
+    ask("POST", startPath, { key, body: { does } });
+
+  test("that completes returns its output, and so does its replay", async () => {
+    const { ask, log } = await serve();
+    const key = newKey();
+    const first = await start(ask, "work", key);
+    const output = { done: "work", at: "1970-01-01T00:00:00.000Z", many: String(2n ** 60n) };
+    expect(first).toMatchObject({ status: 200, body: { runId: key, status: "completed", output } });
+    expect(first.headers.get("location")).toBe(`/runs/${key}`);
+    expect(first.headers.get("idempotent-replayed")).toBeNull();
+    const again = await start(ask, "work", key);
+    expect(again).toMatchObject({ status: 200, text: first.text });
+    expect(again.headers.get("idempotent-replayed")).toBe("true");
+    expect(effects.get(key)).toBe(1);
+    expect(log[0]).toMatchObject({ runId: key, workflow: "flow", runStatus: "completed" });
+    expect(log[0]?.steps).toEqual(["effect ok"]);
+    expect(log[1]).toMatchObject({ replayed: true });
+  });
+
+  test("is shown without the codec of its values: they are described", async () => {
+    const { ask } = await serve();
+    const key = newKey();
+    const codec = Codec.encrypted({ keys: { a: new Uint8Array(32) }, current: "a" });
+    const withCodec = createRuntime({ journal: opened.journal, codec });
+    await withCodec.execute(flow, { does: "wait" }, { id: key });
+    await withCodec.signal(key, "paid", { amount: 1 }, { dedupeId: "1" });
+    const encoded = { codec: "encrypted", bytes: expect.any(Number) };
+    expect(await ask("GET", `/runs/${key}`)).toMatchObject({
+      status: 200,
+      body: { status: "parked", input: encoded, signals: [{ payload: encoded }] },
+    });
+    const again = { key: "1", body: { amount: 2 } };
+    const blocked = {
+      status: 200,
+      body: { status: "blocked", error: { code: "UNREADABLE_VALUE" } },
+    };
+    expect(await ask("POST", `/runs/${key}/signals/paid`, again)).toMatchObject(blocked);
+    await withCodec.cancel(key);
+    await withCodec.resume(key);
+    expect(await ask("GET", `/runs/${key}`)).toMatchObject({
+      status: 200,
+      body: { status: "cancelled", error: { name: "encrypted", message: expect.any(String) } },
+    });
+    expect(await start(ask, "wait", key)).toMatchObject({
+      status: 503,
+      body: { code: "UNREADABLE_VALUE" },
+    });
+  });
+
+  test("whose key was used with another input is a 422", async () => {
+    const { ask } = await serve();
+    const key = newKey();
+    await start(ask, "work", key);
+    const other = await start(ask, "sleep", key);
+    const conflict = { status: 422, body: { code: "INPUT_CONFLICT" } };
+    expect(other).toMatchObject(conflict);
+    const body = { does: "work" };
+    expect(await ask("POST", "/workflows/twin/runs", { key, body })).toMatchObject(conflict);
+  });
+
+  test("whose workflow names its runs is started under that name alone", async () => {
+    const { ask } = await serve();
+    const [orderId, other] = [newKey(), newKey()];
+    const order = (key: string) => ask("POST", "/workflows/order/runs", { key, body: { orderId } });
+    expect(await order(other)).toMatchObject({
+      status: 422,
+      body: { code: "KEY_MISMATCH", runId: orderId },
+    });
+    expect((await ask("GET", `/runs/${other}`)).status).toBe(404);
+    expect(await order(orderId)).toMatchObject({ status: 200, body: { runId: orderId } });
+  });
+
+  test("that is a singleton is one for all requests with its key while it is open", async () => {
+    const { ask } = await serve();
+    const key = newKey();
+    const singleton = (does: string) =>
+      ask("POST", `${startPath}?singleton=true`, { key, body: { does } });
+    const [first, second] = [await singleton("wait"), await singleton("work")];
+    expect(first).toMatchObject({ status: 202, body: { status: "suspended" } });
+    const { runId } = first.body as { runId: string };
+    expect(runId).not.toBe(key);
+    expect(second).toMatchObject({ status: 202, body: { runId, status: "suspended" } });
+    const body = { amount: 1 };
+    const paid = await ask("POST", `/runs/${runId}/signals/paid`, { key: newKey(), body });
+    expect(paid).toMatchObject({ status: 200, body: { runId, status: "completed" } });
+    const third = await singleton("work");
+    expect(third).toMatchObject({ status: 200, body: { status: "completed" } });
+    expect(third.body).not.toMatchObject({ runId });
+  });
+
+  test("that is debounced is one for the requests within its time, with the last input", async () => {
+    const { ask } = await serve();
+    const key = newKey();
+    const debounced = (does: string, query = "debounce=1h") =>
+      ask("POST", `${startPath}?${query}`, { key, body: { does } });
+    const first = await debounced("work");
+    expect(first).toMatchObject({ status: 202, body: { runId: expect.any(String) } });
+    const second = await debounced("sleep");
+    expect(second).toMatchObject({ status: 202 });
+    const { runId } = first.body as { runId: string };
+    expect(second.body).toMatchObject({ runId });
+    expect(second.headers.get("location")).toBe(`/runs/${runId}`);
+    expect(await ask("GET", `/runs/${runId}`)).toMatchObject({
+      body: { status: "parked", input: { does: "sleep" } },
+    });
+    for (const query of ["debounce=soon", "singleton=true&debounce=1s", "single=true"]) {
+      expect(await debounced("work", query)).toMatchObject({ status: 400 });
+    }
+  });
+
+  test("that is requested twice at once is executed once, and the second request gets a 409", async () => {
+    const { ask } = await serve();
+    const key = newKey();
+    const gate = Promise.withResolvers<void>();
+    gates.set(key, gate);
+    const first = start(ask, "gate", key);
+    await until(() => effects.get(key));
+    const second = await start(ask, "gate", key);
+    expect(second).toMatchObject({ status: 409, body: { code: "IN_PROGRESS", runId: key } });
+    expect(second.headers.get("location")).toBe(`/runs/${key}`);
+    expect(Number(second.headers.get("retry-after"))).toBeGreaterThan(0);
+    gate.resolve();
+    expect((await first).status).toBe(200);
+    const third = await start(ask, "gate", key);
+    expect(third.text).toBe((await first).text);
+    expect(effects.get(key)).toBe(1);
+  });
+
+  test("whose client disconnected returns its result under the same key", async () => {
+    const { ask } = await serve();
+    const key = newKey();
+    const gate = Promise.withResolvers<void>();
+    gates.set(key, gate);
+    const client = new AbortController();
+    const body = { does: "gate" };
+    const cut = ask("POST", startPath, { key, body, signal: client.signal });
+    await until(() => effects.get(key));
+    client.abort();
+    await expect(cut).rejects.toThrow();
+    gate.resolve();
+    const answer = await until(async () => {
+      const one = await start(ask, "gate", key);
+      return one.status === 200 && one;
+    });
+    expect(answer.headers.get("idempotent-replayed")).toBe("true");
+    expect(effects.get(key)).toBe(1);
+  });
+
+  test("that sleeps is a 202 with Location and Retry-After", async () => {
+    const { ask } = await serve();
+    const slept = await start(ask, "sleep");
+    expect(slept).toMatchObject({ status: 202, body: { status: "suspended", reason: "sleep" } });
+    expect(Number(slept.headers.get("retry-after"))).toBeGreaterThan(3_500);
+    const run = await ask("GET", slept.headers.get("location") ?? "");
+    expect(run.body).toMatchObject({ status: "parked", reason: "sleep", input: { does: "sleep" } });
+    expect(run.body.timeline.map(({ key }: { key: string }) => key)).toContain("effect");
+    expect(Number(run.headers.get("retry-after"))).toBeGreaterThan(3_500);
+  });
+
+  test("is only started with Prefer: respond-async", async () => {
+    const { ask } = await serve();
+    const key = newKey();
+    const headers = { prefer: "respond-async" };
+    const begun = await ask("POST", startPath, { key, body: { does: "work" }, headers });
+    expect(begun).toMatchObject({ status: 202, body: { runId: key, reason: "deadline" } });
+    expect(effects.get(key)).toBeUndefined();
+    expect((await start(ask, "work", key)).status).toBe(200);
+  });
+
+  test("that waits for a lock is a 423 with Retry-After", async () => {
+    const { ask } = await serve();
+    const { ask: askOther } = await serve({ busyStatus: 429 });
+    const key = newKey();
+    await opened.locks.withLock(`busy/${key}`, { ttl: 20_000, wait: 0 }, async () => {
+      const busy = await start(ask, "lock", key);
+      expect(busy).toMatchObject({ status: 423, body: { code: "LOCK_BUSY", runId: key } });
+      expect(Number(busy.headers.get("retry-after"))).toBeGreaterThan(0);
+      const other = newKey();
+      await opened.locks.withLock(`busy/${other}`, { ttl: 20_000, wait: 0 }, async () => {
+        expect((await start(askOther, "lock", other)).status).toBe(429);
+      });
+    });
+    const done = await until(async () => {
+      const one = await start(ask, "lock", key);
+      return one.status === 200 && one;
+    });
+    expect(done.body.output).toMatch(/^\d+$/);
+  });
+
+  test("that fails with a code of the workflow is a client error", async () => {
+    const { ask } = await serve({ statuses: { NO_MONEY: 402 } });
+    const fail = (code: string, key = newKey()) =>
+      ask("POST", startPath, { key, body: { does: "fail", code } });
+    const key = newKey();
+    const soldOut = await fail("SOLD_OUT", key);
+    expect(soldOut).toMatchObject({
+      status: 409,
+      body: { code: "SOLD_OUT", runId: key, compensated: "yes", data: { left: 0 } },
+    });
+    const again = await fail("SOLD_OUT", key);
+    expect(again.status).toBe(409);
+    expect(again.headers.get("idempotent-replayed")).toBe("true");
+    expect(await fail("TOO_OLD")).toMatchObject({ status: 422, body: { code: "TOO_OLD" } });
+    expect(await fail("NO_MONEY")).toMatchObject({ status: 402, body: { code: "NO_MONEY" } });
+    expect(await fail("toString")).toMatchObject({ status: 422, body: { code: "toString" } });
+    expect(await fail("FENCED_OUT")).toMatchObject({ status: 409 });
+    expect(effects.get(key)).toBeUndefined();
+  });
+
+  test("that fails with another error is a 500 without details", async () => {
+    const { ask } = await serve();
+    const key = newKey();
+    expect(await start(ask, "bug", key)).toMatchObject({
+      status: 500,
+      body: { code: "RUN_FAILED" },
+    });
+    const run = await ask("GET", `/runs/${key}`);
+    expect(run.body).toMatchObject({ status: "failed", error: { name: "Error" } });
+    const broken = newKey();
+    expect(await start(ask, "break", broken)).toMatchObject({
+      ...{ status: 500, body: { code: "STEP_FAILED" } },
+    });
+    expect((await ask("GET", `/runs/${broken}`)).text).toContain("broken");
+    for (const does of ["fault", "faulty"]) {
+      const body = { does, code: "P2002" };
+      const asking = { key: newKey(), body };
+      for (const answer of [
+        await ask("POST", startPath, asking),
+        await ask("POST", startPath, asking),
+      ]) {
+        expect(answer).toMatchObject({ status: 500, body: { code: "P2002" } });
+      }
+    }
+  });
+
+  test("whose workflow has changed is a 503 with Retry-After", async () => {
+    const { ask } = await serve();
+    const key = newKey();
+    expect((await start(ask, "change", key)).status).toBe(202);
+    const sent = await ask("POST", `/runs/${key}/signals/paid`, {
+      key: newKey(),
+      body: { amount: 1 },
+    });
+    expect(sent.body).toMatchObject({ status: "blocked", error: { code: "NON_DETERMINISM" } });
+    for (let i = 0; i < 2; i += 1) {
+      const changed = await start(ask, "change", key);
+      expect(changed).toMatchObject({ status: 503, body: { code: "RUN_BLOCKED" } });
+      expect(changed.headers.get("retry-after")).toBe("5");
+    }
+  });
+
+  test("is not started with an invalid input", async () => {
+    const { ask } = await serve();
+    for (const body of [{ does: "nothing" }, {}, [], 7, "work", null]) {
+      const refused = await ask("POST", startPath, { key: newKey(), body });
+      expect(refused).toMatchObject({ status: 400, body: { code: "INVALID" } });
+      expect(refused.body.issues.length).toBeGreaterThan(0);
+    }
+    expect((await ask("POST", startPath, { key: newKey() })).status).toBe(400);
+    const faults = { does: "work", items: Array.from({ length: 100_000 }, () => 1) };
+    const refused = await ask("POST", startPath, { key: newKey(), body: faults });
+    expect(refused).toMatchObject({ status: 400, body: { code: "INVALID" } });
+    expect(refused.text.length).toBeLessThan(10_000);
+    const unknown = await ask("POST", "/workflows/nix/runs", { key: newKey(), body: {} });
+    expect(unknown).toMatchObject({ status: 404, body: { code: "UNKNOWN_WORKFLOW" } });
+    expect(await ask("GET", "/runs/nix")).toMatchObject({
+      ...{ status: 404, body: { code: "UNKNOWN_RUN" } },
+    });
+  });
+
+  test("that needs longer than the request's timeout is parked, and the next request resumes it", async () => {
+    const { ask } = await serve({ timeout: 300 });
+    const key = newKey();
+    const gate = Promise.withResolvers<void>();
+    gates.set(key, gate);
+    const parked = await start(ask, "gate", key);
+    expect(parked).toMatchObject({ status: 202, body: { reason: "deadline" } });
+    expect(parked.headers.get("location")).toBe(`/runs/${key}`);
+    expect(Number(parked.headers.get("retry-after"))).toBeGreaterThan(0);
+    gate.resolve();
+    expect((await start(ask, "gate", key)).status).toBe(200);
+    expect(effects.get(key)).toBe(1);
+  });
+
+  test("receives a signal once per key, and resumes", async () => {
+    const { ask } = await serve();
+    const runId = newKey();
+    const waiting = await start(ask, "wait", runId);
+    expect(waiting).toMatchObject({ status: 202, body: { reason: "signal" } });
+    expect(waiting.headers.get("location")).toBe(`/runs/${runId}`);
+    expect(waiting.headers.get("retry-after")).toBe("60");
+    const key = newKey();
+    const send = (amount: number, more = {}) =>
+      ask("POST", `/runs/${runId}/signals/paid`, { key, body: { amount }, ...more });
+    const invalid = await ask("POST", `/runs/${runId}/signals/paid`, {
+      key,
+      body: { amount: "7" },
+    });
+    expect(invalid).toMatchObject({ status: 400, body: { code: "INVALID" } });
+    expect(invalid.body.issues).toEqual([expect.stringContaining("amount: ")]);
+    const sent = await send(7);
+    expect(sent).toMatchObject({
+      ...{ status: 200, body: { status: "completed", output: { amount: 7 } } },
+    });
+    const again = await send(7);
+    expect(again).toMatchObject({ status: 200, text: sent.text });
+    expect(again.headers.get("idempotent-replayed")).toBe("true");
+    expect(await send(8)).toMatchObject({ status: 422, body: { code: "SIGNAL_CONFLICT" } });
+    const late = await send(7, { key: newKey() });
+    expect(late).toMatchObject({ status: 409, body: { code: "RUN_ENDED" } });
+    expect(await ask("POST", "/runs/nix/signals/paid", { key, body: 1 })).toMatchObject({
+      ...{ status: 404, body: { code: "UNKNOWN_RUN" } },
+    });
+    expect((await ask("POST", `/runs/${runId}/signals/paid`, { body: 1 })).status).toBe(400);
+    const forged = await ask("POST", `/runs/${runId}/signals/~child%2Fa`, { key, body: {} });
+    expect(forged).toMatchObject({ status: 400, body: { code: "INVALID" } });
+  });
+
+  test("accepts a repeated signal, and refuses another payload under the same key", async () => {
+    const { ask } = await serve();
+    const runId = newKey();
+    await start(ask, "sleep", runId);
+    const key = newKey();
+    const send = (body: unknown) =>
+      ask("POST", `/runs/${runId}/signals/news`, {
+        key,
+        body,
+        headers: { prefer: "respond-async" },
+      });
+    const first = await send({ a: 1, b: [2] });
+    expect(first).toMatchObject({ status: 202, body: { runId } });
+    const again = await send({ b: [2], a: 1 });
+    expect(again.status).toBe(202);
+    expect(again.headers.get("idempotent-replayed")).toBe("true");
+    expect(await send({ a: 2 })).toMatchObject({ status: 422, body: { code: "SIGNAL_CONFLICT" } });
+    const { body } = await ask("GET", `/runs/${runId}`);
+    expect(body.signals).toMatchObject([
+      { name: "news", dedupeId: key, payload: { a: 1, b: [2] } },
+    ]);
+  });
+
+  test("answers queries and updates, the same ones again with the same key", async () => {
+    const { ask } = await serve();
+    const runId = newKey();
+    await start(ask, "answer", runId);
+    const total = await ask("GET", `/runs/${runId}/published/total`);
+    expect(total).toMatchObject({ status: 200, body: { value: 5 } });
+    const none = await ask("GET", `/runs/${runId}/published/none`);
+    expect(none).toMatchObject({ status: 200, body: { value: null } });
+    expect((await ask("GET", "/runs/nix/published/total")).status).toBe(404);
+    const key = newKey();
+    const update = (amount: unknown, more = {}) =>
+      ask("POST", `/runs/${runId}/updates/paid`, { key, body: { amount }, ...more });
+    expect(await update("7")).toMatchObject({ status: 400, body: { code: "INVALID" } });
+    for (let i = 0; i < 2; i += 1) {
+      expect(await update(7)).toMatchObject({ status: 200, body: { output: { total: 12 } } });
+    }
+    const late = await update(7, { key: newKey() });
+    expect(late).toMatchObject({ status: 409, body: { code: "RUN_ENDED" } });
+    const other = newKey();
+    await start(ask, "answer", other);
+    const refused = await ask("POST", `/runs/${other}/updates/paid`, { key, body: { amount: -1 } });
+    expect(refused).toMatchObject({ status: 422, body: { code: "NEGATIVE" } });
+    const sleeping = newKey();
+    await start(ask, "sleep", sleeping);
+    const later = await ask("POST", `/runs/${sleeping}/updates/paid`, { key, body: { amount: 1 } });
+    expect(later).toMatchObject({ status: 202, body: { runId: sleeping } });
+  });
+
+  test("goes on after a retry, unless it has completed", async () => {
+    const { ask } = await serve();
+    const runId = newKey();
+    await start(ask, "sleep", runId);
+    await ask("POST", `/runs/${runId}/cancel`);
+    expect(await ask("POST", `/runs/${runId}/retry-undo`)).toMatchObject({
+      ...{ status: 409, body: { code: "NO_FAILED_UNDO" } },
+    });
+    expect(await ask("POST", `/runs/${runId}/retry`)).toMatchObject({
+      ...{ status: 200, body: { status: "suspended", reason: "sleep" } },
+    });
+    expect(effects.get(runId)).toBe(1);
+    const done = newKey();
+    await start(ask, "work", done);
+    expect(await ask("POST", `/runs/${done}/retry`)).toMatchObject({
+      ...{ status: 409, body: { code: "RUN_COMPLETED" } },
+    });
+    expect((await ask("POST", `/runs/${newKey()}/retry`)).status).toBe(404);
+  });
+
+  test("is forked at a step, once per key", async () => {
+    const { ask } = await serve();
+    const [origin, key] = [newKey(), newKey()];
+    await start(ask, "work", origin);
+    const fork = (body: unknown, as = key) =>
+      ask("POST", `/runs/${origin}/fork`, { key: as, body });
+    for (let i = 0; i < 2; i += 1) {
+      const forked = await fork({ from: "effect" });
+      expect(forked).toMatchObject({ status: 200, body: { runId: key, status: "completed" } });
+      expect(forked.headers.get("location")).toBe(`/runs/${key}`);
+    }
+    expect(effects.get(key)).toBe(1);
+    const about = { origin: { runId: origin, step: "effect" }, forks: [] };
+    expect((await ask("GET", `/runs/${key}`)).body).toMatchObject(about);
+    expect((await ask("GET", `/runs/${origin}`)).body).toMatchObject({ forks: [key] });
+    const refused = (code: string, status = 422) => ({ status, body: { code } });
+    expect(await fork({ from: "none" }, newKey())).toMatchObject(refused("UNKNOWN_STEP"));
+    expect(await fork({ from: "effect" }, origin)).toMatchObject(refused("FORK_CONFLICT"));
+    expect(await fork({}, newKey())).toMatchObject(refused("INVALID", 400));
+    const path = `/runs/${newKey()}/fork`;
+    const missing = await ask("POST", path, { key: newKey(), body: { from: "a" } });
+    expect(missing).toMatchObject(refused("UNKNOWN_RUN", 404));
+  });
+
+  test("is cancelled and undone once", async () => {
+    const { ask } = await serve();
+    const runId = newKey();
+    await start(ask, "sleep", runId);
+    expect(effects.get(runId)).toBe(1);
+    const cancelled = await ask("POST", `/runs/${runId}/cancel`);
+    expect(cancelled).toMatchObject({
+      status: 200,
+      body: { status: "failed", compensated: "yes", error: { code: "RUN_CANCELLED" } },
+    });
+    expect(effects.get(runId)).toBeUndefined();
+    const again = await ask("POST", `/runs/${runId}/cancel`);
+    expect(again.status).toBe(200);
+    expect(again.headers.get("idempotent-replayed")).toBe("true");
+    const done = newKey();
+    await start(ask, "work", done);
+    expect(await ask("POST", `/runs/${done}/cancel`)).toMatchObject({
+      ...{ status: 409, body: { code: "RUN_ENDED" } },
+    });
+    expect((await ask("POST", "/runs/nix/cancel")).status).toBe(404);
+  });
+
+  test("that is cancelled with a wait tells how it ended, whoever executes it", async () => {
+    const { ask } = await serve();
+    const headers = { prefer: "wait=20" };
+    const key = newKey();
+    const gate = Promise.withResolvers<void>();
+    gates.set(key, gate);
+    const executing = ask("POST", startPath, { key, body: { does: "gate" } });
+    await until(() => effects.get(key));
+    const cancelling = ask("POST", `/runs/${key}/cancel`, { headers });
+    await until(async () => (await opened.journal.find(key))?.cancelled);
+    gate.resolve();
+    expect(await cancelling).toMatchObject({
+      // The aborted step has no undo.
+      ...{ status: 200, body: { runId: key, status: "cancelled", compensated: "unclear" } },
+    });
+    await executing;
+    const done = newKey();
+    await start(ask, "work", done);
+    expect(await ask("POST", `/runs/${done}/cancel`, { headers })).toMatchObject({
+      ...{ status: 200, body: { runId: done, status: "completed" } },
+    });
+  });
+
+  test("with an id that no path can carry is found at its Location", async () => {
+    const { ask } = await serve({ basePath: "/v1" });
+    for (const key of ["a/b", "..", "-", "100% sure?"]) {
+      const id = key + randomUUID().slice(0, key === ".." || key === "-" ? 0 : 8);
+      const begun = await ask("POST", `/v1${startPath}`, { key: id, body: { does: "work" } });
+      const run = await ask("GET", begun.headers.get("location") ?? "");
+      expect(run).toMatchObject({ status: 200, body: { runId: id } });
+    }
+  });
+});
+
+test("a closing server answers its active requests, and accepts no more", async () => {
+  const drain = new AbortController();
+  const { ask, close, url } = await serve({ drain: drain.signal });
+  const key = newKey();
+  const gate = Promise.withResolvers<void>();
+  gates.set(key, gate);
+  const first = ask("POST", startPath, { key, body: { does: "gate" } });
+  await until(() => effects.get(key));
+  drain.abort();
+  const closed = close(20_000);
+  await expect(fetch(`${url}/health`)).rejects.toThrow();
+  gate.resolve();
+  // The step is done; another process executes the next ones.
+  expect([200, 202]).toContain((await first).status);
+  await closed;
+  const after = await serve();
+  expect((await after.ask("POST", startPath, { key, body: { does: "gate" } })).status).toBe(200);
+  expect(effects.get(key)).toBe(1);
+});
+
+testSecrecy(50);

@@ -1,0 +1,255 @@
+import { readFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { describe, expect, inject, test } from "vitest";
+import type { OversellReport } from "../../functions/oversell/oversell.ts";
+import {
+  isBroken,
+  judge,
+  overlapping,
+  type StrategyReport,
+} from "../../functions/oversell/report.ts";
+import { scheduleDeliveries } from "../../functions/oversell/schedule.ts";
+import { claimsSafe, STRATEGIES, type Strategy } from "../../functions/oversell/strategy.ts";
+import { cli } from "../support/cli.ts";
+import { WHOLE_MATRIX } from "../support/matrix.ts";
+import { anyPrefix, openLocal, redisServer } from "../support/redis-under-test.ts";
+import { temporaryDatabase, temporaryFile } from "../support/under-test.ts";
+
+const INCIDENT = STRATEGIES[0] as Strategy;
+const LOCKSTEP = STRATEGIES.at(-1) as Strategy;
+
+const stores: [name: string, make: () => Promise<{ url: string; remove: () => Promise<void> }>][] =
+  [
+    [
+      "sqlite",
+      async () => {
+        const { file, remove } = await temporaryFile();
+        return { url: `sqlite:${file}`, remove };
+      },
+    ],
+    ...inject("sqlServers").map((server): (typeof stores)[number] => [
+      server.name,
+      async () => {
+        const { url, drop } = await temporaryDatabase(server);
+        return { url, remove: drop };
+      },
+    ]),
+    ...inject("etcdServers")
+      .slice(0, 1)
+      .map(({ name, url }): (typeof stores)[number] => [
+        name,
+        async () => ({ url: `${url}/oversell`, remove: async () => {} }),
+      ]),
+    [
+      "redis",
+      async () => {
+        const prefix = anyPrefix();
+        const remove = async () => expect(await keysUnder(prefix)).toEqual([]);
+        return { url: `${redisServer("redis").url}?prefix=${prefix}`, remove };
+      },
+    ],
+  ];
+
+async function keysUnder(prefix: string): Promise<unknown> {
+  await using redis = openLocal();
+  return await redis.call(["KEYS", `*${prefix}*`]);
+}
+
+describe.concurrent.each(stores)("the incident on %s", (name, make) => {
+  test("oversells without the repairs and does not with them", async () => {
+    const { url, remove } = await make();
+    // etcd's shortest ttl is a second, and each fault takes three.
+    const isSlow = name.startsWith("etcd") && !WHOLE_MATRIX;
+    const faults = isSlow ? ["--slow", "1", "--freezes", "1", "--kills", "1"] : [];
+    const options = ["--json", "--store", url, ...faults];
+    const { status, stdout, stderr } = await cli("oversell", ...options);
+    expect(stderr).toBe("");
+    const report: OversellReport = JSON.parse(stdout);
+    expect(stdout).toBe(`${JSON.stringify(report)}\n`);
+    expect(Object.keys(report)).toEqual([
+      "store",
+      "stock",
+      "buyers",
+      "workers",
+      "seed",
+      "strategies",
+    ]);
+    expect(report.strategies.map(({ name }) => name)).toEqual(STRATEGIES.map(({ name }) => name));
+    const of = (name: string) =>
+      report.strategies.find((strategy) => strategy.name === name) as StrategyReport;
+    expect(Object.keys(of("lockstep"))).toEqual([
+      "name",
+      "claimsSafe",
+      "sold",
+      "oversold",
+      "lost",
+      "duplicates",
+      "lowestStock",
+      "overlaps",
+      "refused",
+      "p50Millis",
+      "p99Millis",
+      "ordersPerSec",
+    ]);
+    expect(of("as-in-the-incident").oversold).toBeGreaterThan(0);
+    expect(of("as-in-the-incident").duplicates).toBeGreaterThan(0);
+    expect(of("as-in-the-incident").overlaps).toBeGreaterThan(0);
+    expect(of("no-lock").lowestStock).toBeLessThan(0);
+    expect(of("decrement").oversold).toBe(0);
+    expect(of("decrement").duplicates).toBeGreaterThan(0);
+    const safe = report.strategies.filter((strategy) => strategy.claimsSafe);
+    expect(safe.map(({ name }) => name)).toEqual(["fence-claimed", "decrement-once", "lockstep"]);
+    for (const strategy of safe) {
+      expect(strategy).toMatchObject({
+        sold: 30,
+        oversold: 0,
+        lost: 0,
+        duplicates: 0,
+        lowestStock: 0,
+      });
+    }
+    // That the freezes were long enough to matter: late holders were there, and were refused.
+    expect(of("lockstep").overlaps).toBeGreaterThan(0);
+    expect(of("lockstep").refused + of("fence-claimed").refused).toBeGreaterThan(0);
+    expect(status).toBe(0);
+    await remove();
+  }, 300_000);
+});
+
+test("a lock alone loses updates of frozen holders; a fence claimed before the read loses none", async () => {
+  const { file, remove } = await temporaryFile();
+  const only = ["--strategy", "renewed", "--strategy", "fence-claimed"];
+  const faults = ["--freezes", "12", "--slow", "0", "--kills", "0", "--duplicates", "0"];
+  const size = ["--stock", "150", "--buyers", "150", "--seed", "3"];
+  const store = ["--json", "--store", `sqlite:${file}`];
+  const { stdout } = await cli("oversell", ...only, ...faults, ...size, ...store);
+  const [renewed, claimed] = JSON.parse(stdout).strategies as StrategyReport[];
+  expect(renewed?.lost).toBeGreaterThan(0);
+  expect(claimed).toMatchObject({ sold: 150, oversold: 0, lost: 0, duplicates: 0 });
+  expect(claimed?.refused).toBeGreaterThan(0);
+  await remove();
+});
+
+test("switches make a custom strategy, and the picture shows the holders over time", async () => {
+  const { file, remove } = await temporaryFile();
+  const picture = join(dirname(file), "incident.svg");
+  const store = ["--store", `sqlite:${file}`, "--picture", picture];
+  const size = [
+    "--stock",
+    "6",
+    "--buyers",
+    "12",
+    "--workers",
+    "3",
+    "--slow",
+    "1",
+    "--freezes",
+    "1",
+  ];
+  const { stdout, status } = await cli("oversell", "--release", "owner-checked", ...size, ...store);
+  expect(status).toBe(0);
+  expect(stdout).toContain("custom");
+  const svg = await readFile(picture, "utf8");
+  expect(svg).toMatch(/^<svg /);
+  expect(svg).toContain("process 3");
+  expect(svg).toContain("custom:");
+  await remove();
+});
+
+test("the report is printed although the picture cannot be written", async () => {
+  const { file, remove } = await temporaryFile();
+  const size = ["--stock", "4", "--buyers", "8", "--workers", "2", "--slow", "0", "--freezes", "0"];
+  const store = ["--store", `sqlite:${file}`, "--strategy", "lockstep", "--json"];
+  const run = await cli("oversell", ...size, ...store, "--picture", dirname(file));
+  expect(run.status).toBe(73);
+  expect(JSON.parse(run.stdout).strategies).toMatchObject([{ name: "lockstep", sold: 4 }]);
+  expect(run.stderr).toContain("picture");
+  expect(run.stderr).not.toContain("    at ");
+  await remove();
+});
+
+test("a replay leaves no rows in the database", async () => {
+  const { DatabaseSync } = await import("node:sqlite");
+  const { file, remove } = await temporaryFile();
+  const size = ["--stock", "4", "--buyers", "8", "--workers", "2", "--slow", "0", "--freezes", "0"];
+  await cli("oversell", ...size, "--store", `sqlite:${file}`);
+  const database = new DatabaseSync(file);
+  const tables = database
+    .prepare("SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'lockstep%'")
+    .all()
+    .map(({ name }) => String(name))
+    .filter((name) => !["lockstep_migration", "lockstep_store"].includes(name));
+  expect(tables.length).toBeGreaterThan(6);
+  for (const table of tables) {
+    expect(database.prepare(`SELECT '${table}' AS t, COUNT(*) AS n FROM ${table}`).get()).toEqual({
+      t: table,
+      n: 0,
+    });
+  }
+  database.close();
+  await remove();
+});
+
+describe("the judge", () => {
+  const orders = ["a", "b", "c"].map((orderId) => ({
+    orderId,
+    answer: "sold" as const,
+    millis: 1,
+  }));
+  const seen = { stock: 3, orders, holds: [], refused: 0, millis: 10 };
+  const books = { remaining: 0, lowest: 0, sales: ["a", "b", "c"] };
+  const judged = (change: object, strategy = LOCKSTEP) =>
+    judge({ ...seen, strategy, totals: { ...books, ...change } });
+
+  test("reports no problem for a correct sale", () => {
+    expect(judged({})).toMatchObject({ sold: 3, oversold: 0, lost: 0, duplicates: 0 });
+    expect(isBroken(judged({}))).toBe(false);
+  });
+
+  test("counts oversold, duplicated and lost units", () => {
+    expect(judged({ sales: ["a", "b", "c", "d"] })).toMatchObject({ oversold: 1, lost: 1 });
+    expect(judged({ sales: ["a", "b", "b"] })).toMatchObject({ duplicates: 1, lost: 1 });
+    expect(judged({ remaining: 1 })).toMatchObject({ lost: 1 });
+    expect(judged({ remaining: 1, sales: ["a", "b"] })).toMatchObject({ lost: 1, oversold: 0 });
+  });
+
+  test("calls only strategies broken that claim to be safe", () => {
+    const oversold = { remaining: 0, sales: ["a", "b", "c", "d"] };
+    expect(isBroken(judged(oversold))).toBe(true);
+    expect(isBroken(judged(oversold, INCIDENT))).toBe(false);
+  });
+
+  test("counts overlapping holders", () => {
+    const hold = (from: number, to: number) => ({ from, to, worker: 0, outcome: undefined });
+    const holds = [hold(0, 2), hold(2, 9), hold(3, 4), hold(5, 6), hold(9, 10)];
+    expect(overlapping(holds)).toEqual([hold(3, 4), hold(5, 6)]);
+  });
+
+  test("considers a strategy safe if late writes are refused and every order counts once", () => {
+    expect(STRATEGIES.filter(claimsSafe).map(({ name }) => name)).toEqual([
+      "fence-claimed",
+      "decrement-once",
+      "lockstep",
+    ]);
+  });
+});
+
+test("the same seed gives the same deliveries, and each fault happens while stock is left", () => {
+  const demand = {
+    stock: 20,
+    buyers: 50,
+    seed: 7,
+    faults: { slow: 2, freeze: 3, "kill-before": 1, "kill-after": 1 },
+    duplicates: 5,
+  };
+  const deliveries = scheduleDeliveries(demand);
+  expect(scheduleDeliveries(demand)).toEqual(deliveries);
+  expect(scheduleDeliveries({ ...demand, seed: 8 })).not.toEqual(deliveries);
+  const faults = deliveries.filter(({ fault }) => fault !== undefined);
+  expect(faults.map(({ fault }) => fault).sort()).toEqual(
+    ["freeze", "freeze", "freeze", "kill-after", "kill-before", "slow", "slow"].sort(),
+  );
+  expect(deliveries.findLastIndex(({ fault }) => fault !== undefined)).toBeLessThan(25);
+  expect(new Set(deliveries.map(({ orderId }) => orderId)).size).toBe(50);
+  expect(deliveries.length).toBeGreaterThan(50);
+});

@@ -1,0 +1,267 @@
+import { execFile } from "node:child_process";
+import { readFile, symlink, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { text } from "node:stream/consumers";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import mysql from "mysql2/promise";
+import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
+import { z } from "zod";
+import { createRuntime, workflow } from "../../core/steps/index.ts";
+import { mysqlDatabase } from "../../core/stores/mysql/database.ts";
+import { sqlInventory } from "../../core/stores/sql/inventory/index.ts";
+import { sqlJournal } from "../../core/stores/sql/journal/index.ts";
+import { run } from "../../infra/servers/processes.ts";
+import { startServer } from "../../infra/servers/start.ts";
+import { makeAuthority } from "../support/certificates.ts";
+import { CHECKS } from "../support/deployment/checks.ts";
+import { expectFaultsFound } from "../support/deployment/faults.ts";
+import { DEPLOYMENTS, loadParsers } from "../support/deployment/parsers.ts";
+import { DEPLOYMENT_OF, inProject } from "../support/init-project.ts";
+import { EventSource } from "../support/lambda-host/event-source.ts";
+import { LambdaFunction } from "../support/lambda-host/function.ts";
+import { Queue } from "../support/lambda-host/queue.ts";
+import { sqsEndpoint } from "../support/lambda-host/sqs-endpoint.ts";
+import { type PackedProject, packedProject, withPeers } from "../support/packed-project.ts";
+import { runNode } from "../support/script.ts";
+import { SECRET_ARN, secretsManager } from "../support/secrets-manager.ts";
+import { temporaryDatabase } from "../support/under-test.ts";
+import { until } from "../support/until.ts";
+
+const root = fileURLToPath(new URL("../..", import.meta.url));
+const [sql] = inject("sqlServers");
+const [etcd] = inject("etcdServers");
+
+/** The one command of docs/lambda.md that makes a bundle. */
+async function commandOfDocs(): Promise<readonly string[]> {
+  const page = await readFile(join(root, "docs/lambda.md"), "utf8");
+  const [, command = ""] = /^npx (esbuild .*)$/m.exec(page) ?? [];
+  return command.split(" ");
+}
+
+/** A database, and the secret of a user who may use it alone. */
+async function databaseWithLogin() {
+  if (!sql) throw new Error("there is no SQL server");
+  const { url, options, drop } = await temporaryDatabase(sql);
+  const { host, port, database: dbname } = options;
+  const secret = { host, port, dbname, username: dbname, password: "a/b:c@d" };
+  const admin = await mysql.createConnection(url);
+  await admin.query(`CREATE USER ${dbname}@'%' IDENTIFIED BY '${secret.password}'`);
+  await admin.query(`GRANT ALL ON ${dbname}.* TO ${dbname}@'%'`);
+  return {
+    secret,
+    options,
+    async [Symbol.asyncDispose]() {
+      await admin.query(`DROP USER ${dbname}@'%'`);
+      await admin.end();
+      await drop();
+    },
+  };
+}
+
+let project: PackedProject;
+
+beforeAll(async () => {
+  await using bare = await packedProject();
+  project = await withPeers(bare, ["mysql2", "@types/node", "undici-types"]);
+}, 240_000);
+
+afterAll(() => project[Symbol.asyncDispose]());
+
+test("the function of the docs, bundled by one command, sells from MySQL under locks of etcd", async () => {
+  const example = await readFile(join(root, "examples/lambda.ts"), "utf8");
+  await writeFile(join(project.folder, "handler.ts"), example);
+  const [esbuild = "", ...args] = await commandOfDocs();
+  await run(join(root, "node_modules/.bin", esbuild), args, { cwd: project.folder });
+
+  await using shop = await databaseWithLogin();
+  using secrets = await secretsManager((_request, response) => {
+    response.end(JSON.stringify({ SecretString: JSON.stringify(shop.secret) }));
+  });
+  const queue = new Queue({ name: "sales", visibility: 60 });
+  await using endpoint = await sqsEndpoint(queue);
+  const functionOf = (handler: string, concurrency = 1) =>
+    new LambdaFunction({
+      module: join(project.folder, "build/handler.mjs"),
+      handler,
+      timeout: 20_000,
+      concurrency,
+      env: {
+        SHOP_SECRET: SECRET_ARN,
+        ETCD: etcd?.endpoints[0],
+        AWS_ENDPOINT_URL_SECRETS_MANAGER: secrets.url,
+        AWS_ENDPOINT_URL_SQS: endpoint.url,
+      },
+    });
+  await using migrate = functionOf("migrate");
+  const migrated = await migrate.invoke({});
+  expect(migrated).toMatchObject({ type: "response", result: { applied: expect.any(Array) } });
+
+  await using database = mysqlDatabase(shop.options);
+  const inventory = sqlInventory(database);
+  await inventory.set({ sku: "teapot", quantity: 10, operationId: "count" });
+  await using sales = functionOf("sales", 3);
+  for (let i = 0; i < 30; i += 1) queue.send({ orderId: `order-${i}`, sku: "teapot" });
+  await using _ = new EventSource({ queue, function: sales, twice: () => Math.random() < 0.2 });
+  await until(() => queue.messages.length === 0, 60_000);
+  expect(await inventory.get("teapot")).toMatchObject({ onHand: 0, sold: 10 });
+}, 240_000);
+
+describe("a project of lockstep init", () => {
+  /** Writes a project with the command of the package, beside which the packages are installed. */
+  const init = async (kind: string, store: string) => {
+    const folder = join(project.folder, `${kind}-${store}`);
+    const words = ["init", folder, "--kind", kind, "--store", store, "--name", "tea-shop"];
+    const lockstep = join(project.folder, "node_modules/.bin/lockstep");
+    const quiet = await promisify(execFile)(lockstep, words, { cwd: project.folder });
+    expect(quiet).toEqual({ stdout: "", stderr: "" });
+    return folder;
+  };
+
+  beforeAll(async () => {
+    await loadParsers();
+    for (const name of ["aws-cdk-lib", "constructs"]) {
+      const installed = join(DEPLOYMENTS, "node_modules", name);
+      await symlink(installed, join(project.folder, "node_modules", name));
+    }
+  }, 240_000);
+
+  test.each([
+    ["osls", "mysql"],
+    ["sam", "mysql"],
+    ["cdk", "mysql+etcd"],
+    ["terraform", "mysql+etcd"],
+  ])(
+    "for %s on %s bundles by its own command, and deploys what every deployment keeps to",
+    async (kind, store) => {
+      const folder = await init(kind, store);
+      await inProject(folder, "npm run bundle");
+      const deployment = await DEPLOYMENT_OF[kind]?.(folder);
+      if (!deployment) throw new Error(`${kind} describes no deployment`);
+      for (const check of Object.values(CHECKS)) check(deployment);
+      expectFaultsFound(deployment);
+      for (const { environment } of deployment.functions) {
+        expect("ETCD" in environment).toBe(store === "mysql+etcd");
+      }
+    },
+  );
+
+  test.each([
+    ["sam", "mysql"],
+    ["cdk", "mysql+etcd"],
+  ])("for %s on %s has types", async (kind, store) => {
+    const folder = join(project.folder, `${kind}-${store}`);
+    const tsc = join(root, "node_modules/typescript/bin/tsc");
+    await run(process.execPath, [tsc], { cwd: folder });
+  });
+
+  test("sells on the Lambda host, from a database whose secret and authority are like those of RDS", async () => {
+    const folder = join(project.folder, "terraform-mysql+etcd");
+    await using shop = await databaseWithTls();
+    const token = "0123456789abcdef";
+    using secrets = await secretsManager(async (request, response) => {
+      const { SecretId } = JSON.parse(await text(request));
+      const SecretString = SecretId === SECRET_ARN ? JSON.stringify(shop.secret) : token;
+      response.end(JSON.stringify({ SecretString }));
+    });
+    const queue = new Queue({ name: "orders", visibility: 60 });
+    const dead = new Queue({ name: "orders-dead", visibility: 60 });
+    await using endpoint = await sqsEndpoint(queue, dead);
+    const deployed = (name: string, concurrency = 1) =>
+      new LambdaFunction({
+        module: join(folder, "build", name, "index.mjs"),
+        handler: "handler",
+        timeout: 20_000,
+        concurrency,
+        env: {
+          SHOP_SECRET: SECRET_ARN,
+          TOKEN_SECRET: SECRET_ARN.replace("shop", "token"),
+          DATABASE: "shop",
+          DEAD_LETTERS: dead.arn,
+          ETCD: etcd?.endpoints[0],
+          NODE_EXTRA_CA_CERTS: shop.ca,
+          AWS_ENDPOINT_URL_SECRETS_MANAGER: secrets.url,
+          AWS_ENDPOINT_URL_SQS: endpoint.url,
+        },
+      });
+    await using migrate = deployed("migrate");
+    expect(await migrate.invoke({})).toMatchObject({ type: "response" });
+    await using database = mysqlDatabase(shop.options);
+    const inventory = sqlInventory(database);
+    await inventory.set({ sku: "teapot", quantity: 4, operationId: "count" });
+    await using orders = deployed("orders", 2);
+    for (let i = 0; i < 8; i += 1) queue.send({ orderId: `o-${i}`, sku: "teapot", quantity: 1 });
+    queue.send("{");
+    await using _ = new EventSource({ queue, function: orders, twice: () => Math.random() < 0.2 });
+    await until(() => queue.messages.length === 0, 60_000);
+    expect(await inventory.get("teapot")).toMatchObject({ onHand: 0, sold: 4 });
+    expect(new Set(dead.messages.map(({ body }) => body))).toEqual(new Set(["{"]));
+
+    await using http = deployed("http");
+    const get = (authorization: string) =>
+      http.invoke({
+        version: "2.0",
+        rawPath: "/stock/teapot",
+        rawQueryString: "",
+        headers: { authorization },
+        requestContext: {
+          domainName: "shop.example",
+          http: { method: "GET", path: "/stock/teapot" },
+        },
+        isBase64Encoded: false,
+      });
+    expect(await get(`Bearer ${token}`)).toMatchObject({ result: { statusCode: 200 } });
+    expect(await get("Bearer fedcba9876543210")).toMatchObject({ result: { statusCode: 401 } });
+    await using schedule = deployed("schedule");
+    expect(await schedule.invoke({ time: "2026-03-04T00:10:00Z" })).toMatchObject({
+      result: { status: "completed", output: [{ sku: "teapot", sold: 4 }] },
+    });
+    await using sweep = deployed("sweep");
+    expect(await sweep.invoke({})).toMatchObject({ result: { refused: 0 } });
+
+    await inventory.restock({ sku: "teapot", quantity: 1, operationId: "delivery" });
+    const order = {
+      name: "place-order",
+      version: 1,
+      input: z.object({ orderId: z.string() }).loose(),
+    };
+    const runtime = createRuntime({ journal: sqlJournal(database) });
+    const late = { orderId: "late", sku: "teapot", quantity: 1 };
+    await runtime.start(
+      workflow({ ...order, id: ({ orderId }) => orderId }, async () => {}),
+      late,
+    );
+    const env = { ...process.env, SHOP: JSON.stringify(shop.local), ETCD: etcd?.endpoints[0] };
+    using worker = runNode([join(folder, "build/worker/index.mjs")], { env });
+    await until(async () => (await inventory.get("teapot"))?.sold === 5, 20_000);
+    worker.child.kill("SIGTERM");
+    expect(await worker.ended).toBe(0);
+  });
+});
+
+/** A database on a server of its own, whose certificate is signed by an authority that Node does not know. */
+async function databaseWithTls() {
+  const authority = await makeAuthority();
+  const { cert, key } = await authority.sign("localhost");
+  const args = [`--ssl-ca=${authority.ca}`, `--ssl-cert=${cert}`, `--ssl-key=${key}`];
+  const server = await startServer("mariadb", { args });
+  const port = Number(new URL(server.url).port);
+  const admin = await mysql.createConnection({ host: "127.0.0.1", port, user: "root" });
+  await admin.query("CREATE DATABASE shop");
+  await admin.query("CREATE USER shop@'%' IDENTIFIED BY 'a/b:c@d' REQUIRE SSL");
+  await admin.query("GRANT ALL ON shop.* TO shop@'%'");
+  await admin.query("CREATE USER local@'%' IDENTIFIED BY 'local'");
+  await admin.query("GRANT ALL ON shop.* TO local@'%'");
+  await admin.end();
+  return {
+    ca: authority.ca,
+    // As of a master user: it lacks the name of the database.
+    secret: { host: "localhost", port, username: "shop", password: "a/b:c@d" },
+    local: { host: "127.0.0.1", port, username: "local", password: "local", dbname: "shop" },
+    options: { host: "127.0.0.1", port, user: "root", database: "shop" },
+    async [Symbol.asyncDispose]() {
+      await server.stop();
+      await authority[Symbol.asyncDispose]();
+    },
+  };
+}

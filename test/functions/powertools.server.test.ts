@@ -1,0 +1,211 @@
+import { IdempotencyConfig, makeIdempotent } from "@aws-lambda-powertools/idempotency";
+import { CachePersistenceLayer } from "@aws-lambda-powertools/idempotency/cache";
+import type { BasePersistenceLayer } from "@aws-lambda-powertools/idempotency/persistence";
+import { Redis } from "ioredis";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
+import type { Journal } from "../../core/journal/journal.ts";
+import { memoryJournal } from "../../core/stores/memory/journal.ts";
+import { JournalPersistenceLayer } from "../../functions/powertools/index.ts";
+import { open } from "../../infra/open.ts";
+import { lambdaContext } from "../support/lambda.ts";
+import { anyPrefix, redisServer } from "../support/redis-under-test.ts";
+import { temporaryFile } from "../support/under-test.ts";
+import { pause } from "../support/until.ts";
+
+/** The records of one store, as several processes see them. */
+interface Records {
+  /** The layer of one process. `afterRead` runs when the process has read what another one has in progress. */
+  layer(afterRead?: () => Promise<void>): BasePersistenceLayer;
+}
+
+/** How long the journals were told to keep results, in milliseconds. */
+const kept: number[] = [];
+
+/** A client of Redis for Powertools' own layer. */
+function cacheRecords(): Records {
+  const [port = 0] = redisServer("redis").ports;
+  const redis = new Redis({ port, keyPrefix: anyPrefix() });
+  onTestFinished(() => void redis.disconnect());
+  const client = {
+    async set(key: unknown, value: unknown, options?: unknown) {
+      const { EX, NX } = options as { EX: number; NX?: boolean };
+      return NX
+        ? redis.set(String(key), String(value), "EX", EX, "NX")
+        : redis.set(String(key), String(value), "EX", EX);
+    },
+    get: (key: string) => redis.get(key),
+    del: (keys: string[]) => redis.del(...keys),
+  };
+  return {
+    layer(afterRead = async () => {}) {
+      const get = async (key: string) => {
+        const read = await client.get(key);
+        await afterRead();
+        return read;
+      };
+      return new CachePersistenceLayer({ client: { ...client, get } });
+    },
+  };
+}
+
+function journalRecords(original: Journal): Records {
+  const journal: Journal = {
+    ...original,
+    finish(run, request) {
+      if (request.status === "completed") kept.push(request.keep);
+      return original.finish(run, request);
+    },
+  };
+  return {
+    layer(afterRead = async () => {}) {
+      const claim: Journal["claim"] = async (...given) => {
+        const claimed = await journal.claim(...given);
+        await afterRead();
+        return claimed;
+      };
+      return new JournalPersistenceLayer(async () => ({ ...journal, claim }));
+    },
+  };
+}
+
+async function sqliteRecords(): Promise<Records> {
+  const { file, remove } = await temporaryFile();
+  const { journal, close } = await open(`sqlite:${file}`);
+  onTestFinished(async () => {
+    await close();
+    await remove();
+  });
+  return journalRecords(journal);
+}
+
+/** An idempotent function of one process, whose invocation has `left` milliseconds. */
+function idempotent<T>(
+  persistenceStore: BasePersistenceLayer,
+  work: (order: { id: string }) => Promise<T>,
+  left = 60_000,
+  config: ConstructorParameters<typeof IdempotencyConfig>[0] = {},
+) {
+  const options = new IdempotencyConfig({ eventKeyJmesPath: "id", ...config });
+  options.registerLambdaContext(lambdaContext(() => left));
+  return makeIdempotent(async (order: { id: string; amount?: number }) => work(order), {
+    persistenceStore,
+    config: options,
+    keyPrefix: "charge",
+  });
+}
+
+const order = { id: "7" };
+
+/**
+ * B reads that A is in progress. A completes, and its time is over, before B decides about what it has read. Resolves to
+ * the number of executions when a third call has been answered.
+ */
+async function chargeTwice(records: Records): Promise<number> {
+  let charges = 0;
+  const charge = async () => {
+    charges += 1;
+    return { charges };
+  };
+  const [begun, going] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const slow = async () => {
+    begun.resolve();
+    await going.promise;
+    return charge();
+  };
+  const a = idempotent(records.layer(), slow, 60_000)(order);
+  await begun.promise;
+  const afterRead = async () => {
+    going.resolve();
+    await a;
+    const later = Date.now() + 61_000;
+    vi.spyOn(Date, "now").mockReturnValue(later);
+  };
+  onTestFinished(() => void vi.restoreAllMocks());
+  await idempotent(records.layer(afterRead), charge)(order).catch(() => {});
+  expect(await idempotent(records.layer(), charge)(order)).toEqual({ charges });
+  return charges;
+}
+
+describe("an orphan that is none any more when it is recovered", () => {
+  test("is overwritten by Powertools' own layer on Redis: the function runs twice", async () => {
+    expect(await chargeTwice(cacheRecords())).toBe(2);
+  });
+
+  test("stays as it is in a journal: the function runs once", async () => {
+    expect(await chargeTwice(journalRecords(memoryJournal()))).toBe(1);
+    expect(await chargeTwice(await sqliteRecords())).toBe(1);
+  });
+});
+
+describe.each([
+  ["memory", async () => journalRecords(memoryJournal())],
+  ["sqlite", sqliteRecords],
+])("idempotency in a journal on %s", (_, openRecords) => {
+  test("a function runs once per key, and a second caller meanwhile is told so", async () => {
+    const records = await openRecords();
+    const [begun, going] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    let runs = 0;
+    const work = async ({ id }: { id: string }) => {
+      runs += 1;
+      begun.resolve();
+      await going.promise;
+      return { paid: id };
+    };
+    const own = records.layer();
+    const first = idempotent(own, work)(order);
+    await begun.promise;
+    const inProgress = { name: "IdempotencyAlreadyInProgressError" };
+    await expect(idempotent(own, work)(order)).rejects.toMatchObject(inProgress);
+    await expect(idempotent(records.layer(), work)(order)).rejects.toMatchObject(inProgress);
+    going.resolve();
+    expect(await first).toEqual({ paid: "7" });
+    expect(await idempotent(records.layer(), work)(order)).toEqual({ paid: "7" });
+    expect(runs).toBe(1);
+    expect(await idempotent(records.layer(), work)({ id: "8" })).toEqual({ paid: "8" });
+  });
+
+  test("a function that has failed runs again", async () => {
+    const records = await openRecords();
+    const failing = idempotent(records.layer(), () => Promise.reject(new Error("away")));
+    await expect(failing(order)).rejects.toThrow("away");
+    expect(await idempotent(records.layer(), async () => "paid")(order)).toBe("paid");
+  });
+
+  test("one of several callers takes an orphan over, and its late holder overwrites nothing", async () => {
+    const records = await openRecords();
+    const late = Promise.withResolvers<string>();
+    const begun = Promise.withResolvers<void>();
+    const hang = () => {
+      begun.resolve();
+      return late.promise;
+    };
+    const orphan = idempotent(records.layer(), hang, 100)(order);
+    await begun.promise;
+    await pause(200);
+    let runs = 0;
+    const again = async () => {
+      runs += 1;
+      await pause(50);
+      return "second";
+    };
+    const all = [1, 2, 3].map(() => idempotent(records.layer(), again)(order));
+    const answers = await Promise.allSettled(all);
+    expect(runs).toBe(1);
+    expect(answers.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
+    late.resolve("first");
+    await expect(orphan).rejects.toMatchObject({ name: "IdempotencyPersistenceLayerError" });
+    expect(await idempotent(records.layer(), again)(order)).toBe("second");
+  });
+
+  test("another payload under the same key is refused, and a result is kept as long as asked for", async () => {
+    const records = await openRecords();
+    const config = { payloadValidationJmesPath: "amount", expiresAfterSeconds: 100 };
+    const pay = (amount: number) =>
+      idempotent(records.layer(), async () => amount, 60_000, config)({ ...order, amount });
+    expect(await pay(1)).toBe(1);
+    expect(await pay(1)).toBe(1);
+    await expect(pay(2)).rejects.toMatchObject({ name: "IdempotencyValidationError" });
+    expect(kept.at(-1)).toBeGreaterThan(90_000);
+    expect(kept.at(-1)).toBeLessThan(101_000);
+  });
+});

@@ -1,0 +1,112 @@
+import type { ServerResponse } from "node:http";
+import { describe, expect, test } from "vitest";
+import { rdsOptions, withSecret } from "../../functions/lambda/index.ts";
+import { SECRET_ARN, secretsManager } from "../support/secrets-manager.ts";
+
+/** A store that only remembers what it was opened with, and whether it was closed. */
+class FakeStore implements AsyncDisposable {
+  readonly secret: string;
+  isClosed = false;
+
+  constructor(secret: string) {
+    this.secret = secret;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.isClosed = true;
+  }
+}
+
+const openFake = async (secret: string) => new FakeStore(secret);
+
+const tell = (response: ServerResponse, SecretString: string) =>
+  response.end(JSON.stringify({ SecretString }));
+
+describe("withSecret", () => {
+  test("reads the secret once within its age, also for events at the same time", async () => {
+    let calls = 0;
+    using _ = await secretsManager((_request, response) => {
+      calls += 1;
+      tell(response, "first");
+    });
+    const shop = withSecret(SECRET_ARN, openFake);
+    const [one, other] = await Promise.all([shop(), shop()]);
+    expect(one.secret).toBe("first");
+    expect(other).toBe(one);
+    expect(await shop()).toBe(one);
+    expect(calls).toBe(1);
+  });
+
+  test("opens the store again after a rotation, and closes the former one", async () => {
+    using _ = await secretsManager((_request, response, n) => {
+      tell(response, n < 3 ? "first" : "second");
+    });
+    const shop = withSecret(SECRET_ARN, openFake, { maxAge: 0 });
+    const former = await shop();
+    expect(await shop()).toBe(former);
+    expect((await shop()).secret).toBe("second");
+    expect(former.isClosed).toBe(true);
+  });
+
+  test("keeps the store while the secret cannot be read again", async () => {
+    using _ = await secretsManager((_request, response, n) => {
+      if (n === 1) tell(response, "first");
+      else response.writeHead(400).end("{}");
+    });
+    const shop = withSecret(SECRET_ARN, openFake, { maxAge: 0 });
+    const store = await shop();
+    expect(await shop()).toBe(store);
+    expect(store.isClosed).toBe(false);
+  });
+
+  test("tries again after a failure to open the store", async () => {
+    using _ = await secretsManager((_request, response) => tell(response, "first"));
+    let attempts = 0;
+    const shop = withSecret(SECRET_ARN, async (secret) => {
+      attempts += 1;
+      if (attempts === 1) throw new Error("no network yet");
+      return openFake(secret);
+    });
+    await expect(shop()).rejects.toThrow("no network yet");
+    expect((await shop()).secret).toBe("first");
+  });
+});
+
+describe("rdsOptions", () => {
+  const whole = {
+    engine: "mysql",
+    host: "db",
+    port: 3306,
+    username: "shop",
+    password: "hidden",
+    dbname: "shop",
+  };
+
+  test("reads host, port, user, password and database", () => {
+    const options = { host: "db", port: 3306, user: "shop", password: "hidden", database: "shop" };
+    expect(rdsOptions(JSON.stringify(whole))).toEqual(options);
+  });
+
+  test("takes what the secret of a master user lacks from its options", () => {
+    const master = JSON.stringify({ username: "admin", password: "hidden" });
+    const options = rdsOptions(master, { host: "db", database: "shop" });
+    expect(options).toEqual({
+      host: "db",
+      port: 3306,
+      user: "admin",
+      password: "hidden",
+      database: "shop",
+    });
+  });
+
+  test.each([
+    ["the secret of RDS has no host", JSON.stringify({ ...whole, host: undefined })],
+    ["the secret of RDS has no password", JSON.stringify({ ...whole, password: "" })],
+    ["the secret of RDS is not JSON", "hidden{"],
+    ["the secret of RDS has no host", "null"],
+  ])("says that %s, and shows no value", (problem, secret) => {
+    expect(() => rdsOptions(secret)).toThrow(TypeError);
+    expect(() => rdsOptions(secret)).toThrow(problem);
+    expect(() => rdsOptions(secret)).not.toThrow(/hidden/);
+  });
+});

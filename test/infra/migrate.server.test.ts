@@ -1,0 +1,49 @@
+import { expect, inject, test } from "vitest";
+import { type Database, sql } from "../../core/database/sql.ts";
+import { mysqlDatabase } from "../../core/stores/mysql/database.ts";
+import { migrate } from "../../core/stores/sql/migrate.ts";
+import { sqliteDatabase } from "../../core/stores/sqlite/database.ts";
+import { temporaryDatabase, temporaryFile } from "../support/under-test.ts";
+
+async function expectOnce(open: () => Database): Promise<void> {
+  const clients = Array.from({ length: 5 }, open);
+  const applied = await Promise.all(clients.map((client) => migrate(client)));
+  expect(applied.flat().sort()).toEqual([
+    "0001-locks",
+    "0002-inventory",
+    "0003-steps",
+    "0004-claim-owners",
+    "0005-orders",
+    "0006-entities",
+    "0007-starts",
+  ]);
+  expect(await migrate(clients[0] as Database)).toEqual([]);
+  const versions = await clients[0]?.read(
+    sql`SELECT version FROM lockstep_migration ORDER BY version`,
+  );
+  expect(versions?.map(({ version }) => Number(version))).toEqual([0, 1, 2, 3, 4, 5, 6, 7]);
+  for (const client of clients) await client.close();
+}
+
+test("concurrent processes apply each migration once on sqlite", async () => {
+  const { file, remove } = await temporaryFile();
+  await expectOnce(() => sqliteDatabase(file));
+  await remove();
+});
+
+for (const server of inject("sqlServers")) {
+  test(`an interrupted migration is repeated on ${server.name}`, async () => {
+    const { options, drop } = await temporaryDatabase(server);
+    await using database = mysqlDatabase(options);
+    const applied = await migrate(database);
+    await database.batch([sql`DELETE FROM lockstep_migration WHERE version > 0`]);
+    expect(await migrate(database)).toEqual(applied);
+    await drop();
+  });
+
+  test(`concurrent processes apply each migration once on ${server.name}`, async () => {
+    const { options, drop } = await temporaryDatabase(server);
+    await expectOnce(() => mysqlDatabase(options));
+    await drop();
+  });
+}

@@ -1,0 +1,236 @@
+import { describe, expect, inject, test } from "vitest";
+import { type Inventory, stockLock } from "../../core/inventory/inventory.ts";
+import { get, type LeaseId, put } from "../../core/stores/etcd/client/etcd.ts";
+import { stockKeys } from "../../core/stores/etcd/inventory/context.ts";
+import { etcdInventory } from "../../core/stores/etcd/inventory/index.ts";
+import { etcdLocks } from "../../core/stores/etcd/locks/index.ts";
+import { memoryLocks } from "../../core/stores/memory/locks.ts";
+import { describeInventory } from "../conformance/inventory.ts";
+import { counting } from "../support/counting-etcd.ts";
+import { etcdClient } from "../support/etcd-client.ts";
+import { etcdInventoryUnderTest } from "../support/inventory-under-test.ts";
+import { pause, until } from "../support/until.ts";
+
+const servers = inject("etcdServers");
+
+for (const server of servers) describeInventory(server.name, () => etcdInventoryUnderTest(server));
+
+const [server] = servers;
+if (!server) throw new Error("there is no etcd server");
+
+describe("a change of stock in etcd", () => {
+  test("a change costs one round trip if no other client has changed the sku", async () => {
+    const { etcd, count } = counting(etcdClient(server));
+    const locks = etcdLocks(etcdClient(server), { prefix: "counted/", closeEtcd: true });
+    const stock = etcdInventory(etcd, { prefix: "counted/" });
+    const orders = (size: number) =>
+      Array.from({ length: size }, (_, i) => ({ operationId: `${size}/${i}`, quantity: 1 }));
+    const sku = "a";
+    await stock.set({ sku, quantity: 5_000, operationId: "set" });
+    await using lock = await locks.lock(stockLock(sku), { ttl: 20_000, wait: 0 });
+    const { fence } = lock;
+    const costs = async (call: () => Promise<unknown>) => {
+      count();
+      await call();
+      return count();
+    };
+    expect(await costs(() => stock.decrement({ sku, quantity: 1, operationId: "1" }))).toBe(1);
+    expect(await costs(() => stock.restock({ sku, quantity: 1, operationId: "2" }))).toBe(1);
+    expect(await costs(() => stock.claim(fence))).toBe(1);
+    const fenced = { sku, quantity: 1, fence };
+    expect(await costs(() => stock.decrement({ ...fenced, operationId: "3" }))).toBe(1);
+    expect(await costs(() => stock.decrementMany({ sku, orders: orders(60) }))).toBe(1);
+    expect(await costs(() => stock.decrementMany({ sku, orders: orders(1_000) }))).toBe(2);
+    const together = Array.from({ length: 40 }, (_, i) =>
+      stock.decrement({ sku, quantity: 1, operationId: `together/${i}` }),
+    );
+    expect(await costs(() => Promise.all(together))).toBeLessThanOrEqual(2);
+    const reserving = { sku, quantity: 1, operationId: "r", expiresIn: 60_000 };
+    expect(await costs(() => stock.reserve(reserving))).toBe(2);
+    const closing = { sku, reservation: "r", operationId: "c" };
+    // The third request revokes the lease; the caller does not wait for it.
+    expect(await costs(() => stock.confirm(closing))).toBe(3);
+    await locks.close();
+    await etcd.close();
+  });
+
+  test("a result never comes from the cache: changes of other clients are visible at once", async () => {
+    const [one, two] = [etcdClient(server), etcdClient(server)];
+    const [here, there] = [one, two].map((etcd) => etcdInventory(etcd, { prefix: "guess/" })) as [
+      Inventory,
+      Inventory,
+    ];
+    const change = (operationId: string, quantity: number) => ({ sku: "a", quantity, operationId });
+    await here.set(change("1", 5));
+    await there.decrement(change("2", 5));
+    expect(await here.decrement(change("3", 1))).toMatchObject({ outcome: "sold-out" });
+    await there.restock(change("4", 9));
+    expect(await here.decrement(change("5", 9))).toMatchObject({ outcome: "applied" });
+    expect(await there.decrement(change("5", 9))).toMatchObject({ replayed: true, remaining: 0 });
+    await expect(there.restock(change("5", 9))).rejects.toMatchObject({
+      code: "OPERATION_CONFLICT",
+    });
+    await one.close();
+    await two.close();
+  });
+
+  test("a late holder is refused after another client has claimed the sku for the next holder", async () => {
+    const [one, two] = [etcdClient(server), etcdClient(server)];
+    const [here, there] = [one, two].map((etcd) => etcdInventory(etcd, { prefix: "claims/" })) as [
+      Inventory,
+      Inventory,
+    ];
+    // Not locks in etcd: here the claim refuses the late holder.
+    await using locks = memoryLocks();
+    const sku = "a";
+    const first = await locks.lock(stockLock(sku), { ttl: 20_000, wait: 0 });
+    const change = { sku, quantity: 1, fence: first.fence };
+    await here.set({ sku, quantity: 5, operationId: "1" });
+    await here.decrement({ ...change, operationId: "2" });
+    await first.unlock();
+    const { fence } = await locks.lock(stockLock(sku), { ttl: 20_000, wait: 0 });
+    await there.claim(fence);
+    const refused = { code: "FENCED_OUT", current: String(fence) };
+    await expect(here.decrement({ ...change, operationId: "3" })).rejects.toMatchObject(refused);
+    await expect(here.claim(first.fence)).rejects.toMatchObject(refused);
+    await one.close();
+    await two.close();
+  });
+
+  test("a batch does not apply an order whose id was used in the meantime", async () => {
+    const direct = etcdClient(server);
+    const other = etcdInventory(direct, { prefix: "meantime/" });
+    const orders = Array.from({ length: 130 }, (_, i) => ({ operationId: `${i}`, quantity: 1 }));
+    const late = { sku: "b", quantity: 1, operationId: "129" };
+    const { etcd } = counting(direct, (number) => number === 2 && other.decrement(late));
+    const stock = etcdInventory(etcd, { prefix: "meantime/" });
+    for (const sku of ["a", "b"])
+      await other.set({ sku, quantity: 500, operationId: `${sku}/set` });
+    const outcomes = (await stock.decrementMany({ sku: "a", orders })).map(
+      ({ outcome }) => outcome,
+    );
+    expect(outcomes).toEqual([...Array(129).fill("applied"), "conflict"]);
+    expect(await stock.get("a")).toMatchObject({ onHand: 371, sold: 129 });
+    expect(await stock.get("b")).toMatchObject({ onHand: 499, sold: 1 });
+    expect(await stock.history("a")).toHaveLength(100);
+    await direct.close();
+  });
+
+  test("a holder is refused once its lock has expired, even before the next holder comes", async () => {
+    const etcd = etcdClient(server);
+    const locks = etcdLocks(etcd, { prefix: "expired/" });
+    const stock = etcdInventory(etcd, { prefix: "expired/" });
+    const sku = "a";
+    await stock.set({ sku, quantity: 5, operationId: "1" });
+    const { fence } = await locks.lock(stockLock(sku), { ttl: 1_000, wait: 0, renew: false });
+    const change = { sku, quantity: 1, fence };
+    await stock.decrement({ ...change, operationId: "2" });
+    await until(async () => (await locks.inspect(stockLock(sku))).holder === undefined);
+    await expect(stock.decrement({ ...change, operationId: "3" })).rejects.toMatchObject({
+      code: "FENCED_OUT",
+      current: String(fence),
+      message: `the lock of fence ${fence} on "sku/a" is gone`,
+    });
+    expect(await stock.get(sku)).toMatchObject({ onHand: 4 });
+    await locks.close();
+    await etcd.close();
+  });
+});
+
+describe("reservations in etcd", () => {
+  test("a reservation that expires during its confirm is not sold", async () => {
+    const direct = etcdClient(server);
+    const open = stockKeys("late/").open("a", "r");
+    const expire = async () => {
+      const { kvs } = await direct.range(get(open));
+      await direct.revoke(kvs[0]?.lease ?? 0n);
+    };
+    const other = etcdInventory(direct, { prefix: "late/" });
+    await other.set({ sku: "a", quantity: 5, operationId: "1" });
+    await other.reserve({ sku: "a", quantity: 2, operationId: "r", expiresIn: 60_000 });
+    const { etcd } = counting(direct, (number) => number === 2 && expire());
+    const stock = etcdInventory(etcd, { prefix: "late/" });
+    const closing = { sku: "a", reservation: "r", operationId: "2" };
+    expect(await stock.confirm(closing)).toMatchObject({ outcome: "closed" });
+    await stock.expire("a");
+    expect(await stock.get("a")).toMatchObject({ onHand: 5, reserved: 0, sold: 0 });
+    await direct.close();
+  });
+
+  test("a reservation stays open if the change that closes it is refused", async () => {
+    const etcd = etcdClient(server);
+    const stock = etcdInventory(etcd, { prefix: "refused/" });
+    await using locks = memoryLocks();
+    const sku = "a";
+    await stock.set({ sku, quantity: 5, operationId: "1" });
+    await stock.reserve({ sku, quantity: 2, operationId: "r", expiresIn: 60_000 });
+    // The refused change raises the claim all the same.
+    const { fence } = await locks.lock(stockLock(sku), { ttl: 20_000, wait: 0 });
+    const closing = { sku, reservation: "r", fence };
+    await expect(stock.confirm({ ...closing, operationId: "1" })).rejects.toMatchObject({
+      code: "OPERATION_CONFLICT",
+    });
+    await pause(100);
+    expect(await stock.confirm({ ...closing, operationId: "2" })).toMatchObject({
+      outcome: "applied",
+    });
+    await etcd.close();
+  });
+
+  test("a reservation leaves no lease behind if it is closed or not made", async () => {
+    const direct = etcdClient(server);
+    const leases: LeaseId[] = [];
+    const { etcd } = counting(direct);
+    const stock = etcdInventory(
+      {
+        ...etcd,
+        grant(lease, ...rest) {
+          leases.push(lease);
+          return direct.grant(lease, ...rest);
+        },
+      },
+      { prefix: "leases/" },
+    );
+    const sku = "a";
+    await stock.set({ sku, quantity: 5, operationId: "1" });
+    const reserving = { sku, quantity: 2, operationId: "r", expiresIn: 60_000 };
+    await stock.reserve(reserving);
+    expect(await stock.reserve(reserving)).toMatchObject({ replayed: true });
+    expect(leases).toHaveLength(2);
+    const gone = (lease: LeaseId = 0n) =>
+      until(async () => (await direct.timeToLive(lease)) === undefined);
+    await gone(leases[1]);
+    expect(await direct.timeToLive(leases[0] ?? 0n)).toBeGreaterThan(50);
+    await stock.cancel({ sku, reservation: "r", operationId: "2" });
+    await gone(leases[0]);
+    await direct.close();
+  });
+
+  test("expired reservations are found among thousands", async () => {
+    const etcd = etcdClient(server);
+    const stock = etcdInventory(etcd, { prefix: "many/" });
+    const keys = stockKeys("many/");
+    const sku = "a";
+    await etcd.grant(77n, 600);
+    for (let page = 0; page < 42; page += 1) {
+      const ids = Array.from({ length: 60 }, (_, i) => `${page}/${i}`);
+      const units = ids.map((id) => put(keys.units(sku, id), "1"));
+      const open = ids.flatMap((id, i) => (i % 3 ? [put(keys.open(sku, id), "", 77n)] : []));
+      await etcd.txn({ when: [], do: [...units, ...open] });
+    }
+    const units = { onHand: 0, reserved: 2_520, sold: 0, supplied: 2_520, seq: 0 };
+    const state = JSON.stringify({ ...units, reservations: 2_520 });
+    await etcd.txn({ when: [], do: [put(keys.stock(sku), state)] });
+    expect(await stock.decrement({ sku, quantity: 700, operationId: "1" })).toMatchObject({
+      outcome: "applied",
+    });
+    await stock.expire(sku);
+    const after = { onHand: 140, reserved: 1_680, sold: 700, supplied: 2_520 };
+    expect(await stock.get(sku)).toEqual({ sku, ...after });
+    expect(await stock.history(sku, { limit: 10_000 })).toHaveLength(841);
+    await etcd.revoke(77n);
+    await stock.expire(sku);
+    expect(await stock.get(sku)).toMatchObject({ onHand: 1_820, reserved: 0 });
+    await etcd.close();
+  });
+});

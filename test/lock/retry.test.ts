@@ -1,0 +1,24 @@
+import { expect, test } from "vitest";
+import { sleep } from "../../core/lock/abort.ts";
+import { retryUntilKnown } from "../../core/lock/retry.ts";
+
+test("an attempt that has waited in this process for its whole time is made again, and its timeout is not reported", async () => {
+  let attempts = 0;
+  const once = async (limit: AbortSignal) => {
+    attempts += 1;
+    if (attempts < 3) await sleep(60_000, limit);
+    return "done";
+  };
+  expect(await retryUntilKnown("a store", "it was done", undefined, once, { attempt: 10 })).toBe(
+    "done",
+  );
+});
+
+test("a caller that waits in this process for all of the patience gets STORE_UNAVAILABLE", async () => {
+  const once = (limit: AbortSignal) => sleep(60_000, limit);
+  const outcome = retryUntilKnown("a store", "it was done", undefined, once, {
+    attempt: 10,
+    patience: 100,
+  });
+  await expect(outcome).rejects.toMatchObject({ code: "STORE_UNAVAILABLE" });
+});

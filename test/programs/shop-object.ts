@@ -1,0 +1,62 @@
+import { DurableObject } from "cloudflare:workers";
+import * as z from "zod";
+import { stockLock } from "../../core/inventory/inventory.ts";
+import { hasCode } from "../../core/lock/errors.ts";
+import { workflow } from "../../core/steps/workflow.ts";
+import type { SqlStore } from "../../core/stores/sql/store.ts";
+import { lockstepObject } from "../../functions/cloudflare/index.ts";
+
+/** Sells one unit, sleeps, and sells another one. */
+const sellTwo = ({ inventory }: SqlStore) =>
+  workflow(
+    { name: "sell-two", version: 1, input: z.object({ id: z.string() }), id: ({ id }) => id },
+    async (ctx) => {
+      const sell = (name: string) =>
+        ctx.step.tx(name, { lock: stockLock("teapot") }, async ({ tx, fence, idempotencyKey }) => {
+          const order = { sku: "teapot", quantity: 1, operationId: idempotencyKey, fence };
+          return (await inventory.within(tx).decrement(order)).remaining;
+        });
+      await sell("first");
+      await ctx.sleep("between", "1500ms");
+      return sell("second");
+    },
+  );
+
+export class Shop extends lockstepObject(DurableObject) {
+  readonly sellTwo = sellTwo(this.store);
+  override readonly workflows = [this.sellTwo];
+
+  async start(id: string): Promise<string> {
+    return (await this.runtime.start(this.sellTwo, { id })).status;
+  }
+}
+
+interface Env {
+  readonly SHOP: { getByName(name: string): Shop };
+}
+
+/** Sells one teapot under its lock, or answers that the lock is busy. */
+async function sell(env: Env, shopName: string, operationId: string): Promise<Response> {
+  await using shop = Shop.open(env.SHOP, shopName);
+  const options = { ttl: "20s", wait: "5s", renew: false } as const;
+  const selling = shop.locks.withLock(stockLock("teapot"), options, ({ fence }) =>
+    shop.inventory.decrement({ sku: "teapot", quantity: 1, operationId, fence }),
+  );
+  return Response.json(
+    await selling.catch((error) => {
+      if (hasCode(error, "LOCK_TIMEOUT")) return { outcome: "busy" };
+      throw error;
+    }),
+  );
+}
+
+/** A Worker in front of its objects, one per path. */
+export default {
+  async fetch(request: Request, env: Env): Promise<Response> {
+    const { pathname, searchParams } = new URL(request.url);
+    const name = pathname.slice(1);
+    const id = searchParams.get("id") ?? "";
+    if (searchParams.has("sell")) return sell(env, name, id);
+    return Response.json(await env.SHOP.getByName(name).start(id));
+  },
+};

@@ -1,0 +1,390 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { describe, expect, test } from "vitest";
+import { z } from "zod";
+import { deadlineIn } from "../../core/lock/duration.ts";
+import { StoreUnavailableError, UnknownOutcomeError } from "../../core/lock/errors.ts";
+import type { RuntimeOptions } from "../../core/steps/contract.ts";
+import { createRuntime, TerminalError } from "../../core/steps/index.ts";
+import { injectFaults } from "../../core/steps/testing.ts";
+import { memoryJournal } from "../../core/stores/memory/journal.ts";
+import { memoryLocks } from "../../core/stores/memory/locks.ts";
+import { flow } from "../support/flow.ts";
+import { dueOf } from "../support/runs.ts";
+import { until, within } from "../support/until.ts";
+
+const input = { n: 1 };
+
+function runtime(options: Partial<RuntimeOptions> = {}) {
+  return createRuntime({ journal: memoryJournal(), inlineWait: 5, ...options });
+}
+
+/** Thrown values that are no well-formed errors. */
+const THROWN: readonly (readonly [string, () => unknown])[] = [
+  ["undefined", () => undefined],
+  ["a text", () => "no"],
+  ["an object without a prototype", () => Object.create(null)],
+  ["a symbol", () => Symbol("no")],
+  ["a frozen error", () => Object.freeze(new Error("no"))],
+  ["an error whose getter throws", () => hostile()],
+  ["an error whose data cannot be kept", () => new TerminalError("NO", "no", { data: opaque() })],
+  ["an error without a message", () => Object.assign(new Error(), { message: undefined })],
+  ["an error with a very long name", () => Object.assign(new Error(), { name: LONG })],
+];
+
+const LONG = "x".repeat(2_000_000);
+
+function hostile(): Error {
+  const get = () => {
+    throw new Error("from a getter");
+  };
+  return Object.defineProperty(new Error("no"), "message", { get });
+}
+
+/** A value that no journal can keep. */
+function opaque(): unknown {
+  return () => {};
+}
+
+class Amount {
+  readonly cents = 5n;
+  format() {
+    return `${this.cents}`;
+  }
+}
+
+describe.concurrent("workflows", () => {
+  test.for(THROWN)("a step that throws %s fails", async ([, make]) => {
+    const rt = runtime();
+    const wf = flow(async (ctx) => {
+      const throwing = async () => {
+        throw make();
+      };
+      await ctx.step("a", { retry: false }, throwing).catch(() => {});
+      await ctx.step("b", async () => {});
+      await ctx.sleep("nap", 100);
+      throw make();
+    });
+    await within(5_000, rt.execute(wf, input, { id: "r" }));
+    const outcome = await within(5_000, rt.run(wf, input, { id: "r" }));
+    expect(outcome).toMatchObject({ status: "failed" });
+    expect(outcome).not.toMatchObject({ error: { code: "NON_DETERMINISM" } });
+    const records = (await rt.journal.show("r"))?.records ?? [];
+    expect(records.map(({ key, outcome: how }) => `${key} ${how}`)).toContain("a failed");
+  });
+
+  test.for<readonly [string, () => unknown]>([
+    ["an instance of a class with methods", () => new Amount()],
+    ["a function", opaque],
+    ["an array nested too deeply", () => nested(20_000)],
+  ])("a step with a result that is %s fails without a retry", async ([, make]) => {
+    const rt = runtime();
+    let times = 0;
+    const wf = flow(async (ctx) =>
+      ctx.step("a", { retry: { base: 0 } }, async () => {
+        times += 1;
+        return make();
+      }),
+    );
+    expect(await rt.execute(wf, input)).toMatchObject({
+      status: "failed",
+      error: { code: "INVALID" },
+    });
+    expect(times).toBe(1);
+  });
+
+  test.for<readonly [string, object]>([
+    [
+      "throws in retryIf",
+      {
+        retryIf() {
+          throw new Error("no idea");
+        },
+      },
+    ],
+    ["has an invalid pause", { base: "soon" }],
+    ["returns an invalid pause from retryIf", { retryIf: () => ({ after: "soon" }) }],
+  ])("a retry policy that %s fails the step for good", async ([, retry]) => {
+    const rt = runtime();
+    const wf = flow(async (ctx) => {
+      const failing = async () => {
+        throw new Error("no");
+      };
+      await ctx.step("a", { retry }, failing).catch(() => {});
+      await ctx.step("b", async () => {});
+      await ctx.sleep("nap", 100);
+      return "end";
+    });
+    await rt.execute(wf, input, { id: "r" });
+    expect(await rt.run(wf, input, { id: "r" })).toMatchObject({ output: "end" });
+  });
+
+  test("an undo whose retry policy throws is reported, and the other undos are called", async () => {
+    const rt = runtime();
+    const undone: string[] = [];
+    const retryIf = () => {
+      throw new Error("no idea");
+    };
+    const wf = flow(async (ctx) => {
+      const undo = (name: string) => async () => {
+        undone.push(name);
+        if (name === "b") throw new Error("no");
+      };
+      for (const name of ["a", "b"])
+        await ctx.step(name, { retry: { retryIf } }, async () => 1, undo(name));
+      throw new TerminalError("NO");
+    });
+    expect(await rt.execute(wf, input)).toMatchObject({ status: "failed", compensated: "no" });
+    expect(undone).toEqual(["b", "a"]);
+  });
+
+  test("patched returns the same answer in further calls", async () => {
+    const rt = runtime();
+    let isNew = false;
+    const wf = flow(async (ctx) => {
+      await ctx.step("a", async () => {});
+      const first = isNew && (await ctx.patched("p"));
+      await ctx.sleep("nap", 100);
+      return [first, isNew && (await ctx.patched("p")), isNew && (await ctx.patched("p"))];
+    });
+    await rt.execute(wf, input, { id: "old" });
+    isNew = true;
+    await rt.execute(wf, input, { id: "new" });
+    expect(await rt.run(wf, input, { id: "old" })).toMatchObject({ output: [false, false, false] });
+    expect(await rt.run(wf, input, { id: "new" })).toMatchObject({ output: [true, true, true] });
+  });
+
+  test("signals and patches may have names that look like the attempts of a step", async () => {
+    const rt = runtime();
+    const wf = flow(async (ctx) => {
+      const answer = await ctx.waitFor("invoice@2024", z.string());
+      await ctx.patched("issue@7 started");
+      await ctx.sleep("nap", 100);
+      return ctx.step("end", async () => answer);
+    });
+    await rt.start(wf, input, { id: "r" });
+    await rt.signal("r", "invoice@2024", "paid", { dedupeId: "a" });
+    await rt.execute(wf, input, { id: "r" });
+    expect(await rt.run(wf, input, { id: "r" })).toMatchObject({ output: "paid" });
+  });
+
+  test("a signal that is too large together with its id is refused, and discarded by the run", async () => {
+    const rt = runtime();
+    const wf = flow(async (ctx) => ctx.waitFor("big", z.string()));
+    await rt.start(wf, input, { id: "r" });
+    const payload = "x".repeat(1_048_576 - 20);
+    const sending = rt.signal("r", "big", payload, { dedupeId: "a" });
+    await expect(sending).rejects.toMatchObject({ code: "TOO_LARGE" });
+    const encoded = JSON.stringify({ json: payload });
+    await rt.journal.signal("r", { name: "big", dedupeId: "a", payload: encoded });
+    await rt.journal.signal("r", { name: "big", dedupeId: "b", payload: "no JSON" });
+    await rt.signal("r", "big", "small", { dedupeId: "c" });
+    expect(await rt.execute(wf, input, { id: "r" })).toMatchObject({ output: "small" });
+  });
+
+  test("a schema that throws fails the wait, and keeps the signal", async () => {
+    const rt = runtime();
+    const broken = z.string().transform(() => {
+      throw new Error("a bug");
+    });
+    const wf = flow(async (ctx) => {
+      await ctx.waitFor("news", broken).catch(() => {});
+      return ctx.waitFor("news", z.string());
+    });
+    await rt.start(wf, input, { id: "r" });
+    await rt.signal("r", "news", "kept", { dedupeId: "a" });
+    expect(await rt.execute(wf, input, { id: "r" })).toMatchObject({ output: "kept" });
+  });
+
+  test("a run that waits for a signal fails at its timeout", async () => {
+    const rt = runtime();
+    const wf = flow(async (ctx) => ctx.waitFor("never", z.string()), { timeout: 60 });
+    expect(await rt.execute(wf, input, { id: "r" })).toMatchObject({ status: "suspended" });
+    await until(async () => (await dueOf(rt.journal, wf.name)).length > 0);
+    const outcome = await rt.execute(wf, input, { id: "r" });
+    expect(outcome).toMatchObject({ status: "failed", error: { code: "RUN_TIMEOUT" } });
+  });
+
+  test("a promise of the workflow's own does not delay the end of an execution at its deadline", async () => {
+    const rt = runtime();
+    const wf = flow(async () => new Promise(() => {}));
+    const outcome = await within(5_000, rt.execute(wf, input, { deadline: deadlineIn(50) }));
+    expect(outcome).toMatchObject({ status: "suspended", reason: "deadline" });
+  });
+
+  test("a promise of the workflow's own does not delay the end of an execution that has lost its lease", async () => {
+    let isCut = false;
+    const journal = injectFaults(memoryJournal(), (point) => {
+      if (isCut && point === "renew:before") throw new StoreUnavailableError("memory:", "cut off");
+    });
+    const rt = runtime({ journal, lease: 150 });
+    const wf = flow(async () => {
+      isCut = true;
+      await new Promise(() => {});
+    });
+    expect(await within(5_000, rt.execute(wf, input))).toMatchObject({ status: "busy" });
+  });
+
+  test("a process that was frozen for longer than its lease does not start a step", async () => {
+    let begun = false;
+    const journal = injectFaults(memoryJournal(), (point) => {
+      if (point === "append:after") freeze(700);
+    });
+    const rt = runtime({ journal, lease: 500 });
+    const wf = flow(async (ctx) =>
+      ctx.step("charge", { semantics: "at-most-once" }, async () => {
+        begun = true;
+      }),
+    );
+    expect(await rt.execute(wf, input)).toMatchObject({ status: "busy" });
+    expect(begun).toBe(false);
+  });
+
+  test("inputs are equal with other shared objects and another order of keys", async () => {
+    const rt = runtime();
+    const wf = flow(async () => 1, {
+      input: z.object({ n: z.number(), from: z.any(), to: z.any() }) as never,
+    });
+    const here = { city: "Ulm" };
+    await rt.execute(wf, { n: 1, from: here, to: here } as never, { id: "r" });
+    const again = { to: { city: "Ulm" }, from: { city: "Ulm" }, n: 1 };
+    expect(await rt.execute(wf, again as never, { id: "r" })).toMatchObject({ output: 1 });
+  });
+});
+
+describe.concurrent("the locks of a step", () => {
+  test("the fence of a step is that of the first name", async () => {
+    const rt = runtime({ locks: memoryLocks() });
+    const wf = flow(async (ctx) =>
+      ctx.step("a", { lock: ["z", "b"] }, async ({ fence }) => fence.resource),
+    );
+    expect(await rt.execute(wf, input)).toMatchObject({ output: "z" });
+  });
+
+  test.for([
+    ["with an unknown outcome", () => new UnknownOutcomeError("memory:", "it was locked")],
+    ["that is unavailable", () => new StoreUnavailableError("memory:", "away")],
+  ] as const)("a lock store %s costs no attempt", async ([, make]) => {
+    let calls = 0;
+    const locks = injectFaults(memoryLocks(), (point) => {
+      if (point === "lockAll:before" && ++calls === 1) throw make();
+    });
+    const rt = runtime({ locks });
+    const wf = flow(async (ctx) =>
+      ctx.step("a", { lock: "x", retry: false }, async ({ attempt }) => attempt),
+    );
+    const outcome = await rt.execute(wf, input, { id: "r" });
+    expect(outcome).toMatchObject({ status: "suspended", reason: "lock-busy" });
+    expect(await rt.run(wf, input, { id: "r" })).toMatchObject({ output: 1 });
+  });
+
+  test("the wait for a lock leaves the step its budget", async () => {
+    const locks = memoryLocks();
+    const held = await locks.lock("x", { ttl: 10_000, wait: 0 });
+    const rt = runtime({ locks });
+    let begun = false;
+    const wf = flow(async (ctx) =>
+      ctx.step("a", { lock: "x", budget: 200 }, async () => {
+        begun = true;
+      }),
+    );
+    setTimeout(() => void held.unlock(), 150);
+    const outcome = await rt.execute(wf, input, { deadline: deadlineIn(300) });
+    expect(outcome.status).toBe("suspended");
+    expect(begun).toBe(false);
+  });
+});
+
+describe.concurrent("children", () => {
+  test("a child with invalid input fails as a step does, also in a replay", async () => {
+    const rt = runtime();
+    const child = flow(async () => 1);
+    const wf = flow(async (ctx) => {
+      const bad = { n: "one" } as never;
+      const code = await ctx.child("a", child, bad).catch((error: { code: string }) => error.code);
+      await ctx.step("b", async () => {});
+      await ctx.sleep("nap", 100);
+      return code;
+    });
+    await rt.execute(wf, input, { id: "r" });
+    expect(await rt.run(wf, input, { id: "r" })).toMatchObject({ output: "INVALID" });
+  });
+
+  test("a child with the id of another run fails as a step does, also in a replay", async () => {
+    const rt = runtime();
+    const child = flow(async () => 1);
+    await rt.execute(child, { n: 5 }, { id: "taken" });
+    const wf = flow(async (ctx) => {
+      const options = { id: "taken" };
+      const code = await ctx
+        .child("a", child, input, options)
+        .catch((error: { code: string }) => error.code);
+      await ctx.step("b", async () => {});
+      await ctx.sleep("nap", 100);
+      return code;
+    });
+    await rt.execute(wf, input, { id: "r" });
+    expect(await rt.run(wf, input, { id: "r" })).toMatchObject({ output: "INPUT_CONFLICT" });
+  });
+
+  test("a child whose journal is unavailable does not fail its parent", async () => {
+    let cuts = 0;
+    const journal = injectFaults(memoryJournal(), (point) => {
+      const isFirst = point === "finish:before" && ++cuts === 1;
+      if (isFirst) throw new StoreUnavailableError("memory:", "cut off");
+    });
+    const rt = runtime({ journal, lease: 100 });
+    const child = flow(async () => "grown");
+    const wf = flow(async (ctx) => ctx.child("a", child, input));
+    const away = { code: "STORE_UNAVAILABLE" };
+    await expect(rt.execute(wf, input, { id: "r" })).rejects.toMatchObject(away);
+    expect(await rt.run(wf, input, { id: "r" })).toMatchObject({ output: "grown" });
+  });
+
+  test("a child is not started again when its parent resumes after the outcome was purged", async () => {
+    const rt = runtime();
+    let times = 0;
+    const child = flow(
+      async (ctx) => {
+        await ctx.waitFor("go", z.boolean());
+        return ++times;
+      },
+      { keep: 10 },
+    );
+    const wf = flow(async (ctx) => ctx.child("a", child, input));
+    await rt.execute(wf, input, { id: "r" });
+    await rt.signal("r/a", "go", true, { dedupeId: "a" });
+    expect(await rt.resume("r/a")).toMatchObject({ output: 1 });
+    await sleep(30);
+    expect(await rt.resume("r")).toMatchObject({ status: "completed", output: 1 });
+    expect(times).toBe(1);
+  });
+
+  test("a child of a run with a long id has an id", async () => {
+    const rt = runtime();
+    const child = flow(async () => "grown");
+    const wf = flow(async (ctx) => ctx.child("a", child, input));
+    expect(await rt.execute(wf, input, { id: "r".repeat(255) })).toMatchObject({ output: "grown" });
+  });
+
+  test("a cancelled child fails its parent, which is not cancelled", async () => {
+    const rt = runtime();
+    const child = flow(async (ctx) => ctx.waitFor("go", z.boolean()));
+    const wf = flow(async (ctx) => ctx.child("a", child, input));
+    await rt.execute(wf, input, { id: "r" });
+    await rt.cancel("r/a");
+    await rt.resume("r/a");
+    await rt.resume("r");
+    expect((await rt.journal.show("r"))?.status).toBe("failed");
+  });
+});
+
+/** Blocks the event loop. */
+function freeze(millis: number): void {
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, millis);
+}
+
+function nested(depth: number): unknown {
+  let value: unknown = 1;
+  for (let level = 0; level < depth; level += 1) value = [value];
+  return value;
+}

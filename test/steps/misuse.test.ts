@@ -1,0 +1,349 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { describe, expect, test } from "vitest";
+import { z } from "zod";
+import {
+  createRuntime,
+  type RunOutcome,
+  type StepScope,
+  type WorkflowContext,
+} from "../../core/steps/index.ts";
+import { memoryJournal } from "../../core/stores/memory/journal.ts";
+import { flow } from "../support/flow.ts";
+import { until, within } from "../support/until.ts";
+
+const input = { n: 1 };
+
+function runtime(journal = memoryJournal()) {
+  return createRuntime({ journal, inlineWait: 5 });
+}
+
+/** The error of a run that goes on once its code is mended. */
+function messageOf(outcome: RunOutcome<unknown>): string {
+  return outcome.status === "blocked" ? outcome.error.message : `${outcome.status}, not blocked`;
+}
+
+type Call = (ctx: WorkflowContext) => Promise<unknown>;
+
+const CALLS: readonly (readonly [string, Call])[] = [
+  ["ctx.step", (ctx) => ctx.step("inner", async () => {})],
+  ["ctx.step.tx", (ctx) => ctx.step.tx("inner", { lock: "x" }, async () => {})],
+  ["ctx.step.map", (ctx) => ctx.step.map("inner", [1], { keyOf: String }, async () => {})],
+  ["ctx.sleep", (ctx) => ctx.sleep("nap", "1h")],
+  ["ctx.waitFor", (ctx) => ctx.waitFor("paid", z.string())],
+  ["ctx.child", (ctx) => ctx.child("one", leaf, input)],
+  ["ctx.now", (ctx) => ctx.now()],
+  ["ctx.random", (ctx) => ctx.random()],
+  ["ctx.uuid", (ctx) => ctx.uuid()],
+  ["ctx.patched", (ctx) => ctx.patched("p")],
+];
+
+const leaf = flow(async () => 1);
+
+describe.concurrent("a call of the context inside a step", () => {
+  test.for(CALLS)("%s inside a step's function blocks the run", async ([name, call]) => {
+    let times = 0;
+    const wf = flow(async (ctx) =>
+      ctx.step("charge", async () => {
+        times += 1;
+        await call(ctx);
+      }),
+    );
+    const outcome = await within(5_000, runtime().execute(wf, input));
+    const problem = `step "charge" calls ${name} inside its function; call it in the workflow's body`;
+    expect(messageOf(outcome)).toContain(problem);
+    expect(times).toBe(1);
+  });
+
+  test("a mended step is executed again with the same key, and a cancellation meanwhile is unclear about it", async () => {
+    const journal = memoryJournal();
+    for (const isMended of [true, false]) {
+      const id = `mended: ${isMended}`;
+      let isMisused = true;
+      const keys: string[] = [];
+      const wf = flow(async (ctx) => {
+        await ctx.step(
+          "reserve",
+          async () => {},
+          async () => {},
+        );
+        return ctx.step("charge", async ({ idempotencyKey }) => {
+          keys.push(idempotencyKey);
+          if (isMisused) await ctx.uuid();
+          return "charged";
+        });
+      });
+      const rt = runtime(journal);
+      expect(await rt.execute(wf, input, { id })).toMatchObject({ status: "blocked" });
+      isMisused = !isMended;
+      if (isMended) await rt.retry(id);
+      else await rt.cancel(id);
+      expect(await rt.execute(wf, input, { id })).toMatchObject(
+        isMended
+          ? { status: "completed", output: "charged" }
+          : { status: "failed", error: { code: "RUN_CANCELLED" }, compensated: "unclear" },
+      );
+      expect(new Set(keys).size).toBe(1);
+    }
+  });
+
+  test("the pauses of a run that stays blocked grow", async () => {
+    const wf = flow(async (ctx) => ctx.step("charge", async () => ctx.uuid()));
+    const rt = runtime();
+    const pauses: unknown[] = [];
+    for (const dedupeId of ["1", "2", "3"]) {
+      const outcome = await rt.execute(wf, input, { id: "r" });
+      if (outcome.status === "blocked") pauses.push(outcome.retryIn);
+      await rt.signal("r", "wake", 1, { dedupeId });
+    }
+    expect(pauses).toEqual([5_000, 10_000, 20_000]);
+  });
+
+  test("a step that swallows the error of such a call blocks the run all the same", async () => {
+    const wf = flow(async (ctx) =>
+      ctx.step("charge", async () => {
+        await sleep(1);
+        await ctx.sleep("nap", "1h").catch(() => {});
+        return "swallowed";
+      }),
+    );
+    const outcome = await within(5_000, runtime().execute(wf, input));
+    expect(messageOf(outcome)).toContain('step "charge" calls ctx.sleep');
+  });
+
+  test("an undo that makes such a call fails for good, and the other undos are called", async () => {
+    const undone: string[] = [];
+    const wf = flow(async (ctx) => {
+      await ctx.step(
+        "a",
+        async () => {},
+        async () => undone.push("a"),
+      );
+      await ctx.step(
+        "b",
+        async () => {},
+        async () => ctx.sleep("nap", "1h"),
+      );
+      throw new Error("no");
+    });
+    const outcome = await within(5_000, runtime().execute(wf, input));
+    expect(outcome).toMatchObject({ status: "failed", compensated: "no" });
+    expect(undone).toEqual(["a"]);
+  });
+
+  test("a step may execute a run of another workflow", async () => {
+    const rt = runtime();
+    const other = flow(async (ctx, { n }) => ctx.step("double", async () => n * 2));
+    const wf = flow(async (ctx) => ctx.step("other", async () => rt.run(other, { n: 21 })));
+    const outcome = await within(5_000, rt.execute(wf, input));
+    expect(outcome).toMatchObject({ output: { status: "completed", output: 42 } });
+  });
+});
+
+describe.concurrent("a call that the body does not await", () => {
+  const forgotten: readonly (readonly [string, Call])[] = [
+    ["step", (ctx) => ctx.step("log", async () => {})],
+    ["step", (ctx) => ctx.step("log", (scope) => hang(scope))],
+    ["step.map", (ctx) => ctx.step.map("log", [1], { keyOf: String }, async () => {})],
+    ["sleep", (ctx) => ctx.sleep("log", "1h")],
+    ["child", (ctx) => ctx.child("log", leaf, input)],
+  ];
+
+  test.for(forgotten)(
+    "a forgotten %s blocks the run by name, and at once, and undoes nothing",
+    async ([kind, call]) => {
+      const undone: string[] = [];
+      const wf = flow(async (ctx) => {
+        void call(ctx);
+        await ctx.step(
+          "reserve",
+          async () => {},
+          async () => undone.push("reserve"),
+        );
+        return "done";
+      });
+      const outcome = await within(5_000, runtime().execute(wf, input));
+      expect(messageOf(outcome)).toBe(`ctx.${kind} "log" was not awaited; await it in the body`);
+      expect(undone).toEqual([]);
+    },
+  );
+
+  test("a run goes on when its forgotten step is awaited", async () => {
+    let isMended = false;
+    const wf = flow(async (ctx) => {
+      const log = ctx.step("log", async () => "logged");
+      await ctx.step("reserve", async () => {});
+      return isMended ? log : undefined;
+    });
+    const rt = runtime();
+    expect(await rt.execute(wf, input, { id: "r" })).toMatchObject({ status: "blocked" });
+    isMended = true;
+    await rt.retry("r");
+    expect(await rt.execute(wf, input, { id: "r" })).toMatchObject({ output: "logged" });
+  });
+
+  test("a forgotten step that is done in time blocks the run, also in a replay", async () => {
+    const journal = memoryJournal();
+    const wf = flow(async (ctx) => {
+      void ctx.step("log", async () => {});
+      await ctx.step("reserve", () => sleep(20));
+      await ctx.sleep("nap", 100);
+    });
+    await runtime(journal).execute(wf, input, { id: "r" });
+    const outcome = await within(5_000, runtime(journal).run(wf, input, { id: "r" }));
+    expect(messageOf(outcome)).toBe('ctx.step "log" was not awaited; await it in the body');
+  });
+
+  test("the body's own error is not replaced", async () => {
+    const wf = flow(async (ctx) => {
+      void ctx.step("log", async () => {});
+      throw new Error("no stock");
+    });
+    expect(await within(5_000, runtime().execute(wf, input))).toMatchObject({
+      ...{ status: "failed", error: { message: "no stock" } },
+    });
+  });
+
+  test("a call that is awaited late, raced, caught or returned is awaited", async () => {
+    const wf = flow(async (ctx) => {
+      const late = ctx.step("late", async () => "late");
+      void ctx.step("caught", async () => {}).catch(() => {});
+      await Promise.race([ctx.sleep("limit", "1h"), ctx.step("raced", async () => {})]);
+      await late;
+      return ctx.step("returned", async () => "returned");
+    });
+    const outcome = await within(5_000, runtime().execute(wf, input));
+    expect(outcome).toMatchObject({ status: "completed", output: "returned" });
+  });
+});
+
+describe.concurrent("the loser of a race", () => {
+  test("a step that has lost a race is recorded before the run ends", async () => {
+    const rt = runtime();
+    const aborted: boolean[] = [];
+    const wf = flow(async (ctx) =>
+      Promise.race([
+        ctx.step("fast", async () => "fast"),
+        ctx.step("slow", async ({ signal }) => {
+          await sleep(50);
+          aborted.push(signal.aborted);
+          return "slow";
+        }),
+      ]),
+    );
+    const outcome = await within(5_000, rt.execute(wf, input, { id: "r" }));
+    expect(outcome).toMatchObject({ status: "completed", output: "fast" });
+    expect(aborted).toEqual([false]);
+    const { records = [] } = (await rt.journal.show("r")) ?? {};
+    expect(records.map(({ key, outcome: how }) => `${key} ${how}`)).toEqual(["fast ok", "slow ok"]);
+  });
+
+  test("the run is parked for a loser that waits for its retry, and ends after it", async () => {
+    const journal = memoryJournal();
+    const attempts: number[] = [];
+    const retry = { base: 100, jitter: "none" } as const;
+    const wf = flow(async (ctx) =>
+      Promise.race([
+        ctx.step("fast", async () => "fast"),
+        ctx.step("slow", { retry }, async ({ attempt }) => {
+          await sleep(5);
+          attempts.push(attempt);
+          if (attempt === 1) throw new Error("not yet");
+        }),
+      ]),
+    );
+    const first = await runtime(journal).execute(wf, input, { id: "r" });
+    expect(first).toMatchObject({ status: "suspended", reason: "retry-delay" });
+    const outcome = await within(5_000, runtime(journal).run(wf, input, { id: "r" }));
+    expect(outcome).toMatchObject({ output: "fast" });
+    expect(attempts).toEqual([1, 2]);
+  });
+
+  test("a sleep that has lost a race does not delay the end", async () => {
+    const wf = flow(async (ctx) =>
+      Promise.race([
+        ctx.sleep("limit", "1h"),
+        ctx.waitFor("paid", z.string()),
+        ctx.step("fast", async () => "fast"),
+      ]),
+    );
+    const outcome = await within(5_000, runtime().execute(wf, input));
+    expect(outcome).toMatchObject({ status: "completed", output: "fast" });
+  });
+
+  test("a failure of the body aborts the steps in progress", async () => {
+    let isAborted = false;
+    const begun = Promise.withResolvers<void>();
+    const wf = flow(async (ctx) => {
+      const slow = ctx.step("slow", async (scope) => {
+        begun.resolve();
+        scope.signal.addEventListener("abort", () => {
+          isAborted = true;
+        });
+        await hang(scope);
+      });
+      await Promise.race([slow, begun.promise]);
+      throw new Error("no");
+    });
+    expect(await within(5_000, runtime().execute(wf, input))).toMatchObject({ status: "failed" });
+    expect(isAborted).toBe(true);
+  });
+});
+
+describe.concurrent("two calls of one name in parallel branches", () => {
+  const pairs: readonly (readonly [string, Call])[] = [
+    ["step", (ctx) => ctx.step("look", () => sleep(1))],
+    ["step.map", (ctx) => ctx.step.map("look", [1], { keyOf: String }, async () => {})],
+    ["child", (ctx) => ctx.child("look", leaf, input)],
+  ];
+
+  test.for(pairs)(
+    "ctx.%s called twice with one name at the same time blocks the run",
+    async ([, call]) => {
+      const wf = flow(async (ctx) => Promise.all([call(ctx), call(ctx)]));
+      const outcome = await within(5_000, runtime().execute(wf, input));
+      const problem = 'two calls of the name "look" are in progress at the same time';
+      expect(messageOf(outcome)).toContain(problem);
+    },
+  );
+
+  test("the run is blocked though the code catches the error, and goes on with names of their own", async () => {
+    const journal = memoryJournal();
+    let isMended = false;
+    const wf = flow(async (ctx) => {
+      const look = (name: string) => ctx.step(isMended ? name : "look", async () => name);
+      const both = await Promise.allSettled([look("look"), look("listen")]);
+      return both.map(({ status }) => status);
+    });
+    const rt = runtime(journal);
+    expect(await rt.execute(wf, input, { id: "r" })).toMatchObject({ status: "blocked" });
+    isMended = true;
+    await rt.retry("r");
+    const output = ["fulfilled", "fulfilled"];
+    expect(await rt.execute(wf, input, { id: "r" })).toMatchObject({ output });
+  });
+
+  test("steps of one name in parallel branches are told apart by their keys", async () => {
+    const wf = flow(async (ctx) => {
+      const look = (key: string) => ctx.step("look", { key }, async () => key);
+      return Promise.all([look("a"), look("b")]);
+    });
+    expect(await runtime().execute(wf, input)).toMatchObject({ output: ["a", "b"] });
+  });
+
+  test("a name is free again when its call has failed", async () => {
+    const wf = flow(async (ctx) => {
+      const failing = async () => {
+        throw new Error("no");
+      };
+      await ctx.step("look", { retry: false }, failing).catch(() => {});
+      return ctx.step("look", async ({ key }) => key);
+    });
+    expect(await runtime().execute(wf, input)).toMatchObject({ output: "look#2" });
+  });
+});
+
+/** Settles when the step is aborted. */
+async function hang({ signal }: StepScope): Promise<never> {
+  await until(() => signal.aborted);
+  throw signal.reason;
+}

@@ -1,0 +1,109 @@
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import type { Journal, RunClaim } from "../../core/journal/journal.ts";
+import { createRuntime } from "../../core/steps/index.ts";
+import { memoryJournal } from "../../core/stores/memory/journal.ts";
+import { memoryLocks } from "../../core/stores/memory/locks.ts";
+import { flow } from "../support/flow.ts";
+
+const input = { n: 1 };
+
+describe("with a virtual clock", () => {
+  beforeEach(() => {
+    vi.useFakeTimers();
+  });
+  afterEach(() => {
+    vi.useRealTimers();
+    vi.restoreAllMocks();
+  });
+
+  test("the lease of a run counts from the time when the claim was sent", async () => {
+    const memory = memoryJournal();
+    const slow: Journal = Object.assign(Object.create(memory), {
+      claim: async (claim: RunClaim) => {
+        const claimed = await memory.claim(claim);
+        await new Promise((resolve) => setTimeout(resolve, 2_000));
+        return claimed;
+      },
+      renew: () => new Promise(() => {}),
+    });
+    const startedAt = performance.now();
+    let abortedAfter: number | undefined;
+    const wf = flow(async (ctx) =>
+      ctx.step("long", async ({ signal }) => {
+        signal.addEventListener("abort", () => {
+          abortedAfter = performance.now() - startedAt;
+        });
+        await new Promise(() => {});
+      }),
+    );
+    const runtime = createRuntime({ journal: slow, lease: 3_000 });
+    const outcome = runtime.execute(wf, input, { id: "slow" });
+    await vi.advanceTimersByTimeAsync(10_000);
+    expect(await outcome).toMatchObject({ status: "busy" });
+    expect(abortedAfter).toBeGreaterThan(2_000);
+    expect(abortedAfter).toBeLessThanOrEqual(3_000);
+  });
+
+  test("a step with the default retries outlasts an outage of five minutes, and holds no process", async () => {
+    vi.spyOn(Math, "random").mockReturnValue(0.5);
+    const startedAt = performance.now();
+    const parked: number[] = [];
+    const wf = flow(async (ctx) =>
+      ctx.step("call", async ({ attempt }) => {
+        if (performance.now() - startedAt < 300_000) throw new Error("a deploy is under way");
+        return attempt;
+      }),
+    );
+    const runtime = createRuntime({
+      journal: memoryJournal(),
+      onEvent: (event) => event.type === "parked" && parked.push(event.wakeIn),
+    });
+    const outcome = runtime.run(wf, input, { id: "outage" });
+    await vi.advanceTimersByTimeAsync(400_000);
+    expect(await outcome).toMatchObject({ status: "completed" });
+    expect(parked.reduce((sum, wakeIn) => sum + wakeIn, 0)).toBeGreaterThan(290_000);
+  });
+
+  test("a process that takes a run over waits for the rest of the pause after a failed attempt", async () => {
+    const journal = memoryJournal();
+    let attempts = 0;
+    const wf = flow(async (ctx) =>
+      ctx.step("flaky", { retry: { base: 10_000, jitter: "none" } }, async ({ attempt }) => {
+        attempts += 1;
+        if (attempt === 1) throw new Error("not yet");
+        return attempt;
+      }),
+    );
+    const dying = new AbortController();
+    const first = createRuntime({ journal, inlineWait: 60_000 }).execute(wf, input, {
+      id: "over",
+      signal: dying.signal,
+    });
+    await vi.advanceTimersByTimeAsync(4_000);
+    dying.abort();
+    expect(await first).toMatchObject({ status: "suspended", reason: "deadline" });
+    const second = createRuntime({ journal, inlineWait: 5 });
+    const outcome = second.execute(wf, input, { id: "over" });
+    await vi.advanceTimersByTimeAsync(100);
+    expect(await outcome).toMatchObject({
+      status: "suspended",
+      reason: "retry-delay",
+      wakeIn: expect.closeTo(6_000, -3),
+    });
+    expect(attempts).toBe(1);
+  });
+});
+
+test("a result does not count when the step blocked the event loop until its lock was lost", async () => {
+  const locks = memoryLocks();
+  const runtime = createRuntime({ journal: memoryJournal(), locks });
+  const retry = { base: 1, jitter: "none" } as const;
+  const wf = flow(async (ctx) =>
+    ctx.step("blocking", { lock: { names: ["sku/1"], ttl: 300 }, retry }, async ({ attempt }) => {
+      const until = performance.now() + (attempt === 1 ? 350 : 0);
+      while (performance.now() < until);
+      return attempt;
+    }),
+  );
+  expect(await runtime.run(wf, input)).toMatchObject({ status: "completed", output: 2 });
+});

@@ -1,0 +1,68 @@
+import { afterAll, afterEach, describe, expect, inject, test } from "vitest";
+import { EtcdSession, etcdElection } from "../../../core/stores/etcd/index.ts";
+import { describeElection } from "../../conformance/election.ts";
+import { etcdElections } from "../../support/elections-under-test.ts";
+import { freshPrefix, queueOf } from "../../support/etcd.ts";
+import { etcdClient } from "../../support/etcd-client.ts";
+import { FAULTS } from "../../support/faulty-etcd.ts";
+
+for (const server of inject("etcdServers")) {
+  describeElection(server.name, FAULTS, () => etcdElections(server));
+}
+
+describe.each(inject("etcdServers"))("the keys of an election on $name", (server) => {
+  const etcd = etcdClient(server);
+  const sessions: EtcdSession[] = [];
+
+  afterEach(async () => {
+    await Promise.all(sessions.splice(0).map((session) => session.close()));
+  });
+
+  afterAll(() => etcd.close());
+
+  const newElection = async (prefix: string) => {
+    const session = await EtcdSession.open(etcd, { ttl: 30_000 });
+    sessions.push(session);
+    return { election: etcdElection(etcd, session, prefix), session };
+  };
+
+  test("two elections of one session share one key and are one candidate", async () => {
+    const prefix = freshPrefix();
+    const { election, session } = await newElection(prefix);
+    await election.campaign("first");
+    const { token } = election;
+    const same = etcdElection(etcd, session, prefix);
+    await same.campaign("same");
+    expect(same.token).toBe(token);
+    expect(await election.leader()).toMatchObject({ value: "same", token });
+    expect(await queueOf(etcd, prefix)).toHaveLength(1);
+  });
+
+  test("a new session with the same lease keeps the key", async () => {
+    const prefix = freshPrefix();
+    const { election, session } = await newElection(prefix);
+    await election.campaign("before");
+    session.orphan();
+    const restarted = await EtcdSession.open(etcd, { lease: session.id });
+    sessions.push(restarted);
+    const again = etcdElection(etcd, restarted, prefix);
+    await again.campaign("after");
+    expect(again.token).toBe(election.token);
+    expect(await again.leader()).toMatchObject({ value: "after" });
+  });
+
+  test("a lease and a token are enough to resume an election and to resign", async () => {
+    const prefix = freshPrefix();
+    const { election, session } = await newElection(prefix);
+    await election.campaign("before");
+    const { token = 0n } = election;
+    const resumed = etcdElection(etcd, session, prefix, { resume: token });
+    expect(resumed).toMatchObject({ key: election.key, token });
+    await resumed.proclaim("after");
+    expect(await election.leader()).toMatchObject({ value: "after" });
+    expect(await resumed.resign()).toBe("released");
+    expect(await election.leader()).toBeUndefined();
+    await expect(election.proclaim("late")).rejects.toMatchObject({ code: "LOCK_RELEASED" });
+    expect(await election.resign()).toBe("was-lost");
+  });
+});

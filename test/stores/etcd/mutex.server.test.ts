@@ -1,0 +1,593 @@
+import { AsyncLocalStorage } from "node:async_hooks";
+import {
+  afterAll,
+  afterEach,
+  beforeAll,
+  describe,
+  expect,
+  inject,
+  onTestFinished,
+  test,
+  vi,
+} from "vitest";
+import { type Etcd, get, put, remove } from "../../../core/stores/etcd/client/etcd.ts";
+import { EtcdMutex, type MutexOptions } from "../../../core/stores/etcd/locks/mutex.ts";
+import { EtcdSession } from "../../../core/stores/etcd/locks/session.ts";
+import { etcdctl, freshPrefix, queueOf } from "../../support/etcd.ts";
+import { etcdClient } from "../../support/etcd-client.ts";
+import { FAULTS, type FaultyEtcd, faulty, LATE } from "../../support/faulty-etcd.ts";
+import { WHOLE_MATRIX } from "../../support/matrix.ts";
+import { TcpProxy } from "../../support/tcp-proxy.ts";
+import { stopTimers } from "../../support/timers.ts";
+import { pause, until } from "../../support/until.ts";
+
+/** A ttl that is longer than any pause of a busy machine. */
+const LONG = 30_000;
+
+/** The shortest time until a waiter reads without a notification. */
+const LOOK = 5_000;
+
+describe.each(inject("etcdServers"))("a mutex on $name", (server) => {
+  let etcd: Etcd;
+  const sessions: EtcdSession[] = [];
+  const clients: Etcd[] = [];
+
+  beforeAll(() => {
+    etcd = etcdClient(server);
+  });
+
+  afterEach(async () => {
+    await Promise.all(sessions.splice(0).map((session) => session.close()));
+    await Promise.all(clients.splice(0).map((client) => client.close()));
+  });
+
+  afterAll(() => etcd.close());
+
+  const openSession = async (on = etcd, ttl = LONG) => {
+    const session = await EtcdSession.open(on, { ttl });
+    sessions.push(session);
+    return session;
+  };
+
+  /** Makes a mutex with a session of its own. */
+  const newMutex = async (prefix: string, options?: MutexOptions) => {
+    const session = await openSession();
+    return { mutex: new EtcdMutex(etcd, session, prefix, options), session };
+  };
+
+  /** Makes a waiter that is in the queue already. */
+  const waiting = async (prefix: string) => {
+    const made = await newMutex(prefix);
+    const before = (await queueOf(etcd, prefix)).length;
+    const abort = new AbortController();
+    let held = false;
+    const locked = made.mutex.lock({ signal: abort.signal }).then(() => {
+      held = true;
+    });
+    locked.catch(() => {});
+    await until(async () => (await queueOf(etcd, prefix)).length > before);
+    return { ...made, locked, abort, isHeld: () => held };
+  };
+
+  const openOverProxy = async () => {
+    const proxy = await TcpProxy.to(Number(server.endpoints[0]?.split(":").at(-1)));
+    const client = etcdClient({ endpoints: [`127.0.0.1:${proxy.port}`] });
+    clients.push(client);
+    return { proxy, client };
+  };
+
+  test("has one holder at a time among five, and each of them gets its turn", async () => {
+    const prefix = freshPrefix();
+    let holders = 0;
+    let turns = 0;
+    const contender = async () => {
+      const { mutex } = await newMutex(prefix);
+      await mutex.lock();
+      holders += 1;
+      expect(holders).toBe(1);
+      await pause(5);
+      turns += 1;
+      holders -= 1;
+      expect(await mutex.unlock()).toBe("released");
+    };
+    await Promise.all([1, 2, 3, 4, 5].map(contender));
+    expect(turns).toBe(5);
+    expect(await queueOf(etcd, prefix)).toEqual([]);
+  });
+
+  test("is acquired by one of five that try, and the others do not enter the queue", async () => {
+    const prefix = freshPrefix();
+    const mutexes = await Promise.all([1, 2, 3, 4, 5].map(() => newMutex(prefix)));
+    const got = await Promise.all(mutexes.map(({ mutex }) => mutex.tryLock()));
+    expect(got.filter(Boolean)).toHaveLength(1);
+    expect(await queueOf(etcd, prefix)).toHaveLength(1);
+    expect(await mutexes.find((_, i) => got[i])?.mutex.unlock()).toBe("released");
+  });
+
+  test("has Go's keys: the literal prefix, a slash, and the lease in hex", async () => {
+    for (const prefix of [freshPrefix(), `/${freshPrefix()}/`, `${freshPrefix()}/ä b%`]) {
+      const { mutex, session } = await newMutex(prefix);
+      await mutex.lock();
+      const [kv] = await queueOf(etcd, prefix);
+      expect(mutex.key).toBe(`${prefix}/${session.id.toString(16)}`);
+      expect(kv).toMatchObject({
+        key: mutex.key,
+        value: "",
+        lease: session.id,
+        createRevision: mutex.revision,
+      });
+      await mutex.unlock();
+    }
+  });
+
+  test("is locked again by its holder without a request", async () => {
+    const prefix = freshPrefix();
+    const { mutex } = await newMutex(prefix);
+    await mutex.lock();
+    const { revision } = mutex;
+    await mutex.lock();
+    expect(await mutex.tryLock()).toBe(true);
+    expect(mutex.revision).toBe(revision);
+    expect(await mutex.unlock()).toBe("released");
+    expect(await queueOf(etcd, prefix)).toEqual([]);
+  });
+
+  test("excludes another mutex of the same session, which gets the lock next", async () => {
+    const prefix = freshPrefix();
+    const session = await openSession();
+    const [first, second] = [
+      new EtcdMutex(etcd, session, prefix),
+      new EtcdMutex(etcd, session, prefix),
+    ];
+    await first.lock();
+    expect(await second.tryLock()).toBe(false);
+    let held = false;
+    const locked = second.lock().then(() => {
+      held = true;
+    });
+    await pause(50);
+    expect(held).toBe(false);
+    await first.unlock();
+    await locked;
+    expect(first.revision).toBeUndefined();
+    expect(first.signal.aborted).toBe(true);
+    expect(second.signal.aborted).toBe(false);
+    await second.unlock();
+    expect(await queueOf(etcd, prefix)).toEqual([]);
+  });
+
+  test("shares its key with another mutex of the same session if reentrant, as in Go", async () => {
+    const prefix = freshPrefix();
+    const session = await openSession();
+    const make = () => new EtcdMutex(etcd, session, prefix, { reentrant: true });
+    const [first, second] = [make(), make()];
+    await first.lock();
+    await second.lock();
+    expect(second.revision).toBe(first.revision);
+    expect(await first.unlock()).toBe("released");
+    expect(await queueOf(etcd, prefix)).toEqual([]);
+    expect(await second.unlock()).toBe("was-lost");
+  });
+
+  test("of one session does not starve those of other sessions", async () => {
+    const prefix = freshPrefix();
+    const session = await openSession();
+    let stop = false;
+    let turns = 0;
+    const busy = Array.from({ length: 4 }, async () => {
+      const mutex = new EtcdMutex(etcd, session, prefix);
+      while (!stop) {
+        await mutex.lock();
+        turns += 1;
+        await mutex.unlock();
+      }
+    });
+    const { mutex } = await newMutex(prefix);
+    await mutex.lock();
+    stop = true;
+    await mutex.unlock();
+    await Promise.all(busy);
+    expect(turns).toBeGreaterThan(0);
+  });
+
+  test("is not acquired by the third waiter when the second one gives up", async () => {
+    const prefix = freshPrefix();
+    const { mutex: first } = await newMutex(prefix);
+    await first.lock();
+    const second = await waiting(prefix);
+    const third = await waiting(prefix);
+    await second.session.close();
+    await expect(second.locked).rejects.toMatchObject({ code: "SESSION_EXPIRED" });
+    await until(async () => (await queueOf(etcd, prefix)).length === 2);
+    await pause(100);
+    expect(third.isHeld()).toBe(false);
+    await first.unlock();
+    await third.locked;
+    await third.mutex.unlock();
+  });
+
+  test("is never acquired by a waiter whose session has ended, which rejects at once", async () => {
+    const prefix = freshPrefix();
+    const { mutex: holder } = await newMutex(prefix);
+    await holder.lock();
+    stopTimers(LOOK);
+    const waiter = await waiting(prefix);
+    await waiter.session.close();
+    await expect(waiter.locked).rejects.toMatchObject({ code: "SESSION_EXPIRED" });
+    expect(holder.signal.aborted).toBe(false);
+    await expect(waiter.mutex.lock()).rejects.toMatchObject({ code: "SESSION_EXPIRED" });
+    await expect(waiter.mutex.tryLock()).rejects.toMatchObject({ code: "SESSION_EXPIRED" });
+    await holder.unlock();
+  });
+
+  test("is never acquired by a waiter whose lease was revoked, or whose key was deleted, which rejects at once", async () => {
+    const prefix = freshPrefix();
+    const { mutex: holder } = await newMutex(prefix);
+    await holder.lock();
+    stopTimers(LOOK);
+    const revoked = await waiting(prefix);
+    await etcdctl(server, "lease", "revoke", revoked.session.id.toString(16));
+    await expect(revoked.locked).rejects.toMatchObject({
+      code: "SESSION_EXPIRED",
+    });
+    const deleted = await waiting(prefix);
+    await etcdctl(server, "del", deleted.mutex.key);
+    await expect(deleted.locked).rejects.toMatchObject({
+      code: "SESSION_EXPIRED",
+    });
+    expect(holder.signal.aborted).toBe(false);
+    expect(await queueOf(etcd, prefix)).toHaveLength(1);
+    await holder.unlock();
+  });
+
+  test("is never acquired by a waiter whose key is deleted together with its predecessor", async () => {
+    const prefix = freshPrefix();
+    const { mutex: holder } = await newMutex(prefix);
+    await holder.lock();
+    const waiter = await waiting(prefix);
+    await etcd.txn({ when: [], do: [remove({ prefix: `${prefix}/` })] });
+    await expect(waiter.locked).rejects.toMatchObject({ code: "SESSION_EXPIRED" });
+    expect(waiter.isHeld()).toBe(false);
+  });
+
+  test("aborts its signal at once when its key is deleted or its lease revoked", async () => {
+    stopTimers(LOOK);
+    for (const end of ["key", "lease"]) {
+      const { mutex, session } = await newMutex(freshPrefix());
+      await mutex.lock();
+      await pause(100);
+      expect(mutex.signal.aborted).toBe(false);
+      if (end === "key") await etcdctl(server, "del", mutex.key);
+      else await etcdctl(server, "lease", "revoke", session.id.toString(16));
+      await until(() => mutex.signal.aborted);
+      expect(mutex.signal.reason).toMatchObject({ code: "SESSION_EXPIRED" });
+      expect(await mutex.unlock()).toBe("was-lost");
+    }
+  });
+
+  test("that is not held cannot be unlocked", async () => {
+    const { mutex } = await newMutex(freshPrefix());
+    await expect(mutex.unlock()).rejects.toMatchObject({ code: "LOCK_RELEASED" });
+    expect(() => mutex.isOwner()).toThrow(expect.objectContaining({ code: "LOCK_RELEASED" }));
+    await mutex.lock();
+    await mutex.unlock();
+    await expect(mutex.unlock()).rejects.toMatchObject({ code: "LOCK_RELEASED" });
+    expect(mutex.revision).toBeUndefined();
+  });
+
+  test("that is unlocked was not lost, however soon its key is seen to be gone", async () => {
+    const { mutex } = await newMutex(freshPrefix());
+    for (let i = 0; i < 5; i += 1) {
+      await mutex.lock();
+      const { signal } = mutex;
+      await pause(100);
+      expect(await mutex.unlock()).toBe("released");
+      expect(signal.reason).toMatchObject({ code: "LOCK_RELEASED" });
+    }
+  });
+
+  test("is released once by concurrent calls of unlock", async () => {
+    const prefix = freshPrefix();
+    const session = await openSession();
+    const [first, second, third] = [1, 2, 3].map(() => new EtcdMutex(etcd, session, prefix)) as [
+      EtcdMutex,
+      EtcdMutex,
+      EtcdMutex,
+    ];
+    for (const waits of [false, true]) {
+      await first.lock();
+      const locked = waits ? [second, third].map((mutex) => mutex.lock()) : [];
+      const unlocked = [first.unlock(), first.unlock()];
+      if (!waits) locked.push(...[second, third].map((mutex) => mutex.lock()));
+      expect(await Promise.all(unlocked)).toEqual(["released", "released"]);
+      await locked[0];
+      await pause(50);
+      expect(third.revision).toBeUndefined();
+      await second.unlock();
+      await locked[1];
+      await third.unlock();
+    }
+  });
+
+  test("is locked anew by a call of lock during unlock", async () => {
+    const prefix = freshPrefix();
+    const { mutex } = await newMutex(prefix);
+    await mutex.lock();
+    const { revision = 0n } = mutex;
+    const unlocked = mutex.unlock();
+    const [, got] = await Promise.all([mutex.lock(), mutex.tryLock()]);
+    expect(await unlocked).toBe("released");
+    expect(got).toBeTypeOf("boolean");
+    expect(mutex.revision).toBeGreaterThan(revision);
+    expect(await queueOf(etcd, prefix)).toHaveLength(1);
+    expect(await mutex.unlock()).toBe("released");
+  });
+
+  test("that waits leaves the queue when it is unlocked", async () => {
+    const prefix = freshPrefix();
+    const { mutex: holder } = await newMutex(prefix);
+    await holder.lock();
+    const waiter = await waiting(prefix);
+    expect(await waiter.mutex.unlock()).toBe("released");
+    await expect(waiter.locked).rejects.toMatchObject({ code: "LOCK_RELEASED" });
+    expect(await queueOf(etcd, prefix)).toHaveLength(1);
+    expect(await holder.unlock()).toBe("released");
+  });
+
+  test("that is released late does not release a later one of the same session", async () => {
+    const prefix = freshPrefix();
+    const session = await openSession();
+    const mutex = new EtcdMutex(etcd, session, prefix);
+    await mutex.lock();
+    const stale = EtcdMutex.resume(etcd, session, prefix, mutex.revision ?? 0n);
+    await mutex.unlock();
+    await mutex.lock();
+    expect(await stale.unlock()).toBe("was-lost");
+    expect(await queueOf(etcd, prefix)).toHaveLength(1);
+    expect(await mutex.unlock()).toBe("released");
+  });
+
+  test("is resumed from its revision by another client with the same lease", async () => {
+    const prefix = freshPrefix();
+    const { mutex, session } = await newMutex(prefix);
+    await mutex.lock();
+    const { revision = 0n } = mutex;
+    session.orphan();
+    const client = etcdClient(server);
+    clients.push(client);
+    const resumed = await EtcdSession.open(client, { lease: session.id });
+    sessions.push(resumed);
+    const again = EtcdMutex.resume(client, resumed, prefix, revision);
+    expect(again).toMatchObject({ key: mutex.key, revision });
+    const owner = await client.txn({ when: [again.isOwner()], do: [] });
+    expect(owner.succeeded).toBe(true);
+    await again.lock();
+    expect(again.revision).toBe(revision);
+    expect(await again.unlock()).toBe("released");
+    expect(await queueOf(etcd, prefix)).toEqual([]);
+  });
+
+  test("guards the caller's own transaction as long as it is held", async () => {
+    const prefix = freshPrefix();
+    const { mutex } = await newMutex(prefix);
+    await mutex.lock();
+    const guarded = { when: [mutex.isOwner()], do: [put(`${prefix}-stock`, "1")] };
+    expect((await etcd.txn(guarded)).succeeded).toBe(true);
+    await mutex.unlock();
+    expect((await etcd.txn(guarded)).succeeded).toBe(false);
+    await mutex.lock();
+    // The mutex is held again, under another revision.
+    expect((await etcd.txn(guarded)).succeeded).toBe(false);
+    await mutex.unlock();
+    await etcd.txn({ when: [], do: [remove(`${prefix}-stock`)] });
+  });
+
+  test("that is unlocked and locked again queues behind the waiters, although its key has the same name", async () => {
+    const prefix = freshPrefix();
+    const [one, other] = [await newMutex(prefix), await newMutex(prefix)];
+    const last = { who: "", run: 0, longest: 0 };
+    const contend = async (who: string, mutex: EtcdMutex) => {
+      for (let i = 0; i < 100; i += 1) {
+        await mutex.lock();
+        last.run = last.who === who ? last.run + 1 : 1;
+        last.who = who;
+        last.longest = Math.max(last.longest, last.run);
+        // The other mutex is certainly in the queue by then.
+        await until(async () => (await queueOf(etcd, prefix)).length === 2 || i > 98);
+        await mutex.unlock();
+      }
+    };
+    await Promise.all([contend("one", one.mutex), contend("other", other.mutex)]);
+    expect(last.longest).toBeLessThanOrEqual(3);
+  });
+
+  test("is acquired by a waiter across compactions", async () => {
+    const prefix = freshPrefix();
+    const { mutex: holder } = await newMutex(prefix);
+    await holder.lock();
+    const waiter = await waiting(prefix);
+    for (let i = 0; i < 20; i += 1) await etcd.txn({ when: [], do: [put(`${prefix}-x`, `${i}`)] });
+    const { revision } = await etcd.range(get(`${prefix}-x`));
+    await etcdctl(server, "compact", String(revision));
+    await pause(50);
+    expect(waiter.isHeld()).toBe(false);
+    await holder.unlock();
+    await waiter.locked;
+    await waiter.mutex.unlock();
+    await etcd.txn({ when: [], do: [remove(`${prefix}-x`)] });
+  });
+
+  test("is acquired by a waiter across broken connections, which misses no release in between", async () => {
+    stopTimers(LOOK);
+    for (const delay of [0, 1, 3, 10, 60]) {
+      const prefix = freshPrefix();
+      const { mutex: holder } = await newMutex(prefix);
+      await holder.lock();
+      const { proxy, client } = await openOverProxy();
+      const mutex = new EtcdMutex(client, await openSession(client), prefix);
+      const locked = mutex.lock();
+      await until(async () => (await queueOf(etcd, prefix)).length === 2);
+      await pause(delay);
+      proxy.cut();
+      await holder.unlock();
+      proxy.mend();
+      await locked;
+      expect(await mutex.unlock()).toBe("released");
+      await client.close();
+      await proxy.close();
+    }
+  });
+
+  test("is not acquired by an aborted wait, whichever call is pending, which leaves no key behind", async () => {
+    const holderSession = await openSession();
+    const session = await openSession();
+    let points = 0;
+    for (const when of ["before", "after"] as const) {
+      for (let n = 1, reached = true; reached; n += 1) {
+        reached = false;
+        const prefix = freshPrefix();
+        const holder = new EtcdMutex(etcd, holderSession, prefix);
+        await holder.lock();
+        const abort = new AbortController();
+        const flaky = faulty(etcd);
+        const reason = { because: n };
+        const strike = (_: string, call: number) => {
+          if (call !== n) return undefined;
+          reached = true;
+          abort.abort(reason);
+          return undefined;
+        };
+        if (when === "before") flaky.decide = strike;
+        else flaky.answered = strike;
+        const mutex = new EtcdMutex(flaky.etcd, session, prefix);
+        const outcome = mutex.lock({ signal: abort.signal }).then(
+          () => undefined,
+          (caught) => caught,
+        );
+        await pause(20);
+        await holder.unlock();
+        const error = await outcome;
+        if (error !== undefined) expect(error).toBe(reason);
+        else await mutex.unlock();
+        expect(await queueOf(etcd, prefix)).toEqual([]);
+        if (reached) points += 1;
+      }
+    }
+    // One call to enter, at least two reads, and one to leave.
+    expect(points).toBeGreaterThanOrEqual(6);
+  });
+
+  describe.each(FAULTS)("whose calls may meet the fault %s", (fault) => {
+    /** Locks and unlocks with the fault at each call, and as many in a row: one run for each. */
+    const runs = async (
+      times: number,
+      run: (flaky: FaultyEtcd, prefix: string, session: EtcdSession) => Promise<void>,
+    ) => {
+      for (let n = 1, reached = true; reached && n < 20; n += 1) {
+        reached = false;
+        const flaky = faulty(etcd);
+        flaky.decide = (_, call) => {
+          if (call < n || call >= n + times) return undefined;
+          reached = true;
+          return fault;
+        };
+        const prefix = freshPrefix();
+        const session = await openSession();
+        await run(flaky, prefix, session);
+        await session.close();
+        if (fault === "late") await pause(LATE + 50);
+        expect(await queueOf(etcd, prefix)).toEqual([]);
+      }
+    };
+
+    test.each([1, 2, 3])(
+      "leaves no key behind unless it is held, %i times in a row",
+      async (times) => {
+        await runs(times, async (flaky, prefix, session) => {
+          const mutex = new EtcdMutex(flaky.etcd, session, prefix);
+          try {
+            await mutex.lock();
+          } catch (error) {
+            expect(error).toMatchObject({ code: "STORE_UNAVAILABLE" });
+            expect(await queueOf(etcd, prefix)).toEqual([]);
+            return;
+          }
+          const [first] = await queueOf(etcd, prefix);
+          expect(first).toMatchObject({ key: mutex.key, createRevision: mutex.revision });
+          expect(await mutex.unlock()).toBe("released");
+          expect(await queueOf(etcd, prefix)).toEqual([]);
+        });
+      },
+    );
+
+    test("is acquired in turn after another holder", async () => {
+      await runs(1, async (flaky, prefix, session) => {
+        const { mutex: holder, session: other } = await newMutex(prefix);
+        await holder.lock();
+        const mutex = new EtcdMutex(flaky.etcd, session, prefix);
+        const locked = mutex.lock().then(
+          () => true,
+          (error) => {
+            expect(error).toMatchObject({ code: "STORE_UNAVAILABLE" });
+            return false;
+          },
+        );
+        await pause(20);
+        expect(mutex.revision).toBeUndefined();
+        await holder.unlock();
+        if (await locked) expect(await mutex.unlock()).toBe("released");
+        await other.close();
+      });
+    });
+  });
+
+  test("leaves no timer behind", async () => {
+    const { mutex, session } = await newMutex(freshPrefix());
+    // The session and the client have timers as well, which start in between when they are due.
+    const ours = new AsyncLocalStorage<true>();
+    const open = new Set<unknown>();
+    const { setTimeout, clearTimeout } = globalThis;
+    vi.spyOn(globalThis, "setTimeout").mockImplementation(((...args: [() => void]) => {
+      const timer = setTimeout(...args);
+      if (ours.getStore()) open.add(timer);
+      return timer;
+    }) as typeof setTimeout);
+    vi.spyOn(globalThis, "clearTimeout").mockImplementation((timer) => {
+      open.delete(timer);
+      clearTimeout(timer);
+    });
+    onTestFinished(() => void vi.restoreAllMocks());
+    await ours.run(true, async () => {
+      await mutex.lock();
+      await mutex.unlock();
+    });
+    expect([...open]).toEqual([]);
+    await session.close();
+  });
+});
+
+const [first] = inject("etcdServers");
+if (!first) throw new Error("there is no etcd server");
+
+const HAND_OVERS = WHOLE_MATRIX ? 10_000 : 500;
+
+test(`${HAND_OVERS} hand-overs between two sessions have rising tokens`, async () => {
+  await using etcd = etcdClient(first);
+  const prefix = freshPrefix();
+  let last = 0n;
+  let count = 0;
+  const contend = async () => {
+    await using session = await EtcdSession.open(etcd, { ttl: LONG });
+    const mutex = new EtcdMutex(etcd, session, prefix);
+    for (let i = 0; i < HAND_OVERS / 2; i += 1) {
+      await mutex.lock();
+      const { revision = 0n } = mutex;
+      expect(revision > last).toBe(true);
+      last = revision;
+      count += 1;
+      await mutex.unlock();
+    }
+  };
+  await Promise.all([contend(), contend()]);
+  expect(count).toBe(HAND_OVERS);
+}, 600_000);

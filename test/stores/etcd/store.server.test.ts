@@ -1,0 +1,247 @@
+import { afterAll, afterEach, expect, test } from "vitest";
+import type { LockStore } from "../../../core/lock/lock.ts";
+import { remove } from "../../../core/stores/etcd/client/etcd.ts";
+import { etcdLocks } from "../../../core/stores/etcd/locks/index.ts";
+import { EtcdMutex } from "../../../core/stores/etcd/locks/mutex.ts";
+import { EtcdSession } from "../../../core/stores/etcd/locks/session.ts";
+import { freshPrefix, queueOf } from "../../support/etcd.ts";
+import { etcdClient } from "../../support/etcd-client.ts";
+import { singleEtcds } from "../../support/etcd-under-test.ts";
+import { type Fault, faulty, LATE } from "../../support/faulty-etcd.ts";
+import { OwnEtcd } from "../../support/own-etcd.ts";
+import { pause, until, within } from "../../support/until.ts";
+
+const LONG = 30_000;
+
+const [server] = singleEtcds();
+if (!server) throw new Error("there is no etcd server");
+const etcd = etcdClient(server);
+const stores: LockStore[] = [];
+
+afterEach(async () => {
+  await Promise.all(stores.splice(0).map((store) => store.close()));
+});
+
+afterAll(() => etcd.close());
+
+/** Makes two clients of the same locks; faults can be injected into the calls of the first one. */
+function clients() {
+  const flaky = faulty(etcd);
+  const prefix = `${freshPrefix()}/`;
+  const [ours, theirs] = [etcdLocks(flaky.etcd, { prefix }), etcdLocks(etcd, { prefix })];
+  stores.push(ours, theirs);
+  /** Injects these faults into the next transactions, one each. */
+  const strikeEach = (...faults: Fault[]) => {
+    flaky.decide = (call) => (call === "txn" ? faults.shift() : undefined);
+  };
+  /** Injects this fault into the next `times` transactions. */
+  const strike = (fault: Fault, times = 1) => {
+    strikeEach(...Array.from({ length: times }, () => fault));
+  };
+  return { prefix, ours, theirs, strike, strikeEach };
+}
+
+test("the next waiter of a client does not inherit a lost lock, even when the removal of its key fails", async () => {
+  const { ours, theirs, strike } = clients();
+  const lost = await ours.lock("a", { ttl: LONG, wait: 0, maxHold: 300 });
+  const waiting = ours.lock("a", { ttl: LONG, wait: LONG });
+  strike("request-lost");
+  const next = await waiting;
+  expect(next.fence.token > lost.fence.token).toBe(true);
+  expect(await theirs.tryLock("a", { ttl: LONG })).toBeUndefined();
+  await pause(200);
+  next.assertHeld();
+  expect(await lost.unlock()).toBe("was-lost");
+  next.assertHeld();
+  expect(await next.unlock()).toBe("released");
+});
+
+test("a late request leaves no lock behind while the client holds others", async () => {
+  const { ours, theirs, strike } = clients();
+  const other = await ours.lock("other", { ttl: 3_000, wait: 0 });
+  const holder = await theirs.lock("a", { ttl: LONG, wait: 0 });
+  strike("late");
+  expect(await ours.tryLock("a", { ttl: 3_000 })).toBeUndefined();
+  await holder.unlock();
+  await pause(LATE + 100);
+  const lock = await theirs.lock("a", { ttl: LONG, wait: LONG });
+  other.assertHeld();
+  expect(await lock.unlock()).toBe("released");
+});
+
+test("a request whose answer is lost, and then refused, leaves no lock behind while the client holds others", async () => {
+  const { ours, theirs, strikeEach } = clients();
+  const other = await ours.lock("other", { ttl: 3_000, wait: 0 });
+  strikeEach("answer-lost", "refused");
+  const code = "STORE_UNAVAILABLE";
+  await expect(ours.lock("a", { ttl: 3_000, wait: LONG })).rejects.toMatchObject({ code });
+  const lock = await theirs.lock("a", { ttl: LONG, wait: 0 });
+  other.assertHeld();
+  expect(await lock.unlock()).toBe("released");
+});
+
+test("an entry among nested names that was not the first, and could not be removed, is removed later", async () => {
+  const flaky = faulty(etcd);
+  const prefix = `${freshPrefix()}/`;
+  const theirs = etcdLocks(etcd, { prefix });
+  let count = 0;
+  let loses = true;
+  flaky.decide = (call) => (call === "txn" && count > 4 && loses ? "request-lost" : undefined);
+  const txn: typeof etcd.txn = async (...args) => {
+    count += 1;
+    // Our client has seen no contender, and is about to enter.
+    if (count === 3) await theirs.lock("a", { ttl: LONG, wait: 0 });
+    return flaky.etcd.txn(...args);
+  };
+  const ours = etcdLocks({ ...flaky.etcd, txn }, { prefix });
+  stores.push(ours, theirs);
+  await theirs.lock("a/nested", { ttl: LONG, wait: 0 });
+  await ours.lock("other", { ttl: 1_000, wait: 0 });
+  count = 0;
+  // The withdrawal is tried for one ttl: tryLock answers no or, after its 2 s, that the outcome is unknown.
+  const told = await ours.tryLock("a", { ttl: 1_000 }).catch(({ code }) => code);
+  expect([undefined, "UNKNOWN_OUTCOME"]).toContain(told);
+  expect(count).toBeGreaterThan(4);
+  // The nested entry, theirs, and our leftover.
+  expect(await queueOf(etcd, `${prefix}a`)).toHaveLength(3);
+  loses = false;
+  await until(async () => (await queueOf(etcd, `${prefix}a`)).length === 2, 10_000);
+});
+
+test("a lock whose release was never answered is free after a ttl, although the client holds others", async () => {
+  const { ours, theirs, strike } = clients();
+  const other = await ours.lock("other", { ttl: 1_000, wait: 0 });
+  const lock = await ours.lock("a", { ttl: 1_000, wait: 0 });
+  strike("request-lost", 100);
+  await expect(lock.unlock()).rejects.toMatchObject({ code: "UNKNOWN_OUTCOME" });
+  strike("request-lost", 0);
+  const next = await within(10_000, theirs.lock("a", { ttl: LONG, wait: LONG }));
+  other.assertHeld();
+  expect(await next.unlock()).toBe("released");
+});
+
+test("a holder notices that its key is gone although the first read fails", async () => {
+  const { ours, theirs, strike } = clients();
+  const lock = await ours.lock("a", { ttl: LONG, wait: 0 });
+  const prefix = (await queueKeys(lock.fence.token)) ?? "";
+  strike("refused");
+  await etcd.txn({ when: [], do: [{ op: "remove", keys: prefix }] });
+  await until(() => lock.signal.aborted, 4_000);
+  expect(lock.signal.reason).toMatchObject({ why: "taken" });
+  const next = await theirs.lock("a", { ttl: LONG, wait: 0 });
+  expect(await lock.unlock()).toBe("was-lost");
+  expect(await next.unlock()).toBe("released");
+});
+
+/** Returns the key that was created at this revision. */
+async function queueKeys(revision: bigint): Promise<string | undefined> {
+  const { kvs } = await etcd.range({ op: "get", keys: { prefix: "" }, keysOnly: true });
+  return kvs.find(({ createRevision }) => createRevision === revision)?.key;
+}
+
+test.each(["lease", "key"])(
+  "a waiter enters the queue again when its %s is gone, and still gets the lock",
+  async (what) => {
+    const { prefix, ours, theirs } = clients();
+    const holder = await theirs.lock("a", { ttl: LONG, wait: 0 });
+    const waiting = ours.lock("a", { ttl: LONG, wait: LONG });
+    const second = async () => (await queueOf(etcd, `${prefix}a`))[1];
+    const entry = await until(second);
+    if (what === "lease") await etcd.revoke(entry.lease);
+    else await etcd.txn({ when: [], do: [remove(entry.key)] });
+    await until(async () => ((await second())?.createRevision ?? 0n) > entry.createRevision);
+    holder.assertHeld();
+    await holder.unlock();
+    expect(await (await waiting).unlock()).toBe("released");
+  },
+);
+
+test("a waiter survives an outage of etcd that is longer than its ttl", async () => {
+  await using own = await OwnEtcd.like(server);
+  await using client = etcdClient({ endpoints: [own.endpoint] });
+  const [ours, theirs] = [etcdLocks(client), etcdLocks(client)];
+  stores.push(ours, theirs);
+  await theirs.lock("a", { ttl: 1_000, wait: 0 });
+  const waiting = ours.lock("a", { ttl: 1_000, wait: 60_000 });
+  await until(async () => (await queueOf(client, "a")).length === 2);
+  await own.stop();
+  await pause(3_000);
+  await own.start();
+  expect(await (await waiting).unlock()).toBe("released");
+});
+
+test("maxHold counts from the acquisition of the lock, not from the renewal of its session", async () => {
+  const { ours } = clients();
+  const first = await ours.lock("first", { ttl: 20_000, wait: 0 });
+  await pause(1_500);
+  const lock = await ours.lock("second", { ttl: 20_000, wait: 0, maxHold: 1_000 });
+  await pause(500);
+  lock.assertHeld();
+  await until(() => lock.signal.aborted, 3_000);
+  expect(lock.signal.reason).toMatchObject({ why: "max-hold" });
+  first.assertHeld();
+});
+
+test("unlock during a second lock of the same mutex unlocks it", async () => {
+  await using session = await EtcdSession.open(etcd, { ttl: LONG });
+  const mutex = new EtcdMutex(etcd, session, freshPrefix());
+  await mutex.lock();
+  void mutex.lock();
+  expect(await mutex.unlock()).toBe("released");
+  expect(mutex.signal.aborted).toBe(true);
+  expect(mutex.revision).toBeUndefined();
+});
+
+test("tryLock fails when the session ends meanwhile", async () => {
+  const flaky = faulty(etcd);
+  const session = await EtcdSession.open(etcd, { ttl: 2_000 });
+  const mutex = new EtcdMutex(flaky.etcd, session, freshPrefix());
+  flaky.answered = () => session.orphan();
+  await expect(mutex.tryLock()).rejects.toMatchObject({ code: "SESSION_EXPIRED" });
+  expect(mutex.signal.aborted).toBe(true);
+  const resumed = EtcdMutex.resume(etcd, session, freshPrefix(), 1n);
+  expect(resumed.signal.aborted).toBe(true);
+});
+
+test("an aborted caller of a mutex does not affect its other callers", async () => {
+  await using one = await EtcdSession.open(etcd, { ttl: LONG });
+  await using other = await EtcdSession.open(etcd, { ttl: LONG });
+  const prefix = freshPrefix();
+  const holder = new EtcdMutex(etcd, one, prefix);
+  await holder.lock();
+  const mutex = new EtcdMutex(etcd, other, prefix);
+  const first = new AbortController();
+  const firstLock = mutex.lock({ signal: first.signal });
+  const outcome = expect(firstLock).rejects.toThrow("first");
+  const second = AbortSignal.abort(new Error("second"));
+  await expect(mutex.lock({ signal: second })).rejects.toThrow("second");
+  const third = mutex.lock();
+  first.abort(new Error("first"));
+  await outcome;
+  await holder.unlock();
+  await third;
+  expect(await mutex.unlock()).toBe("released");
+});
+
+test("a waiting mutex rejects when its client is closed", async () => {
+  const client = etcdClient(server);
+  const session = await EtcdSession.open(client, { ttl: 2_000 });
+  await using other = await EtcdSession.open(etcd, { ttl: LONG });
+  const prefix = freshPrefix();
+  const holder = new EtcdMutex(etcd, other, prefix);
+  await holder.lock();
+  const waiting = new EtcdMutex(client, session, prefix).lock();
+  const outcome = expect(waiting).rejects.toMatchObject({ code: "STORE_CLOSED" });
+  await pause(100);
+  await client.close();
+  await outcome;
+  await holder.unlock();
+});
+
+test("tryLock rejects soon after one ttl when the store cannot be reached", async () => {
+  const store = etcdLocks(etcdClient({ endpoints: ["127.0.0.1:1"] }), { closeEtcd: true });
+  await expect(within(8_000, store.tryLock("a", { ttl: 2_000 }))).rejects.toMatchObject({
+    code: "STORE_UNAVAILABLE",
+  });
+  await within(10_000, store.close());
+});

@@ -1,0 +1,109 @@
+import { Etcd3 } from "etcd3";
+import { Cluster, Redis } from "ioredis";
+import { createPool as createCallbackPool } from "mysql2";
+import { createPool } from "mysql2/promise";
+import { describe, expect, inject, test } from "vitest";
+import { stockLock } from "../../core/inventory/inventory.ts";
+import { openEtcd } from "../../core/stores/etcd/index.ts";
+import { migrate, openMysql } from "../../core/stores/mysql/index.ts";
+import { openRedis } from "../../core/stores/redis/index.ts";
+import { openRedlock } from "../../core/stores/redlock/index.ts";
+import { anyPrefix } from "../support/etcd-under-test.ts";
+import { redisServer } from "../support/redis-under-test.ts";
+import { temporaryDatabase } from "../support/under-test.ts";
+
+const OPTIONS = { ttl: "10s", wait: "10s" } as const;
+
+describe("a client of ioredis", () => {
+  const [port = 0] = redisServer("redis").ports;
+
+  test("gives a store its settings, and is neither used nor closed", async () => {
+    const client = new Redis({ host: "127.0.0.1", port, keyPrefix: "theirs:" });
+    const prefix = anyPrefix();
+    const store = await openRedis(client, { prefix });
+    await store.inventory.set({ sku: "cup", quantity: 2, operationId: "set" });
+    const lock = await store.locks.lock(stockLock("cup"), OPTIONS);
+    const sale = { sku: "cup", quantity: 1, operationId: "sale" };
+    expect(await store.inventory.decrement({ ...sale, fence: lock.fence })).toMatchObject({
+      remaining: 1,
+    });
+    expect(
+      await store.redis.call(["EXISTS", `{${prefix}}lock:${stockLock("cup")}`], { reads: true }),
+    ).toBe("1");
+    await lock.unlock();
+    await store.close();
+    expect(await client.ping()).toBe("PONG");
+    await client.quit();
+  });
+
+  test("stands for a master of Redlock", async () => {
+    const clients = redisServer("redlock").ports.map((each) => new Redis(each, "127.0.0.1"));
+    const store = await openRedlock(clients, { prefix: anyPrefix() });
+    await using lock = await store.locks.lock("a", OPTIONS);
+    lock.assertHeld();
+    await lock.unlock();
+    await store.close();
+    for (const client of clients) expect(await client.quit()).toBe("OK");
+  });
+
+  test("that is a cluster, or checks no certificate, is refused", async () => {
+    const lazyConnect = true;
+    const cluster = new Cluster([{ host: "127.0.0.1", port }], { lazyConnect });
+    await expect(openRedis(cluster as never)).rejects.toThrow(/is a Cluster of ioredis/);
+    const unchecked = new Redis({ port, tls: { rejectUnauthorized: false }, lazyConnect });
+    await expect(openRedis(unchecked)).rejects.toThrow(/rejectUnauthorized/);
+    cluster.disconnect();
+    unchecked.disconnect();
+  });
+});
+
+describe("a pool of mysql2", () => {
+  test("gives a store its settings, and is neither used nor closed", async () => {
+    const [server] = inject("sqlServers");
+    if (!server) throw new Error("no SQL server is running");
+    const database = await temporaryDatabase(server);
+    const pool = createPool({ ...database.options, connectionLimit: 3 });
+    const callbackPool = createCallbackPool({ ...database.options });
+    for (const each of [pool, callbackPool]) {
+      const store = await openMysql(each);
+      await migrate(store.database);
+      const lock = await store.locks.lock("a", OPTIONS);
+      expect(lock.fence.token).toBeGreaterThan(0n);
+      await lock.unlock();
+      await store.close();
+    }
+    const [rows] = await pool.query("SELECT COUNT(*) AS locks FROM lockstep_lock");
+    expect(rows).toEqual([{ locks: 0 }]);
+    await pool.end();
+    await new Promise((resolve) => callbackPool.end(resolve));
+    await database.drop();
+  });
+
+  test("without a database, with a socket path or an unchecked certificate is refused", async () => {
+    const settings = { host: "db.internal", user: "app" };
+    const refuse = async (more: object, message: RegExp) => {
+      const pool = createPool({ ...settings, ...more });
+      await expect(openMysql(pool)).rejects.toThrow(message);
+      await pool.end();
+    };
+    await refuse({}, /needs a user and a database/);
+    await refuse({ database: "shop", socketPath: "/run/mysqld.sock" }, /socket path/);
+    await refuse({ database: "shop", ssl: { rejectUnauthorized: false } }, /rejectUnauthorized/);
+  });
+});
+
+describe("a client of etcd3", () => {
+  test("gives a store its settings, and is neither used nor closed", async () => {
+    const [server] = inject("etcdServers");
+    if (!server) throw new Error("no etcd is running");
+    const client = new Etcd3({ hosts: [...server.endpoints] });
+    const prefix = anyPrefix();
+    const store = await openEtcd(client, { prefix });
+    const lock = await store.locks.lock("a", OPTIONS);
+    expect(await client.getAll().prefix(`${prefix}a/`).keys()).toHaveLength(1);
+    await lock.unlock();
+    await store.close();
+    expect(await client.getAll().prefix(`${prefix}a/`).keys()).toEqual([]);
+    client.close();
+  });
+});

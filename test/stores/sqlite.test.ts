@@ -1,4 +1,0 @@
-import { describeLockStore } from "../conformance/lock-store.ts";
-import { sqliteUnderTest } from "../support/under-test.ts";
-
-describeLockStore("sqlite", sqliteUnderTest);

@@ -1,0 +1,225 @@
+import { once } from "node:events";
+import { type AddressInfo, createServer } from "node:net";
+import { afterAll, describe, expect, test } from "vitest";
+import { zookeeperClient } from "../../core/stores/zookeeper/client/client.ts";
+import {
+  BadVersionError,
+  NodeExistsError,
+  NoNodeError,
+} from "../../core/stores/zookeeper/client/zookeeper.ts";
+import { runScript } from "../support/script.ts";
+import { TcpProxy } from "../support/tcp-proxy.ts";
+import { pause, until, within } from "../support/until.ts";
+import { endSession, freshRoot, overhear, singleZooKeeper } from "../support/zookeeper.ts";
+
+const LONG = 20_000;
+
+/** The longest time until a notification; most take milliseconds. */
+const AT_ONCE = 12_000;
+
+const { servers } = singleZooKeeper();
+const [server = ""] = servers;
+const port = Number(server.split(":")[1]);
+const zookeeper = zookeeperClient({ servers });
+
+afterAll(() => zookeeper.close());
+
+const over = (wire: { readonly port: number }) =>
+  zookeeperClient({ servers: [`127.0.0.1:${wire.port}`] });
+
+describe.concurrent("a session", () => {
+  test("that another client ends aborts its signal and pending requests at once", async () => {
+    await using wire = await overhear(server);
+    await using client = over(wire);
+    const session = await client.openSession(LONG);
+    const { path } = await session.create({ path: `${freshRoot()}`, mode: "ephemeral" });
+    await endSession(server, session.owner, await wire.password);
+    await until(() => session.signal.aborted, AT_ONCE);
+    expect(session.signal.reason).toMatchObject({ code: "SESSION_EXPIRED" });
+    expect(session.remaining()).toBe(0);
+    await expect(session.read(path)).rejects.toMatchObject({ code: "SESSION_EXPIRED" });
+    expect(await session.renew(new AbortController().signal)).toBeUndefined();
+    const other = await zookeeper.openSession(LONG);
+    expect(await other.read(path)).toBeUndefined();
+  });
+
+  test("lives for longer than its ttl without requests", async () => {
+    const session = await zookeeper.openSession(4_000);
+    const { path } = await session.create({ path: freshRoot(), mode: "ephemeral" });
+    await pause(9_000);
+    expect(session.signal.aborted).toBe(false);
+    expect(session.remaining()).toBeGreaterThan(0);
+    expect(await session.read(path)).toBeDefined();
+  });
+
+  test("without heartbeats expires, by our clock no later than by the server's", async () => {
+    const other = await zookeeper.openSession(LONG);
+    const session = await zookeeper.openSession(1_000);
+    const { path } = await session.create({ path: freshRoot(), mode: "ephemeral" });
+    session.stopKeepAlive();
+    const deleted = Promise.withResolvers<void>();
+    await other.read(path, { watch: () => deleted.resolve() });
+    await deleted.promise;
+    expect(session.remaining()).toBeLessThanOrEqual(0);
+  });
+
+  test("whose connection is cut ends by our clock before the server ends it", async () => {
+    await using wire = await TcpProxy.to(port);
+    await using client = over(wire);
+    const other = await zookeeper.openSession(LONG);
+    const session = await client.openSession(1_000);
+    const { path } = await session.create({ path: freshRoot(), mode: "ephemeral" });
+    await pause(600);
+    wire.cut();
+    const deleted = Promise.withResolvers<void>();
+    await other.read(path, { watch: () => deleted.resolve() });
+    const pending = session.create({ path: freshRoot() }).catch((error) => error);
+    await deleted.promise;
+    await pause(0);
+    expect(session.signal.aborted).toBe(true);
+    // The sent request may have been carried out.
+    expect(await pending).toMatchObject({ code: expect.stringMatching(/UNKNOWN|EXPIRED/) });
+  });
+
+  test("moves to the next connection with its nodes, watches and pending requests", async () => {
+    await using wire = await TcpProxy.to(port);
+    await using client = over(wire);
+    const session = await client.openSession(LONG);
+    const { path } = await session.create({ path: freshRoot(), mode: "ephemeral", data: "mine" });
+    let told = 0;
+    await session.read(path, {
+      watch: () => {
+        told += 1;
+      },
+    });
+    wire.loseNextAnswer();
+    const [node, ...others] = await Promise.all([
+      session.read(path),
+      ...Array.from({ length: 500 }, () => session.children(path)),
+    ]);
+    expect(node?.data).toBe("mine");
+    expect(node?.stat.owner).toBe(session.owner);
+    expect(others.every((children) => children?.length === 0)).toBe(true);
+    expect(told).toBe(1);
+    expect(wire.connections).toBe(2);
+  });
+
+  test("distinguishes a lost write from one that was not sent", async () => {
+    await using wire = await TcpProxy.to(port);
+    await using client = over(wire);
+    const session = await client.openSession(LONG);
+    const path = freshRoot();
+    wire.loseNextAnswer();
+    await expect(session.create({ path })).rejects.toMatchObject({ code: "UNKNOWN_OUTCOME" });
+    await expect(session.create({ path })).rejects.toThrow(NodeExistsError);
+    await wire.close();
+    await until(async () => {
+      const signal = AbortSignal.timeout(100);
+      const error = await session
+        .create({ path: `${path}/a`, mode: "ephemeral" }, signal)
+        .catch((e) => e);
+      return error === signal.reason;
+    });
+  });
+
+  test("starts its ttl anew on a new connection", async () => {
+    const session = await zookeeper.openSession(4_000);
+    session.stopKeepAlive();
+    await pause(500);
+    const before = session.remaining();
+    const askedAt = performance.now();
+    const grant = await session.restart(new AbortController().signal);
+    expect(grant?.sentAt.mono).toBeGreaterThanOrEqual(askedAt);
+    expect(session.remaining()).toBeGreaterThan(before);
+  });
+
+  test("answers in the order of the requests, and with their errors", async () => {
+    const session = await zookeeper.openSession(LONG);
+    const root = freshRoot();
+    const [, made, children, missing] = await Promise.all([
+      session.create({ path: root }),
+      session.create({ path: `${root}/a-`, mode: "sequential" }),
+      session.children(root),
+      session.read(`${root}/b`),
+    ]);
+    expect(children?.map((name) => `${root}/${name}`)).toEqual([made.path]);
+    expect(missing).toBeUndefined();
+    const { version } = await session.write(root, "é🔒");
+    expect((await session.read(root))?.data).toBe("é🔒");
+    await expect(session.write(root, "x", { version: version + 1 })).rejects.toThrow(
+      BadVersionError,
+    );
+    await expect(session.remove(`${root}/b`)).rejects.toThrow(NoNodeError);
+    await expect(session.remove(root)).rejects.toMatchObject({ code: "STORE_REFUSED" });
+    await expect(session.create({ path: "no path" })).rejects.toMatchObject({
+      code: "STORE_REFUSED",
+    });
+    const ops = [
+      { op: "write", path: root, data: "y" },
+      { op: "remove", path: `${root}/b` },
+    ] as const;
+    await expect(session.multi(ops)).rejects.toThrow(NoNodeError);
+    expect((await session.read(root))?.data).toBe("é🔒");
+  });
+
+  test("forgets a removed watch, and calls the others once", async () => {
+    const session = await zookeeper.openSession(LONG);
+    const { path } = await session.create({ path: freshRoot() });
+    const told: string[] = [];
+    const watches = ["kept", "taken back"].map((name) => () => void told.push(name));
+    for (const watch of watches) await session.read(path, { watch });
+    session.unwatch(path, watches[1] ?? (() => {}));
+    await session.write(path, "1");
+    await session.write(path, "2");
+    await session.sync();
+    expect(told).toEqual(["kept"]);
+  });
+
+  test("opens on any reachable server, also if the caller has to wait for one", async () => {
+    const frozen = createServer();
+    await once(frozen.listen(0, "127.0.0.1"), "listening");
+    const silent = `127.0.0.1:${(frozen.address() as AddressInfo).port}`;
+    await using client = zookeeperClient({ servers: ["127.0.0.1:1", silent, server] });
+    for (let i = 0; i < 3; i += 1) await within(AT_ONCE, client.openSession(1_000));
+    await using nowhere = zookeeperClient({ servers: [silent] });
+    const reason = new Error("enough");
+    const caller = new AbortController();
+    const opening = nowhere.openSession(LONG, caller.signal);
+    const outcome = expect(opening).rejects.toBe(reason);
+    await pause(50);
+    caller.abort(reason);
+    await outcome;
+    await expect(nowhere.openSession(LONG, AbortSignal.abort(reason))).rejects.toBe(reason);
+    frozen.close();
+  });
+
+  test("is closed with its client, which leaves no connection open", async () => {
+    const client = zookeeperClient({ servers });
+    const session = await client.openSession(LONG);
+    const { path } = await session.create({ path: freshRoot(), mode: "ephemeral" });
+    await client.close();
+    expect(session.signal.reason).toMatchObject({ code: "STORE_CLOSED" });
+    await expect(client.openSession(LONG)).rejects.toMatchObject({ code: "STORE_CLOSED" });
+    const other = await zookeeper.openSession(LONG);
+    expect(await other.read(path)).toBeUndefined();
+  });
+
+  test("does not keep a process alive after its client is closed, even if its connection is cut", async () => {
+    await using wire = await TcpProxy.to(port);
+    using script = runScript("zookeeper-once", server, `127.0.0.1:${wire.port}`);
+    expect(await script.line()).toBe("begun");
+    wire.cut();
+    expect(await script.line()).toBe("closed");
+    expect(await within(10_000, script.ended)).toBe(0);
+  });
+});
+
+test("a server that is not a ZooKeeper server is refused", async () => {
+  const other = createServer((socket) => void socket.end("HTTP/1.1 400 Bad Request\r\n\r\n"));
+  await once(other.listen(0, "127.0.0.1"), "listening");
+  const address = `127.0.0.1:${(other.address() as AddressInfo).port}`;
+  await using client = zookeeperClient({ servers: [address] });
+  await expect(client.openSession(1_000)).rejects.toMatchObject({ code: "STORE_UNAVAILABLE" });
+  expect(() => zookeeperClient({ servers: [] })).toThrow(TypeError);
+  other.close();
+});
