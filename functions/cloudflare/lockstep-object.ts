@@ -1,3 +1,4 @@
+import { DEFAULT_QUEUE } from "../../core/journal/turn-order.ts";
 import type { Millis } from "../../core/lock/time.ts";
 import type { Runtime } from "../../core/steps/contract.ts";
 import { createRuntime } from "../../core/steps/runtime.ts";
@@ -98,7 +99,6 @@ export function lockstepObject<Base extends Class<object>>(Base: Base): Base & L
       // No call is answered before the tables are there.
       void state.blockConcurrencyWhile(async () => {
         await migrate(database);
-        this.#storage.sql.exec(WAKE_INDEX);
         if (this.workflows.length > 0) await this.#setAlarm(Date.now());
       });
     }
@@ -136,13 +136,24 @@ export function lockstepObject<Base extends Class<object>>(Base: Base): Base & L
       return answer;
     }
 
-    /** Sets the alarm for the run that is due first, after `least` milliseconds at the earliest. */
+    /** Sets the alarm for the first due run that the object can execute, after `least` milliseconds at the earliest. */
     async #setNextAlarm(least: Millis): Promise<void> {
-      const [first] = this.#storage.sql
-        .exec("SELECT MIN(due_at) AS at FROM lockstep_run WHERE due_at IS NOT NULL")
-        .toArray();
-      if (first?.at == null) return;
-      await this.#setAlarm(Math.max(Number(first.at) / 1_000, Date.now() + least));
+      const dueAt = Math.min(...this.#sources().flatMap((source) => this.#firstDue(source)));
+      if (dueAt === Number.POSITIVE_INFINITY) return;
+      await this.#setAlarm(Math.max(dueAt / 1_000, Date.now() + least));
+    }
+
+    #sources(): readonly Source[] {
+      const queues = new Set([DEFAULT_QUEUE, ...this.workflows.map(({ queue }) => queue)]);
+      return [...queues].flatMap((queue) =>
+        this.workflows.map(({ name, version }): Source => [queue, name, version]),
+      );
+    }
+
+    /** The microseconds of the time at which the first run from this source is due, if there is one. */
+    #firstDue(source: Source): readonly number[] {
+      const [first] = this.#storage.sql.exec(FIRST_DUE, ...source).toArray();
+      return first?.at == null ? [] : [Number(first.at)];
     }
 
     async #setAlarm(time: number): Promise<void> {
@@ -154,9 +165,12 @@ export function lockstepObject<Base extends Class<object>>(Base: Base): Base & L
   return Stored as unknown as Base & LockstepClass;
 }
 
-/** Finds the run that is due first. */
-const WAKE_INDEX = `
-  CREATE INDEX IF NOT EXISTS lockstep_run_wake ON lockstep_run (due_at) WHERE due_at IS NOT NULL`;
+/** The runs that a claim of due runs considers. */
+type Source = [queue: string, workflow: string, version: number];
+
+/** The index `lockstep_run_due` answers it. */
+const FIRST_DUE = `
+  SELECT MIN(due_at) AS at FROM lockstep_run WHERE queue = ? AND workflow = ? AND version = ?`;
 
 /** Whether the call may make a run due. */
 function changesRuns({ queries, transaction }: ObjectCall): boolean {

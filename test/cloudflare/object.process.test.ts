@@ -4,7 +4,8 @@ import { openDurableObject } from "../../core/stores/cloudflare/index.ts";
 import { objectDatabase } from "../../core/stores/cloudflare/object-database.ts";
 import { mapConcurrent } from "../../functions/invocation/map-concurrent.ts";
 import { WHOLE_MATRIX } from "../support/matrix.ts";
-import { until } from "../support/until.ts";
+import { claimOf, newRunId } from "../support/runs.ts";
+import { pause, until } from "../support/until.ts";
 import { startWorkerd } from "../support/workerd.ts";
 import { objectsUnderTest } from "../support/workerd-under-test.ts";
 
@@ -47,6 +48,19 @@ describe("an object's alarm", () => {
     expect(await workerd().ask("alarm?start&id=run-1")).toBe("suspended");
     await until(async () => (await shop.journal.show("run-1"))?.status === "completed", 30_000);
     expect(await shop.stock()).toMatchObject({ onHand: 3, sold: 2 });
+  });
+
+  test("is not set for a due run of a workflow that the object does not know", async () => {
+    const { journal } = await shopOf("foreign", 5);
+    const alarms = () => workerd().ask("foreign?alarms");
+    await until(alarms);
+    for (let i = 0; i < 20; i += 1) {
+      await journal.claim(claimOf(newRunId(), { workflow: "unknown", ttl: 1 }));
+      await pause(10);
+    }
+    expect(await workerd().ask("foreign?start&id=run-2")).toBe("suspended");
+    await until(async () => (await journal.show("run-2"))?.status === "completed", 30_000);
+    expect(await alarms()).toBeLessThan(10);
   });
 });
 

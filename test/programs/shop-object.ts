@@ -25,6 +25,16 @@ const sellTwo = ({ inventory }: SqlStore) =>
 export class Shop extends lockstepObject(DurableObject) {
   readonly sellTwo = sellTwo(this.store);
   override readonly workflows = [this.sellTwo];
+  #alarms = 0;
+
+  override async alarm(): Promise<void> {
+    this.#alarms += 1;
+    await super.alarm();
+  }
+
+  async alarms(): Promise<number> {
+    return this.#alarms;
+  }
 
   async start(id: string): Promise<string> {
     return (await this.runtime.start(this.sellTwo, { id })).status;
@@ -57,6 +67,7 @@ export default {
     const name = pathname.slice(1);
     const id = searchParams.get("id") ?? "";
     if (searchParams.has("sell")) return sell(env, name, id);
+    if (searchParams.has("alarms")) return Response.json(await env.SHOP.getByName(name).alarms());
     return Response.json(await env.SHOP.getByName(name).start(id));
   },
 };
