@@ -1,4 +1,8 @@
-import type { Journal } from "./journal.ts";
+import type { Journal, StartedRun } from "./journal.ts";
+
+function isDue(run: StartedRun): boolean {
+  return run.kind === "parked" && run.wakeIn === 0;
+}
 
 /** Wraps a journal: calls that make runs due at once call its `dueListeners` afterwards. */
 export function notifyingJournal(journal: Omit<Journal, "dueListeners">): Journal {
@@ -16,7 +20,7 @@ export function notifyingJournal(journal: Omit<Journal, "dueListeners">): Journa
   return {
     ...journal,
     dueListeners,
-    start: notifying(journal.start, (runs) => runs.some(({ kind }) => kind === "open")),
+    start: notifying(journal.start, (runs) => runs.some(isDue)),
     startKeyed: notifying(journal.startKeyed, (_, __, { quiet = 0 }) => quiet === 0),
     park: notifying(journal.park, (_, __, { wakeIn }) => wakeIn === 0),
     // The end of a child wakes its parent. A run whose completion is refused is due again.

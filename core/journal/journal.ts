@@ -320,11 +320,8 @@ export interface KeyedStart {
   readonly quiet?: Millis | undefined;
 }
 
-/** The run of a keyed start, and its state. It is never claimed by the start. */
-export type KeyedRun = { readonly runId: string } & Exclude<
-  RunClaimResult,
-  { readonly kind: "claimed" | "conflict" }
->;
+/** The run of a keyed start. */
+export type KeyedRun = { readonly runId: string } & RunState;
 
 export interface ParentRun {
   readonly runId: string;
@@ -333,16 +330,18 @@ export interface ParentRun {
   readonly signal: string;
 }
 
-/** The state of a run after `start`. */
-export type StartedRun =
-  /** The run exists, with this parent. It may be executed already. */
-  | { readonly kind: "open"; readonly parent: ParentRun | undefined }
-  | { readonly kind: "ended"; readonly ending: RunResult }
-  /** The run exists with another workflow or input. */
-  | { readonly kind: "conflict" };
+/** A run after `start`. It may be executed already. */
+export type StartedRun = ({ readonly parent: ParentRun | undefined } & RunState) | RunConflict;
 
-export type RunClaimResult =
-  | (ClaimedRun & { readonly kind: "claimed" })
+export type RunClaimResult = (ClaimedRun & { readonly kind: "claimed" }) | RunState | RunConflict;
+
+/** The run exists with another workflow or input. */
+export interface RunConflict {
+  readonly kind: "conflict";
+}
+
+/** The state of a run that the caller has not claimed. */
+export type RunState =
   /** Another holder has the lease for `retryIn` milliseconds, unless it renews. */
   | { readonly kind: "busy"; readonly retryIn: Millis }
   /** The run is parked and due in `wakeIn` milliseconds; Infinity as in {@link ParkRequest}. */
@@ -356,9 +355,7 @@ export type RunClaimResult =
     }
   /** The run is blocked with an encoded error, and due in `retryIn` milliseconds. */
   | { readonly kind: "blocked"; readonly error: string; readonly retryIn: Millis }
-  | { readonly kind: "ended"; readonly ending: RunResult }
-  /** The run exists with another workflow or input. */
-  | { readonly kind: "conflict" };
+  | { readonly kind: "ended"; readonly ending: RunResult };
 
 export interface RunNotFound {
   readonly kind: "missing";

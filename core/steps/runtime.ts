@@ -141,8 +141,9 @@ class Engine implements Runtime {
     input: I,
     options: ExecuteOptions = {},
   ): Promise<RunOutcome<O>> {
-    const prepared = await this.#prepare(workflow, input, options);
-    const claimed = await this.#claim(workflow, prepared, options);
+    const { run, onConflict } = await this.#prepare(workflow, input, options);
+    const claim = () => this.#journal.claim({ ...run, ttl: this.#leaseTtl });
+    const claimed = await this.#executeOrTake(run.runId, onConflict, claim, options);
     return (await this.#withChildren(claimed, options)) as RunOutcome<O>;
   }
 
@@ -153,10 +154,12 @@ class Engine implements Runtime {
   ): Promise<RunOutcome<O>> {
     const keyed = toKeyedStart(options);
     if (keyed) return this.#startKeyed(workflow, input, options, keyed);
-    const prepared = await this.#prepare(workflow, input, options);
-    // The execution stops before the first step.
-    const { outcome } = await this.#claim(workflow, prepared, { signal: AbortSignal.abort() });
-    return outcome as RunOutcome<O>;
+    const { run, onConflict } = await this.#prepare(workflow, input, options);
+    const start = async () => (await this.#journal.start([run]))[0] as StartedRun;
+    // A run that is taken stops before its first step.
+    const stopped = { signal: AbortSignal.abort() };
+    const started = await this.#executeOrTake(run.runId, onConflict, start, stopped);
+    return started.outcome as RunOutcome<O>;
   }
 
   async #startKeyed<I, O>(
@@ -165,7 +168,8 @@ class Engine implements Runtime {
     options: StartOptions,
     keyed: KeyedStart,
   ): Promise<RunOutcome<O>> {
-    const run = await this.#newRun(workflow, input, { ...options, id: crypto.randomUUID() });
+    const withId = { ...options, id: crypto.randomUUID() };
+    const { run } = await this.#prepare(workflow, input, withId);
     const started = await this.#journal.startKeyed(run, keyed);
     const { outcome } = await this.#execute(started.runId, async () => started, {});
     return outcome as RunOutcome<O>;
@@ -354,61 +358,60 @@ class Engine implements Runtime {
   startScheduled() {
     return startMissedSlots<NewRun>([...this.#workflows.values()], {
       position: (name) => this.entity(schedulePosition, name),
-      prepare: (workflow, input, id) => this.#newRun(workflow, input as never, { id }),
+      prepare: async (workflow, input, id) =>
+        (await this.#prepare(workflow, input as never, { id })).run,
       start: async (runs) => {
         for (const packet of packetsOf(runs)) await this.#journal.start(packet);
       },
     });
   }
 
-  async #newRun<I, O>(workflow: Workflow<I, O>, input: I, options: StartOptions): Promise<NewRun> {
-    const { name, version } = workflow;
-    const prepared = await this.#prepare(workflow, input, options);
-    const { runId, inputHash, turn } = prepared;
-    const run = { runId, input: prepared.input, inputHash, turn };
-    return { ...run, owner: this.#owner, workflow: name, version };
-  }
-
   async #prepare<I, O>(
     workflow: Workflow<I, O>,
     input: I,
     { id, queue, key, priority }: StartOptions,
-  ): Promise<EncodedRun> {
+  ): Promise<PreparedRun> {
     this.#register(workflow);
-    const prepared = await workflow.prepare(input, id);
-    const { runId, turn } = prepared;
-    const what = `the input of ${workflow.name}`;
+    const { runId, turn, inputHash, onConflict, ...prepared } = await workflow.prepare(input, id);
+    const { name, version } = workflow;
     const seal = this.#services.envelopes?.sealFor(runId);
-    return {
-      ...prepared,
-      input: await encodeResult(what, prepared.input, { seal }),
+    const run = {
+      runId,
+      owner: this.#owner,
+      workflow: name,
+      version,
+      input: await encodeResult(`the input of ${name}`, prepared.input, { seal }),
+      inputHash,
       turn: {
         queue: queue ?? turn.queue,
         key: key ?? turn.key,
         priority: priority ?? turn.priority,
       },
     };
+    return { run, onConflict };
   }
 
-  async #claim<I, O>(
-    workflow: Workflow<I, O>,
-    { runId, input, inputHash, onConflict, turn }: EncodedRun,
+  /** Executes a claimed run. A run with another input is taken, if its workflow says so. */
+  #executeOrTake(
+    runId: string,
+    onConflict: PreparedRun["onConflict"],
+    claim: () => Promise<RunClaimResult>,
     options: ResumeOptions,
   ): Promise<Execution> {
-    const request = { runId, owner: this.#owner, ttl: this.#leaseTtl };
-    const { name, version } = workflow;
-    const claim = { ...request, workflow: name, version, input, inputHash, turn };
     const claimOrTake = async () => {
-      const claimed = await this.#journal.claim(claim);
+      const claimed = await claim();
       const isExisting = claimed.kind === "conflict" && onConflict === "return-existing";
-      return isExisting ? this.#journal.take(request) : claimed;
+      return isExisting ? this.#takeLease(runId) : claimed;
     };
     return this.#execute(runId, claimOrTake, options);
   }
 
   #take(runId: string, options: ResumeOptions): Promise<Execution> {
-    const request = { runId, owner: this.#owner, ttl: this.#leaseTtl };
-    return this.#execute(runId, () => this.#journal.take(request), options);
+    return this.#execute(runId, () => this.#takeLease(runId), options);
+  }
+
+  #takeLease(runId: string): Promise<RunClaimResult | RunNotFound> {
+    return this.#journal.take({ runId, owner: this.#owner, ttl: this.#leaseTtl });
   }
 
   /** Executes the due children of a run, and the run itself again, until none of them can go on: it needs no worker. */
@@ -592,7 +595,8 @@ class Engine implements Runtime {
         const parent = { runId: parentId, signal };
         const prepare = async ({ id, input, detached }: NewChild<unknown>): Promise<NewRun> => {
           const any = workflow as Workflow<unknown, unknown>;
-          return { ...(await this.#newRun(any, input, { id })), parent, detached };
+          const { run } = await this.#prepare(any, input, { id });
+          return { ...run, parent, detached };
         };
         return this.#startRuns(await Promise.all(children.map(prepare)), key);
       },
@@ -689,11 +693,8 @@ type ClaimedExecution = Omit<ExecutionOptions, "services" | "lease" | "records">
   readonly renewal: LeaseRenewal;
 };
 
-type PreparedRun = Awaited<ReturnType<AnyWorkflow["prepare"]>>;
-
-/** A prepared run with an encoded input. */
-interface EncodedRun extends PreparedRun {
-  readonly input: string;
+interface PreparedRun extends Pick<Awaited<ReturnType<AnyWorkflow["prepare"]>>, "onConflict"> {
+  readonly run: NewRun;
 }
 
 interface Execution {

@@ -29,20 +29,21 @@ export function describeChildren({ journal, underTest }: JournalFixture): void {
       const workflow = newRunId();
       const parent = { runId: newRunId(), signal: "child" };
       const runs = Array.from({ length: 250 }, () => newRun({ workflow, parent }));
-      const open = runs.map(() => ({ kind: "open", parent }));
-      expect(await journal.start(runs)).toEqual(open);
-      const due = await dueOf(journal, workflow);
-      expect([...due].sort()).toEqual(runs.map(({ runId }) => runId).sort());
+      const due = { kind: "parked", parent, reason: "deadline", wakeIn: 0, awaitsChildren: false };
+      const started = runs.map(() => due);
+      expect(await journal.start(runs)).toEqual(started);
+      const found = await dueOf(journal, workflow);
+      expect([...found].sort()).toEqual(runs.map(({ runId }) => runId).sort());
       const [first, second] = runs as [NewRun, NewRun];
       const held = await claimed(journal, { ...first, ttl: 20_000 });
       expect(held).toMatchObject({ input: first.input, parent, crashes: 0 });
       const ended = await claimed(journal, { ...second, ttl: 20_000 });
       await journal.finish({ ...second, epoch: ended.epoch }, DONE);
       const again = await journal.start(runs.toReversed());
-      expect(again.slice(0, -2)).toEqual(open.slice(2));
+      expect(again.slice(0, -2)).toEqual(started.slice(2));
       expect(again.slice(-2)).toMatchObject([
         { kind: "ended", ending: { status: "completed", value: DONE.value } },
-        { kind: "open", parent },
+        { kind: "busy", parent },
       ]);
       expect(await journal.renew({ ...first, epoch: held.epoch }, 1_000)).toBeDefined();
     });
@@ -55,7 +56,10 @@ export function describeChildren({ journal, underTest }: JournalFixture): void {
         { ...free, workflow: "other" },
         { ...owned, parent: { ...parent, signal: "b" } },
       ];
-      expect(await journal.start(others)).toEqual([{ kind: "conflict" }, { kind: "open", parent }]);
+      expect(await journal.start(others)).toMatchObject([
+        { kind: "conflict" },
+        { kind: "parked", parent },
+      ]);
       expect(await journal.start([{ ...owned, inputHash: "0".repeat(64) }])).toEqual([
         { kind: "conflict" },
       ]);
@@ -69,7 +73,7 @@ export function describeChildren({ journal, underTest }: JournalFixture): void {
       } as const);
       await journal.finish({ ...run, epoch }, { ...DONE, keep: 0 });
       await pause(5);
-      expect(await journal.start([run, newRun()])).toMatchObject([{ kind: "open" }, {}]);
+      expect(await journal.start([run, newRun()])).toMatchObject([{ kind: "parked" }, {}]);
       expect(await claimed(journal, { ...run, ttl: 20_000 })).toMatchObject({ records: [] });
     });
 
@@ -79,8 +83,8 @@ export function describeChildren({ journal, underTest }: JournalFixture): void {
       const next = await taken(journal, late.runId);
       const [refused, child] = [newRun({ parent }), newRun({ parent })];
       await expectRejection(journal.start([refused], late), STALE);
-      expect(await journal.start([child], next)).toEqual([{ kind: "open", parent }]);
-      expect(await journal.start([child], next)).toEqual([{ kind: "open", parent }]);
+      expect(await journal.start([child], next)).toMatchObject([{ kind: "parked", parent }]);
+      expect(await journal.start([child], next)).toMatchObject([{ kind: "parked", parent }]);
       await journal.finish(next, DONE);
       await expectRejection(journal.start([refused], next), STALE);
       await expectRejection(journal.start([refused], { ...next, runId: newRunId() }), STALE);

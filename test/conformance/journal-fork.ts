@@ -39,7 +39,7 @@ export function describeForks({ journal }: JournalFixture): void {
       await pause(5);
       // The expired origin makes room for another run with its id.
       const { ttl: _, ...another } = claim;
-      expect(await journal.start([another])).toMatchObject([{ kind: "open" }]);
+      expect(await journal.start([another])).toMatchObject([{ kind: "parked" }]);
       const fork = await claimed(journal, { ...claim, runId: request.runId });
       const { workflow, input } = claim;
       expect(fork).toMatchObject({ workflow, version: 3, input, parent: undefined, crashes: 0 });

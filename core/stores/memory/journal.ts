@@ -15,6 +15,7 @@ import {
   type RunLeaseRequest,
   type RunResult,
   type RunSignal,
+  type RunState,
   type RunStatus,
   StaleRunError,
   type StepRecord,
@@ -113,16 +114,8 @@ export function memoryJournal(): Journal {
   };
 
   const take = (run: Run, { owner, ttl }: Omit<RunLeaseRequest, "runId">): RunClaimResult => {
-    const { status, reason, ending } = run;
-    if (ending) return { kind: "ended", ending };
-    const wakeIn = run.until - performance.now();
-    if (wakeIn > 0 && status === "running") return { kind: "busy", retryIn: wakeIn };
-    if (wakeIn > 0 && run.error !== undefined) {
-      return { kind: "blocked", error: run.error, retryIn: wakeIn };
-    }
-    if (wakeIn > 0 && reason) {
-      return { kind: "parked", reason, wakeIn, awaitsChildren: run.childrenWait !== undefined };
-    }
+    if (run.ending || !isDue(run)) return stateOf(run);
+    const { status } = run;
     const hasWritten = [...run.records.values()].some(({ epoch }) => epoch === run.epoch);
     const isCrash = status === "running" && !hasWritten;
     const isKept = isCrash || status === "blocked";
@@ -239,8 +232,7 @@ export function memoryJournal(): Journal {
         if (run.workflow !== claim.workflow || run.inputHash !== claim.inputHash) {
           return { kind: "conflict" };
         }
-        const { ending, parent } = run;
-        return ending ? { kind: "ended", ending } : { kind: "open", parent };
+        return { parent: run.parent, ...stateOf(run) };
       });
     },
 
@@ -264,13 +256,7 @@ export function memoryJournal(): Journal {
         const latest = { version, input, inputHash, queue, key: turnKey, priority };
         Object.assign(run, latest, { reason: "debounce" as const, ...after(quiet) });
       }
-      const { runId, status, error } = run;
-      const left = Math.max(0, run.until - performance.now());
-      if (status === "running") return { runId, kind: "busy", retryIn: left };
-      if (error !== undefined) return { runId, kind: "blocked", error, retryIn: left };
-      const reason = run.reason ?? "deadline";
-      const awaitsChildren = run.childrenWait !== undefined;
-      return { runId, kind: "parked", reason, wakeIn: left, awaitsChildren };
+      return { runId: run.runId, ...stateOf(run) };
     },
 
     async take(request) {
@@ -551,6 +537,15 @@ function create(claim: NewRun, origin?: RunInfo["origin"]): Run {
 function toNewRun({ runId, workflow, version, input, inputHash, ...run }: Run): NewRun {
   const { owner, queue, key, priority } = run;
   return { runId, owner, workflow, version, input, inputHash, turn: { queue, key, priority } };
+}
+
+function stateOf({ ending, status, error, until, reason, childrenWait }: Run): RunState {
+  if (ending) return { kind: "ended", ending };
+  const dueIn = Math.max(0, until - performance.now());
+  if (status === "running") return { kind: "busy", retryIn: dueIn };
+  if (error !== undefined) return { kind: "blocked", error, retryIn: dueIn };
+  const awaitsChildren = childrenWait !== undefined;
+  return { kind: "parked", reason: reason ?? "deadline", wakeIn: dueIn, awaitsChildren };
 }
 
 function isDue({ until }: Run): boolean {

@@ -79,15 +79,17 @@ export function describeReplay({ newId, runtime, toEnd }: StepsHarness): void {
     test("a race has the same winner in the replay", async () => {
       const [ours, theirs] = [runtime(), runtime()];
       const won: unknown[] = [];
+      const decided = Promise.withResolvers<void>();
       const wf = flow(async (ctx) => {
-        const steps = [600, 1, 300].map((millis, i) =>
+        const steps = [0, 1, 2].map((i) =>
           ctx.step(`runner${i}`, async () => {
-            await sleep(millis);
+            if (i !== 1) await decided.promise;
             return i;
           }),
         );
-        const late = ctx.sleep("late", "10s").then(() => "late");
+        const late = ctx.sleep("late", "10m").then(() => "late");
         won.push(await Promise.race([...steps, late]));
+        decided.resolve();
         await Promise.all(steps);
         await ctx.sleep("nap", 60);
         return won.at(-1);

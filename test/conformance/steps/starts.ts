@@ -22,6 +22,19 @@ export function describeStarts({ newId, runtime }: StepsHarness): void {
     return own;
   };
 
+  test("a start creates the run, and leaves a due one to its worker", async () => {
+    const rt = shared();
+    const id = newId();
+    const due = { runId: id, status: "suspended", reason: "deadline", wakeIn: 0 };
+    expect(await rt.start(report, { n: 1 }, { id })).toEqual(due);
+    const { epoch } = (await rt.journal.find(id)) ?? {};
+    expect(await rt.start(report, { n: 1 }, { id })).toEqual(due);
+    expect(await rt.journal.find(id)).toMatchObject({ epoch, status: "parked" });
+    await expect(rt.start(report, { n: 2 }, { id })).rejects.toMatchObject({
+      code: "INPUT_CONFLICT",
+    });
+  });
+
   describe("a singleton", () => {
     test("is one open run per key, and a new one after its end", async () => {
       const rt = shared();

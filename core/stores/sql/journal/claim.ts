@@ -10,7 +10,6 @@ import {
 } from "../../../database/sql.ts";
 import type {
   ClaimedRun,
-  ParkReason,
   RunClaim,
   RunClaimResult,
   RunLeaseRequest,
@@ -18,12 +17,12 @@ import type {
 } from "../../../journal/journal.ts";
 import { quote } from "../../../lock/errors.ts";
 import { retryUntilKnown } from "../../../lock/retry.ts";
-import { micros, toMillis } from "../micros.ts";
+import { micros } from "../micros.ts";
 import { addBacklog, backlogOf } from "./backlogs.ts";
 import type { SqlJournalContext } from "./context.ts";
 import { selectPage, toPage } from "./pages.ts";
 import { deleteExpiredRun } from "./purge.ts";
-import { INFO, isKept, SIGNAL, toDate, toInfo, toParent, toResult, toSignal } from "./rows.ts";
+import { INFO, isKept, SIGNAL, toDate, toInfo, toParent, toRunState, toSignal } from "./rows.ts";
 import { insertRuns } from "./start.ts";
 
 /**
@@ -94,7 +93,7 @@ function take(
     sql`
       SELECT ${INFO}, blocks, input_hash, parent_run, parent_signal, wake_signal, value, compensated, signals,
         CASE WHEN claimed_by = ${mark} THEN input END AS input,
-        CASE WHEN claimed_by = ${mark} THEN 1 ELSE 0 END AS ours, ${now} AS now
+        CASE WHEN claimed_by = ${mark} AND status = 'running' THEN 1 ELSE 0 END AS ours, ${now} AS now
       FROM lockstep_run WHERE run_id = ${runId} AND ${isKept(now)}`,
     ...history,
   ];
@@ -153,22 +152,9 @@ interface RunRows {
   readonly signals: readonly Row[];
 }
 
-export function toClaimResult(rows: RunRows): RunClaimResult {
-  const { row } = rows;
-  const ending = toResult(row);
-  if (ending) return { kind: "ended", ending };
-  const { status, reason } = toInfo(row);
-  const dueIn =
-    row.due_at == null
-      ? Number.POSITIVE_INFINITY
-      : Math.max(0, toMillis(row.due_at) - toMillis(row.now));
-  if (status === "parked") {
-    const awaitsChildren = row.wake_signal != null;
-    return { kind: "parked", reason: reason as ParkReason, wakeIn: dueIn, awaitsChildren };
-  }
-  if (status === "blocked") return { kind: "blocked", error: asText(row.value), retryIn: dueIn };
-  const isOurs = Number(row.ours) === 1;
-  return isOurs ? { kind: "claimed", ...toClaimedRun(rows) } : { kind: "busy", retryIn: dueIn };
+function toClaimResult(rows: RunRows): RunClaimResult {
+  const isOurs = asNumber(rows.row.ours) === 1;
+  return isOurs ? { kind: "claimed", ...toClaimedRun(rows) } : toRunState(rows.row);
 }
 
 export function toClaimedRun({ row, records, signals }: RunRows): ClaimedRun {

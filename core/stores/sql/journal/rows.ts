@@ -18,6 +18,7 @@ import type {
   RunKey,
   RunResult,
   RunSignal,
+  RunState,
   RunStatus,
   StepRecord,
 } from "../../../journal/journal.ts";
@@ -107,6 +108,26 @@ export function toResult(row: Row): RunResult | undefined {
     compensated: optional(row.compensated, asText) as Compensation | undefined,
     at: toDate(row.changed_at),
   };
+}
+
+/** The columns of `toRunState`. */
+export function runState(now: Sql): Sql {
+  return sql`status, reason, wake_signal, value, compensated, changed_at, due_at, ${now} AS now`;
+}
+
+export function toRunState(row: Row): RunState {
+  const ending = toResult(row);
+  if (ending) return { kind: "ended", ending };
+  const { due_at: dueAt, now } = row;
+  const dueIn =
+    optional(dueAt, (at) => Math.max(0, toMillis(at) - toMillis(now))) ?? Number.POSITIVE_INFINITY;
+  const error = toError(row);
+  if (error !== undefined) return { kind: "blocked", error, retryIn: dueIn };
+  if (asText(row.status) === "running") return { kind: "busy", retryIn: dueIn };
+  // A new run has no reason.
+  const reason = optional(row.reason, asText) as ParkReason | undefined;
+  const awaitsChildren = row.wake_signal != null;
+  return { kind: "parked", reason: reason ?? "deadline", wakeIn: dueIn, awaitsChildren };
 }
 
 export function toParent(row: Row): ParentRun | undefined {

@@ -3,8 +3,7 @@ import type { KeyedRun, KeyedStart, NewRun } from "../../../journal/journal.ts";
 import { quote } from "../../../lock/errors.ts";
 import { retryUntilKnown } from "../../../lock/retry.ts";
 import { addBacklog, backlogOf } from "./backlogs.ts";
-import { toClaimResult } from "./claim.ts";
-import { INFO, timeIn } from "./rows.ts";
+import { runState, timeIn, toRunState } from "./rows.ts";
 import { insertRuns } from "./start.ts";
 
 /**
@@ -24,6 +23,7 @@ export function startKeyed(
   const lock = sql`
     INSERT INTO lockstep_start (workflow, start_key, run_id) VALUES (${workflow}, ${key}, '')
     ${dialect.onConflict("workflow, start_key")} run_id = lockstep_start.run_id`;
+  const state = sql`run_id, ${runState(dialect.now)}`;
   const last = sql`SELECT run_id FROM lockstep_start WHERE ${isKey}`;
   const what = `a run of ${quote(workflow)} was started`;
   return retryUntilKnown(address, what, signal, (limit) =>
@@ -31,7 +31,7 @@ export function startKeyed(
       const [, found] = await tx.batch([lock, last]);
       const known = asText(found?.rows[0]?.run_id);
       const [current] = await tx.batch([
-        sql`SELECT ${readState(dialect)} FROM lockstep_run WHERE run_id = ${known} ${dialect.forUpdate}`,
+        sql`SELECT ${state} FROM lockstep_run WHERE run_id = ${known} ${dialect.forUpdate}`,
       ]);
       const [row] = current?.rows ?? [];
       const isSame = row !== undefined && (known === runId || isOpen(row, quiet));
@@ -48,15 +48,11 @@ export function startKeyed(
       const results = await tx.commit([
         ...change,
         backlog,
-        sql`SELECT ${readState(dialect)} FROM lockstep_run WHERE run_id = ${next}`,
+        sql`SELECT ${state} FROM lockstep_run WHERE run_id = ${next}`,
       ]);
       return toStarted(results.at(-1)?.rows[0] as Row);
     }, limit),
   );
-}
-
-function readState({ now }: Dialect) {
-  return sql`${INFO}, wake_signal, value, compensated, ${now} AS now`;
 }
 
 /** Whether the start does not need a new run. */
@@ -90,11 +86,5 @@ function wait({ now }: Dialect, runId: string, quiet: number) {
 }
 
 function toStarted(row: Row): KeyedRun {
-  const state = toClaimResult({ row, records: [], signals: [] });
-  if (state.kind === "claimed" || state.kind === "conflict") throw new Error("not a started run");
-  const runId = asText(row.run_id);
-  // A new run has no reason.
-  return state.kind === "parked"
-    ? { ...state, runId, reason: state.reason ?? "deadline" }
-    : { ...state, runId };
+  return { runId: asText(row.run_id), ...toRunState(row) };
 }

@@ -19,7 +19,7 @@ import { chunksOf } from "../chunks.ts";
 import { addBacklog, type Backlog, backlogOf } from "./backlogs.ts";
 import type { SqlJournalContext } from "./context.ts";
 import { deleteExpiredRun } from "./purge.ts";
-import { isHeld, isKept, toParent, toResult } from "./rows.ts";
+import { isHeld, isKept, runState, toParent, toRunState } from "./rows.ts";
 
 /** The most runs in one statement: Workers allow a text of 100,000 bytes, and 25,000 operations. */
 const RUNS_AT_ONCE = 100;
@@ -33,7 +33,7 @@ export function startRuns(
 ): Promise<readonly StartedRun[]> {
   const { dialect, address } = database;
   const read = sql`
-    SELECT run_id, workflow, input_hash, parent_run, parent_signal, status, value, compensated, changed_at
+    SELECT run_id, workflow, input_hash, parent_run, parent_signal, ${runState(dialect.now)}
     FROM lockstep_run
     WHERE run_id IN (${list(runs.map(({ runId }) => runId))}) AND ${isKept(dialect.now)}`;
   const newBacklogs = backlogsOf(runs).filter((backlog) => !backlogs.hasAdded(backlog));
@@ -75,9 +75,7 @@ function commitHeld(
 
 function toStartedRun({ workflow, inputHash }: NewRun, row: Row): StartedRun {
   const isSame = asText(row.workflow) === workflow && asText(row.input_hash) === inputHash;
-  if (!isSame) return { kind: "conflict" };
-  const ending = toResult(row);
-  return ending ? { kind: "ended", ending } : { kind: "open", parent: toParent(row) };
+  return isSame ? { parent: toParent(row), ...toRunState(row) } : { kind: "conflict" };
 }
 
 function backlogsOf(runs: readonly NewRun[]): readonly Backlog[] {
