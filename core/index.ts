@@ -24,6 +24,7 @@ export {
 } from "./lock/fence.ts";
 export type {
   Held,
+  HolderInfo,
   Lock,
   LockInfo,
   LockOptions,

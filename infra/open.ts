@@ -13,6 +13,7 @@ import type { StoreOptions } from "../core/lock/store.ts";
 import type { Etcd } from "../core/stores/etcd/client/etcd.ts";
 import type { Redis } from "../core/stores/redis/client/redis.ts";
 import type { ZooKeeper } from "../core/stores/zookeeper/client/zookeeper.ts";
+import { shownCommand } from "./command-line.ts";
 import { makeDefaultFolder } from "./state-folder.ts";
 import {
   checkOptions,
@@ -144,8 +145,9 @@ export async function open<const Url extends string>(
 ): Promise<StoreAt<Url>> {
   const parsed = parseStoreUrl(url);
   const label = `${hostname().slice(0, 100)}:${process.pid}`;
+  const command = shownCommand(process.argv);
   const { open } = kindOf(parsed.scheme);
-  const store = await open(parsed, { label, onEvent: publish, ...options });
+  const store = await open(parsed, { label, command, onEvent: publish, ...options });
   const has = (part: StorePart) => Object.hasOwn(store, part);
   return withMissingParts(parsed.scheme, { ...store, url: toShow(parsed), has }) as StoreAt<Url>;
 }

@@ -1,6 +1,7 @@
 import type { LossReason } from "./errors.ts";
 import type { LockListener } from "./events.ts";
 import type { Fence } from "./fence.ts";
+import type { HolderWork } from "./holder.ts";
 import type { Lease } from "./lease.ts";
 import type { LockInfo, StoreTraits, Unlocked } from "./lock.ts";
 import type { Deadline, Millis } from "./time.ts";
@@ -21,6 +22,7 @@ export interface LockRequest {
   /** How long the caller waits for the outcome, also of a silent store; `signal` aborts soon after. */
   readonly patience: Millis;
   readonly deadline: Deadline | undefined;
+  readonly work: HolderWork | undefined;
   readonly signal: AbortSignal;
   readonly notify: LockListener;
 }

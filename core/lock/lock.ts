@@ -80,6 +80,13 @@ export interface TryLockOptions {
 
   /** Ends the wait: the call rejects with the signal's reason, and nothing is held. */
   readonly signal?: AbortSignal;
+
+  /**
+   * What the lock is for, in `inspect`.
+   *
+   * @internal
+   */
+  readonly work?: Pick<HolderInfo, "run" | "step"> | undefined;
 }
 
 export interface LockOptions extends TryLockOptions {
@@ -87,10 +94,33 @@ export interface LockOptions extends TryLockOptions {
   readonly wait: Duration;
 }
 
+/** What a holder says of itself, for humans: it may be shortened, and proves nothing. */
+export interface HolderInfo {
+  /**
+   * When the holder requested the lock, by the holder's clock. On etcd and ZooKeeper a holder may have waited in the queue
+   * since then.
+   */
+  readonly since?: Date | undefined;
+  readonly host?: string | undefined;
+  readonly pid?: number | undefined;
+
+  /** The program and its first arguments, without options. */
+  readonly command?: string | undefined;
+
+  /** The run of a workflow, and the key of its step. */
+  readonly run?: string | undefined;
+  readonly step?: string | undefined;
+}
+
 /** A snapshot of a lock. It may be out of date when you read it, and proves nothing. */
 export interface LockInfo {
   readonly name: string;
+
+  /** The holder's label and unique id; undefined for a free lock. */
   readonly holder: string | undefined;
+
+  /** What the holder says of itself; undefined for a free lock. */
+  readonly about: HolderInfo | undefined;
 
   /** Milliseconds until the lock expires unless renewed, by the store's clock. */
   readonly expiresIn: Millis | undefined;

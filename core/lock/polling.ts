@@ -9,8 +9,16 @@ import {
   StoreUnavailableError,
 } from "./errors.ts";
 import { type Fence, issueFence } from "./fence.ts";
+import {
+  describeHolder,
+  describeLock,
+  type HolderWork,
+  holderIdOf,
+  type LockRecord,
+  newHolderId,
+} from "./holder.ts";
 import { Lease } from "./lease.ts";
-import type { LockInfo, StoreTraits, Unlocked } from "./lock.ts";
+import type { StoreTraits, Unlocked } from "./lock.ts";
 import { Notifier } from "./notifier.ts";
 import { type Backoff, backoff, retry } from "./retry.ts";
 import { elapsedSince, type Instant, instant, LONGEST_CALL, type Millis } from "./time.ts";
@@ -67,8 +75,8 @@ export interface Claims {
    */
   onRelease?(name: string, listener: () => void): () => void;
 
-  inspect(name: string): Promise<LockInfo>;
-  list(prefix: string): Promise<readonly LockInfo[]>;
+  inspect(name: string): Promise<LockRecord>;
+  list(prefix: string): Promise<readonly LockRecord[]>;
   raiseGeneration(least: number): Promise<number>;
   close(): Promise<void>;
 }
@@ -88,15 +96,20 @@ export interface Claim {
  */
 export type WaitForTurn = (left: Millis, signal: AbortSignal) => Promise<void>;
 
+/** What the holders of a client have in common. */
+export interface HolderOptions extends Pick<HolderWork, "command"> {
+  readonly label: string;
+}
+
 /** Turns claims into a backend: claims again on each turn, or with growing pauses. */
-export function pollingBackend(claims: Claims, label: string): Backend {
+export function pollingBackend(claims: Claims, holder: HolderOptions): Backend {
   return {
     traits: claims.traits,
     wakeUps: claims.wakeUps,
-    acquire: (request) => new Acquisition(claims, request, label).acquire(),
+    acquire: (request) => new Acquisition(claims, request, holder).acquire(),
     whenFree: (name, signal) => whenFree(claims, name, signal),
-    inspect: (name) => claims.inspect(name),
-    list: (prefix) => claims.list(prefix),
+    inspect: async (name) => describeLock(await claims.inspect(name)),
+    list: async (prefix) => (await claims.list(prefix)).map(describeLock),
     raiseGeneration: (least) => claims.raiseGeneration(least),
     close: () => claims.close(),
   };
@@ -125,11 +138,6 @@ async function whenFree(claims: Claims, name: string, signal: AbortSignal): Prom
   }
 }
 
-/** Returns a unique owner, so that no client releases the claim of another one; the label is for humans. */
-function newOwner(label: string): string {
-  return `${label}/${crypto.randomUUID()}`;
-}
-
 interface Granted {
   readonly fences: readonly Fence[];
   readonly sentAt: Instant;
@@ -139,14 +147,14 @@ interface Granted {
 class Acquisition {
   readonly #claims: Claims;
   readonly #request: LockRequest;
-  readonly #label: string;
+  readonly #holder: HolderOptions;
   #owner = "";
   #turn: WaitForTurn | undefined;
 
-  constructor(claims: Claims, request: LockRequest, label: string) {
+  constructor(claims: Claims, request: LockRequest, holder: HolderOptions) {
     this.#claims = claims;
     this.#request = request;
-    this.#label = label;
+    this.#holder = holder;
     this.#changeOwner();
   }
 
@@ -157,8 +165,14 @@ class Acquisition {
   }
 
   #changeOwner(): void {
-    this.#owner = newOwner(this.#label);
+    this.#describe(newHolderId(this.#holder.label));
     this.#turn = this.#claims.waitForTurn?.(this.#request.names, this.#owner);
+  }
+
+  /** Describes the holder anew: nothing is claimed yet. The turn in a queue belongs to the id. */
+  #describe(id: string): void {
+    const { command } = this.#holder;
+    this.#owner = describeHolder(id, { ...this.#request.work, command });
   }
 
   async acquire(): Promise<Hold | undefined> {
@@ -168,6 +182,7 @@ class Acquisition {
     for (let attempt = 0; ; attempt += 1) {
       // After a refused quorum, withdrawals may still be on the way. An entry in a queue keeps its owner.
       if (attempt > 0 && !this.#turn) this.#changeOwner();
+      else if (attempt > 0) this.#describe(holderIdOf(this.#owner));
       try {
         if (attempt === 0 || this.#turn || (await this.#isFree())) {
           const hold = await this.#claim();
@@ -239,7 +254,7 @@ class Acquisition {
   #issue(tokens: readonly Token[]): readonly Fence[] {
     return this.#request.names.map((name, i) => {
       const { generation, token } = tokens[i] as Token;
-      return issueFence(name, generation, token, this.#owner);
+      return issueFence(name, generation, token, holderIdOf(this.#owner));
     });
   }
 

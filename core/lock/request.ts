@@ -67,6 +67,7 @@ export function checkRequest(
     wait: Math.min(wait, left),
     patience: Math.min(wait > 0 ? wait : TRY_TIMEOUT, left),
     deadline,
+    work: options.work,
   };
 }
 

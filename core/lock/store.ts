@@ -25,7 +25,7 @@ import type {
   TryLockOptions,
 } from "./lock.ts";
 import { LockHandle } from "./lock-handle.ts";
-import { type Claims, pollingBackend } from "./polling.ts";
+import { type Claims, type HolderOptions, pollingBackend } from "./polling.ts";
 import { type CheckedRequest, checkCall, checkRequest } from "./request.ts";
 import { after, elapsedSince, type Instant, instant, type Millis } from "./time.ts";
 import { type WakeUps, wakeUpsOver } from "./wake-ups.ts";
@@ -33,6 +33,9 @@ import { type WakeUps, wakeUpsOver } from "./wake-ups.ts";
 export interface StoreOptions {
   /** The name of this client in a lock's holder, for humans; at most 200 bytes. Default: the store's name. */
   readonly label?: string;
+
+  /** What this client's process executes, in a lock's holder, for humans; at most 1,000 bytes. No secrets: all may read it. */
+  readonly command?: string | undefined;
 
   /** Called with each event of this client's locks. Its errors are ignored. */
   readonly onEvent?: LockListener;
@@ -42,16 +45,29 @@ export interface StoreOptions {
 }
 
 /** Makes a LockStore of a backend. */
-export function lockStore(backend: Backend, options: Omit<StoreOptions, "label"> = {}): LockStore {
+export function lockStore(
+  backend: Backend,
+  options: Omit<StoreOptions, "label" | "command"> = {},
+): LockStore {
   const { maxWaiters = 10_000, onEvent } = options;
   checkWhole("maxWaiters", maxWaiters, 0, Number.MAX_SAFE_INTEGER);
   return new LockClient(backend, new KeyedQueue(maxWaiters), listener(onEvent));
 }
 
 /** Makes a LockStore of the three writes of a store that keeps one record per lock. */
-export function pollingStore(claims: Claims, { label, ...options }: StoreOptions = {}): LockStore {
+export function pollingStore(claims: Claims, options: StoreOptions = {}): LockStore {
+  const holder = checkHolder(options, claims.traits.name);
+  return lockStore(pollingBackend(claims, holder), options);
+}
+
+/** Returns what the client's holders say of themselves. Throws a RangeError or TypeError for an invalid option. */
+export function checkHolder(
+  { label, command }: StoreOptions,
+  defaultLabel: string,
+): Required<HolderOptions> {
   if (label !== undefined) checkText("label", label, 200);
-  return lockStore(pollingBackend(claims, label ?? claims.traits.name), options);
+  if (command !== undefined) checkText("command", command, 1_000);
+  return { label: label ?? defaultLabel, command };
 }
 
 interface Acquired {

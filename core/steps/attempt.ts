@@ -182,7 +182,8 @@ class Attempt {
     const patience = Math.min(...bounds);
     try {
       const defaultTtl = Math.max(DEFAULT_TTL, locks.traits.minTtl);
-      const options = { ttl: ttl ?? defaultTtl, wait: patience, deadline, signal };
+      const work = { run: this.#execution.runId, step: this.#step.key };
+      const options = { ttl: ttl ?? defaultTtl, wait: patience, deadline, signal, work };
       return await locks.lockAll(names, options);
     } catch (error) {
       if (hasCode(error, "LOCK_TIMEOUT") && onBusy === "fail" && patience === wait) {

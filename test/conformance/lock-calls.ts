@@ -229,7 +229,7 @@ export function describeCalls(suite: LockSuite): void {
       const lock = await client.lock(name, { ttl: LONG, wait: 0 });
       const info = await open().inspect(name);
       expect(info).toMatchObject({ name, fence: String(lock.fence) });
-      expect(info.holder).toMatch(/^the holder/);
+      expect(info.holder).toMatch(/^the holder\/[0-9a-f-]{36}$/);
       expect(info.expiresIn).toBeGreaterThan(LONG / 2);
       expect(info.expiresIn).toBeLessThanOrEqual(LONG);
       const waiting = client.lock(name, { ttl: LONG, wait: LONG });
@@ -240,6 +240,34 @@ export function describeCalls(suite: LockSuite): void {
         holder: undefined,
         expiresIn: undefined,
       });
+    });
+
+    test("inspect and list show what the holder says of itself", async () => {
+      const client = open({ label: "web-1:4711", command: "node worker.js" });
+      const name = freshName();
+      const before = Date.now();
+      const work = { run: "order-7", step: "charge" };
+      const lock = await client.lock(name, { ttl: LONG, wait: 0, work });
+      const about = { host: "web-1", pid: 4711, command: "node worker.js", ...work };
+      const { about: shown } = await open().inspect(name);
+      expect(shown).toMatchObject(about);
+      expect(shown?.since?.getTime()).toBeGreaterThanOrEqual(before);
+      expect(await open().list(name)).toMatchObject([{ name, about }]);
+      await lock.ensure(LONG / 2);
+      expect(await lock.unlock()).toBe("released");
+      expect((await client.inspect(name)).about).toBeUndefined();
+    });
+
+    test("what the holder says of itself is shortened, so that it fits with the longest label", async () => {
+      const client = open({ label: `${"h".repeat(100)}:4711`, command: "é".repeat(200) });
+      const name = freshName();
+      const work = { run: "r".repeat(255), step: "s".repeat(255) };
+      const lock = await client.lock(name, { ttl: LONG, wait: 0, work });
+      const { about } = await client.inspect(name);
+      expect(about).toMatchObject({ run: expect.stringMatching(/^r+…$/), pid: 4711 });
+      await lock.unlock();
+      const longest = open({ label: "l".repeat(200) });
+      await (await longest.lock(name, { ttl: LONG, wait: 0, work })).unlock();
     });
 
     test("list shows held locks without expired ones", async () => {

@@ -1,6 +1,7 @@
 import { HIGHEST_GENERATION, noMoreGenerations } from "../../lock/checks.ts";
 import { formatFence } from "../../lock/fence.ts";
-import type { LockInfo, LockStore, StoreTraits } from "../../lock/lock.ts";
+import type { LockRecord } from "../../lock/holder.ts";
+import type { LockStore, StoreTraits } from "../../lock/lock.ts";
 import type { Claims, Token } from "../../lock/polling.ts";
 import { pollingStore, type StoreOptions } from "../../lock/store.ts";
 import type { Millis } from "../../lock/time.ts";
@@ -101,7 +102,7 @@ function take(memory: Memory, name: string, row: Row): Token {
   return { generation: memory.generation, token };
 }
 
-function describe(memory: Memory, name: string, now: Millis): LockInfo {
+function describe(memory: Memory, name: string, now: Millis): LockRecord {
   const row = memory.locks.get(name);
   const token = memory.tokens.get(name);
   const held = row !== undefined && row.expiresAt > now;

@@ -1,6 +1,7 @@
 import { HIGHEST_GENERATION, noMoreGenerations } from "../../lock/checks.ts";
 import { hasCode, isCertain } from "../../lock/errors.ts";
-import type { LockInfo, StoreTraits } from "../../lock/lock.ts";
+import type { LockRecord } from "../../lock/holder.ts";
+import type { StoreTraits } from "../../lock/lock.ts";
 import type { Claim, Claims, Token } from "../../lock/polling.ts";
 import type { Millis } from "../../lock/time.ts";
 import { keyOf, ownKey } from "../redis/client/names.ts";
@@ -123,7 +124,7 @@ export class RedlockClaims implements Claims {
     return left;
   }
 
-  async inspect(name: string): Promise<LockInfo> {
+  async inspect(name: string): Promise<LockRecord> {
     const { needed, masters } = this.#quorum;
     const infos = await this.#quorum.read(
       ({ claims }) => claims.inspect(name),
@@ -132,7 +133,7 @@ export class RedlockClaims implements Claims {
     return combine(name, infos, { needed, silent: masters.length - infos.length });
   }
 
-  async list(prefix: string): Promise<readonly LockInfo[]> {
+  async list(prefix: string): Promise<readonly LockRecord[]> {
     const { needed, masters } = this.#quorum;
     const lists = await this.#quorum.read(
       ({ claims }) => claims.list(prefix),
@@ -238,7 +239,7 @@ function grantedBy(said: ReadonlyMap<Master, readonly Token[] | undefined>): Gra
   return new Map([...said].flatMap(([master, tokens]) => (tokens ? [[master, tokens]] : [])));
 }
 
-function byName(lists: readonly (readonly LockInfo[])[]): ReadonlyMap<string, LockInfo[]> {
+function byName(lists: readonly (readonly LockRecord[])[]): ReadonlyMap<string, LockRecord[]> {
   return Map.groupBy(lists.flat(), ({ name }) => name);
 }
 

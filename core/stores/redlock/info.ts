@@ -1,4 +1,4 @@
-import type { LockInfo } from "../../lock/lock.ts";
+import type { LockRecord } from "../../lock/holder.ts";
 
 /**
  * Combines the answers of masters into the state of a lock by a quorum of `needed` masters.
@@ -7,9 +7,9 @@ import type { LockInfo } from "../../lock/lock.ts";
  */
 export function combine(
   name: string,
-  infos: readonly LockInfo[],
+  infos: readonly LockRecord[],
   { needed, silent }: { readonly needed: number; readonly silent: number },
-): LockInfo {
+): LockRecord {
   const reached = <T>(values: readonly T[]) => values[Math.max(0, needed - silent - 1)];
   const holder = commonestHolder(infos);
   const holds = infos.filter((info) => holder !== undefined && info.holder === holder);
@@ -33,7 +33,7 @@ const HIGH = Number.MAX_VALUE;
 
 /** Whether the pending answers cannot change the holder any more. */
 export function isSettled(
-  infos: readonly LockInfo[],
+  infos: readonly LockRecord[],
   { needed, pending }: { readonly needed: number; readonly pending: number },
 ): boolean {
   const holder = commonestHolder(infos);
@@ -41,7 +41,7 @@ export function isSettled(
   return named >= needed || named + pending < needed;
 }
 
-function commonestHolder(infos: readonly LockInfo[]): string | undefined {
+function commonestHolder(infos: readonly LockRecord[]): string | undefined {
   const counts = new Map<string, number>();
   for (const { holder } of infos) {
     if (holder !== undefined) counts.set(holder, (counts.get(holder) ?? 0) + 1);

@@ -10,7 +10,8 @@ import {
 } from "../../database/sql.ts";
 import { HIGHEST_GENERATION, noMoreGenerations } from "../../lock/checks.ts";
 import { checkToken, formatFence } from "../../lock/fence.ts";
-import type { LockInfo, LockStore } from "../../lock/lock.ts";
+import type { LockRecord } from "../../lock/holder.ts";
+import type { LockStore } from "../../lock/lock.ts";
 import type { Claims, Token } from "../../lock/polling.ts";
 import { pollingStore, type StoreOptions } from "../../lock/store.ts";
 import { micros, toMillis } from "./micros.ts";
@@ -183,7 +184,7 @@ function toToken(fence: unknown): Token {
   return { generation, token };
 }
 
-function toInfo(name: string, { owner, expires_in, fence }: Row): LockInfo {
+function toInfo(name: string, { owner, expires_in, fence }: Row): LockRecord {
   const held = owner != null;
   const last = fence == null ? undefined : toToken(fence);
   return {

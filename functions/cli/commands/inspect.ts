@@ -50,11 +50,15 @@ export const listCommand: CommandModule<unknown, ListArgs> = {
 };
 
 function locksTable(locks: readonly LockInfo[]): string {
-  const rows = locks.map(({ name, holder, expiresIn, fence }) => [
+  const rows = locks.map(({ name, holder, about, expiresIn, fence, waiters }) => [
     name,
     holder ?? "nobody",
+    [about?.command, about?.run, about?.step].filter(Boolean).join(" · "),
+    about?.since?.toISOString() ?? "",
     expiresIn === undefined ? "" : `${Math.ceil(expiresIn)} ms`,
     fence ?? "never locked",
+    waiters,
   ]);
-  return table(["lock", "holder", "expires in", "last fence"], rows);
+  const head = ["lock", "holder", "for", "since", "expires in", "last fence", "waiters"];
+  return table(head, rows);
 }

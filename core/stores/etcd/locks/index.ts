@@ -1,10 +1,9 @@
-import { checkText } from "../../../lock/checks.ts";
 import type { LockStore } from "../../../lock/lock.ts";
 import { sessionQueueBackend } from "../../../lock/session-queue.ts";
-import { lockStore, type StoreOptions } from "../../../lock/store.ts";
+import { checkHolder, lockStore, type StoreOptions } from "../../../lock/store.ts";
 import type { Etcd } from "../client/etcd.ts";
 import { checkPrefix } from "../client/names.ts";
-import { EtcdLockQueues } from "./lock-queues.ts";
+import { EtcdLockQueues, etcdTraits } from "./lock-queues.ts";
 
 export interface EtcdLocksOptions extends StoreOptions {
   /** The beginning of all keys, so that several users can share a cluster: "" or a text that ends in "/". */
@@ -23,9 +22,9 @@ export function etcdLocks(
   etcd: Etcd,
   options: EtcdLocksOptions & { readonly closeEtcd?: boolean } = {},
 ): LockStore {
-  const { prefix = "", label = "etcd", closeEtcd = false, ...rest } = options;
-  checkText("label", label, 200);
+  const { prefix = "", closeEtcd = false, ...rest } = options;
+  const holder = checkHolder(options, etcdTraits.name);
   checkPrefix(prefix);
-  const queues = new EtcdLockQueues(etcd, { prefix, label, closeEtcd });
+  const queues = new EtcdLockQueues(etcd, { prefix, ...holder, closeEtcd });
   return lockStore(sessionQueueBackend(queues), rest);
 }

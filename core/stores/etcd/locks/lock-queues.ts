@@ -2,8 +2,10 @@ import { deadline, noAnswer, race } from "../../../lock/abort.ts";
 import type { LockRequest } from "../../../lock/backend.ts";
 import { HIGHEST_GENERATION, noMoreGenerations } from "../../../lock/checks.ts";
 import { type Fence, formatFence, issueFence } from "../../../lock/fence.ts";
+import { describeHolder, describeLock, newHolderId } from "../../../lock/holder.ts";
 import type { LockInfo, StoreTraits } from "../../../lock/lock.ts";
 import { Notifier } from "../../../lock/notifier.ts";
+import type { HolderOptions } from "../../../lock/polling.ts";
 import { retryUntilKnown } from "../../../lock/retry.ts";
 import { type PooledSession, SessionPool, type StoreSession } from "../../../lock/session-pool.ts";
 import type { LockQueues } from "../../../lock/session-queue.ts";
@@ -37,12 +39,9 @@ export const etcdTraits: StoreTraits = {
   minTtl: 1_000,
 };
 
-export interface EtcdLockQueuesOptions {
+export interface EtcdLockQueuesOptions extends HolderOptions {
   /** "" or a text that ends in "/". */
   readonly prefix: string;
-
-  /** The beginning of the value of each key, for humans. */
-  readonly label: string;
   readonly closeEtcd: boolean;
 }
 
@@ -85,14 +84,15 @@ export class EtcdLockQueues implements LockQueues<LockSession, EtcdQueueEntry> {
   }
 
   enter(
-    { names, ttl, wait, patience, signal }: LockRequest,
+    { names, ttl, wait, patience, work, signal }: LockRequest,
     session: PooledSession<LockSession>,
   ): Promise<EtcdQueueEntry | undefined> {
     const { lease } = session.session;
     const queues = names.map((name) => queueOf(this.#options.prefix, name));
     const keys = queueKeysOf(queues, lease);
-    // A unique value tells this entry from any other one of the same lease; the label is for humans.
-    const value = `${this.#options.label}/${crypto.randomUUID()}`;
+    const { label, command } = this.#options;
+    // A unique value tells this entry from any other one of the same lease.
+    const value = describeHolder(newHolderId(label), { ...work, command });
     const onDoubt = () => session.retire(({ lease }) => this.#cleanUp(keys, value, lease));
     const options = { signal, patience, read: get(this.#generationKey), onDoubt };
     const entry = { keys, lease, value, ttl };
@@ -218,15 +218,16 @@ export class EtcdLockQueues implements LockQueues<LockSession, EtcdQueueEntry> {
   ): Promise<LockInfo> {
     const left = holder && (await this.#etcd.timeToLive(holder.lease));
     if (!holder || left === undefined) {
-      return { name, holder: undefined, expiresIn: undefined, fence: undefined, waiters: 0 };
+      const expiresIn = undefined;
+      return describeLock({ name, holder: undefined, expiresIn, fence: undefined, waiters: 0 });
     }
-    return {
+    return describeLock({
       name,
       holder: holder.value || `lease ${hex(holder.lease)}`,
       expiresIn: left * 1_000,
       fence: formatFence(generation, holder.createRevision),
       waiters,
-    };
+    });
   }
 }
 

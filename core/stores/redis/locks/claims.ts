@@ -1,7 +1,8 @@
 import { HIGHEST_GENERATION, noMoreGenerations } from "../../../lock/checks.ts";
 import { UnknownOutcomeError } from "../../../lock/errors.ts";
 import { formatFence } from "../../../lock/fence.ts";
-import type { LockInfo, StoreTraits } from "../../../lock/lock.ts";
+import { holderIdOf, type LockRecord } from "../../../lock/holder.ts";
+import type { StoreTraits } from "../../../lock/lock.ts";
 import type { Claim, Claims, Token, WaitForTurn } from "../../../lock/polling.ts";
 import type { Millis } from "../../../lock/time.ts";
 import type { WakeUpChannel } from "../../../lock/wake-ups.ts";
@@ -107,14 +108,14 @@ export class RedisClaims implements Claims {
     return this.#redis.subscribe(channel, { ready: listener, message: listener });
   }
 
-  async inspect(name: string): Promise<LockInfo> {
+  async inspect(name: string): Promise<LockRecord> {
     const [info] = await this.#inspect([name]);
-    return info as LockInfo;
+    return info as LockRecord;
   }
 
-  async list(prefix: string): Promise<readonly LockInfo[]> {
+  async list(prefix: string): Promise<readonly LockRecord[]> {
     const pattern = patternOf(this.#options.prefix, "lock", prefix);
-    const found = new Map<string, LockInfo>();
+    const found = new Map<string, LockRecord>();
     for (let cursor = "0"; ; ) {
       const scan = ["SCAN", cursor, "MATCH", pattern, "COUNT", SCAN_COUNT] as const;
       const [next, keys] = (await this.#redis.call(scan, { reads: true })) as [string, string[]];
@@ -151,7 +152,7 @@ export class RedisClaims implements Claims {
     throw new UnknownOutcomeError(this.#redis.address, what);
   }
 
-  async #inspect(names: readonly string[]): Promise<readonly LockInfo[]> {
+  async #inspect(names: readonly string[]): Promise<readonly LockRecord[]> {
     const keys = [...this.#keys(names, "lock", "fence"), this.#generation];
     const [generation, ...found] = (await this.#redis.run(INSPECT, { keys })) as Inspected;
     this.#seen.see(Number(generation));
@@ -165,7 +166,7 @@ export class RedisClaims implements Claims {
   }
 
   #waiter(owner: string): string {
-    return `${this.#client}/${owner}`;
+    return `${this.#client}/${holderIdOf(owner)}`;
   }
 
   get #generation(): string {
@@ -181,7 +182,7 @@ export class RedisClaims implements Claims {
 type Found = readonly [owner: string | undefined, left: string, token: string | undefined];
 type Inspected = readonly [generation: string, ...Found[]];
 
-function toInfo(name: string, generation: number, [holder, left, token]: Found): LockInfo {
+function toInfo(name: string, generation: number, [holder, left, token]: Found): LockRecord {
   const expiresIn = holder === undefined || left === "-1" ? undefined : Math.max(0, Number(left));
   const fence = token === undefined ? undefined : formatFence(generation, BigInt(token));
   return { name, holder, expiresIn, fence, waiters: 0 };

@@ -116,7 +116,7 @@ class EnterRequest {
   }
 
   async #enterOnce(): Promise<ZooKeeperQueueEntry> {
-    const { session, queues, also, ttl, patience, signal } = this.#options;
+    const { session, queues, data, also, ttl, patience, signal } = this.#options;
     // All requests are sent at once: the server carries those of a session out in order.
     const enter = async (limit: AbortSignal) => {
       const preparing = this.#createsQueues ? this.#createQueues(limit) : undefined;
@@ -135,7 +135,7 @@ class EnterRequest {
         if (!predecessors) throw lostPlace(session);
         return { ...node, predecessor: predecessors.at(-1) };
       });
-      const entered = { nodes: await Promise.all(nodes), token, read: read?.data };
+      const entered = { nodes: await Promise.all(nodes), token, read: read?.data, data };
       return new ZooKeeperQueueEntry(session, entered);
     };
     return withinAttempt(enter, ttl, signal, patience);

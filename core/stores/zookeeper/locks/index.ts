@@ -1,10 +1,9 @@
-import { checkText } from "../../../lock/checks.ts";
 import type { LockStore } from "../../../lock/lock.ts";
 import { sessionQueueBackend } from "../../../lock/session-queue.ts";
-import { lockStore, type StoreOptions } from "../../../lock/store.ts";
+import { checkHolder, lockStore, type StoreOptions } from "../../../lock/store.ts";
 import { checkRoot } from "../client/names.ts";
 import type { ZooKeeper } from "../client/zookeeper.ts";
-import { ZooKeeperLockQueues } from "./lock-queues.ts";
+import { ZooKeeperLockQueues, zookeeperTraits } from "./lock-queues.ts";
 
 export interface ZooKeeperStoreOptions extends StoreOptions {
   /** The ancestor of all nodes, such as "/shop/locks", created if missing. Default: the root. */
@@ -22,9 +21,9 @@ export function zookeeperLocks(
   zookeeper: ZooKeeper,
   options: ZooKeeperStoreOptions & { readonly closeZooKeeper?: boolean } = {},
 ): LockStore {
-  const { root = "", label = "zookeeper", closeZooKeeper = false, ...rest } = options;
-  checkText("label", label, 200);
+  const { root = "", closeZooKeeper = false, ...rest } = options;
+  const holder = checkHolder(options, zookeeperTraits.name);
   checkRoot(root);
-  const queues = new ZooKeeperLockQueues(zookeeper, { root, label, closeZooKeeper });
+  const queues = new ZooKeeperLockQueues(zookeeper, { root, ...holder, closeZooKeeper });
   return lockStore(sessionQueueBackend(queues), rest);
 }

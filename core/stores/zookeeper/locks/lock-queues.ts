@@ -3,8 +3,10 @@ import type { LockRequest } from "../../../lock/backend.ts";
 import { HIGHEST_GENERATION, noMoreGenerations } from "../../../lock/checks.ts";
 import { StoreUnavailableError } from "../../../lock/errors.ts";
 import { type Fence, formatFence, issueFence } from "../../../lock/fence.ts";
+import { describeHolder, describeLock, newHolderId } from "../../../lock/holder.ts";
 import type { LockInfo, StoreTraits } from "../../../lock/lock.ts";
 import { Notifier } from "../../../lock/notifier.ts";
+import type { HolderOptions } from "../../../lock/polling.ts";
 import { type PooledSession, SessionPool } from "../../../lock/session-pool.ts";
 import type { LockQueues } from "../../../lock/session-queue.ts";
 import type { Millis } from "../../../lock/time.ts";
@@ -33,12 +35,9 @@ export const zookeeperTraits: StoreTraits = {
   minTtl: 1_000,
 };
 
-export interface ZooKeeperLockQueuesOptions {
+export interface ZooKeeperLockQueuesOptions extends HolderOptions {
   /** "" or the path of the ancestor of all queues. */
   readonly root: Path;
-
-  /** The holder in the data of our nodes, for humans. */
-  readonly label: string;
   readonly closeZooKeeper: boolean;
 }
 
@@ -73,16 +72,17 @@ export class ZooKeeperLockQueues implements LockQueues<ZooKeeperSession, ZooKeep
   }
 
   enter(
-    { names, ttl, wait, patience, signal }: LockRequest,
+    { names, ttl, wait, patience, work, signal }: LockRequest,
     pooled: PooledSession<ZooKeeperSession>,
   ): Promise<ZooKeeperQueueEntry | undefined> {
-    const { root, label } = this.#options;
+    const { root, label, command } = this.#options;
+    const holder = describeHolder(newHolderId(label), { ...work, command });
     const { session } = pooled;
     const options: ZooKeeperEnterOptions = {
       session,
       root,
       queues: names.map((name) => queueOf(root, name)),
-      data: encodeRecord({ holder: label, ttl: session.ttl, token: undefined }),
+      data: encodeRecord({ holder, ttl: session.ttl, token: undefined }),
       also: this.#generationPath,
       ttl,
       patience,
@@ -106,7 +106,8 @@ export class ZooKeeperLockQueues implements LockQueues<ZooKeeperSession, ZooKeep
     limit: AbortSignal,
   ): Promise<boolean> {
     const { ttl } = session;
-    const data = encodeRecord({ holder: this.#options.label, ttl, token: entry.token });
+    const { holder } = JSON.parse(entry.data) as NodeRecord;
+    const data = encodeRecord({ holder, ttl, token: entry.token });
     return entry.move(session, data, limit);
   }
 
@@ -237,13 +238,13 @@ export class ZooKeeperLockQueues implements LockQueues<ZooKeeperSession, ZooKeep
       const children = (await session.children(queue, { signal })) ?? [];
       const contenders = await contendersIn(session, queue, children, signal);
       const [first, ...waiters] = contenders;
-      if (first === undefined) return { name, ...FREE };
+      if (first === undefined) return describeLock({ name, ...FREE });
       const node = await session.read(`${queue}/${first}`, { signal });
       // The holder may have left meanwhile.
       if (!node) continue;
       const { holder, ttl: expiresIn, token = node.stat.czxid } = decodeRecord(node);
       const fence = formatFence(generation, token);
-      return { name, holder, expiresIn, fence, waiters: waiters.length };
+      return describeLock({ name, holder, expiresIn, fence, waiters: waiters.length });
     }
   }
 }
@@ -264,8 +265,8 @@ function byName(a: LockInfo, b: LockInfo): number {
   return a.name < b.name ? -1 : 1;
 }
 
-/** The data of our locks' nodes, for humans and for `inspect`. */
-interface LockRecord {
+/** The data of our locks' nodes, for `inspect`. */
+interface NodeRecord {
   readonly holder: string;
 
   /** The timeout of the session that owns the node. ZooKeeper does not tell how much of the timeout is left. */
@@ -275,12 +276,12 @@ interface LockRecord {
   readonly token: Zxid | undefined;
 }
 
-function encodeRecord({ holder, ttl, token }: LockRecord): string {
+function encodeRecord({ holder, ttl, token }: NodeRecord): string {
   return JSON.stringify({ holder, ttl, ...(token !== undefined && { token: String(token) }) });
 }
 
 /** Decodes the data of a node. The holder of a foreign node is its data, if they are text, or else its session. */
-function decodeRecord({ data, stat }: Node): LockRecord {
+function decodeRecord({ data, stat }: Node): NodeRecord {
   try {
     const { holder, ttl, token } = JSON.parse(data);
     if (typeof holder === "string" && typeof ttl === "number") {

@@ -15,6 +15,9 @@ export interface ZooKeeperEntered {
 
   /** The data of the additional node that was read. */
   readonly read: string | undefined;
+
+  /** The data of its nodes. */
+  readonly data: string;
 }
 
 /** The node of an entry in one queue. */
@@ -45,16 +48,20 @@ export class ZooKeeperQueueEntry implements CandidateEntry {
   /** The data of the additional node that was read on entering. */
   readonly read: string | undefined;
 
+  /** The data of its nodes, as they were created. */
+  readonly data: string;
+
   /** A node's name is unique: each entry creates its own nodes. */
   readonly isAdopted = false;
   #session: ZooKeeperSession;
   readonly #nodes: readonly QueueNode[];
 
-  constructor(session: ZooKeeperSession, { nodes, token, read }: ZooKeeperEntered) {
+  constructor(session: ZooKeeperSession, { nodes, token, read, data }: ZooKeeperEntered) {
     this.#session = session;
     this.paths = nodes.map(({ path }) => path);
     this.token = token;
     this.read = read;
+    this.data = data;
     this.#nodes = nodes;
   }
 

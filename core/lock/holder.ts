@@ -1,0 +1,81 @@
+import type { HolderInfo, LockInfo } from "./lock.ts";
+
+/** The part of a HolderInfo that is written beside the holder's id. The label of the id tells host and pid. */
+export type HolderWork = Pick<HolderInfo, "command" | "run" | "step">;
+
+/** A lock as the store has it: the holder is the text that `describeHolder` made, or a foreign client's. */
+export type LockRecord = Omit<LockInfo, "about">;
+
+/** Returns a unique id, so that no client releases the claim of another one; the label is for humans. */
+export function newHolderId(label: string): string {
+  return `${label}/${crypto.randomUUID()}`;
+}
+
+/** The most bytes of a holder: MySQL's column has no more. */
+const LONGEST_HOLDER = 255;
+
+/** The fields that are shortened when the text is too long, in this order. */
+const SHORTENED = ["command", "step", "run"] as const;
+
+const utf8 = new TextEncoder();
+
+/** Returns the text of a holder that asks for a lock now: its id and, as JSON, its work. */
+export function describeHolder(id: string, work: HolderWork = {}): string {
+  let about = { since: new Date(), ...work };
+  for (const field of SHORTENED) {
+    const excess = excessOf(id, about);
+    if (excess <= 0) break;
+    const start = about[field]?.slice(0, -(excess + utf8.encode("…").length)).toWellFormed();
+    about = { ...about, [field]: start ? `${start}…` : undefined };
+  }
+  return excessOf(id, about) > 0 ? id : join(id, about);
+}
+
+function excessOf(id: string, about: object): number {
+  return utf8.encode(join(id, about)).length - LONGEST_HOLDER;
+}
+
+function join(id: string, about: object): string {
+  return `${id} ${JSON.stringify(about)}`;
+}
+
+const HOLDER = /^(.*\/[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}) (\{.*\})$/s;
+
+/** Returns the id in the text of a holder. A foreign holder's text is its id. */
+export function holderIdOf(holder: string): string {
+  return HOLDER.exec(holder)?.[1] ?? holder;
+}
+
+/** Splits the text of the holder into its id, and what it says of itself. */
+export function describeLock(record: LockRecord): LockInfo {
+  const { holder } = record;
+  if (holder === undefined) return { ...record, about: undefined };
+  const [, id = holder, json = "{}"] = HOLDER.exec(holder) ?? [];
+  return { ...record, holder: id, about: { ...processOf(id), ...parseWork(json) } };
+}
+
+/** Labels of processes are "HOST:PID". */
+function processOf(id: string): Pick<HolderInfo, "host" | "pid"> {
+  const [, host, pid] = /^([^/]+):(\d{1,10})(?:\/|$)/.exec(id) ?? [];
+  return host === undefined ? {} : { host, pid: Number(pid) };
+}
+
+function parseWork(json: string): HolderInfo {
+  try {
+    const { since, command, run, step } = JSON.parse(json);
+    const at = new Date(since);
+    return {
+      ...(!Number.isNaN(at.getTime()) && { since: at }),
+      ...textOf("command", command),
+      ...textOf("run", run),
+      ...textOf("step", step),
+    };
+  } catch {
+    // The text of a foreign client.
+    return {};
+  }
+}
+
+function textOf(field: keyof HolderWork, value: unknown): HolderWork {
+  return typeof value === "string" ? { [field]: value } : {};
+}
