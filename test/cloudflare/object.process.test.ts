@@ -1,7 +1,11 @@
 import { describe, expect, test } from "vitest";
 import { sql } from "../../core/database/sql.ts";
 import { openDurableObject } from "../../core/stores/cloudflare/index.ts";
-import { objectDatabase } from "../../core/stores/cloudflare/object-database.ts";
+import {
+  ObjectDatabase,
+  objectDatabase,
+  type SendCall,
+} from "../../core/stores/cloudflare/object-database.ts";
 import { mapConcurrent } from "../../functions/invocation/map-concurrent.ts";
 import { WHOLE_MATRIX } from "../support/matrix.ts";
 import { claimOf, newRunId } from "../support/runs.ts";
@@ -109,6 +113,28 @@ describe("a transaction of several calls", () => {
     }, limit);
     await expect(random).rejects.toMatchObject({ retryable: true });
   });
+});
+
+test("an object gets 32 calls of a client at a time, and renewals beyond them", async () => {
+  const stub = workerd().objects.getByName("crowd") as { lockstep: SendCall };
+  let open = 0;
+  let most = 0;
+  const { promise: gate, resolve: release } = Promise.withResolvers<void>();
+  const database = new ObjectDatabase("crowd", async (call) => {
+    open += 1;
+    most = Math.max(most, open);
+    if (open <= 32) await gate;
+    const answer = await stub.lockstep(call);
+    open -= 1;
+    return answer;
+  });
+  const calls = Array.from({ length: 100 }, () => database.batch([sql`SELECT 1`]));
+  const renewals = [sql`SELECT 2 AS n`];
+  const [renewed] = await database.batch(renewals, undefined, "renewals");
+  expect(renewed?.rows).toEqual([{ n: 2 }]);
+  release();
+  await Promise.all(calls);
+  expect(most).toBe(33);
 });
 
 test("integers of 64 bits, bytes, and texts with any character arrive unchanged", async () => {

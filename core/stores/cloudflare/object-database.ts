@@ -1,5 +1,14 @@
+import { Semaphore } from "../../database/semaphore.ts";
 import { serialTransaction } from "../../database/serial-transaction.ts";
-import type { Database, Dialect, Row, Sql, SqlResult, Transaction } from "../../database/sql.ts";
+import type {
+  ConnectionLane,
+  Database,
+  Dialect,
+  Row,
+  Sql,
+  SqlResult,
+  Transaction,
+} from "../../database/sql.ts";
 import { deadline, follow, noAnswer, race, sleep } from "../../lock/abort.ts";
 import {
   hasCode,
@@ -26,6 +35,9 @@ export function objectDatabase(namespace: ObjectNamespace, name: string): Databa
   return new ObjectDatabase(`durable-object:${name}`, (call) => stub().lockstep(call));
 }
 
+/** The number of calls in the "work" lane at a time. */
+const MOST_CALLS = 32;
+
 export type SendCall = (call: ObjectCall) => Promise<ObjectAnswer>;
 
 /** Bodies that conflict spread at random. One of them has committed each time. */
@@ -42,6 +54,9 @@ export class ObjectDatabase implements Database {
   readonly address: string;
   readonly dialect: Dialect;
   readonly #send: SendCall;
+
+  /** Bounds the "work" lane. Calls wait here: an abandoned call in the object's queue is executed all the same. */
+  readonly #work = new Semaphore(MOST_CALLS);
   #closed = false;
 
   /** `name` is that of the locks. */
@@ -51,14 +66,18 @@ export class ObjectDatabase implements Database {
     this.#send = send;
   }
 
-  async batch(statements: readonly Sql[], signal?: AbortSignal): Promise<readonly SqlResult[]> {
+  async batch(
+    statements: readonly Sql[],
+    signal?: AbortSignal,
+    lane: ConnectionLane = "work",
+  ): Promise<readonly SqlResult[]> {
     using limit = this.#limit(signal);
-    const { results } = await this.#call({ queries: statements.map(toQuery) }, limit.signal);
+    const { results } = await this.#call({ queries: statements.map(toQuery) }, limit.signal, lane);
     return results;
   }
 
   async read(statement: Sql, signal?: AbortSignal): Promise<readonly Row[]> {
-    const [result] = await this.batch([statement], signal).catch((error) => {
+    const [result] = await this.batch([statement], signal, "locks").catch((error) => {
       throw this.#withoutEffect(error);
     });
     return result?.rows ?? [];
@@ -114,16 +133,31 @@ export class ObjectDatabase implements Database {
     return signal ? follow(signal) : deadline(LONGEST_CALL, noAnswer);
   }
 
-  async #call(call: ObjectCall, limit: AbortSignal): Promise<ObjectAnswer & { kind: "done" }> {
-    if (this.#closed) throw new StoreClosedError();
-    if (limit.aborted)
-      throw new StoreUnavailableError(this.address, "no time is left", limit.reason);
-    const answer = await race(this.#send(call), limit).catch((error) => {
-      throw new UnknownOutcomeError(this.address, "a change was committed", error);
+  async #call(
+    call: ObjectCall,
+    limit: AbortSignal,
+    lane: ConnectionLane = "work",
+  ): Promise<ObjectAnswer & { kind: "done" }> {
+    if (lane === "work") {
+      await this.#work.acquire(limit).catch((reason) => {
+        throw new StoreUnavailableError(this.address, "no time is left", reason);
+      });
+    }
+    const answer = await this.#sendWithin(limit, call).finally(() => {
+      if (lane === "work") this.#work.release();
     });
     if (answer.kind === "done") return answer;
     if (answer.kind === "conflict") throw new ConflictError();
     throw refusedError(this.address, answer.message);
+  }
+
+  async #sendWithin(limit: AbortSignal, call: ObjectCall): Promise<ObjectAnswer> {
+    if (this.#closed) throw new StoreClosedError();
+    if (limit.aborted)
+      throw new StoreUnavailableError(this.address, "no time is left", limit.reason);
+    return await race(this.#send(call), limit).catch((error) => {
+      throw new UnknownOutcomeError(this.address, "a change was committed", error);
+    });
   }
 
   /** The error of a call that changes nothing. */
