@@ -123,7 +123,7 @@ test("an object gets 32 calls of a client at a time, and renewals beyond them", 
   const database = new ObjectDatabase("crowd", async (call) => {
     open += 1;
     most = Math.max(most, open);
-    if (open <= 32) await gate;
+    if (call.queries[0]?.text === "SELECT 1") await gate;
     const answer = await stub.lockstep(call);
     open -= 1;
     return answer;
