@@ -7,6 +7,7 @@ import {
   get,
   isAbsent,
   isCreated,
+  NoLeaseError,
   put,
   remove,
 } from "../../core/stores/etcd/client/etcd.ts";
@@ -62,12 +63,18 @@ export function etcdShop(etcd: Etcd, prefix: string, inventory: Inventory, shop:
 
     async setIfAbsent(owner, ttl) {
       const lease = await EtcdLease.grant(etcd, ttl);
-      const { succeeded } = await etcd.txn({
-        when: [isAbsent(lockKey)],
-        do: [put(lockKey, owner, lease.id)],
-      });
-      if (!succeeded) await lease.revoke();
-      return succeeded;
+      try {
+        const { succeeded } = await etcd.txn({
+          when: [isAbsent(lockKey)],
+          do: [put(lockKey, owner, lease.id)],
+        });
+        if (!succeeded) await lease.revoke();
+        return succeeded;
+      } catch (error) {
+        // The lease may expire before the transaction arrives.
+        if (error instanceof NoLeaseError) return false;
+        throw error;
+      }
     },
 
     async remove() {

@@ -1,4 +1,5 @@
 import type { Strategy } from "./strategy.ts";
+import type { TraceEvent } from "./trace.ts";
 
 /** A fault during the handling of an order. */
 export type Fault =
@@ -18,6 +19,12 @@ export interface WorkerConfig {
   readonly strategy: Strategy;
   readonly ttlMillis: number;
   readonly pauseMillis: number;
+
+  /** How long an order takes between the read of the stock and the sale, in milliseconds. */
+  readonly workMillis: number;
+
+  /** When the overloaded identity service answers the calls that it has blocked, in milliseconds since the start of the sale. */
+  readonly answersAt: readonly number[];
 }
 
 export interface Delivery {
@@ -25,36 +32,40 @@ export interface Delivery {
   readonly fault: Fault | undefined;
 }
 
+/** A worker that handles one order at a time. */
+export interface Worker {
+  configure(config: WorkerConfig): Promise<void>;
+
+  /** Handles an order of a sale that began at `startedAt`, by monotonicNow(). A frozen worker goes on after `onFreeze`. */
+  handle(
+    delivery: Delivery,
+    startedAt: number,
+    onFreeze: () => Promise<unknown>,
+  ): Promise<HandledOrder>;
+  stop(): void;
+}
+
 export type ToWorker =
   | { readonly type: "configure"; readonly config: WorkerConfig }
-  | { readonly type: "deliver"; readonly delivery: Delivery };
-
-/** The machine's monotonic clock, the same in all its processes, in milliseconds. */
-export function monotonicNow(): number {
-  return Number(process.hrtime.bigint()) / 1e6;
-}
-
-/** The time in which a worker considered itself the only holder, as monotonicNow() tells it. */
-export interface CriticalSection {
-  readonly from: number;
-  readonly to: number;
-}
-
-export type FromWorker =
-  | { readonly type: "ready" }
-  /** Sent before the process freezes itself, so that its parent continues it. */
-  | { readonly type: "freezing" }
-  /** Sent before the process kills itself, with its critical section. */
-  | { readonly type: "dying"; readonly section: CriticalSection | undefined }
-  | {
-      readonly type: "answer";
-      readonly answer: OrderAnswer;
-      readonly section: CriticalSection | undefined;
-    }
-  | { readonly type: "error"; readonly message: string };
+  | { readonly type: "deliver"; readonly delivery: Delivery; readonly startedAt: number };
 
 /**
  * The answer to an order. `busy`: no lock in time. `refused`: the fence was late. Orders with these two answers are
  * redelivered, as by a queue.
  */
 export type OrderAnswer = "sold" | "sold-out" | "busy" | "refused";
+
+/** The result of a delivery. `killed`: the process died while it handled the order. */
+export interface HandledOrder {
+  readonly answer: OrderAnswer | "killed";
+  readonly trace: readonly TraceEvent[];
+}
+
+export type FromWorker =
+  | { readonly type: "ready" }
+  /** Sent before the process freezes itself, so that its parent continues it. */
+  | { readonly type: "freezing" }
+  /** Sent before the process kills itself. */
+  | { readonly type: "dying"; readonly handled: HandledOrder }
+  | { readonly type: "answer"; readonly handled: HandledOrder }
+  | { readonly type: "error"; readonly message: string };

@@ -2,9 +2,10 @@ import { checkSpan, checkWhole } from "../../core/lock/checks.ts";
 import { migrate } from "../../core/stores/sql/migrate.ts";
 import { open } from "../../infra/open.ts";
 import type { Fault } from "./messages.ts";
+import type { Observations } from "./observations.ts";
 import { shortestTtl } from "./open-shop.ts";
-import { judge, type Observations, type StrategyReport } from "./report.ts";
-import { runSale } from "./sale.ts";
+import { judge, type StrategyReport } from "./report.ts";
+import { runSale, type SaleProgress } from "./sale.ts";
 import { scheduleDeliveries } from "./schedule.ts";
 import { checkStrategy, type Strategy } from "./strategy.ts";
 import { WorkerProcess } from "./worker-process.ts";
@@ -24,7 +25,7 @@ export interface OversellOptions {
   readonly pauseMillis: number | undefined;
   readonly faults: Readonly<Record<Fault, number>>;
   readonly duplicates: number;
-  readonly onProgress?: (strategy: Strategy, answered: number) => void;
+  readonly onProgress?: (strategy: Strategy, progress: SaleProgress) => void;
   readonly onObservations?: (observations: Observations) => void;
 }
 
@@ -49,13 +50,11 @@ export async function oversell(options: OversellOptions): Promise<OversellReport
     for (const strategy of strategies) {
       const { ttlMillis = Math.max(150, shortestTtl(opened, strategy)) } = options;
       const { pauseMillis = 3 * ttlMillis } = options;
-      let answered = 0;
-      const onAnswer = () => options.onProgress?.(strategy, ++answered);
+      const times = { ttlMillis, pauseMillis, workMillis: 1, answersAt: [] };
       const deliveries = scheduleDeliveries(options);
-      const observations = await runSale(
-        { ...options, ttlMillis, pauseMillis, opened, workers, deliveries, onAnswer },
-        strategy,
-      );
+      const onProgress = (progress: SaleProgress) => options.onProgress?.(strategy, progress);
+      const sale = { ...options, ...times, opened, workers, deliveries, onProgress };
+      const observations = await runSale(sale, strategy);
       options.onObservations?.(observations);
       reports.push(judge(observations));
     }

@@ -1,6 +1,8 @@
 import type { CustomSeriesOption, EChartsOption } from "echarts";
 import { importError } from "../../core/stores/peer.ts";
-import { type HoldInterval, judge, type Observations, overlapping } from "./report.ts";
+import { type Hold, holdsOf, type Observations } from "./observations.ts";
+import { judge } from "./report.ts";
+import { overlapping } from "./trace.ts";
 
 const WIDTH = 1_200;
 const HEAD = 50;
@@ -62,9 +64,9 @@ const KINDS = Object.keys(COLOURS) as (keyof typeof COLOURS)[];
 
 function toPanel(observed: Observations): Panel {
   const { name, sold, oversold, lost, duplicates, refused } = judge(observed);
-  const start = Math.min(...observed.holds.map((hold) => hold.from));
-  const late = new Set(overlapping(observed.holds));
-  const workers = Math.max(0, ...observed.holds.map((hold) => hold.worker + 1));
+  const holds = holdsOf(observed.handlings);
+  const late = new Set(overlapping(holds));
+  const workers = Math.max(0, ...holds.map(({ handling }) => handling.worker + 1));
   const title =
     `${name}: ${sold} of ${observed.stock} sold, ${oversold} oversold, ${lost} lost, ` +
     `${duplicates} twice, ${refused} refused${workers === 0 ? " (no lock)" : ""}`;
@@ -72,17 +74,18 @@ function toPanel(observed: Observations): Panel {
     title,
     lanes: Array.from({ length: workers }, (_, i) => `process ${i + 1}`),
     height: workers === 0 ? 30 : 70 + workers * LANE,
-    bars: observed.holds.map((hold) => ({
-      lane: hold.worker,
-      from: hold.from - start,
-      to: hold.to - start,
+    bars: holds.map((hold) => ({
+      lane: hold.handling.worker,
+      from: hold.from,
+      to: hold.to,
       kind: kindOf(hold, late.has(hold)),
     })),
   };
 }
 
-function kindOf({ outcome }: HoldInterval, isOverlapping: boolean): Bar["kind"] {
-  if (outcome === "refused") return "refused by its fence";
+function kindOf({ handling }: Hold, isOverlapping: boolean): Bar["kind"] {
+  const { answer, fault: outcome } = handling;
+  if (answer === "refused") return "refused by its fence";
   if (outcome === "freeze") return "frozen";
   if (outcome === "kill-before" || outcome === "kill-after") return "killed";
   if (isOverlapping) return "overlaps another holder";

@@ -1,31 +1,8 @@
 import { quantileSorted } from "simple-statistics";
-import type { CriticalSection, Fault } from "./messages.ts";
-import type { ShopTotals } from "./shop.ts";
-import { claimsSafe, type Strategy } from "./strategy.ts";
-
-/** The answer to an order. */
-export interface OrderRecord {
-  readonly orderId: string;
-  readonly answer: "sold" | "sold-out";
-  readonly millis: number;
-}
-
-/** A critical section of a worker, with its fault or refusal. */
-export interface HoldInterval extends CriticalSection {
-  readonly worker: number;
-  readonly outcome: Fault | "refused" | undefined;
-}
-
-/** The observations of one strategy. */
-export interface Observations {
-  readonly strategy: Strategy;
-  readonly stock: number;
-  readonly totals: ShopTotals;
-  readonly orders: readonly OrderRecord[];
-  readonly holds: readonly HoldInterval[];
-  readonly refused: number;
-  readonly millis: number;
-}
+import { explain } from "./explain.ts";
+import { holdsOf, type Observations } from "./observations.ts";
+import { claimsSafe } from "./strategy.ts";
+import { overlapping } from "./trace.ts";
 
 export interface StrategyReport {
   readonly name: string;
@@ -54,18 +31,21 @@ export interface StrategyReport {
   readonly p50Millis: number;
   readonly p99Millis: number;
   readonly ordersPerSec: number;
+
+  /** The explanation of the result, in one sentence. */
+  readonly why: string;
 }
 
 /** Computes the report of a strategy. */
 export function judge(observed: Observations): StrategyReport {
-  const { strategy, stock, totals, orders } = observed;
+  const { strategy, stock, totals, orders, handlings } = observed;
   const sold = totals.sales.length;
   const buyers = new Set(totals.sales);
   const unrecorded = orders.filter(
     ({ orderId, answer }) => answer === "sold" && !buyers.has(orderId),
   );
   const millis = orders.map((order) => order.millis).sort((a, b) => a - b);
-  return {
+  const figures = {
     name: strategy.name,
     claimsSafe: claimsSafe(strategy),
     sold,
@@ -73,30 +53,23 @@ export function judge(observed: Observations): StrategyReport {
     lost: Math.abs(stock - totals.remaining - sold) + unrecorded.length,
     duplicates: sold - buyers.size,
     lowestStock: totals.lowest,
-    overlaps: overlapping(observed.holds).length,
-    refused: observed.refused,
+    overlaps: overlapping(holdsOf(handlings)).length,
+    refused: handlings.filter(({ answer }) => answer === "refused").length,
     p50Millis: round(quantileSorted(millis, 0.5)),
     p99Millis: round(quantileSorted(millis, 0.99)),
     ordersPerSec: round((orders.length / observed.millis) * 1_000),
   };
+  return { ...figures, why: explain(observed, figures) };
+}
+
+/** Whether units were oversold, lost or sold twice. */
+export function isWrong({ oversold, lost, duplicates }: StrategyReport): boolean {
+  return oversold + lost + duplicates > 0;
 }
 
 /** Whether a strategy claims to be safe but is not. */
 export function isBroken(report: StrategyReport): boolean {
-  const { oversold, lost, duplicates } = report;
-  return report.claimsSafe && oversold + lost + duplicates > 0;
-}
-
-/** Returns the holds that began before an earlier one had ended. */
-export function overlapping(holds: readonly HoldInterval[]): readonly HoldInterval[] {
-  let end = Number.NEGATIVE_INFINITY;
-  return [...holds]
-    .sort((a, b) => a.from - b.from)
-    .filter(({ from, to }) => {
-      const overlaps = from < end;
-      end = Math.max(end, to);
-      return overlaps;
-    });
+  return report.claimsSafe && isWrong(report);
 }
 
 function round(value: number): number {

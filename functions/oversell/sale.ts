@@ -2,37 +2,40 @@ import { randomUUID } from "node:crypto";
 import { sleep } from "../../core/lock/abort.ts";
 import { Notifier } from "../../core/lock/notifier.ts";
 import type { AnyStore } from "../../infra/open.ts";
-import { type Delivery, monotonicNow } from "./messages.ts";
+import type { Delivery, Fault, HandledOrder, Worker, WorkerConfig } from "./messages.ts";
+import type { Handling, Observations, OrderRecord } from "./observations.ts";
 import { openShop } from "./open-shop.ts";
-import type { HoldInterval, Observations, OrderRecord } from "./report.ts";
 import { type Strategy, stockKeeper } from "./strategy.ts";
-import type { Handled, WorkerProcess } from "./worker-process.ts";
+import { beliefOf, monotonicNow } from "./trace.ts";
 
-export interface SaleOptions {
+export interface SaleOptions extends Omit<WorkerConfig, "shop" | "strategy"> {
   readonly opened: AnyStore;
-  readonly store: string;
-  readonly workers: readonly WorkerProcess[];
+  readonly workers: readonly Worker[];
   readonly deliveries: readonly Delivery[];
   readonly stock: number;
-  readonly ttlMillis: number;
-  readonly pauseMillis: number;
-  readonly onAnswer: () => void;
+  readonly onProgress: (progress: SaleProgress) => void;
 }
 
-/** Sells the stock once with one strategy, in real processes. Resolves to the observations. */
+export interface SaleProgress {
+  /** The number of orders with an answer. */
+  readonly answered: number;
+
+  /** What happens now. */
+  readonly now: string;
+}
+
+/** Sells the stock once with one strategy. Resolves to the observations. */
 export async function runSale(sale: SaleOptions, strategy: Strategy): Promise<Observations> {
-  const { store, stock, ttlMillis, pauseMillis } = sale;
+  const { store, stock, ttlMillis, pauseMillis, workMillis, answersAt } = sale;
   const name = `oversell-${randomUUID()}`;
   const shop = openShop(sale.opened, name);
   await shop.open(stock, stockKeeper(strategy));
   try {
-    const config = { store, shop: name, strategy, ttlMillis, pauseMillis };
+    const config = { store, shop: name, strategy, ttlMillis, pauseMillis, workMillis, answersAt };
     await Promise.all(sale.workers.map((worker) => worker.configure(config)));
     const queue = new OrderQueue(sale);
-    const startedAt = performance.now();
     await Promise.all(sale.workers.map((worker, number) => queue.deliverTo(worker, number)));
-    const millis = performance.now() - startedAt;
-    return { strategy, stock, totals: await shop.totals(), millis, ...queue.observations() };
+    return { strategy, stock, ttlMillis, totals: await shop.totals(), ...queue.observations() };
   } finally {
     await shop.close();
   }
@@ -54,25 +57,34 @@ interface FrozenHolder {
   readonly overtaken: Notifier;
 }
 
+/** What a fault does to a worker, for the progress. */
+const HAPPENS: Readonly<Record<Fault, string>> = {
+  slow: "waits for a slow service",
+  freeze: "will be frozen",
+  "kill-before": "will be killed",
+  "kill-after": "will be killed",
+};
+
 /** The queue of the workers, which redelivers unanswered orders. */
 class OrderQueue {
   readonly #waiting: QueuedDelivery[];
-  readonly #onAnswer: () => void;
+  readonly #onProgress: SaleOptions["onProgress"];
   readonly #pauseMillis: number;
+  readonly #startedAt = monotonicNow();
   readonly #firstAt = new Map<string, number>();
   readonly #orders = new Map<string, OrderRecord>();
-  readonly #holds: HoldInterval[] = [];
+  readonly #handlings: Handling[] = [];
   readonly #frozen = new Set<FrozenHolder>();
-  #refused = 0;
+  #now = "";
   #busy = 0;
 
-  constructor({ deliveries, onAnswer, pauseMillis }: SaleOptions) {
+  constructor({ deliveries, onProgress, pauseMillis }: SaleOptions) {
     this.#waiting = deliveries.map((delivery) => ({ ...delivery, redeliveries: 0 }));
-    this.#onAnswer = onAnswer;
+    this.#onProgress = onProgress;
     this.#pauseMillis = pauseMillis;
   }
 
-  async deliverTo(worker: WorkerProcess, number: number): Promise<void> {
+  async deliverTo(worker: Worker, number: number): Promise<void> {
     for (;;) {
       const delivery = this.#waiting.shift();
       if (delivery === undefined) {
@@ -80,13 +92,17 @@ class OrderQueue {
         await sleep(5);
         continue;
       }
-      if (delivery.redeliveries === MAX_DELIVERIES) {
-        throw new Error(`${delivery.orderId} has no answer after ${MAX_DELIVERIES} deliveries`);
+      const { orderId, fault, redeliveries } = delivery;
+      if (redeliveries === MAX_DELIVERIES) {
+        throw new Error(`${orderId} has no answer after ${MAX_DELIVERIES} deliveries`);
       }
       this.#busy += 1;
-      this.#firstAt.set(delivery.orderId, this.#firstAt.get(delivery.orderId) ?? performance.now());
+      this.#firstAt.set(orderId, this.#firstAt.get(orderId) ?? this.#elapsed());
+      if (fault) this.#progress(`process ${number + 1} ${HAPPENS[fault]}`);
       try {
-        const handled = await worker.handle(delivery, () => this.#freezeEnd());
+        const handled = await worker.handle(delivery, this.#startedAt, () =>
+          this.#freezeEnd(number),
+        );
         this.#record(delivery, handled, number);
       } finally {
         this.#busy -= 1;
@@ -94,41 +110,54 @@ class OrderQueue {
     }
   }
 
-  observations(): Pick<Observations, "orders" | "holds" | "refused"> {
-    return { orders: [...this.#orders.values()], holds: this.#holds, refused: this.#refused };
+  observations(): Pick<Observations, "orders" | "handlings" | "millis"> {
+    const orders = [...this.#orders.values()];
+    return { orders, handlings: this.#handlings, millis: this.#elapsed() };
+  }
+
+  #elapsed(): number {
+    return monotonicNow() - this.#startedAt;
+  }
+
+  #progress(now: string): void {
+    this.#now = now;
+    this.#onProgress({ answered: this.#orders.size, now });
   }
 
   /**
    * Resolves after the pause, and not before an order that another process began meanwhile is answered: on a busy machine
    * the pause alone may be over before another process has the lock.
    */
-  async #freezeEnd(): Promise<void> {
-    const holder = { since: monotonicNow(), overtaken: new Notifier() };
+  async #freezeEnd(worker: number): Promise<void> {
+    this.#progress(`process ${worker + 1} is frozen`);
+    const holder = { since: this.#elapsed(), overtaken: new Notifier() };
     this.#frozen.add(holder);
     const isOvertaken = holder.overtaken.wait({ span: MAX_FREEZE * this.#pauseMillis });
     await Promise.all([sleep(this.#pauseMillis), isOvertaken]);
     this.#frozen.delete(holder);
+    this.#progress(`process ${worker + 1} wakes`);
   }
 
   #record(
     { orderId, fault, redeliveries }: QueuedDelivery,
-    { answer, section }: Handled,
+    { answer, trace }: HandledOrder,
     worker: number,
   ): void {
-    const outcome = answer === "refused" ? answer : fault;
-    if (section) this.#holds.push({ ...section, worker, outcome });
-    if (answer === "refused") this.#refused += 1;
+    this.#handlings.push({ worker, orderId, fault, answer, trace });
+    if (answer === "refused") this.#progress(`process ${worker + 1} is late and refused`);
+    if (answer === "killed") this.#progress(`process ${worker + 1} was killed`);
     if (answer !== "sold" && answer !== "sold-out") {
       this.#waiting.push({ orderId, fault: undefined, redeliveries: redeliveries + 1 });
       return;
     }
+    const belief = beliefOf(trace);
     for (const { since, overtaken } of this.#frozen) {
-      if (section === undefined || section.from > since) overtaken.notify();
+      if (belief === undefined || belief.from > since) overtaken.notify();
     }
     if (!this.#orders.has(orderId)) {
-      const millis = performance.now() - (this.#firstAt.get(orderId) ?? 0);
+      const millis = this.#elapsed() - (this.#firstAt.get(orderId) ?? 0);
       this.#orders.set(orderId, { orderId, answer, millis });
-      this.#onAnswer();
+      this.#progress(this.#now);
     }
   }
 }

@@ -1,24 +1,18 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { extname } from "node:path";
 import type {
-  CriticalSection,
   Delivery,
   FromWorker,
-  OrderAnswer,
+  HandledOrder,
   ToWorker,
+  Worker,
   WorkerConfig,
 } from "./messages.ts";
-
-/** The result of a delivery. `killed`: the process died while it handled the order. */
-export interface Handled {
-  readonly answer: OrderAnswer | "killed";
-  readonly section: CriticalSection | undefined;
-}
 
 const SCRIPT = new URL(`./worker${extname(import.meta.url)}`, import.meta.url);
 
 /** A worker process that handles one order at a time. It is continued after a freeze and replaced after a kill. */
-export class WorkerProcess {
+export class WorkerProcess implements Worker {
   #child: ChildProcess | undefined;
   #config: WorkerConfig | undefined;
 
@@ -29,14 +23,18 @@ export class WorkerProcess {
   }
 
   /** Delivers an order. A process that freezes is continued when the result of `onFreeze` resolves. */
-  async handle(delivery: Delivery, onFreeze: () => Promise<unknown>): Promise<Handled> {
-    const last = await this.#request({ type: "deliver", delivery }, onFreeze);
-    if (last.type === "answer") return last;
+  async handle(
+    delivery: Delivery,
+    startedAt: number,
+    onFreeze: () => Promise<unknown>,
+  ): Promise<HandledOrder> {
+    const last = await this.#request({ type: "deliver", delivery, startedAt }, onFreeze);
+    if (last.type === "answer") return last.handled;
     if (last.type !== "dying" || !this.#config)
       throw new Error(`unexpected message of a worker: ${last.type}`);
     this.#child = undefined;
     await this.configure(this.#config);
-    return { answer: "killed", section: last.section };
+    return last.handled;
   }
 
   stop(): void {

@@ -3,14 +3,16 @@ import { dirname } from "node:path";
 import { SingleBar } from "cli-progress";
 import type { CommandModule } from "yargs";
 import { checkWhole } from "../../../core/lock/checks.ts";
+import type { Observations } from "../../oversell/observations.ts";
 import { type OversellReport, oversell } from "../../oversell/oversell.ts";
 import { loadPictureRenderer } from "../../oversell/picture.ts";
-import { isBroken, type Observations } from "../../oversell/report.ts";
+import { isBroken } from "../../oversell/report.ts";
 import { SCENARIOS, type ScenarioName } from "../../oversell/scenarios/index.ts";
 import { isUnsafe, type ScenarioReport } from "../../oversell/scenarios/report.ts";
 import { STRATEGIES, type Strategy } from "../../oversell/strategy.ts";
 import { EXIT } from "../exit-status.ts";
 import { parseDuration, type StoreArgs, storeOption } from "../options.ts";
+import { drawFigures, drawReplay, verdict } from "../terminal/draw-replay.ts";
 import { note, print, warn } from "../terminal/output.ts";
 import { table } from "../terminal/table.ts";
 
@@ -28,6 +30,7 @@ interface OversellArgs extends StoreArgs {
   readonly kills: number;
   readonly duplicates: number;
   readonly json: boolean;
+  readonly wide: boolean;
   readonly picture: string | undefined;
   readonly lock: Strategy["lock"] | undefined;
   readonly release: Strategy["release"] | undefined;
@@ -87,6 +90,11 @@ export const oversellCommand: CommandModule<unknown, OversellArgs> = {
       .option("kills", { type: "number", default: 2, describe: "processes killed (SIGKILL)" })
       .option("duplicates", { type: "number", default: 8, describe: "orders delivered twice" })
       .option("json", { type: "boolean", default: false, describe: "print one JSON document" })
+      .option("wide", {
+        type: "boolean",
+        default: false,
+        describe: "print all figures, in a table of 134 columns",
+      })
       .option("picture", {
         type: "string",
         requiresArg: true,
@@ -121,7 +129,7 @@ duplicated a unit; 73 if the picture could not be written.`,
     const observations: Observations[] = [];
     const report = await replay(args, (observed) => observations.push(observed));
     if (args.json) print(JSON.stringify(report));
-    else showReport(report);
+    else print(args.wide ? drawFigures(report) : drawReplay(report, terminalWidth()));
     if (args.picture && draw) await writePicture(args.picture, () => draw(observations));
     if (report.strategies.some(isBroken)) process.exitCode = EXIT.no;
   },
@@ -153,6 +161,11 @@ function showScenario({ story, resource, stock, variants }: ScenarioReport): voi
   print(["", ...variants.map(({ name, why }) => `${name}: ${why}`)].join("\n"));
 }
 
+/** The width of the terminal, at most 100 columns; 80 in a pipe. */
+function terminalWidth(): number {
+  return Math.min(process.stdout.columns ?? 80, 100);
+}
+
 async function checkFolder(picture: string): Promise<void> {
   try {
     await access(dirname(picture), constants.W_OK);
@@ -178,12 +191,14 @@ async function replay(
   const { store, stock, buyers, workers, seed, duplicates } = args;
   const strategies = strategiesOf(args);
   const bar = new SingleBar({
-    format: "{bar} {percentage}% | {strategy}",
+    format: "{bar} {percentage}% {strategy}: {now}",
+    barsize: 15,
+    linewrap: false,
     noTTYOutput: false,
     clearOnComplete: true,
     hideCursor: true,
   });
-  bar.start(buyers * strategies.length, 0, { strategy: "" });
+  bar.start(buyers * strategies.length, 0, { strategy: store, now: "opens" });
   try {
     return await oversell({
       store,
@@ -202,7 +217,10 @@ async function replay(
         "kill-after": Math.floor(args.kills / 2),
       },
       onObservations,
-      onProgress: (strategy) => bar.increment({ strategy: strategy.name }),
+      onProgress({ name }, { answered, now }) {
+        const before = strategies.findIndex((one) => one.name === name) * buyers;
+        bar.update(before + answered, { strategy: name, now: now || "sells" });
+      },
     });
   } finally {
     bar.stop();
@@ -225,45 +243,4 @@ function strategiesOf(args: OversellArgs): readonly Strategy[] {
   if (Object.keys(switches).length === 0) return named.length > 0 ? named : STRATEGIES;
   const [base = STRATEGIES[0] as Strategy] = named;
   return [{ ...base, ...switches, name: "custom" }];
-}
-
-function showReport({ store, stock, buyers, workers, strategies }: OversellReport): void {
-  print(`${stock} units, ${buyers} buyers, ${workers} processes, on ${store}\n`);
-  const head = [
-    "strategy",
-    "sold",
-    "oversold",
-    "lost",
-    "duplicates",
-    "lowest stock",
-    "overlaps",
-    "refused",
-    "p50 ms",
-    "p99 ms",
-    "orders/s",
-    "safe?",
-  ];
-  const rows = strategies.map((report) => [
-    report.name,
-    report.sold,
-    report.oversold,
-    report.lost,
-    report.duplicates,
-    report.lowestStock,
-    report.overlaps,
-    report.refused,
-    report.p50Millis,
-    report.p99Millis,
-    report.ordersPerSec,
-    verdict(report, isBroken(report)),
-  ]);
-  print(table(head, rows));
-}
-
-function verdict(
-  { claimsSafe }: { readonly claimsSafe: boolean },
-  isBrokenPromise: boolean,
-): string {
-  if (isBrokenPromise) return "BROKEN: claims to be safe";
-  return claimsSafe ? "safe" : "no";
 }

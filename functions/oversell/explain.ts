@@ -1,0 +1,71 @@
+import { type Hold, holdsOf, type Observations } from "./observations.ts";
+import { overlapping } from "./trace.ts";
+
+interface Figures {
+  readonly sold: number;
+  readonly oversold: number;
+  readonly lost: number;
+  readonly duplicates: number;
+  readonly refused: number;
+}
+
+/** Explains the result of a strategy in one sentence: "sold 37 of 30: two holders after the lock expired at 1.2 s". */
+export function explain(observed: Observations, figures: Figures): string {
+  const { sold, oversold, lost, duplicates } = figures;
+  const clauses = [
+    oversold + lost > 0 ? causeOf(observed) : defenceOf(observed, figures),
+    ...(lost > 0 && oversold === 0 ? [`${count(lost, "unit")} missing from the books`] : []),
+    ...(duplicates > 0 ? [`${count(duplicates, "order")} sold twice`] : []),
+  ];
+  return `sold ${sold} of ${observed.stock}: ${clauses.join("; ")}`;
+}
+
+/** Says why stock was oversold or lost. */
+function causeOf({ strategy, handlings, ttlMillis }: Observations): string {
+  if (strategy.lock === "none") return "buyers read the same stock, and each of them sells";
+  const holds = holdsOf(handlings);
+  const [later] = overlapping(holds);
+  const earlier = later && holds.find((hold) => hold !== later && contains(hold, later.from));
+  if (!earlier) return "two holders read the same stock";
+  const most = mostAtOnce(holds);
+  const holders = most === 2 ? "two holders" : `up to ${most} holders at once`;
+  const freeze = earlier.handling.trace.find(({ type }) => type === "freezes");
+  if (freeze && freeze.at < later.from) {
+    const process = `process ${earlier.handling.worker + 1}`;
+    return `${holders} after ${process} was frozen at ${seconds(freeze.at)}`;
+  }
+  // The answer arrives after the store has granted the lock.
+  const hasExpired = later.from - earlier.from > ttlMillis * 0.9;
+  return hasExpired
+    ? `${holders} after the lock expired at ${seconds(earlier.from + ttlMillis)}`
+    : `${holders} after another process deleted the lock at ${seconds(later.from)}`;
+}
+
+/** Says why nothing was oversold or lost. */
+function defenceOf({ strategy, handlings }: Observations, { refused }: Figures): string {
+  const most = mostAtOnce(holdsOf(handlings));
+  if (refused > 0) {
+    const holders = most === 2 ? "two" : `up to ${most}`;
+    return `${holders} holders at once, and the stock refused ${count(refused, "late write")}`;
+  }
+  if (most > 1) return "two holders at once, which did no harm this time";
+  if (strategy.lock === "none") return "a sale subtracts a unit only if one is left";
+  return "no two holders at once";
+}
+
+/** Returns the largest number of workers that considered themselves the holder at the same time. */
+export function mostAtOnce(holds: readonly Hold[]): number {
+  return Math.max(0, ...holds.map(({ from }) => holds.filter((one) => contains(one, from)).length));
+}
+
+function contains({ from, to }: Hold, at: number): boolean {
+  return from <= at && at < to;
+}
+
+function seconds(millis: number): string {
+  return `${(millis / 1_000).toFixed(1)} s`;
+}
+
+function count(number: number, noun: string): string {
+  return `${number} ${noun}${number === 1 ? "" : "s"}`;
+}

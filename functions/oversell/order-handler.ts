@@ -1,0 +1,185 @@
+import { randomUUID } from "node:crypto";
+import { stockLock } from "../../core/inventory/inventory.ts";
+import { sleep } from "../../core/lock/abort.ts";
+import { hasCode } from "../../core/lock/errors.ts";
+import type { Fence } from "../../core/lock/fence.ts";
+import type { Lock } from "../../core/lock/lock.ts";
+import type { AnyStore } from "../../infra/open.ts";
+import type { Delivery, Fault, HandledOrder, OrderAnswer, WorkerConfig } from "./messages.ts";
+import { openShop } from "./open-shop.ts";
+import type { Shop, WriteResult } from "./shop.ts";
+import { stockKeeper } from "./strategy.ts";
+import { monotonicNow, Trace } from "./trace.ts";
+
+/** Freezes or kills the process. */
+export type InjectFault = (fault: Fault, trace: Trace) => Promise<void>;
+
+interface HeldLock {
+  readonly fence: Fence | undefined;
+  release(): Promise<unknown>;
+}
+
+/** How long an order waits for the lock before it returns to the queue, in milliseconds. */
+const LOCK_WAIT = 10_000;
+
+/** Handles the orders of a shop with one strategy. */
+export class OrderHandler {
+  readonly #opened: AnyStore;
+  readonly #shop: Shop;
+  readonly #config: WorkerConfig;
+  readonly #injectFault: InjectFault;
+
+  constructor(opened: AnyStore, config: WorkerConfig, injectFault: InjectFault) {
+    this.#opened = opened;
+    this.#shop = openShop(opened, config.shop);
+    this.#config = config;
+    this.#injectFault = injectFault;
+  }
+
+  /** Handles an order of a sale that began at `startedAt`, by monotonicNow(). */
+  async handle(delivery: Delivery, startedAt: number): Promise<HandledOrder> {
+    const trace = new Trace(startedAt);
+    const answer = await this.#handle(delivery, trace);
+    return { answer, trace: trace.events };
+  }
+
+  async #handle(delivery: Delivery, trace: Trace): Promise<OrderAnswer> {
+    const isLocked = this.#config.strategy.lock !== "none";
+    if (isLocked) trace.add("asks");
+    const held = await this.#lock();
+    if (held === undefined) return "busy";
+    if (isLocked) trace.add("holds", held.fence && { token: String(held.fence.token) });
+    try {
+      await this.#identify(delivery, trace);
+      const answer = await this.#sell(delivery, held.fence, trace);
+      if (delivery.fault === "kill-after") await this.#injectFault("kill-after", trace);
+      return answer;
+    } catch (error) {
+      if (!hasCode(error, "FENCED_OUT")) throw error;
+      return "refused";
+    } finally {
+      if (isLocked) trace.add("releases");
+      await held.release();
+    }
+  }
+
+  async #lock(): Promise<HeldLock | undefined> {
+    const { strategy, ttlMillis } = this.#config;
+    if (strategy.lock === "none") return { fence: undefined, release: async () => {} };
+    if (strategy.lock === "lockstep") return this.#lockstepLock();
+    const shop = this.#shop;
+    const owner = randomUUID();
+    const giveUpAt = monotonicNow() + LOCK_WAIT;
+    while (!(await shop.setIfAbsent(owner, ttlMillis))) {
+      if (monotonicNow() > giveUpAt) return undefined;
+      await sleep(5 + Math.random() * 10);
+    }
+    const isChecked = strategy.release === "owner-checked";
+    const release = () => (isChecked ? shop.removeIfOwner(owner) : shop.remove());
+    return { fence: undefined, release };
+  }
+
+  async #lockstepLock(): Promise<HeldLock | undefined> {
+    const { strategy, ttlMillis, shop } = this.#config;
+    const options = { ttl: ttlMillis, wait: LOCK_WAIT, renew: strategy.renewal };
+    try {
+      const held = await this.#opened.locks.lock(stockLock(shop), options);
+      return { fence: held.fence, release: () => release(held) };
+    } catch (error) {
+      if (hasCode(error, "LOCK_TIMEOUT", "STORE_UNAVAILABLE", "UNKNOWN_OUTCOME")) return undefined;
+      throw error;
+    }
+  }
+
+  /** Calls the identity service. While the service is overloaded, it answers all its callers at once. */
+  async #identify({ fault }: Delivery, trace: Trace): Promise<void> {
+    const { answersAt, pauseMillis } = this.#config;
+    trace.add("calls");
+    const now = trace.now();
+    const answerAt = answersAt.find((at) => at > now);
+    if (answerAt !== undefined) await sleep(answerAt - now);
+    else await sleep(fault === "slow" ? pauseMillis : 1);
+    trace.add("identified");
+  }
+
+  async #sell(
+    { orderId, fault }: Delivery,
+    fence: Fence | undefined,
+    trace: Trace,
+  ): Promise<OrderAnswer> {
+    const { strategy } = this.#config;
+    const shop = this.#shop;
+    const sale = { orderId, saleId: strategy.operationIds ? orderId : randomUUID() };
+    if (strategy.stock === "conditional-decrement") {
+      await this.#work(fault, trace);
+      return stockKeeper(strategy) === "by-inventory"
+        ? this.#sellFromInventory(orderId, fence, trace)
+        : toAnswer(await trace.request(() => shop.decrement(sale, true), toEvent));
+    }
+    if (fence && strategy.fence === "claimed") {
+      await trace.request(
+        () => shop.claim(fence),
+        () => ({ type: "claimed" }),
+      );
+    }
+    const stock = await trace.request(
+      () => shop.readStock(),
+      (stock) => ({ type: "reads", stock }),
+    );
+    if (stock < 1) return "sold-out";
+    await this.#work(fault, trace);
+    if (strategy.stock === "compare-then-decrement")
+      return toAnswer(await trace.request(() => shop.decrement(sale, false), toEvent));
+    const checked = strategy.fence === "none" ? undefined : fence;
+    const written = await trace.request(
+      () => shop.write(sale, stock - 1, checked, strategy.fence === "claimed"),
+      (type) => ({ type, stock: stock - 1 }),
+    );
+    return toAnswer(written);
+  }
+
+  /** Sells a unit with the library's inventory. */
+  async #sellFromInventory(
+    orderId: string,
+    fence: Fence | undefined,
+    trace: Trace,
+  ): Promise<OrderAnswer> {
+    const { shop, strategy } = this.#config;
+    const operationId = `${shop}/${orderId}`;
+    const change = {
+      ...{ sku: shop, quantity: 1, operationId },
+      fence: strategy.fence === "none" ? undefined : fence,
+    };
+    const { outcome } = await trace.request(
+      () => this.#opened.inventory.decrement(change),
+      ({ outcome, replayed, remaining }) => ({
+        type: replayed ? "replayed" : outcome === "applied" ? "sold" : "sold-out",
+        stock: remaining,
+      }),
+    );
+    return outcome === "applied" ? "sold" : "sold-out";
+  }
+
+  /** Spends the time between the read of the stock and the sale, and injects the order's fault. */
+  async #work(fault: Delivery["fault"], trace: Trace): Promise<void> {
+    await sleep(this.#config.workMillis * (1 + Math.random()));
+    if (fault === "freeze" || fault === "kill-before") await this.#injectFault(fault, trace);
+  }
+}
+
+function toEvent(type: WriteResult | "sold-out") {
+  return { type };
+}
+
+function toAnswer(written: WriteResult | "sold-out"): OrderAnswer {
+  return written === "replayed" ? "sold" : written;
+}
+
+/** Releases the lock. A lost answer is ignored: an unreleased lock expires by itself. */
+async function release(held: Lock): Promise<void> {
+  try {
+    await held.unlock();
+  } catch (error) {
+    if (!hasCode(error, "UNKNOWN_OUTCOME")) throw error;
+  }
+}

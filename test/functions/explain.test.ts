@@ -1,0 +1,87 @@
+import { stripVTControlCharacters } from "node:util";
+import { expect, test } from "vitest";
+import { drawReplay } from "../../functions/cli/terminal/draw-replay.ts";
+import type { Handling, Observations } from "../../functions/oversell/observations.ts";
+import { judge } from "../../functions/oversell/report.ts";
+import { STRATEGIES } from "../../functions/oversell/strategy.ts";
+import type { TraceEvent } from "../../functions/oversell/trace.ts";
+
+type Moments = Partial<Record<TraceEvent["type"], number>>;
+
+/** An order that a worker handled, with an event at each of the moments. */
+function handled(worker: number, moments: Moments, answer: Handling["answer"] = "sold"): Handling {
+  const trace = Object.entries(moments).map(([type, at]) => ({ type, at }) as TraceEvent);
+  return { worker, orderId: `order-${worker}`, fault: undefined, answer, trace };
+}
+
+/** The sale of one unit, sold to as many orders as `sales` says. */
+function sale(strategy: string, sales: number, handlings: readonly Handling[]): Observations {
+  const buyers = Array.from({ length: sales }, (_, i) => `order-${i}`);
+  const [chosen = STRATEGIES[0]] = STRATEGIES.filter(({ name }) => name === strategy);
+  return {
+    strategy: chosen as Observations["strategy"],
+    stock: 1,
+    totals: { remaining: 0, lowest: 0, sales: buyers },
+    orders: buyers.map((orderId) => ({ orderId, answer: "sold", millis: 1 })),
+    handlings,
+    ttlMillis: 1_000,
+    millis: 10,
+  };
+}
+
+const expired = [
+  handled(0, { holds: 200, releases: 3_000 }),
+  handled(1, { holds: 1_210, releases: 1_300 }),
+];
+const deleted = [
+  handled(0, { holds: 200, releases: 900 }),
+  handled(1, { holds: 500, releases: 600 }),
+  handled(2, { holds: 550, releases: 700 }),
+];
+const frozen = [
+  handled(0, { holds: 200, freezes: 410, releases: 3_000 }),
+  handled(1, { holds: 1_500, releases: 1_600 }),
+];
+
+test.each([
+  ["as-in-the-incident", 2, expired, "sold 2 of 1: two holders after the lock expired at 1.2 s"],
+  [
+    "as-in-the-incident",
+    3,
+    deleted,
+    "sold 3 of 1: up to 3 holders at once after another process deleted the lock at 0.5 s",
+  ],
+  ["renewed", 2, frozen, "sold 2 of 1: two holders after process 1 was frozen at 0.4 s"],
+  ["no-lock", 2, [], "sold 2 of 1: buyers read the same stock, and each of them sells"],
+  ["renewed", 1, frozen, "sold 1 of 1: two holders at once, which did no harm this time"],
+  ["renewed", 1, frozen.slice(1), "sold 1 of 1: no two holders at once"],
+  [
+    "fence-claimed",
+    1,
+    [handled(0, { holds: 200, releases: 3_000 }, "refused"), ...expired.slice(1)],
+    "sold 1 of 1: two holders at once, and the stock refused 1 late write",
+  ],
+])(
+  "the result of %s, which sold %i of 1, is explained in one sentence",
+  (name, sold, handlings, why) => {
+    expect(judge(sale(name, sold, handlings)).why).toBe(why);
+  },
+);
+
+test("no line of a replay is wider than the terminal, and the conclusion names what oversold", () => {
+  const strategies = STRATEGIES.map(({ name, operationIds }) =>
+    judge(sale(name, operationIds ? 1 : 2, deleted)),
+  );
+  const report = { store: "sqlite:shop.db", stock: 1, buyers: 2, workers: 3, seed: 1, strategies };
+  const drawn = stripVTControlCharacters(drawReplay(report, 80));
+  for (const line of drawn.split("\n")) expect(line.length).toBeLessThanOrEqual(80);
+  for (const { name } of STRATEGIES) expect(drawn).toMatch(new RegExp(`^[✓~✗]  ${name} `, "m"));
+  expect(drawn).toMatch(/^Oversold: as-in-the-incident, no-lock, owner-checked, decrement\./m);
+  expect(drawn).toMatch(/^Safe: fence-claimed, decrement-once, lockstep\./m);
+});
+
+test("a strategy that breaks its promise is the conclusion", () => {
+  const strategies = [judge(sale("lockstep", 2, expired))];
+  const report = { store: "sqlite:shop.db", stock: 1, buyers: 2, workers: 3, seed: 1, strategies };
+  expect(drawReplay(report, 80)).toContain("BROKEN: lockstep claims to be safe and is not.");
+});
