@@ -63,7 +63,7 @@ export interface StockResult {
   /** The units on hand right after the operation. */
   readonly remaining: number;
 
-  /** Whether this is the result of an earlier call with the same operation id. */
+  /** Whether this is the result of an earlier request with the same operation id: of another call, or of this one. */
   readonly replayed: boolean;
 }
 

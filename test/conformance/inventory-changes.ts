@@ -66,7 +66,8 @@ export function describeDecrements(suite: InventorySuite): void {
         expect(new Set(all.map(({ outcome, remaining }) => `${outcome} ${remaining}`)).size).toBe(
           1,
         );
-        expect(all.filter(({ replayed }) => !replayed).length).toBe(1);
+        // None where the first answer was lost: the request that was sent again found its result.
+        expect(all.filter(({ replayed }) => !replayed).length).toBeLessThanOrEqual(1);
       }
       expect(await suite.inventory.get(sku)).toMatchObject({ onHand: 0, sold: 100, supplied: 100 });
       await expectConservation(sku);
