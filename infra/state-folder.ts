@@ -1,4 +1,3 @@
-import { mkdirSync } from "node:fs";
 import { homedir } from "node:os";
 import { dirname, isAbsolute, join } from "node:path";
 import { StoreRefusedError } from "../core/lock/errors.ts";
@@ -24,7 +23,8 @@ export function makeDefaultFolder(file: string): void {
   if (file !== defaultFile()) return;
   const folder = dirname(file);
   try {
-    mkdirSync(folder, { recursive: true, mode: 0o700 });
+    // An import of node:fs would load Node's streams.
+    process.getBuiltinModule("node:fs").mkdirSync(folder, { recursive: true, mode: 0o700 });
   } catch (error) {
     const problem = `its folder cannot be made: ${(error as Error).message}`;
     throw new StoreRefusedError(`sqlite:${file}`, `${problem}; name a store by its URL`, error);

@@ -1,4 +1,3 @@
-import { readFileSync } from "node:fs";
 import { quote } from "../core/lock/errors.ts";
 
 /** A store's URL, taken apart. */
@@ -108,7 +107,8 @@ export function readTls({ options }: NetworkUrl): Partial<Record<"ca" | "cert" |
 
 function readPem(option: string, file: string): string {
   try {
-    return readFileSync(file, "utf8");
+    // An import of node:fs would load Node's streams.
+    return process.getBuiltinModule("node:fs").readFileSync(file, "utf8");
   } catch (error) {
     throw new TypeError(`the store's option ${option} names a file that cannot be read`, {
       cause: error,

@@ -88,6 +88,9 @@ export interface Dialect {
   /** The database's folder in core/stores, its URL's scheme, and the name of its locks. */
   readonly name: string;
 
+  /** The number of migrations. A database that has them all is opened without loading them. */
+  readonly migrationCount: number;
+
   /** The schema, in order. Loaded when `migrate` asks for it. */
   migrations(): Promise<readonly Migration[]>;
 

@@ -7,15 +7,16 @@ import { instrument } from "../lambda/instrument.ts";
 import { openTelemetryIfRegistered } from "../telemetry/if-registered.ts";
 import { log } from "./log.ts";
 import { metrics } from "./metrics.ts";
-import { placeOrder, services } from "./services.ts";
+import { placeOrder, runtime } from "./runtime.ts";
+import { services } from "./services.ts";
 
 const openHandler = lazy(async () => {
-  const { environment, runtime, inventory, locks } = await services();
+  const { environment, inventory, locks } = await services();
   const { tokens } = environment;
   const app = createApp({
     // Without tokens, every request but /health is refused.
     ...(tokens.length > 0 && { authorize: bearer(tokens) }),
-    runtime,
+    runtime: await runtime(),
     workflows: [placeOrder],
     inventory,
     locks,

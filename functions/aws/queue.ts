@@ -3,7 +3,7 @@ import { queueHandler } from "../lambda/queue/queue-handler.ts";
 import { log, logOutcome } from "./log.ts";
 import { metrics } from "./metrics.ts";
 import { poisonQueue, queue } from "./poison.ts";
-import { placeOrder, runtime } from "./services.ts";
+import { placeOrder, runtime } from "./runtime.ts";
 
 /** Executes one run per order. The sweep resumes the runs that have to wait. */
 export const handler = instrument(

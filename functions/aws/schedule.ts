@@ -1,7 +1,7 @@
 import { instrument } from "../lambda/instrument.ts";
 import { scheduleHandler } from "../lambda/schedule/schedule-handler.ts";
 import { metrics } from "./metrics.ts";
-import { runtime, stockReport } from "./services.ts";
+import { runtime, stockReport } from "./runtime.ts";
 
 const skus = (process.env.LOCKSTEP_REPORT_SKUS ?? "").split(",").filter(Boolean);
 

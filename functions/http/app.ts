@@ -1,7 +1,5 @@
-import { type Context, Hono } from "hono";
-import { cors } from "hono/cors";
-import { requestId } from "hono/request-id";
-import { secureHeaders } from "hono/secure-headers";
+import { Hono } from "hono";
+import { TrieRouter } from "hono/router/trie-router";
 import { deadline as limitOf, race } from "../../core/lock/abort.ts";
 import { checkWhole } from "../../core/lock/checks.ts";
 import { deadlineIn, toMillis } from "../../core/lock/duration.ts";
@@ -14,7 +12,9 @@ import { jsonBody } from "./body.ts";
 import { idempotencyKey, pathParams, queryParams } from "./inputs.ts";
 import type { AccessLogEntry, AppOptions } from "./options.ts";
 import { Problem, problemBody, problemHeaders, timeExceeded, toProblem } from "./problem.ts";
+import { type AppRequest, type AppResponse, fetchRequest, fetchResponse } from "./request.ts";
 import { RequestLimiter } from "./request-limiter.ts";
+import { corsHeaders, PREFLIGHT_HEADERS, SECURITY_HEADERS } from "./response-headers.ts";
 import type { Route, RouteResponse } from "./route.ts";
 import { runRoutes } from "./routes/runs.ts";
 import { serviceRoutes } from "./routes/service.ts";
@@ -26,17 +26,16 @@ export interface Platform {
   readonly deadline?: Deadline;
 }
 
-interface Env {
-  Bindings: Platform;
-  Variables: {
-    readonly requestId: string;
-    readonly logEntry: LogEntry;
-    readonly inputs: RequestInputs;
-    readonly deadline: Deadline;
+/** One request on its way through the app. */
+interface Exchange {
+  readonly request: AppRequest;
+  readonly platform: Platform;
+  readonly requestId: string;
+  readonly logEntry: LogEntry;
+  readonly deadline: Deadline;
 
-    /** Aborts at the deadline with a Problem. */
-    readonly signal: AbortSignal;
-  };
+  /** Aborts at the deadline with a Problem. */
+  readonly signal: AbortSignal;
 }
 
 /** The fields that the access log already has for the request. */
@@ -49,9 +48,14 @@ interface RequestInputs {
   readonly key: string;
 }
 
-export type App = Hono<Env>;
-
-type Ctx = Context<Env>;
+export type App = Hono<{ Bindings: Platform }> & {
+  /**
+   * Answers without the `Request` and `Response` of the runtime.
+   *
+   * @internal
+   */
+  answer(request: AppRequest, platform?: Platform): Promise<AppResponse>;
+};
 
 /** Returns all routes of an app with these options. */
 export function routesOf(options: AppOptions): readonly Route[] {
@@ -69,79 +73,19 @@ export function routesOf(options: AppOptions): readonly Route[] {
  * Throws a TypeError or RangeError for invalid options.
  */
 export function createApp(options: AppOptions = {}): App {
-  const { basePath = "", page, origins = [] } = options;
-  checkBasePath(basePath);
-  origins.forEach(checkOrigin);
+  checkBasePath(options.basePath ?? "");
+  options.origins?.forEach(checkOrigin);
   const pipeline = new RequestPipeline(options);
-  const routes = routesOf(options);
-  const app: App = new Hono();
-  app.use(requestId(), (c, next) => pipeline.observe(c, next), headers);
-  if (origins.length > 0) app.use(corsOf(origins));
-  for (const route of routes) {
-    const path = basePath + route.path.replace(/\{(\w+)\}/g, ":$1");
-    const authorised = async (c: Ctx, next: () => Promise<void>) => {
-      await pipeline.authorise(c, route);
-      await next();
-    };
-    app.on(route.method, path, authorised, (c) => pipeline.respond(c, route));
-  }
-  if (page) app.get(`${basePath}/docs`, (c) => c.redirect(`${basePath}/docs/index.html`));
-  addRefusals(app, pipeline, routes, basePath);
-  app.onError((error, c) => pipeline.refuse(c, error));
-  return app;
-}
-
-function corsOf(origins: readonly string[]) {
-  return cors({
-    origin: origins.includes("*") ? "*" : [...origins],
-    allowMethods: ["GET", "HEAD", "PUT", "POST"],
-    allowHeaders: ["Authorization", "Content-Type", "Idempotency-Key", "Lockstep-Fence", "Prefer"],
-    exposeHeaders: ["Idempotent-Replayed", "Location", "Retry-After", "X-Request-Id"],
-    maxAge: 600,
-  });
+  const answer = (request: AppRequest, platform?: Platform) => pipeline.answer(request, platform);
+  const app = new Hono<{ Bindings: Platform }>();
+  app.all("*", async (c) => fetchResponse(await answer(fetchRequest(c), c.env)));
+  return Object.assign(app, { answer });
 }
 
 function checkOrigin(origin: string): void {
   if (origin === "*" || (URL.canParse(origin) && new URL(origin).origin === origin)) return;
   const example = 'such as "https://shop.example", or "*"';
   throw new TypeError(`origins must be origins ${example}, not ${quote(origin)}`);
-}
-
-const headers = secureHeaders({
-  contentSecurityPolicy: { defaultSrc: ["'none'"], frameAncestors: ["'none'"] },
-  xFrameOptions: "DENY",
-  // Without includeSubDomains: whether other hosts of the domain speak TLS is not known here.
-  strictTransportSecurity: "max-age=15552000",
-  // The docs page has its own policy.
-  overwrite: false,
-});
-
-/** Refuses other methods and other paths. An unauthorised client does not learn which paths exist. */
-function addRefusals(
-  app: App,
-  pipeline: RequestPipeline,
-  routes: readonly Route[],
-  basePath: string,
-): void {
-  for (const [template, methods] of Map.groupBy(routes, ({ path }) => path)) {
-    const allow = methods.map(({ method }) =>
-      method === "get" ? "GET, HEAD" : method.toUpperCase(),
-    );
-    app.all(basePath + template.replace(/\{(\w+)\}/g, ":$1"), async (c) => {
-      await pipeline.authorise(c, undefined);
-      const allowed = { headers: { Allow: allow.join(", ") } };
-      throw new Problem(405, "METHOD_NOT_ALLOWED", "the path does not have this method", allowed);
-    });
-  }
-  app.notFound(async (c) => {
-    const isPage = c.req.path === `${basePath}/docs`;
-    const problem = new Problem(404, "NOT_FOUND", isPage ? NO_PAGE : "the path does not exist");
-    // An error thrown here would miss the security headers.
-    return pipeline.authorise(c, undefined).then(
-      () => pipeline.refuse(c, problem),
-      (error) => pipeline.refuse(c, error),
-    );
-  });
 }
 
 const NO_PAGE =
@@ -154,6 +98,7 @@ function checkBasePath(basePath: string): void {
 
 class RequestPipeline {
   readonly #options: AppOptions;
+  readonly #router: TrieRouter<Target>;
   readonly #limiter: RequestLimiter;
   readonly #bodies: RequestLimiter;
   readonly #timeout: Millis;
@@ -163,6 +108,7 @@ class RequestPipeline {
 
   constructor(options: AppOptions) {
     this.#options = options;
+    this.#router = routerOf(options);
     const { requests = 1_000, perKey = 200, bodies = 1_000 } = options.limits ?? {};
     checkWhole("limits.requests", requests, 1, 1_000_000);
     checkWhole("limits.perKey", perKey, 1, 1_000_000);
@@ -176,18 +122,73 @@ class RequestPipeline {
     this.#onError = listener(options.onError);
   }
 
-  /** Throws a Problem unless the request is authorised for the route. */
-  async authorise(c: Ctx, route: Route | undefined): Promise<void> {
-    const { operation = "unknown", access = "read" } = route ?? {};
-    c.var.logEntry.operation = operation;
-    const { params, query, key, problem } = readInputs(c, route);
-    const request = { operation, params, ...(key && { key }) };
-    if (access !== "open") await this.#authorise(c, { ...request, access });
-    if (problem) throw problem;
-    c.set("inputs", { params, query, key });
+  /** Answers the request, and writes it to the access log. */
+  async answer(request: AppRequest, platform: Platform = {}): Promise<AppResponse> {
+    const log = listener(this.#options.log);
+    const startedAt = instant();
+    const logEntry: LogEntry = {};
+    const requestId = requestIdOf(request);
+    const deadline = earlierOf(deadlineIn(this.#timeout), platform.deadline);
+    using limit = limitOf(Math.max(0, deadline.remaining()), timeExceeded);
+    const { signal } = limit;
+    const exchange = { request, platform, requestId, logEntry, deadline, signal };
+    const response = await this.#answer(exchange).catch((error) => this.#refuse(exchange, error));
+    log({
+      at: new Date(startedAt.wall).toISOString(),
+      requestId,
+      method: request.method,
+      path: new URL(request.url).pathname,
+      operation: "unknown",
+      status: response.status,
+      took: Math.round(elapsedSince(startedAt)),
+      ...logEntry,
+    });
+    return {
+      ...response,
+      headers: {
+        "X-Request-Id": requestId,
+        ...SECURITY_HEADERS,
+        ...corsHeaders(this.#options.origins ?? [], request),
+        ...response.headers,
+      },
+      body: request.method === "HEAD" ? null : response.body,
+    };
   }
 
-  async #authorise(c: Ctx, request: AuthorizationRequest): Promise<void> {
+  async #answer(exchange: Exchange): Promise<AppResponse> {
+    const { page, origins = [], basePath = "" } = this.#options;
+    const { method, path } = exchange.request;
+    if (method === "OPTIONS" && origins.length > 0) {
+      return { status: 204, headers: PREFLIGHT_HEADERS, body: null };
+    }
+    const [matches] = this.#router.match(method === "HEAD" ? "GET" : method, path);
+    const { route, allow } = matches[0]?.[0] ?? {};
+    const isPage = path === `${basePath}/docs`;
+    if (page && isPage && (method === "GET" || method === "HEAD")) {
+      return { status: 302, headers: { Location: `${path}/index.html` }, body: null };
+    }
+    const inputs = await this.#authorise(exchange, route);
+    if (route) return this.#respond(exchange, route, inputs);
+    if (allow === undefined) {
+      throw new Problem(404, "NOT_FOUND", isPage ? NO_PAGE : "the path does not exist");
+    }
+    const allowed = { headers: { Allow: allow } };
+    throw new Problem(405, "METHOD_NOT_ALLOWED", "the path does not have this method", allowed);
+  }
+
+  /** Returns the inputs of an authorised request. An unauthorised client does not learn which paths exist. */
+  async #authorise(exchange: Exchange, route: Route | undefined): Promise<RequestInputs> {
+    const { operation = "unknown", access = "read" } = route ?? {};
+    exchange.logEntry.operation = operation;
+    const { problem, ...inputs } = readInputs(exchange.request, route);
+    const { params, key } = inputs;
+    const asked = { operation, params, ...(key && { key }) };
+    if (access !== "open") await this.#decide(exchange, { ...asked, access });
+    if (problem) throw problem;
+    return inputs;
+  }
+
+  async #decide(exchange: Exchange, asked: AuthorizationRequest): Promise<void> {
     const { authorize } = this.#options;
     if (!authorize) {
       throw new Problem(
@@ -196,8 +197,9 @@ class RequestPipeline {
         "the server allows no requests: its option `authorize` is not set",
       );
     }
-    const deciding = callAuthorize(() => authorize(c.req.raw, request, c.env));
-    const decision = await race(deciding, c.var.signal);
+    const { request, platform, signal, logEntry } = exchange;
+    const deciding = callAuthorize(() => authorize(request, asked, platform));
+    const decision = await race(deciding, signal);
     if (decision === "unauthenticated") {
       const challenge = { headers: { "WWW-Authenticate": 'Bearer realm="lockstep"' } };
       throw new Problem(401, "UNAUTHENTICATED", "the request needs valid credentials", challenge);
@@ -205,83 +207,86 @@ class RequestPipeline {
     if (decision === "forbidden") {
       throw new Problem(403, "FORBIDDEN", "the credentials do not allow this operation");
     }
-    if (decision.principal !== undefined) c.var.logEntry.principal = decision.principal;
+    if (decision.principal !== undefined) logEntry.principal = decision.principal;
   }
 
-  async respond(c: Ctx, route: Route): Promise<Response> {
-    const { deadline, signal, inputs, logEntry } = c.var;
+  async #respond(exchange: Exchange, route: Route, inputs: RequestInputs): Promise<AppResponse> {
+    const { request, deadline, signal, logEntry } = exchange;
     if (deadline.remaining() <= 0) throw timeExceeded();
     // Before the request is counted: bodies that arrive slowly must not keep others from reading.
-    const body = route.method === "get" ? undefined : await this.#bodyOf(c);
+    const body = route.method === "get" ? undefined : await this.#bodyOf(exchange);
     using _ = route.access === "open" ? undefined : this.#limiter.enter(limitKeyOf(inputs.params));
     const response = await route.handle({
       ...inputs,
       ...{ body, deadline, signal },
-      raw: c.req.raw,
+      headers: request.headers,
       log: (fields) => Object.assign(logEntry, fields),
     });
-    return send(c, response);
+    return toResponse(response);
   }
 
-  async #bodyOf(c: Ctx): Promise<unknown> {
+  async #bodyOf({ request, signal }: Exchange): Promise<unknown> {
     using _ = this.#bodies.enter("");
-    using limit = limitOf(this.#bodyTimeout, timeExceeded, c.var.signal);
-    return await jsonBody(c.req.raw, this.#bodyLimit, limit.signal);
+    using limit = limitOf(this.#bodyTimeout, timeExceeded, signal);
+    return await jsonBody(request, this.#bodyLimit, limit.signal);
   }
 
-  refuse(c: Ctx, error: unknown): Response {
+  #refuse({ logEntry, requestId }: Exchange, error: unknown): AppResponse {
     const problem = toProblem(error);
-    const { logEntry } = c.var;
     logEntry.code = problem.code;
     if (problem.cause !== undefined) {
       const { cause } = problem;
       const { operation = "unknown" } = logEntry;
-      if (problem.status >= 500) this.#onError(cause, { requestId: c.get("requestId"), operation });
+      if (problem.status >= 500) this.#onError(cause, { requestId, operation });
       logEntry.error ??= redact(cause instanceof Error ? cause.message : String(cause));
     }
-    return send(c, {
+    return toResponse({
       status: problem.status,
-      body: problemBody(problem, c.get("requestId")),
+      body: problemBody(problem, requestId),
       headers: problemHeaders(problem),
-    });
-  }
-
-  /** Sets the deadline of the request, and writes the request to the access log. */
-  async observe(c: Ctx, next: () => Promise<void>): Promise<void> {
-    const log = listener(this.#options.log);
-    const startedAt = instant();
-    const logEntry: LogEntry = {};
-    const deadline = earlierOf(deadlineIn(this.#timeout), c.env?.deadline);
-    using limit = limitOf(Math.max(0, deadline.remaining()), timeExceeded);
-    c.set("logEntry", logEntry);
-    c.set("deadline", deadline);
-    c.set("signal", limit.signal);
-    await next();
-    log({
-      at: new Date(startedAt.wall).toISOString(),
-      requestId: c.get("requestId"),
-      method: c.req.method,
-      path: new URL(c.req.url).pathname,
-      operation: "unknown",
-      status: c.res.status,
-      took: Math.round(elapsedSince(startedAt)),
-      ...logEntry,
     });
   }
 }
 
+/** A route, or the methods that a path has instead. */
+interface Target {
+  readonly route?: Route;
+  readonly allow?: string;
+}
+
+function routerOf(options: AppOptions): TrieRouter<Target> {
+  const { basePath = "" } = options;
+  const router = new TrieRouter<Target>();
+  const routes = routesOf(options);
+  const pathOf = (template: string) => basePath + template.replace(/\{(\w+)\}/g, ":$1");
+  for (const route of routes) router.add(route.method.toUpperCase(), pathOf(route.path), { route });
+  for (const [template, methods] of Map.groupBy(routes, ({ path }) => path)) {
+    const allow = methods.map(({ method }) =>
+      method === "get" ? "GET, HEAD" : method.toUpperCase(),
+    );
+    router.add("ALL", pathOf(template), { allow: allow.join(", ") });
+  }
+  return router;
+}
+
+/** Returns the id that the client or a gateway has given, or a new one. */
+function requestIdOf({ headers }: AppRequest): string {
+  const given = headers.get("x-request-id") ?? "";
+  return /^[\w=-]{1,255}$/.test(given) ? given : crypto.randomUUID();
+}
+
 /** Returns the inputs that are readable, and the Problem of an unreadable one. */
 function readInputs(
-  c: Ctx,
+  { url, headers }: AppRequest,
   route: Route | undefined,
 ): RequestInputs & { readonly problem?: unknown } {
   let inputs: RequestInputs = { params: {}, query: {}, key: "" };
   try {
-    const { pathname, search } = new URL(c.req.url);
+    const { pathname, search } = new URL(url);
     const query = queryParams(search);
     const params = route ? pathParams(route.path, pathname, query) : {};
     inputs = { ...inputs, params, query: Object.fromEntries(query) };
-    return route?.keyed ? { ...inputs, key: idempotencyKey(c.req.raw.headers) } : inputs;
+    return route?.keyed ? { ...inputs, key: idempotencyKey(headers) } : inputs;
   } catch (problem) {
     return { ...inputs, problem };
   }
@@ -296,10 +301,9 @@ function earlierOf(a: Deadline, b: Deadline | undefined): Deadline {
   return b ? { remaining: () => Math.min(a.remaining(), b.remaining()) } : a;
 }
 
-function send(c: Ctx, { status, body, headers = {} }: RouteResponse): Response {
-  if (typeof body === "string" || body instanceof Uint8Array) {
-    return c.body(body as string, status, headers);
-  }
+function toResponse({ status, body, headers = {} }: RouteResponse): AppResponse {
+  if (typeof body === "string") return { status, headers, body };
+  if (body instanceof Uint8Array) return { status, headers, body: body as Uint8Array<ArrayBuffer> };
   const json = { "Content-Type": "application/json", "Cache-Control": "no-store", ...headers };
-  return c.body(JSON.stringify(body), status, json);
+  return { status, headers: json, body: JSON.stringify(body) };
 }

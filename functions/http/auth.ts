@@ -1,4 +1,5 @@
 import { toProblem } from "./problem.ts";
+import type { RequestHead } from "./request.ts";
 
 /** The operation that a request asks for. */
 export interface AuthorizationRequest {
@@ -31,7 +32,7 @@ type AuthorizationDecision = Authorization | "unauthenticated" | "forbidden";
  * `platform` is the runtime's second argument of `app.fetch`: `{ event, context }` in AWS Lambda.
  */
 export type Authorize = (
-  request: Request,
+  request: RequestHead,
   operation: AuthorizationRequest,
   platform: unknown,
 ) => AuthorizationDecision | Promise<AuthorizationDecision>;

@@ -1,6 +1,7 @@
 import { race } from "../../core/lock/abort.ts";
 import { isInexact } from "../json/inexact.ts";
 import { Problem } from "./problem.ts";
+import { type AppRequest, tooLarge } from "./request.ts";
 
 /** The maxBytes levels of nested arrays and objects. */
 const MAX_DEPTH = 64;
@@ -13,11 +14,11 @@ const FORBIDDEN = new Set(["__proto__", "constructor", "prototype"]);
  * incomplete when the signal aborts.
  */
 export async function jsonBody(
-  request: Request,
+  request: AppRequest,
   maxBytes: number,
   signal: AbortSignal,
 ): Promise<unknown> {
-  const bytes = await readInTime(readBytes(request, maxBytes), signal);
+  const bytes = await readInTime(request.readBody(maxBytes), signal);
   if (bytes.byteLength === 0) return undefined;
   // Without a server that counts, the declared length may be wrong.
   if (bytes.byteLength > maxBytes) throw tooLarge(maxBytes);
@@ -43,36 +44,7 @@ async function readInTime<T>(reading: Promise<T>, signal: AbortSignal): Promise<
   }
 }
 
-/** The bytes of an oversized body that are read and discarded. A client that is cut off may miss the response. */
-const MAX_DISCARDED = 4 * 2 ** 20;
-
-async function readBytes(request: Request, maxBytes: number): Promise<ArrayBuffer> {
-  const { headers } = request;
-  const declared = headers.has("transfer-encoding") ? null : headers.get("content-length");
-  // The body stays unread: on Node, a partly read body blocks its connection.
-  if (declared !== null && Number(declared) > maxBytes) throw tooLarge(maxBytes);
-  if (declared !== null) return request.arrayBuffer();
-  const chunks: Uint8Array<ArrayBuffer>[] = [];
-  let size = 0;
-  // Leaving a `for await` early would close the connection before the response.
-  const reader = request.body?.getReader();
-  while (size <= maxBytes + MAX_DISCARDED) {
-    const { value: chunk } = (await reader?.read()) ?? {};
-    if (!chunk) break;
-    size += chunk.byteLength;
-    if (size <= maxBytes) chunks.push(chunk);
-  }
-  // The unread rest would block the next request on the connection.
-  if (size > maxBytes + MAX_DISCARDED) throw tooLarge(maxBytes, { Connection: "close" });
-  if (size > maxBytes) throw tooLarge(maxBytes);
-  return new Blob(chunks).arrayBuffer();
-}
-
-function tooLarge(maxBytes: number, headers: Readonly<Record<string, string>> = {}): Problem {
-  return new Problem(413, "TOO_LARGE", `the body has more than ${maxBytes} bytes`, { headers });
-}
-
-function checkHeaders(headers: Headers): void {
+function checkHeaders(headers: AppRequest["headers"]): void {
   const type = headers.get("content-type") ?? "";
   if (!/^application\/([\w.-]+\+)?json *(;|$)/i.test(type)) {
     throw new Problem(415, "NOT_JSON", "the body's Content-Type must be application/json");
@@ -83,7 +55,7 @@ function checkHeaders(headers: Headers): void {
   }
 }
 
-function parse(bytes: ArrayBuffer): unknown {
+function parse(bytes: Uint8Array): unknown {
   try {
     // JSON has neither a byte order mark nor bytes that are not UTF-8.
     return JSON.parse(new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes));

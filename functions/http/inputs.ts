@@ -1,5 +1,6 @@
 import { checkText } from "../../core/lock/checks.ts";
 import { Problem } from "./problem.ts";
+import type { RequestHead } from "./request.ts";
 
 /** The path segment that stands for a parameter in the query. */
 const PLACEHOLDER = "-";
@@ -67,7 +68,7 @@ const MAX_KEY = 255;
  * Returns the key of a request. A bare key (`order-7`) and the quoted string of the header's draft (`"order-7"`) are the
  * same key. Throws a Problem for a missing or invalid key.
  */
-export function idempotencyKey(headers: Headers): string {
+export function idempotencyKey(headers: RequestHead["headers"]): string {
   const header = headers.get("idempotency-key");
   if (header === null) {
     throw new Problem(400, "KEY_MISSING", "this request needs the header Idempotency-Key");

@@ -5,6 +5,8 @@ import type {
   APIGatewayProxyEventV2,
   APIGatewayProxyStructuredResultV2,
 } from "aws-lambda";
+import { getPath } from "hono/utils/url";
+import type { AppRequest } from "./request.ts";
 
 /** The event of an HTTP API (payload 2.0 or 1.0), a function URL, a REST API or an Application Load Balancer. */
 export type HttpEvent = APIGatewayProxyEventV2 | APIGatewayProxyEvent | ALBEvent;
@@ -12,32 +14,65 @@ export type HttpEvent = APIGatewayProxyEventV2 | APIGatewayProxyEvent | ALBEvent
 export type HttpResult = APIGatewayProxyStructuredResultV2 &
   Pick<ALBResult, "multiValueHeaders" | "statusDescription">;
 
-/** A request, and the part of its path that stands before the app's own paths: "/prod" for a named stage. */
+/** The request in an event. */
 export interface EventRequest {
-  readonly request: Request;
+  readonly method: string;
+  readonly url: URL;
+  readonly headers: readonly (readonly [name: string, value: string])[];
+  readonly body: Buffer | undefined;
+
+  /** The part of the path that stands before the app's own paths: "/prod" for a named stage. */
   readonly prefix: string;
 }
 
+/** Names of methods and headers. */
+const TOKEN = /^[\w!#$%&'*+.^`|~-]+$/;
+
 /** Undefined for an event that is not a valid request. */
-export function toRequest(event: HttpEvent): EventRequest | undefined {
+export function eventRequest(event: HttpEvent): EventRequest | undefined {
   const { method, host, query, headers, ...rest } =
     "rawPath" in event ? partsV2(event) : partsV1(event);
   const { path, prefix } = withoutStage(rest);
   const { body, isBase64Encoded } = event;
   const hasBody = body != null && body !== "" && method !== "GET" && method !== "HEAD";
+  if (!TOKEN.test(method) || headers.some(([name]) => !TOKEN.test(name))) return undefined;
   try {
-    const request = new Request(
-      `https://${host}${encodedPath(path, rest)}${query && `?${query}`}`,
-      {
-        method,
-        headers: headersOf(headers),
-        ...(hasBody && { body: Buffer.from(body, isBase64Encoded ? "base64" : "utf8") }),
-      },
-    );
-    return { request, prefix };
+    return {
+      method,
+      url: new URL(`https://${host}${encodedPath(path, rest)}${query && `?${query}`}`),
+      headers: headers.flatMap(valuesOf),
+      body: hasBody ? Buffer.from(body, isBase64Encoded ? "base64" : "utf8") : undefined,
+      prefix,
+    };
   } catch {
     return undefined;
   }
+}
+
+/** Makes the request for an app of the user's own. */
+export function toRequest({ method, url, headers, body }: EventRequest): Request {
+  const all = new Headers();
+  for (const [name, value] of headers) all.append(name, value);
+  return new Request(url, { method, headers: all, ...(body && { body: new Uint8Array(body) }) });
+}
+
+/** Makes the request for the app of this package. */
+export function appRequest({ method, url, headers, body }: EventRequest): AppRequest {
+  const all = Map.groupBy(headers, ([name]) => name.toLowerCase());
+  return {
+    method,
+    url: url.href,
+    path: getPath({ url: url.href } as Request),
+    headers: {
+      has: (name) => all.has(name.toLowerCase()),
+      get: (name) =>
+        all
+          .get(name.toLowerCase())
+          ?.map(([, value]) => value.trim())
+          .join(", ") ?? null,
+    },
+    readBody: async () => body ?? new Uint8Array(),
+  };
 }
 
 interface EventParts extends EventPath {
@@ -130,13 +165,9 @@ function encodedPath(path: string, { isDecoded }: EventPath): string {
   return isDecoded ? path.split("/").map(encodeURIComponent).join("/") : path;
 }
 
-function headersOf(headers: EventParts["headers"]): Headers {
-  const all = new Headers();
-  for (const [name, values] of headers) {
-    if (name.toLowerCase() === "cookie") all.set(name, bytesOf(values.join("; ")));
-    else for (const value of values) all.append(name, bytesOf(value));
-  }
-  return all;
+function valuesOf([name, values]: EventParts["headers"][number]): EventRequest["headers"] {
+  const all = name.toLowerCase() === "cookie" ? [values.join("; ")] : values;
+  return all.map((value) => [name, bytesOf(value)] as const);
 }
 
 /** A header of a Request has one character per byte, as in Node's server. The event has the decoded UTF-8. */
@@ -146,28 +177,33 @@ function bytesOf(value: string): string {
 
 const TEXT = /^(text\/|application\/([\w.-]+\+)?(json|xml|javascript))/i;
 
+export interface EventResponse {
+  readonly status: number;
+  readonly headers: readonly (readonly [name: string, value: string])[];
+  readonly body: Buffer;
+}
+
 /** Converts a response to the form that the event's source reads. `prefix` is that of the request. */
-export async function toResult(
-  response: Response,
-  event: HttpEvent,
-  prefix: string,
-): Promise<HttpResult> {
-  const bytes = Buffer.from(await response.arrayBuffer());
-  const isText = bytes.length === 0 || TEXT.test(response.headers.get("content-type") ?? "");
+export function toResult(response: EventResponse, event: HttpEvent, prefix: string): HttpResult {
+  const { status, body } = response;
+  const headers = response.headers.map(
+    ([name, value]) =>
+      [name.toLowerCase(), /^location$/i.test(name) ? located(value, prefix) : value] as const,
+  );
+  const type = headers.find(([name]) => name === "content-type")?.[1] ?? "";
+  const isText = body.length === 0 || TEXT.test(type);
   return {
-    statusCode: response.status,
-    ...resultHeaders(response.headers, event, prefix),
-    body: bytes.toString(isText ? "utf8" : "base64"),
+    statusCode: status,
+    ...resultHeaders(headers, event),
+    body: body.toString(isText ? "utf8" : "base64"),
     isBase64Encoded: !isText,
-    ...("elb" in event.requestContext && { statusDescription: descriptionOf(response) }),
+    ...("elb" in event.requestContext && { statusDescription: descriptionOf(status) }),
   };
 }
 
-function resultHeaders(headers: Headers, event: HttpEvent, prefix: string) {
-  const cookies = headers.getSetCookie();
-  const others = [...headers]
-    .filter(([name]) => name !== "set-cookie")
-    .map(([name, value]) => [name, name === "location" ? located(value, prefix) : value] as const);
+function resultHeaders(headers: EventResponse["headers"], event: HttpEvent) {
+  const cookies = headers.filter(([name]) => name === "set-cookie").map(([, value]) => value);
+  const others = headers.filter(([name]) => name !== "set-cookie");
   const single = Object.fromEntries(others);
   if ("rawPath" in event) return { headers: single, ...(cookies.length > 0 && { cookies }) };
   if (event.multiValueHeaders) {
@@ -186,6 +222,6 @@ function located(location: string, prefix: string): string {
 }
 
 /** A load balancer wants the status with a text. */
-function descriptionOf({ status, ok }: Response): string {
-  return `${status} ${ok ? "OK" : "Error"}`;
+function descriptionOf(status: number): string {
+  return `${status} ${status >= 200 && status < 300 ? "OK" : "Error"}`;
 }

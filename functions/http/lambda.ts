@@ -1,7 +1,16 @@
 import type { Context } from "aws-lambda";
 import { deadlineOf, type ReserveOption, reserveOf } from "../invocation/invocation.ts";
-import type { Platform } from "./app.ts";
-import { type HttpEvent, type HttpResult, toRequest, toResult } from "./lambda-event.ts";
+import type { App, Platform } from "./app.ts";
+import {
+  appRequest,
+  type EventRequest,
+  type EventResponse,
+  eventRequest,
+  type HttpEvent,
+  type HttpResult,
+  toRequest,
+  toResult,
+} from "./lambda-event.ts";
 import { Problem, problemBody } from "./problem.ts";
 
 /** An object with a fetch handler: the app, or an app of yours in which it is mounted. */
@@ -23,16 +32,35 @@ export function httpHandler(app: FetchApp, options: ReserveOption = {}): HttpHan
   return async (event, context) => {
     const deadline = deadlineOf(context, reserve);
     const platform = { deadline, event, context };
-    const { request, prefix = "" } = toRequest(event) ?? {};
-    const response = request ? await app.fetch(request, platform) : badRequest(context);
-    return toResult(response, event, prefix);
+    const request = eventRequest(event);
+    const response = request ? await answerOf(app, request, platform) : badRequest(context);
+    return toResult(response, event, request?.prefix ?? "");
   };
 }
 
-function badRequest({ awsRequestId }: Context): Response {
+/** The app itself needs no `Request` and no `Response`, which Node would have to load. */
+async function answerOf(
+  app: FetchApp | App,
+  request: EventRequest,
+  platform: Platform,
+): Promise<EventResponse> {
+  if ("answer" in app) {
+    const { status, headers, body } = await app.answer(appRequest(request), platform);
+    return { status, headers: Object.entries(headers), body: Buffer.from(body ?? "") };
+  }
+  const response = await app.fetch(toRequest(request), platform);
+  const body = Buffer.from(await response.arrayBuffer());
+  return { status: response.status, headers: [...response.headers], body };
+}
+
+function badRequest({ awsRequestId }: Context): EventResponse {
   const problem = new Problem(400, "MALFORMED", "the event is not a valid HTTP request");
-  return new Response(JSON.stringify(problemBody(problem, awsRequestId)), {
+  return {
     status: problem.status,
-    headers: { "content-type": "application/problem+json", "cache-control": "no-store" },
-  });
+    headers: [
+      ["Content-Type", "application/problem+json"],
+      ["Cache-Control", "no-store"],
+    ],
+    body: Buffer.from(JSON.stringify(problemBody(problem, awsRequestId))),
+  };
 }

@@ -3,6 +3,7 @@ import type * as z from "zod";
 import type { Deadline } from "../../core/lock/time.ts";
 import type { AccessLogEntry } from "./options.ts";
 import { Problem } from "./problem.ts";
+import type { RequestHead } from "./request.ts";
 
 /** One operation of the app with its inputs and responses, for the router and for the OpenAPI document. */
 export interface Route extends RouteShape {
@@ -55,7 +56,7 @@ export interface RouteRequest<Params, Query, Body> {
 
   /** The Idempotency-Key; empty for a route without one. */
   readonly key: string;
-  readonly raw: Request;
+  readonly headers: RequestHead["headers"];
 
   /** The end of the invocation minus the reserve for the response. */
   readonly deadline: Deadline;

@@ -17,6 +17,9 @@ export interface ColdFunction {
   /** Additional environment variables. */
   readonly env?: NodeJS.ProcessEnv;
 
+  /** Whether Node finds the compiled code of earlier starts. Default false: Lambda keeps no compile cache. */
+  readonly compileCache?: boolean;
+
   /** Creates the first event, a new one for each start. Without it, the function is only loaded. */
   readonly event?: () => unknown;
 
@@ -79,13 +82,12 @@ interface Started {
 }
 
 async function startCold(
-  { name, env, event, isRight = () => true }: ColdFunction,
+  { name, env, compileCache, event, isRight = () => true }: ColdFunction,
   module: string,
   more: NodeJS.ProcessEnv = {},
 ): Promise<Started> {
   const child = fork(RUN, [module, ...(event ? [JSON.stringify(event())] : [])], {
-    // Lambda has no compile cache by default.
-    env: { ...process.env, ...env, ...more, NODE_DISABLE_COMPILE_CACHE: "1" },
+    env: { ...process.env, ...env, ...more, ...cacheOf(module, compileCache) },
     // The function logs to standard output.
     stdio: ["ignore", "ignore", "inherit", "ipc"],
     serialization: "advanced",
@@ -98,6 +100,11 @@ async function startCold(
     throw new Error(`${name} answered ${JSON.stringify(started.result)}`);
   }
   return started;
+}
+
+function cacheOf(module: string, compileCache = false): NodeJS.ProcessEnv {
+  if (!compileCache) return { NODE_DISABLE_COMPILE_CACHE: "1" };
+  return { NODE_COMPILE_CACHE: fileURLToPath(new URL("./compile-cache", module)) };
 }
 
 async function sizeOf(urls: readonly string[]): Promise<Size> {

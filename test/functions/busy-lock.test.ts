@@ -10,11 +10,12 @@ import {
   sweepHandler,
 } from "../../functions/lambda/index.ts";
 import { eventOf, Order, within } from "../support/queue-handlers.ts";
-import { pause } from "../support/until.ts";
+import { until } from "../support/until.ts";
 
 const sale = workflow(
   { name: "sale", version: 1, input: Order, id: ({ orderId }) => orderId },
-  (ctx) => ctx.step("sell", { lock: "sku/a" }, async () => "sold"),
+  // A handler that waited for as long as the step says would not answer within the time of a test.
+  (ctx) => ctx.step("sell", { lock: { names: "sku/a", wait: "10m" } }, async () => "sold"),
 );
 
 interface Patience {
@@ -27,25 +28,31 @@ const WAYS: Readonly<Record<string, (shop: Shop, patience: Patience) => Promise<
   {
     async queue({ runtime }, { wait }) {
       const handler = queueHandler(runtime, sale, waiting(wait));
-      const { batchItemFailures } = await handler(eventOf([{ orderId: "1" }]), within());
+      const { batchItemFailures } = await handler(eventOf([{ orderId: "1" }]), within(600_000));
       return batchItemFailures.length === 0 ? "done" : "busy";
     },
     async schedule({ runtime }, { wait }) {
       const input = () => ({ orderId: "1" });
       const handler = scheduleHandler(runtime, sale, { input, ...waiting(wait) });
-      const outcome = await handler({ time: "2026-01-01T00:00:00Z" }, within() as never);
+      const outcome = await handler({ time: "2026-01-01T00:00:00Z" }, within(600_000) as never);
       if (outcome.status !== "completed") expect(outcome).toMatchObject({ reason: "lock-busy" });
       return outcome.status === "completed" ? "done" : "busy";
     },
     async sweep({ runtime }, { wait }) {
       await runtime.start(sale, { orderId: "1" });
-      const report = await sweepHandler(runtime, waiting(wait))({}, within() as never);
+      const report = await sweepHandler(runtime, waiting(wait))({}, within(600_000) as never);
       expect(report).toMatchObject({ failed: 0, refused: 0 });
       return report.completed === 1 ? "done" : "busy";
     },
     async http({ runtime }, { wait }) {
       const authorize = () => ({});
-      const app = createApp({ runtime, workflows: [sale], authorize, ...waiting(wait) });
+      const app = createApp({
+        runtime,
+        workflows: [sale],
+        authorize,
+        timeout: "10m",
+        ...waiting(wait),
+      });
       const request = new Request("http://shop/workflows/sale/runs", {
         method: "POST",
         headers: { "content-type": "application/json", "idempotency-key": "1" },
@@ -61,7 +68,7 @@ const WAYS: Readonly<Record<string, (shop: Shop, patience: Patience) => Promise<
     async withLock({ locks }, { wait }) {
       const options = { name: "sku/a", ...(wait !== undefined && { wait }) };
       const handler = lockedHandler(locks, options, async () => {});
-      return handler({}, within()).then(
+      return handler({}, within(600_000)).then(
         () => "done",
         (error) => {
           expect(error).toMatchObject({ code: "LOCK_TIMEOUT" });
@@ -90,14 +97,10 @@ describe.concurrent.each(Object.keys(WAYS))("the handler for %s", (name) => {
 
   test("answers at once when a lock is busy, and the run goes on when the lock is free", async () => {
     const shop = await busyShop();
-    const startedAt = performance.now();
     expect(await enter(shop, {})).toBe("busy");
-    // The default wait of a step is 10 s.
-    expect(performance.now() - startedAt).toBeLessThan(4_000);
     await shop.held.unlock();
     // A parked run tries again after up to 0.75 s.
-    await pause(name === "withLock" ? 0 : 800);
-    expect(await enter(shop, {})).toBe("done");
+    await until(async () => (await enter(shop, {})) === "done");
   });
 
   test("stands in line when asked for", async () => {

@@ -1,8 +1,12 @@
+import { DatabaseSync } from "node:sqlite";
 import { expect, inject, test } from "vitest";
 import { type Database, sql } from "../../core/database/sql.ts";
 import { mysqlDatabase } from "../../core/stores/mysql/database.ts";
+import { mysqlDialect } from "../../core/stores/mysql/dialect.ts";
 import { migrate } from "../../core/stores/sql/migrate.ts";
 import { sqliteDatabase } from "../../core/stores/sqlite/database.ts";
+import { sqliteDialect } from "../../core/stores/sqlite/dialect.ts";
+import { openSqlite } from "../../core/stores/sqlite/index.ts";
 import { temporaryDatabase, temporaryFile } from "../support/under-test.ts";
 
 async function expectOnce(open: () => Database): Promise<void> {
@@ -24,6 +28,24 @@ async function expectOnce(open: () => Database): Promise<void> {
   expect(versions?.map(({ version }) => Number(version))).toEqual([0, 1, 2, 3, 4, 5, 6, 7]);
   for (const client of clients) await client.close();
 }
+
+test.each([sqliteDialect, mysqlDialect])(
+  "the dialect of $name counts its migrations",
+  async ({ migrations, migrationCount }) => {
+    expect(migrationCount).toBe((await migrations()).length);
+  },
+);
+
+test("a current file is opened while another process writes to it", async () => {
+  const { file, remove } = await temporaryFile();
+  await (await openSqlite(file)).close();
+  const other = new DatabaseSync(file);
+  other.exec("BEGIN IMMEDIATE");
+  await using opened = await openSqlite(file);
+  expect(await opened.inventory.get("teapot")).toBeUndefined();
+  other.close();
+  await remove();
+});
 
 test("concurrent processes apply each migration once on sqlite", async () => {
   const { file, remove } = await temporaryFile();

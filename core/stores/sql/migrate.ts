@@ -20,11 +20,22 @@ const LONGEST_MIGRATION: Millis = 60_000;
  * Concurrent processes apply each migration once: the second process waits for the first.
  */
 export async function migrate(database: Database): Promise<readonly string[]> {
-  const migrations = await database.dialect.migrations();
   using limit = deadline(LONGEST_MIGRATION, noAnswer);
+  if (await isCurrent(database, limit.signal)) return [];
+  const migrations = await database.dialect.migrations();
   await prepare(database, limit.signal);
   const apply = database.dialect.isOptimistic ? applyInOneBatch : applyPending;
   return await apply(database, migrations, limit.signal);
+}
+
+/** Whether all migrations are applied. An error, such as that of a missing table, is left to the migration. */
+async function isCurrent(database: Database, signal: AbortSignal): Promise<boolean> {
+  const { migrationCount } = database.dialect;
+  const applied = sql`
+    SELECT COUNT(*) AS applied FROM lockstep_migration
+    WHERE version BETWEEN 1 AND ${migrationCount}`;
+  const rows = await database.read(applied, signal).catch(() => []);
+  return asNumber(rows[0]?.applied ?? 0) === migrationCount;
 }
 
 /** Makes the table of applied migrations, with row 0, whose lock admits one migrating process at a time. */

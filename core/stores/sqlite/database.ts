@@ -1,5 +1,4 @@
 import { AsyncLocalStorage } from "node:async_hooks";
-import { existsSync, mkdirSync, statSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { DatabaseSync, type SQLInputValue, type StatementSync } from "node:sqlite";
 import { Semaphore } from "../../database/semaphore.ts";
@@ -19,6 +18,9 @@ import { type Backoff, backoff, retry } from "../../lock/retry.ts";
 import { LONGEST_CALL } from "../../lock/time.ts";
 import { sqliteDialect, withTime } from "./dialect.ts";
 import { BusyError, commitError, uncommittedError } from "./errors.ts";
+
+// An import of node:fs would load Node's streams.
+const { existsSync, mkdirSync, statSync } = process.getBuiltinModule("node:fs");
 
 /**
  * Opens a file that several processes of one machine share, or ":memory:". The first call makes the file, and its folder

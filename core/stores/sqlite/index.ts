@@ -1,6 +1,5 @@
 /** Locks, stock and runs in a SQLite file. */
 
-import { existsSync } from "node:fs";
 import { DatabaseSync } from "node:sqlite";
 import { migrate } from "../sql/migrate.ts";
 import { type SqlStore, type SqlStoreOptions, sqlStore } from "../sql/store.ts";
@@ -8,6 +7,9 @@ import { sqliteDatabase } from "./database.ts";
 
 export type { SqlInventory } from "../sql/inventory/index.ts";
 export type { SqlStore } from "../sql/store.ts";
+
+// An import of node:fs would load Node's streams.
+const { existsSync } = process.getBuiltinModule("node:fs");
 
 interface SqliteOptions extends SqlStoreOptions {
   /**

@@ -286,7 +286,7 @@ class Runs {
     const started = await bounded(this.#runtime.start(this.#workflow(name), body, start), deadline);
     const { runId } = started;
     request.log({ workflow: name, runId });
-    const isLeft = debounce !== undefined || isAsync(request.raw);
+    const isLeft = debounce !== undefined || isAsync(request);
     const outcome = isLeft
       ? started
       : await this.#executeLogged(runId, request, () =>
@@ -311,7 +311,7 @@ class Runs {
     };
     const outcome = await this.#executeLogged(id, request, async () => {
       if (workflow.namesRuns) await checkKey(workflow, request);
-      return isAsync(request.raw)
+      return isAsync(request)
         ? this.#runtime.start(workflow, request.body, { id })
         : this.#runtime.execute(workflow, request.body, { id, ...this.#limits(request), onTaken });
     });
@@ -410,7 +410,7 @@ class Runs {
   async cancel(runId: string, request: AnyRequest): Promise<RouteResponse> {
     request.log({ runId });
     const answer = await bounded(this.#runtime.cancel(runId), request.deadline);
-    const wait = waitOf(request.raw);
+    const wait = waitOf(request);
     if (wait !== undefined) {
       if (answer === "requested") await this.#resume(runId, request, false);
       return this.#atEnd(runId, request, wait);
@@ -436,7 +436,7 @@ class Runs {
     if (isReplayed) request.log({ replayed: true });
     const replayed: Record<string, string> = isReplayed ? { "Idempotent-Replayed": "true" } : {};
     const headers = { Location: runPath(this.#options.basePath ?? "", runId), ...replayed };
-    if (isAsync(request.raw)) return { status: 202, headers, body: { runId } };
+    if (isAsync(request)) return { status: 202, headers, body: { runId } };
     try {
       const outcome = await this.#executeLogged(runId, request, () =>
         this.#runtime.resume(runId, this.#limits(request)),
@@ -501,14 +501,14 @@ async function bounded<T>(promise: Promise<T>, deadline: Deadline): Promise<T> {
   return await race(promise, limit.signal);
 }
 
-function isAsync(request: Request): boolean {
-  return /(^|[,;\s])respond-async($|[,;\s])/i.test(request.headers.get("prefer") ?? "");
+function isAsync({ headers }: AnyRequest): boolean {
+  return /(^|[,;\s])respond-async($|[,;\s])/i.test(headers.get("prefer") ?? "");
 }
 
 /** The milliseconds of the preference `wait`, which has whole seconds. */
-function waitOf(request: Request): Millis | undefined {
+function waitOf({ headers }: AnyRequest): Millis | undefined {
   const [, seconds] =
-    /(?:^|[,;\s])wait=(\d{1,5})(?:$|[,;\s])/i.exec(request.headers.get("prefer") ?? "") ?? [];
+    /(?:^|[,;\s])wait=(\d{1,5})(?:$|[,;\s])/i.exec(headers.get("prefer") ?? "") ?? [];
   return seconds === undefined ? undefined : Number(seconds) * 1_000;
 }
 

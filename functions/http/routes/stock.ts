@@ -9,6 +9,7 @@ import { race } from "../../../core/lock/abort.ts";
 import { type Fence, openFence } from "../../../core/lock/fence.ts";
 import type { AppOptions } from "../options.ts";
 import { Problem } from "../problem.ts";
+import type { RequestHead } from "../request.ts";
 import { type Route, type RouteRequest, type RouteResponse, route } from "../route.ts";
 import { Change, History, QuantityBody, ReserveBody, SetBody, Stock, text } from "../schemas.ts";
 
@@ -152,10 +153,10 @@ function changeRouteWith(secret: string | undefined) {
       },
       problems: [404, 409, 422],
       async handle(call) {
-        const { key, raw, signal, log } = call;
+        const { key, headers, signal, log } = call;
         const { sku } = call.params as { readonly sku: string };
         log({ sku, operationId: key });
-        const fence = await fenceOf(raw.headers, secret);
+        const fence = await fenceOf(headers, secret);
         const answer = await apply({ sku, operationId: key, signal, fence }, call);
         log({ replayed: answer.replayed });
         return toResponse(sku, key, answer);
@@ -169,7 +170,10 @@ const FenceHeader = z.object({
   }),
 });
 
-async function fenceOf(headers: Headers, secret: string | undefined): Promise<Fence | undefined> {
+async function fenceOf(
+  headers: RequestHead["headers"],
+  secret: string | undefined,
+): Promise<Fence | undefined> {
   const sealed = headers.get("lockstep-fence");
   if (sealed === null) return undefined;
   if (secret !== undefined) return openFence(sealed, secret);

@@ -1,3 +1,4 @@
+import "./global-require.ts";
 import { makeIdempotent } from "@aws-lambda-powertools/idempotency";
 import { DynamoDBPersistenceLayer } from "@aws-lambda-powertools/idempotency/dynamodb";
 

@@ -1,3 +1,4 @@
+import "./global-require.ts";
 import { makeIdempotent } from "@aws-lambda-powertools/idempotency";
 import { CachePersistenceLayer } from "@aws-lambda-powertools/idempotency/cache";
 import { createClient } from "@redis/client";
