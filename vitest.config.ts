@@ -1,5 +1,6 @@
 import { join } from "node:path";
 import { defineConfig } from "vitest/config";
+import LongestFirst from "./test/support/longest-first.ts";
 
 /** For tests that start processes on a busy machine. */
 const LONG = 240_000;
@@ -38,7 +39,8 @@ export default defineConfig({
       // Keeps the default store of the user who runs the tests out of them.
       XDG_STATE_HOME: join(import.meta.dirname, "node_modules/.cache/state"),
     },
-    // Most tests wait for a ttl to pass, or for another process.
-    maxWorkers: 4,
+    // Most tests wait for a ttl to pass, or for another process: six workers keep two cores busy.
+    maxWorkers: 6,
+    sequence: { sequencer: LongestFirst },
   },
 });

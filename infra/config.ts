@@ -1,15 +1,12 @@
-import * as z from "zod";
 import { defaultFile } from "./state-folder.ts";
 
-const Environment = z.object({
-  LOCKSTEP_STORE: z.string().min(1).optional(),
-  LOCKSTEP_LOCKS: z.string().min(1).optional(),
-  LOCKSTEP_TOKEN: z
-    .string()
-    .regex(/^\S{16,}$/, "must have at least 16 characters")
-    .optional(),
-  LOCKSTEP_SECRET: z.string().min(16, "must have at least 16 characters").optional(),
-});
+/** The rules for variables that are set. Every command checks them when it starts, so no library is loaded for them. */
+const RULES = {
+  LOCKSTEP_STORE: { pattern: /./s, rule: "must not be empty" },
+  LOCKSTEP_LOCKS: { pattern: /./s, rule: "must not be empty" },
+  LOCKSTEP_TOKEN: { pattern: /^\S{16,}$/, rule: "must have at least 16 characters, and no space" },
+  LOCKSTEP_SECRET: { pattern: /^.{16,}$/s, rule: "must have at least 16 characters" },
+};
 
 export interface Config {
   /** The store's URL. Default: the user's file, see `defaultFile()`. */
@@ -27,16 +24,15 @@ export interface Config {
 
 /** Reads the configuration from environment variables. Throws a TypeError with all problems, but no values. */
 export function readConfig(environment: NodeJS.ProcessEnv = process.env): Config {
-  const parsed = Environment.safeParse(environment);
-  if (!parsed.success) {
-    const problems = parsed.error.issues.map(({ path, message }) => `${path.join(".")} ${message}`);
-    throw new TypeError(`invalid environment: ${problems.join("; ")}`);
-  }
-  const { LOCKSTEP_STORE, LOCKSTEP_LOCKS, LOCKSTEP_TOKEN, LOCKSTEP_SECRET } = parsed.data;
+  const problems = Object.entries(RULES).flatMap(([name, { pattern, rule }]) => {
+    const value = environment[name];
+    return value === undefined || pattern.test(value) ? [] : [`${name} ${rule}`];
+  });
+  if (problems.length > 0) throw new TypeError(`invalid environment: ${problems.join("; ")}`);
   return {
-    store: LOCKSTEP_STORE ?? `sqlite:${defaultFile(environment)}`,
-    locks: LOCKSTEP_LOCKS,
-    token: LOCKSTEP_TOKEN,
-    secret: LOCKSTEP_SECRET,
+    store: environment.LOCKSTEP_STORE ?? `sqlite:${defaultFile(environment)}`,
+    locks: environment.LOCKSTEP_LOCKS,
+    token: environment.LOCKSTEP_TOKEN,
+    secret: environment.LOCKSTEP_SECRET,
   };
 }

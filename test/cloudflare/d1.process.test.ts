@@ -23,7 +23,7 @@ test("concurrent clients make the tables once, and sell under a lock what there 
   expect(await first.inventory.get("teapot")).toMatchObject({ onHand: 0, sold: 5 });
 });
 
-// The statements are those of Durable Objects, which the default run tests.
+// The statements are those of SQLite and of Durable Objects, which the default run tests.
 describe.runIf(WHOLE_MATRIX)("in D1", () => {
   describeLockStore("d1", d1.locks);
   describeInventory("d1", d1.inventory);

@@ -1,24 +1,13 @@
 import { execFile } from "node:child_process";
 import { existsSync } from "node:fs";
-import {
-  chmod,
-  cp,
-  mkdir,
-  mkdtemp,
-  readdir,
-  readFile,
-  rm,
-  symlink,
-  writeFile,
-} from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { chmod, cp, mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { dirname, join, normalize } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import mysql, { type Connection } from "mysql2/promise";
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import { cli, MAIN } from "../support/cli.ts";
-import { copyOfProject } from "../support/copy.ts";
+import { type PackedProject, packedProject } from "../support/packed-project.ts";
 import { runNode } from "../support/script.ts";
 import { temporaryDatabase } from "../support/under-test.ts";
 
@@ -53,7 +42,7 @@ function blocks(...languages: readonly string[]): readonly string[] {
 const [etcd] = inject("etcdServers");
 const [zookeeper] = inject("zookeeperServers");
 
-let copy: Awaited<ReturnType<typeof copyOfProject>>;
+let packed: PackedProject;
 let project: string;
 let database: Awaited<ReturnType<typeof temporaryDatabase>>;
 let connection: Connection;
@@ -67,25 +56,18 @@ beforeAll(async () => {
   await connection.query("CREATE TABLE seat (id INT PRIMARY KEY, taken INT NOT NULL)");
   await connection.query("INSERT INTO seat VALUES (1, 1), (2, 0), (3, 0), (4, 0)");
   await cli("migrate", "--store", database.url);
-  copy = await copyOfProject();
-  await run("npm", ["run", "build"], { cwd: copy.folder });
-  project = await mkdtemp(join(tmpdir(), "lockstep-docs-"));
-  await mkdir(join(project, "node_modules"));
-  for (const name of ["zod", "@types", "undici-types"]) {
-    await symlink(join(root, "node_modules", name), join(project, "node_modules", name));
-  }
-  await symlink(copy.folder, join(project, "node_modules/lockstep"));
+  packed = await packedProject("mysql2", "etcd3", "@types/node", "undici-types");
+  project = packed.folder;
   await mkdir(join(project, "bin"));
   const command = join(project, "bin/lockstep");
   await writeFile(command, `#!/bin/sh\nexec "${process.execPath}" "${MAIN}" "$@"\n`);
   await chmod(command, 0o755);
-}, 120_000);
+}, 600_000);
 
 afterAll(async () => {
   await connection.end();
   await database.drop();
-  await rm(project, { recursive: true, force: true });
-  await copy[Symbol.asyncDispose]();
+  await packed[Symbol.asyncDispose]();
 });
 
 /** Replaces the servers that the docs name by those of the test. */

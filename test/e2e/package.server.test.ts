@@ -1,33 +1,26 @@
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { copyOfProject } from "../support/copy.ts";
+import { type PackedProject, packedProject } from "../support/packed-project.ts";
 
 const run = promisify(execFile);
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
+let packed: PackedProject;
 let project: string;
 
-/** A project as a user has it: with the packed package and its dependencies alone. */
 beforeAll(async () => {
-  project = await mkdtemp(join(tmpdir(), "lockstep-package-"));
-  await using copy = await copyOfProject();
-  await run("npm", ["pack", "--pack-destination", project], { cwd: copy.folder });
-  const [tarball = ""] = await readdir(project);
-  await writeFile(join(project, "package.json"), '{ "private": true, "type": "module" }');
-  await run("npm", ["install", "--no-audit", "--no-fund", join(project, tarball)], {
-    cwd: project,
-  });
+  packed = await packedProject();
+  project = packed.folder;
 }, 600_000);
 
-afterAll(() => rm(project, { recursive: true, force: true }));
+afterAll(() => packed?.[Symbol.asyncDispose]());
 
 const node = (script: string) =>
   run(process.execPath, ["--input-type=module", "--eval", script], { cwd: project });

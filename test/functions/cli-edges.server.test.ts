@@ -13,7 +13,7 @@ import {
   onTestFinished,
   test,
 } from "vitest";
-import { cli, startCli } from "../support/cli.ts";
+import { cli, startCli, untilPrinted } from "../support/cli.ts";
 import { TcpProxy } from "../support/tcp-proxy.ts";
 import { temporaryDatabase, temporaryFile } from "../support/under-test.ts";
 import { until } from "../support/until.ts";
@@ -63,7 +63,7 @@ describe("one line names the error and its fix, before any action:", () => {
 test("lock names the holder of a busy lock, with --json as JSON", async () => {
   const holder = startCli(["lock", "job", "--store", store]);
   onTestFinished(() => void holder.child.kill("SIGKILL"));
-  await until(async () => (await cli("list", "--store", store)).stdout.includes("job"));
+  await untilPrinted(holder);
   const { pid } = holder.child;
   // The wait includes the start of the store, which takes long on a busy machine.
   for (const wait of ["0", "2s"]) {
@@ -149,14 +149,15 @@ test("lock ends soon after its command if the server hangs and the lock is lost"
   const { port } = new URL(url);
   const proxy = await TcpProxy.to(Number(port));
   const behind = url.replace(`:${port}/`, `:${proxy.port}/`);
-  const lock = ["lock", "job", "--ttl", "6s", "--store", behind, "--", "sleep", "600"];
-  const { child, finished } = startCli(lock);
+  const lock = ["lock", "job", "--ttl", "6s", "--store", behind, "--"];
+  const run = startCli([...lock, "sh", "-c", "echo held; exec sleep 600"]);
+  const { child, finished } = run;
   onTestFinished(() => void child.kill("SIGKILL"));
   let said = "";
   child.stderr?.on("data", (data) => {
     said += data;
   });
-  await until(async () => (await cli("list", "--store", url)).stdout.includes("job"));
+  await untilPrinted(run);
   proxy.cut();
   await until(() => said.includes("can no longer be proven held"), 30_000);
   const lostAt = performance.now();

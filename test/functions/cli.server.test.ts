@@ -3,7 +3,8 @@ import { mkdir, readdir, readFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
-import { cli, onTerminal, startCli } from "../support/cli.ts";
+import { cli, onTerminal, startCli, untilPrinted } from "../support/cli.ts";
+import { cliInProcess } from "../support/cli-in-process.ts";
 import { anyPrefix, redisServer } from "../support/redis-under-test.ts";
 import { temporaryDatabase, temporaryFile } from "../support/under-test.ts";
 import { until } from "../support/until.ts";
@@ -57,8 +58,6 @@ describe.each(names)("lockstep lock on %s", (storeName) => {
   useStore(storeName);
   const store = () => stores.find(({ name }) => name === storeName)?.url ?? "";
   const lock = (...args: readonly string[]) => startCli(["lock", "--store", store(), ...args]);
-  const isHeld = async (name: string) =>
-    (await cli("list", name, "--json", "--store", store())).stdout.includes(name);
 
   test("runs the command with the lock's name and fence, and returns its exit status", async () => {
     const script =
@@ -103,7 +102,7 @@ describe.each(names)("lockstep lock on %s", (storeName) => {
 
   test("exits with 75 if the lock is busy, at once or after the wait", async () => {
     const holder = lock("busy");
-    await until(() => isHeld("busy"));
+    await untilPrinted(holder);
     const once = await lock("busy", "--wait", "0", "--", node, "-e", "").finished;
     expect(once).toMatchObject({ status: 75, stdout: "" });
     // The wait includes the first connection, which takes long on a busy machine.
@@ -164,7 +163,7 @@ describe.each(names)("lockstep lock on %s", (storeName) => {
 
   test("leaves the queue if a signal interrupts its wait", async () => {
     const holder = lock("line");
-    await until(() => isHeld("line"));
+    await untilPrinted(holder);
     const waiter = onTerminal("lock", "line", "--store", store(), "--", node, "-e", "");
     await until(() => waiter.shown().includes("waiting for line, held by"), 30_000);
     waiter.type("\x03");
@@ -244,7 +243,8 @@ describe("lockstep", () => {
     const store = ["--store", `sqlite:${file}`];
     expect((await cli("list", ...store)).stdout).toBe("none\n");
     const holder = startCli(["lock", "job", ...store]);
-    await until(async () => (await cli("list", ...store)).stdout.includes("job"));
+    await untilPrinted(holder);
+    expect((await cli("list", ...store)).stdout).toContain("job");
     expect((await cli("list", "other", ...store)).stdout).toBe("none\n");
     const inspected = await cli("inspect", "job", ...store);
     expect(inspected.stdout).toContain("job");
@@ -316,8 +316,9 @@ describe("lockstep", () => {
     expect(before).toMatchObject({ status: 0, stdout: "none\n" });
     expect(await readdir(folder)).toEqual(["a", "b", "c"]);
     const holder = startCli(["lock", "nightly-report"], { cwd: a, env });
-    const list = () => startCli(["list"], { cwd: c, env }).finished;
-    await until(async () => (await list()).stdout.includes("nightly-report"));
+    await untilPrinted(holder);
+    const list = await startCli(["list"], { cwd: c, env }).finished;
+    expect(list.stdout).toContain("nightly-report");
     const args = ["lock", "nightly-report", "--wait", "0", "--", "echo", "ran"];
     const other = await startCli(args, { cwd: b, env }).finished;
     expect(other).toMatchObject({ status: 75, stdout: "" });
@@ -422,13 +423,12 @@ describe("lockstep", () => {
       [["raise-generation", "--at-least", "-1"], "generation"],
     ] as const;
     for (const [args, hint] of cases) {
-      const { status, stdout, stderr } = await cli(...args);
+      const { status, stdout, stderr } = await cliInProcess(...args);
       expect({ args, status, stdout }).toEqual({ args, status: 64, stdout: "" });
       expect(stderr).toContain(hint);
       expect(stderr).not.toContain("    at ");
     }
-    // Each of them is a process.
-  }, 240_000);
+  });
 
   test("exits with 69 if a file cannot be opened", async () => {
     for (const path of ["/etc/passwd/y.db", "/proc/no-such-folder/y.db", "/etc"]) {
@@ -503,11 +503,11 @@ describe("lockstep", () => {
       ["servers", "status"],
     ];
     for (const command of commands) {
-      const { status, stdout } = await cli(...command, "--help");
+      const { status, stdout } = await cliInProcess(...command, "--help");
       expect({ command, status }).toEqual({ command, status: 0 });
       expect(stdout).toMatch(/Examples:\s+lockstep/);
     }
-  }, 180_000);
+  });
 
   test("runs nothing and exits with 127 if the command does not exist", async () => {
     const { file, remove } = await temporaryFile();

@@ -22,7 +22,7 @@ import { EventSource } from "../support/lambda-host/event-source.ts";
 import { LambdaFunction } from "../support/lambda-host/function.ts";
 import { Queue } from "../support/lambda-host/queue.ts";
 import { sqsEndpoint } from "../support/lambda-host/sqs-endpoint.ts";
-import { type PackedProject, packedProject, withPeers } from "../support/packed-project.ts";
+import { type PackedProject, packedProject } from "../support/packed-project.ts";
 import { runNode } from "../support/script.ts";
 import { SECRET_ARN, secretsManager } from "../support/secrets-manager.ts";
 import { temporaryDatabase } from "../support/under-test.ts";
@@ -62,9 +62,8 @@ async function databaseWithLogin() {
 let project: PackedProject;
 
 beforeAll(async () => {
-  await using bare = await packedProject();
-  project = await withPeers(bare, ["mysql2", "@types/node", "undici-types"]);
-}, 240_000);
+  project = await packedProject("mysql2", "@types/node", "undici-types");
+}, 600_000);
 
 afterAll(() => project[Symbol.asyncDispose]());
 

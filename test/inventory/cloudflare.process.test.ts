@@ -1,8 +1,13 @@
+import { describe } from "vitest";
 import { describeInventory } from "../conformance/inventory.ts";
 import { describeInventoryWithin } from "../conformance/inventory-within.ts";
+import { WHOLE_MATRIX } from "../support/matrix.ts";
 import { objectsUnderTest } from "../support/workerd-under-test.ts";
 
-const objects = objectsUnderTest();
+// The statements are SQLite's, which the default run tests.
+describe.runIf(WHOLE_MATRIX)("in a Durable Object", () => {
+  const objects = objectsUnderTest();
 
-describeInventory("durable-objects", objects.inventory);
-describeInventoryWithin("durable-objects", objects.journal);
+  describeInventory("durable-objects", objects.inventory);
+  describeInventoryWithin("durable-objects", objects.journal);
+});

@@ -2,6 +2,7 @@ import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 import { run } from "../../infra/servers/processes.ts";
+import { oncePerRun } from "./once-per-run.ts";
 
 export const FORMATS = ["esm", "cjs"] as const;
 
@@ -40,12 +41,9 @@ const esbuild: Bundle = async ({ entry, file, format }) => {
   });
 };
 
-let installed: Promise<unknown> | undefined;
-
 /** Loads a module of the folder. The compiler does not see the import: the packages may not be installed. */
 async function load(name: string): Promise<Bundle> {
-  installed ??= install();
-  await installed;
+  await oncePerRun("bundlers", install);
   return (await import(new URL(`${name}.ts`, FOLDER).href)).bundle;
 }
 

@@ -1,4 +1,5 @@
 import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
 import { text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
 import { tracked } from "./running.ts";
@@ -51,6 +52,14 @@ export function startCli(
     return { status, stdout, stderr: output.replace(line, ""), store };
   });
   return { child, finished };
+}
+
+/** Resolves once the process has printed something. Rejects if it ends without any output. */
+export async function untilPrinted({ child, finished }: Running): Promise<void> {
+  const endedEarly = finished.then(({ status, stdout, stderr }) => {
+    if (stdout === "") throw new Error(`ended with ${status}: ${stderr}`);
+  });
+  await Promise.race([child.stdout && once(child.stdout, "data"), endedEarly]);
 }
 
 /** Runs the command to its end. */

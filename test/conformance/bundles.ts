@@ -6,7 +6,7 @@ import { run } from "../../infra/servers/processes.ts";
 import { type BundledProgram, PROGRAMS, PROVE, sourceOf } from "../support/bundled-programs.ts";
 import { BUNDLERS, type BundlerName, FORMATS } from "../support/bundlers.ts";
 import { WHOLE_MATRIX } from "../support/matrix.ts";
-import { type PackedProject, packedProject, withPeers } from "../support/packed-project.ts";
+import { type PackedProject, packedProject } from "../support/packed-project.ts";
 import { anyPrefix, redisServer } from "../support/redis-under-test.ts";
 import { temporaryDatabase } from "../support/under-test.ts";
 
@@ -14,67 +14,69 @@ type ProgramName = keyof typeof PROGRAMS;
 
 const names = Object.keys(PROGRAMS) as ProgramName[];
 const programs: Readonly<Record<ProgramName, BundledProgram>> = PROGRAMS;
-const bundlers = WHOLE_MATRIX ? (Object.keys(BUNDLERS) as BundlerName[]) : (["esbuild"] as const);
 
-let bare: PackedProject;
-let full: PackedProject;
-
-beforeAll(async () => {
-  bare = await packedProject();
-  await writePrograms(bare);
-  full = await withPeers(bare, ["etcd3", "ioredis", "mysql2"]);
-}, 600_000);
-
-afterAll(async () => {
-  await full?.[Symbol.asyncDispose]();
-  await bare?.[Symbol.asyncDispose]();
-});
-
-async function writePrograms({ folder }: PackedProject): Promise<void> {
+async function writePrograms(folder: string): Promise<void> {
   await writeFile(join(folder, "prove.js"), PROVE);
   for (const name of names) await writeFile(entryOf(folder, name), sourceOf(programs[name]));
 }
 
 const entryOf = (folder: string, name: string) => join(folder, `${name.replace(/\W/g, "-")}.js`);
 
-describe.each(bundlers)("a bundle of %s", (bundler) => {
-  describe.each(FORMATS)("as %s", (format) => {
-    test.each(names)("runs on %s", async (name) => {
-      await using settings = await SETTINGS[name]();
-      const answer = await bundleAndRun(full, name, settings.value);
-      expect(answer).toEqual(expectedOf(name));
+/** Describes the bundles of every program, each run on its store, and without its client. By default of esbuild alone. */
+export function describeBundles(bundler: BundlerName): void {
+  describe.runIf(WHOLE_MATRIX || bundler === "esbuild")(`a bundle of ${bundler}`, () => {
+    let bare: PackedProject;
+    let full: PackedProject;
+
+    beforeAll(async () => {
+      bare = await packedProject();
+      full = await packedProject("etcd3", "ioredis", "mysql2");
+      for (const { folder } of [bare, full]) await writePrograms(folder);
+    }, 600_000);
+
+    afterAll(async () => {
+      await full?.[Symbol.asyncDispose]();
+      await bare?.[Symbol.asyncDispose]();
     });
 
-    test.each(names.filter((name) => programs[name].peer))(
-      "without its client says what to install for %s",
-      async (name) => {
-        const { peer } = programs[name];
-        const answer = await bundleAndRun(bare, name, UNREACHABLE[name] ?? []);
-        const message = expect.stringContaining(`needs the package ${peer}: npm install ${peer}`);
-        expect(answer).toEqual({ name: "TypeError", message });
-      },
-    );
+    describe.each(FORMATS)("as %s", (format) => {
+      test.each(names)("runs on %s", async (name) => {
+        await using settings = await SETTINGS[name]();
+        const answer = await bundleAndRun(full, name, settings.value);
+        expect(answer).toEqual(expectedOf(name));
+      });
 
-    /** The bundle runs in a folder without packages, unless the client has to lie beside it. */
-    async function bundleAndRun(
-      { folder }: PackedProject,
-      name: ProgramName,
-      settings: readonly unknown[],
-    ) {
-      const elsewhere = await mkdtemp(join(tmpdir(), "lockstep-bundle-"));
-      const beside = programs[name].isPeerBeside ? folder : elsewhere;
-      const file = join(beside, `${bundler}-bundle.${format === "esm" ? "mjs" : "cjs"}`);
-      try {
-        const bundle = await BUNDLERS[bundler]();
-        await bundle({ entry: entryOf(folder, name), file, format });
-        const env = { ...process.env, SETTINGS: JSON.stringify(settings) };
-        return JSON.parse(await run(process.execPath, [file], { cwd: elsewhere, env }));
-      } finally {
-        await rm(elsewhere, { recursive: true, force: true });
+      test.each(names.filter((name) => programs[name].peer))(
+        "without its client says what to install for %s",
+        async (name) => {
+          const { peer } = programs[name];
+          const answer = await bundleAndRun(bare, name, UNREACHABLE[name] ?? []);
+          const message = expect.stringContaining(`needs the package ${peer}: npm install ${peer}`);
+          expect(answer).toEqual({ name: "TypeError", message });
+        },
+      );
+
+      /** The bundle runs in a folder without packages, unless the client has to lie beside it. */
+      async function bundleAndRun(
+        { folder }: PackedProject,
+        name: ProgramName,
+        settings: readonly unknown[],
+      ) {
+        const elsewhere = await mkdtemp(join(tmpdir(), "lockstep-bundle-"));
+        const beside = programs[name].isPeerBeside ? folder : elsewhere;
+        const file = join(beside, `${bundler}-bundle.${format === "esm" ? "mjs" : "cjs"}`);
+        try {
+          const bundle = await BUNDLERS[bundler]();
+          await bundle({ entry: entryOf(folder, name), file, format });
+          const env = { ...process.env, SETTINGS: JSON.stringify(settings) };
+          return JSON.parse(await run(process.execPath, [file], { cwd: elsewhere, env }));
+        } finally {
+          await rm(elsewhere, { recursive: true, force: true });
+        }
       }
-    }
+    });
   });
-});
+}
 
 /** The expected answer of a program, by the parts of its store. */
 function expectedOf(name: ProgramName) {

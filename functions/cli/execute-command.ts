@@ -1,0 +1,103 @@
+import { createRequire } from "node:module";
+import yargs, { type ArgumentsCamelCase, type CommandModule } from "yargs";
+import { describeError, EXIT, exitStatusOf } from "./exit-status.ts";
+import { warn } from "./terminal/output.ts";
+
+const { version } = createRequire(import.meta.url)("lockstep/package.json");
+
+// biome-ignore lint/suspicious/noExplicitAny: yargs infers the arguments of each command from its builder
+type AnyCommand = CommandModule<any, any>;
+
+/** The words of a command line, divided at the first "--". */
+interface Words {
+  /** The words for lockstep itself. */
+  readonly own: readonly string[];
+
+  /** The words behind the "--", unparsed: numbers, empty words and options belong to the command. */
+  readonly command: readonly string[];
+}
+
+/** Executes a command line. Prints to the standard streams, and sets the exit status of the process. */
+export async function executeCommand(words: readonly string[]): Promise<void> {
+  const separator = words.indexOf("--");
+  const [own, command] =
+    separator < 0 ? [words, []] : [words.slice(0, separator), words.slice(separator + 1)];
+  try {
+    await parse({ own, command });
+  } catch (error) {
+    warn(describeError(error));
+    process.exitCode = exitStatusOf(error) || EXIT.software;
+  }
+}
+
+async function parse(words: Words): Promise<void> {
+  await yargs([...words.own])
+    .exitProcess(false)
+    .scriptName("lockstep")
+    .version(version)
+    .usage("$0 <command>\n\nLocks with fences, steps that resume, and stock that never oversells.")
+    .command(await loadCommands(words))
+    .demandCommand(1, "which command?")
+    .strict()
+    .recommendCommands()
+    .check((args) => {
+      checkUsage(args, words);
+      return true;
+    })
+    .example("$0 lock nightly-report -- node report.js", "run one instance at a time")
+    .fail((message, error) => {
+      throw error ?? new TypeError(`${describeUsageError(message, words)} (see lockstep --help)`);
+    })
+    .parseAsync();
+}
+
+/** The commands in the order of the help. */
+function commands({ command }: Words): ReadonlyMap<string, () => Promise<AnyCommand>> {
+  return new Map<string, () => Promise<AnyCommand>>(
+    Object.entries({
+      lock: async () => (await import("./commands/lock.ts")).lockCommand(command),
+      inspect: async () => (await import("./commands/inspect.ts")).inspectCommand,
+      list: async () => (await import("./commands/inspect.ts")).listCommand,
+      migrate: async () => (await import("./commands/migrate.ts")).migrateCommand,
+      "raise-generation": async () => (await import("./commands/migrate.ts")).generationCommand,
+      inventory: async () => (await import("./commands/inventory.ts")).inventoryCommand,
+      init: async () => (await import("./commands/init.ts")).initCommand(version),
+      dev: async () => (await import("./commands/dev.ts")).devCommand,
+      worker: async () => (await import("./commands/worker.ts")).workerCommand,
+      run: async () => (await import("./commands/run.ts")).runCommand,
+      runs: async () => (await import("./commands/runs.ts")).runsCommand,
+      orders: async () => (await import("./commands/orders.ts")).ordersCommand,
+      oversell: async () => (await import("./commands/oversell.ts")).oversellCommand,
+      servers: async () => (await import("./commands/servers.ts")).serversCommand,
+    }),
+  );
+}
+
+/** Loads the command that comes first. Loads all for the help, an unknown command, and options before the command. */
+async function loadCommands(words: Words): Promise<AnyCommand[]> {
+  const all = commands(words);
+  const named = all.get(words.own[0] ?? "");
+  return Promise.all((named ? [named] : [...all.values()]).map((load) => load()));
+}
+
+/** Reduces a message of yargs to one line. "Did you mean lock?" gets the words that yargs has read. */
+function describeUsageError(message: string, { own }: Words): string {
+  const [suggestion] = /(?<=^Did you mean ).*(?=\?$)/.exec(message) ?? [];
+  if (suggestion === undefined) return message.replaceAll(/\n\s*/g, " ");
+  const read = own.filter((word) => !word.startsWith("-")).slice(0, 2);
+  return `"${read.join(" ")}" is no command: did you mean ${suggestion}?`;
+}
+
+/** Options that may be repeated. */
+const REPEATABLE = ["_", "strategy"];
+
+/** Throws a TypeError for errors that yargs accepts. */
+function checkUsage(args: ArgumentsCamelCase, { command }: Words): void {
+  if (command.length > 0 && args._[0] !== "lock") {
+    throw new TypeError('only "lockstep lock" takes a command after "--"');
+  }
+  for (const [option, value] of Object.entries(args)) {
+    if (!Array.isArray(value) || REPEATABLE.includes(option)) continue;
+    throw new TypeError(`--${option} was given more than once`);
+  }
+}

@@ -1,0 +1,3 @@
+import { describeBundles } from "../../conformance/bundles.ts";
+
+describeBundles("esbuild");
