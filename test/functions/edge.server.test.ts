@@ -121,7 +121,9 @@ describe.each(servers)("a Worker, and $name", (server: EtcdServer) => {
   test("queues behind etcdctl, and excludes all other holders", async () => {
     const name = freshPrefix();
     const { answering, key, go } = await holding(name, "held");
-    expect(await etcdctl(server, "get", "--prefix", `${name}/`)).toMatch(/\nedge\/[\w-]+ \{"since":.+\}\n/);
+    expect(await etcdctl(server, "get", "--prefix", `${name}/`)).toMatch(
+      /\nedge\/[\w-]+ \{"since":.+\}\n/,
+    );
     expect(await locks.tryLock(name, { ttl: 5_000 })).toBeUndefined();
     for (const which of ["one", "other"]) {
       const busy = await call(`/write?name=${name}&value=taken`, undefined, which);
