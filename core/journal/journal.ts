@@ -664,6 +664,9 @@ export interface RunInfo extends WorkflowVersion {
 
   /** Of a parked run. */
   readonly reason: ParkReason | undefined;
+
+  /** Of a run that is parked for a busy lock: its name. A JSON list of names, or its hash, for several locks. */
+  readonly waitsFor: string | undefined;
   readonly crashes: number;
   readonly cancelled: boolean;
 

@@ -37,6 +37,14 @@ export interface Hold {
   release(why: LossReason): Promise<Unlocked>;
 }
 
+/** A lock as it was read. */
+export interface FoundLock {
+  readonly info: LockInfo;
+
+  /** Removes the holder that was found, and no later one. Resolves to false when it was gone. */
+  drop(limit: AbortSignal): Promise<boolean>;
+}
+
 /** What a store implements. Names and spans are valid, and one client has one request for a name at a time. */
 export interface Backend {
   readonly traits: StoreTraits;
@@ -56,7 +64,8 @@ export interface Backend {
   /** Resolves once the lock has no holder. Rejects with the signal's reason, and as a failed read does. */
   whenFree(name: string, signal: AbortSignal): Promise<void>;
 
-  inspect(name: string): Promise<LockInfo>;
+  /** Reads a lock, for a removal of the holder that was found. */
+  find(name: string): Promise<FoundLock>;
   list(prefix: string): Promise<readonly LockInfo[]>;
   raiseGeneration(least: number): Promise<number>;
   close(): Promise<void>;

@@ -81,6 +81,15 @@ export function formatFence(generation: number, token: bigint): string {
   return `${String(generation).padStart(10, "0")}.${String(token).padStart(20, "0")}`;
 }
 
+/** Throws a TypeError unless this is the text of a fence. */
+export function checkFenceText(text: unknown): string {
+  if (typeof text === "string" && /^\d{10}\.\d{20}$/.test(text)) return text;
+  const example = formatFence(0, 42n);
+  throw new TypeError(
+    `a fence is a text such as "${example}", as inspect shows it, not ${quote(String(text))}`,
+  );
+}
+
 class IssuedFence implements Fence {
   readonly resource: string;
   readonly generation: number;

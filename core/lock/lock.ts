@@ -204,6 +204,17 @@ export interface LockStore extends AsyncDisposable {
   list(prefix?: string): Promise<readonly LockInfo[]>;
 
   /**
+   * Frees a lock that another client holds, if its holder has this fence, in the form of `Fence.toString()` or `inspect`.
+   * Resolves to the lock as it was. Rejects with a FenceInvalidError, and changes nothing, when the lock has another
+   * holder or none. For operators.
+   *
+   * The holder is not stopped: it learns of the loss with its next renewal. The next holder's fence is higher, so a
+   * resource that checks the fence refuses the late holder from the next holder's first claim on. Of a holder of several
+   * names, only this one is freed at once.
+   */
+  release(name: string, options: { readonly fence: string }): Promise<LockInfo>;
+
+  /**
    * Raises the generation to at least `least`, and resolves to it. For operators, after a store has lost or set back its
    * tokens (a table emptied, a backup restored): every later fence is above all fences of lower generations.
    * Rejects with a RangeError, and changes nothing, when the generation is 8,388,607, the highest one.

@@ -108,7 +108,14 @@ export function pollingBackend(claims: Claims, holder: HolderOptions): Backend {
     wakeUps: claims.wakeUps,
     acquire: (request) => new Acquisition(claims, request, holder).acquire(),
     whenFree: (name, signal) => whenFree(claims, name, signal),
-    inspect: async (name) => describeLock(await claims.inspect(name)),
+    async find(name) {
+      const record = await claims.inspect(name);
+      const { holder = "" } = record;
+      return {
+        info: describeLock(record),
+        drop: (limit) => claims.drop([name], holder, limit),
+      };
+    },
     list: async (prefix) => (await claims.list(prefix)).map(describeLock),
     raiseGeneration: (least) => claims.raiseGeneration(least),
     close: () => claims.close(),

@@ -34,6 +34,7 @@ const EXAMPLES = {
   tryLock: 'tryLock("a", { ttl: 10_000 })',
   lock: 'lock("a", { ttl: 10_000, wait: 5_000 })',
   lockAll: 'lockAll(["a"], { ttl: 10_000, wait: 5_000 })',
+  release: 'release("a", { fence: "0000000000.00000000000000000042" })',
   withLock: 'withLock("a", { ttl: 10_000, wait: 5_000 }, async (lock) => …)',
 } as const;
 

@@ -69,7 +69,7 @@ export function sessionQueueBackend<S extends StoreSession, E extends QueueEntry
     wakeUps: queues.wakeUps,
     acquire: (request) => acquire(queues, request),
     whenFree: (name, signal) => queues.whenFree(name, signal),
-    inspect: (name) => queues.inspect(name),
+    find: (name) => queues.find(name),
     list: (prefix) => queues.list(prefix),
     raiseGeneration: (least) => queues.raiseGeneration(least),
     async close() {

@@ -1,4 +1,5 @@
 import { deadline, follow, noAnswer, race, type Scope } from "./abort.ts";
+import { releaseUntilKnown } from "./attempts.ts";
 import type { Backend, Hold, LockRequest } from "./backend.ts";
 import { checkName, checkText, checkWhole, HIGHEST_GENERATION } from "./checks.ts";
 import { toMillis } from "./duration.ts";
@@ -13,6 +14,7 @@ import {
   UnknownOutcomeError,
 } from "./errors.ts";
 import type { LockListener } from "./events.ts";
+import { checkFenceText, FenceInvalidError } from "./fence.ts";
 import { KeyedQueue } from "./keyed-queue.ts";
 import { listener } from "./listener.ts";
 import type {
@@ -27,7 +29,7 @@ import type {
 import { LockHandle } from "./lock-handle.ts";
 import { type Claims, type HolderOptions, pollingBackend } from "./polling.ts";
 import { type CheckedRequest, checkCall, checkRequest } from "./request.ts";
-import { after, elapsedSince, type Instant, instant, type Millis } from "./time.ts";
+import { after, elapsedSince, type Instant, instant, LONGEST_CALL, type Millis } from "./time.ts";
 import { type WakeUps, wakeUpsOver } from "./wake-ups.ts";
 
 export interface StoreOptions {
@@ -160,13 +162,34 @@ class LockClient implements LockStore {
   async inspect(name: string): Promise<LockInfo> {
     checkName(name);
     this.#closing.signal.throwIfAborted();
-    return this.#withLocalWaiters(await this.#backend.inspect(name));
+    return this.#withLocalWaiters((await this.#backend.find(name)).info);
   }
 
   async list(prefix = ""): Promise<readonly LockInfo[]> {
     if (prefix !== "") checkName(prefix);
     this.#closing.signal.throwIfAborted();
     return (await this.#backend.list(prefix)).map((info) => this.#withLocalWaiters(info));
+  }
+
+  async release(name: string, options: { readonly fence: string }): Promise<LockInfo> {
+    checkName(name);
+    checkCall("release", options);
+    const fence = checkFenceText(options.fence);
+    for (;;) {
+      this.#closing.signal.throwIfAborted();
+      const { info, drop } = await this.#backend.find(name);
+      checkHolderFence(info, fence);
+      const remaining = info.expiresIn ?? 0;
+      const request = {
+        drop,
+        store: this.traits.name,
+        names: [name],
+        ttl: LONGEST_CALL,
+        remaining,
+      };
+      // Otherwise the holder has changed, and the next look refuses the fence.
+      if (await this.#track(releaseUntilKnown(request))) return info;
+    }
   }
 
   async raiseGeneration(least = 0): Promise<number> {
@@ -352,6 +375,14 @@ class LockClient implements LockStore {
   #withLocalWaiters(info: LockInfo): LockInfo {
     return { ...info, waiters: info.waiters + this.#queue.waiting(info.name) };
   }
+}
+
+/** Throws a FenceInvalidError unless the lock has a holder with this fence. */
+function checkHolderFence({ name, holder, fence }: LockInfo, given: string): void {
+  if (holder !== undefined && fence === given) return;
+  const actual =
+    holder === undefined ? "has no holder" : `is held by ${holder} with fence ${fence}`;
+  throw new FenceInvalidError(`lock ${quote(name)} ${actual}; nothing was released`);
 }
 
 /** Releases the hold of an acquire that has ended too late. */

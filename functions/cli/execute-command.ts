@@ -40,6 +40,7 @@ async function parse(words: Words): Promise<void> {
     .demandCommand(1, "which command?")
     .strict()
     .recommendCommands()
+    .completion("completion", "Print a script that completes commands in bash and zsh")
     .check((args) => {
       checkUsage(args, words);
       return true;
@@ -58,8 +59,11 @@ function commands({ command }: Words): ReadonlyMap<string, () => Promise<AnyComm
       lock: async () => (await import("./commands/lock.ts")).lockCommand(command),
       inspect: async () => (await import("./commands/inspect.ts")).inspectCommand,
       list: async () => (await import("./commands/inspect.ts")).listCommand,
+      release: async () => (await import("./commands/release.ts")).releaseCommand,
+      top: async () => (await import("./commands/top.ts")).topCommand,
       migrate: async () => (await import("./commands/migrate.ts")).migrateCommand,
       "raise-generation": async () => (await import("./commands/migrate.ts")).generationCommand,
+      doctor: async () => (await import("./commands/doctor.ts")).doctorCommand,
       inventory: async () => (await import("./commands/inventory.ts")).inventoryCommand,
       init: async () => (await import("./commands/init.ts")).initCommand(version),
       dev: async () => (await import("./commands/dev.ts")).devCommand,

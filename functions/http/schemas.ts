@@ -164,6 +164,7 @@ export const Run = z
     version: z.int(),
     status: z.enum(["running", "parked", "blocked", "completed", "failed", "cancelled"]),
     reason: z.string().optional().meta({ description: "the reason why the run is parked" }),
+    waitsFor: z.string().optional().meta({ description: "the busy lock of a parked run" }),
     queue: z.string(),
     key: z.string().optional().meta({ description: "the key whose runs take turns with others'" }),
     priority: z.int(),

@@ -261,11 +261,14 @@ export function describeTurns({ journal, underTest }: JournalFixture): void {
       await journal.park(run, { ...FOREVER, reason: "lock-busy", wakeIn: 60_000, lock });
     }
     await journal.park(first, { ...FOREVER, reason: "lock-busy", wakeIn: 60_000, lock: "other" });
+    expect(await journal.find(second.runId)).toMatchObject({ waitsFor: lock });
+    expect(await journal.show(first.runId)).toMatchObject({ waitsFor: "other" });
     const isDue = async ({ claim }: typeof first) =>
       (await journal.claim(claim)).kind === "claimed";
     expect(await journal.wakeWaiting(lock)).toBe(true);
     expect(await isDue(third)).toBe(false);
     expect(await isDue(second)).toBe(true);
+    expect(await journal.find(second.runId)).toMatchObject({ waitsFor: undefined });
     expect(await isDue(first)).toBe(false);
     // The second call finds the run that the first one has woken.
     const both = [journal.wakeWaiting(lock), journal.wakeWaiting(lock)];

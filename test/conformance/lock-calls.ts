@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { LockLostError } from "../../core/lock/errors.ts";
+import { compareFence } from "../../core/lock/fence.ts";
 import type { Lock } from "../../core/lock/lock.ts";
 import { runScript } from "../support/script.ts";
 import { pause, until } from "../support/until.ts";
@@ -268,6 +269,29 @@ export function describeCalls(suite: LockSuite): void {
       await lock.unlock();
       const longest = open({ label: "l".repeat(200) });
       await (await longest.lock(name, { ttl: LONG, wait: 0, work })).unlock();
+    });
+
+    test("release frees the lock of another client, whose fence is given, and says who held it", async () => {
+      const [holder, operator, next] = [open({ label: "stuck" }), open(), open()];
+      const name = freshName();
+      const lock = await holder.lock(name, { ttl: LONG, wait: 0, renew: false });
+      const fence = String(lock.fence);
+      const wrong = fence.replace(/\d$/, (digit) => String((Number(digit) + 1) % 10));
+      const refusal = { code: "FENCE_INVALID", message: expect.stringMatching(/is held by stuck/) };
+      await expect(operator.release(name, { fence: wrong })).rejects.toMatchObject(refusal);
+      expect(await next.tryLock(name, { ttl: LONG })).toBeUndefined();
+      const waiting = next.lock(name, { ttl: LONG, wait: LONG });
+      const was = await operator.release(name, { fence });
+      expect(was).toMatchObject({ name, fence, holder: expect.stringMatching(/^stuck/) });
+      const later = await waiting;
+      expect(compareFence(later.fence, lock.fence)).toBe(1);
+      expect(await lock.unlock()).toBe("was-lost");
+      await expect(operator.release(name, { fence })).rejects.toMatchObject({
+        code: "FENCE_INVALID",
+      });
+      expect(await later.unlock()).toBe("released");
+      await expect(operator.release(name, { fence })).rejects.toThrow(/has no holder/);
+      await expect(operator.release(name, { fence: "7" })).rejects.toThrow(TypeError);
     });
 
     test("list shows held locks without expired ones", async () => {

@@ -2,6 +2,8 @@ import { expect, test } from "vitest";
 import type { RunDetails, StepRecord } from "../../core/journal/journal.ts";
 import { encode } from "../../core/steps/codec.ts";
 import { drawRun } from "../../functions/cli/terminal/draw-run.ts";
+import { timelineOf } from "../../functions/cli/terminal/timeline.ts";
+import { traceOf } from "../../functions/cli/terminal/trace.ts";
 
 const startedAt = new Date("2026-01-02T03:04:05.000Z");
 const at = (millis: number) => new Date(startedAt.getTime() + millis);
@@ -32,6 +34,7 @@ const failed: RunDetails = {
   ...{
     owner: "host:123",
     reason: undefined,
+    waitsFor: undefined,
     crashes: 1,
     cancelled: false,
     origin: undefined,
@@ -138,6 +141,24 @@ test("no line is wider than the given width, for any journal", () => {
   }
 });
 
+test("a trace has a lane for each step, with its waits and its work in microseconds", () => {
+  const { traceEvents } = traceOf(failed);
+  const lanes = traceEvents.filter(({ name }) => name === "thread_name");
+  expect(lanes.map(({ args }) => args.name)).toEqual([
+    ...new Set(timelineOf(failed).map(({ step }) => step)),
+  ]);
+  const spans = traceEvents.filter(({ ph }) => ph === "X");
+  expect(spans.length).toBeGreaterThanOrEqual(timelineOf(failed).length);
+  const [first] = timelineOf(failed);
+  expect(spans).toContainEqual(
+    expect.objectContaining({
+      name: `${first?.step}: ${first?.label}`,
+      ts: Math.round((failed.startedAt.getTime() + (first?.from ?? 0)) * 1_000),
+      dur: Math.round(((first?.at ?? 0) - (first?.from ?? 0)) * 1_000),
+    }),
+  );
+});
+
 test("the last lines show the event that a run waits for, and the deadline", () => {
   const parked = {
     ...failed,
@@ -156,6 +177,10 @@ test("the last lines show the event that a run waits for, and the deadline", () 
     "parked  waits for a signal",
   );
   expect(last({ ...asleep, dueAt: at(0) }).at(-1)).toBe("parked  sleeps, and is due");
+  const busy = { ...asleep, reason: "lock-busy", waitsFor: "sku/teapot", dueAt: at(0) } as const;
+  expect(drawRun(busy, 100, "web-1:47/a").split("\n").at(-1)).toBe(
+    'parked  waits for lock "sku/teapot", held by web-1:47/a, and is due',
+  );
   const running = { ...asleep, status: "running", reason: undefined } as const;
   expect(last({ ...running, dueAt: at(70_000), cancelled: true })).toEqual([
     "",

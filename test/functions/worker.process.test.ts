@@ -576,7 +576,10 @@ describe.concurrent("lockstep worker", () => {
     const second = worker("--lease", "1s");
     await until(async () => (await journal.show("a"))?.status === "completed", LONG);
     second.child.kill("SIGTERM");
-    expect(await second.finished).toMatchObject({ status: 0 });
+    expect(await second.finished).toMatchObject({
+      status: 0,
+      stderr: expect.stringContaining("run a of patient was taken over: its process was lost"),
+    });
     expect((await said()).filter((line) => line === "a second")).toHaveLength(1);
     await close();
   }, 180_000);

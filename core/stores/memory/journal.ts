@@ -577,6 +577,7 @@ function info(run: Run): RunInfo {
     ...{ runId, part, workflow, version, status, epoch, owner, crashes, cancelled },
     ...{ startedAt, changedAt },
     reason: status === "parked" ? run.reason : undefined,
+    waitsFor: status === "parked" ? run.waitsFor : undefined,
     dueAt: ending ? undefined : untilDate,
   };
 }

@@ -9,6 +9,7 @@ import {
   sql,
 } from "../../database/sql.ts";
 import { deadline, noAnswer } from "../../lock/abort.ts";
+import { hasCode } from "../../lock/errors.ts";
 import type { Millis } from "../../lock/time.ts";
 
 /** The longest migration: a change of a schema waits for open transactions and for another migration. */
@@ -36,6 +37,40 @@ async function isCurrent(database: Database, signal: AbortSignal): Promise<boole
     WHERE version BETWEEN 1 AND ${migrationCount}`;
   const rows = await database.read(applied, signal).catch(() => []);
   return asNumber(rows[0]?.applied ?? 0) === migrationCount;
+}
+
+/** Which migrations the database has, and which it lacks. */
+export interface MigrationStatus {
+  readonly applied: readonly string[];
+  readonly pending: readonly string[];
+}
+
+/** Reads which migrations are applied. Changes nothing. */
+export async function migrationStatus(
+  database: Database,
+  signal?: AbortSignal,
+): Promise<MigrationStatus> {
+  const migrations = await database.dialect.migrations();
+  const rows = await appliedVersions(database, signal);
+  const missing = new Set(pendingOf(migrations, rows));
+  const names = (all: readonly Migration[]) => all.map(({ name }) => name);
+  return {
+    applied: names(migrations.filter((each) => !missing.has(each))),
+    pending: names([...missing]),
+  };
+}
+
+/** No rows for a database without the table. */
+async function appliedVersions(
+  database: Database,
+  signal: AbortSignal | undefined,
+): Promise<readonly Row[]> {
+  try {
+    return await database.read(sql`SELECT version FROM lockstep_migration`, signal);
+  } catch (error) {
+    if (!hasCode(error, "STORE_REFUSED")) throw error;
+    return [];
+  }
 }
 
 /** Makes the table of applied migrations, with row 0, whose lock admits one migrating process at a time. */

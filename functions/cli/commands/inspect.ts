@@ -49,7 +49,7 @@ export const listCommand: CommandModule<unknown, ListArgs> = {
     }),
 };
 
-function locksTable(locks: readonly LockInfo[]): string {
+export function locksTable(locks: readonly LockInfo[]): string {
   const rows = locks.map(({ name, holder, about, expiresIn, fence, waiters }) => [
     name,
     holder ?? "nobody",

@@ -15,12 +15,14 @@ import { exportRun } from "../../../core/steps/replay-check.ts";
 import { isEnded, runAtEnd } from "../../../core/steps/run-end.ts";
 import { createRuntime } from "../../../core/steps/runtime.ts";
 import { sqlJournal } from "../../../core/stores/sql/journal/index.ts";
+import type { AnyStore } from "../../../infra/open.ts";
 import { shownResult, shownValue } from "../../json/shown-value.ts";
 import { loadWorkflowModule } from "../../worker/workflow-module.ts";
 import { EXIT } from "../exit-status.ts";
 import { parseJson, toJson } from "../json.ts";
 import {
   jsonOption,
+  locksOption,
   parseDuration,
   parseInteger,
   type StoreArgs,
@@ -39,12 +41,13 @@ import {
   withCalls,
   withRuntime,
 } from "../runtime.ts";
-import { withStore, withStoreToRead } from "../store.ts";
+import { withLocks, withStore, withStoreToRead, withTimeout } from "../store.ts";
 import { drawRun } from "../terminal/draw-run.ts";
 import { formatDuration } from "../terminal/duration.ts";
 import { reportOutcome, showEvent } from "../terminal/outcome.ts";
 import { print } from "../terminal/output.ts";
 import { table } from "../terminal/table.ts";
+import { traceOf } from "../terminal/trace.ts";
 import { limitsCommand } from "./limits.ts";
 
 export const runsCommand: CommandModule = {
@@ -146,6 +149,7 @@ interface ShowArgs extends IdArgs, ModuleArgs {
   readonly after: string | undefined;
   readonly limit: string;
   readonly part: string | undefined;
+  readonly locks: string | undefined;
   readonly json: boolean;
 }
 
@@ -153,7 +157,9 @@ const showCommand: CommandModule<unknown, ShowArgs> = {
   command: "show <id>",
   describe: "Show the steps, attempts, waits, fences and errors of a run",
   builder: (yargs) =>
-    jsonOption(moduleOption(idPositional(storeOption(yargs))))
+    jsonOption(
+      moduleOption(idPositional(locksOption(storeOption(yargs), "the store of the steps' locks"))),
+    )
       .option("limit", { type: "string", default: "1000", describe: "the most records" })
       .option("part", { type: "string", describe: "records of the history before the current one" })
       .option("after", { type: "string", describe: "go on after a page: what it says is next" })
@@ -176,24 +182,51 @@ a codec are shown as their codec and size without --module.`,
       const run = await runtime.show(args.id, { part, after: args.after, limit });
       if (!run) throw unknownRun(args.id);
       if (args.json) return print(toJson(decodeRun(run)));
-      print(drawRun(run, Math.min(Math.max(process.stdout.columns ?? 100, 100), 160)));
+      const holder = run.waitsFor && (await holderOf(run.waitsFor, opened, args.locks));
+      print(drawRun(run, Math.min(Math.max(process.stdout.columns ?? 100, 100), 160), holder));
     });
   },
 };
 
-const exportCommand: CommandModule<unknown, IdArgs> = {
+/** Resolves to a description of the lock's holder. Undefined without one, and when the lock store does not answer. */
+function holderOf(
+  lock: string,
+  opened: AnyStore,
+  url: string | undefined,
+): Promise<string | undefined> {
+  return withLocks(url, async (others) => {
+    const looking = (others ?? opened).locks.inspect(lock);
+    const { holder, about } = (await withTimeout(1_000, looking)) ?? {};
+    const work = [about?.command, about?.run, about?.step].filter(Boolean).join(" · ");
+    return holder && work ? `${holder} (${work})` : holder;
+  });
+}
+
+interface ExportArgs extends IdArgs {
+  readonly trace: boolean;
+}
+
+const exportCommand: CommandModule<unknown, ExportArgs> = {
   command: "export <id>",
   describe:
     "Print a run's history as JSON for checkReplay of lockstep/testing, with all inputs and results",
   builder: (yargs) =>
-    idPositional(storeOption(yargs)).example(
-      "$0 runs export order-7 > order-7.json",
-      "keep a history for CI",
-    ),
+    idPositional(storeOption(yargs))
+      .option("trace", {
+        type: "boolean",
+        default: false,
+        describe: "print a trace for ui.perfetto.dev, without values",
+      })
+      .example("$0 runs export order-7 > order-7.json", "keep a history for CI")
+      .example("$0 runs export order-7 --trace > trace.json", "look at it in Perfetto"),
   async handler(args) {
     checkText("id", args.id, 255);
     await withStoreToRead(args, async (opened) => {
-      print(await exportRun(sqlJournal(opened.database), args.id));
+      const journal = sqlJournal(opened.database);
+      if (!args.trace) return print(await exportRun(journal, args.id));
+      const run = await journal.show(args.id);
+      if (!run) throw unknownRun(args.id);
+      print(JSON.stringify(traceOf(run)));
     });
   },
 };

@@ -1,5 +1,9 @@
+import { subscribe } from "node:diagnostics_channel";
 import type { CommandModule } from "yargs";
 import { checkSpan, checkWhole } from "../../../core/lock/checks.ts";
+import { quote } from "../../../core/lock/errors.ts";
+import type { LockEvent } from "../../../core/lock/events.ts";
+import type { RunEvent } from "../../../core/steps/events.ts";
 import type { WorkerEvent } from "../../worker/options.ts";
 import { runWorker } from "../../worker/worker.ts";
 import { loadWorkflowModule } from "../../worker/workflow-module.ts";
@@ -64,9 +68,10 @@ number; 69 store unavailable; 64 usage.`,
     const program = await loadWorkflowModule(args.file);
     await withRuntime(
       args,
-      { program, lease, onEvent: () => {} },
+      { program, lease, onEvent: reportRun },
       async ({ runtime, workflows }) => {
         using shutdown = listenForShutdown();
+        subscribe("lockstep:lock", (event) => reportLoss(event as LockEvent));
         const names = workflows.map(({ name, version }) => `${name} v${version}`).join(", ");
         note(`executing ${names}, ${concurrency} at a time, on ${runtime.journal.address}`);
         const { isClean, ...counts } = await runWorker({
@@ -81,6 +86,19 @@ number; 69 store unavailable; 64 usage.`,
     );
   },
 };
+
+/** Reports a start, and a run that was taken over from a process that crashed or hangs. */
+function reportRun(event: RunEvent): void {
+  if (event.type !== "taken") return;
+  const { runId, workflow, crashes } = event;
+  if (crashes === 0) note(`${runId}  executing ${workflow}`);
+  else
+    warn(`run ${runId} of ${workflow} was taken over: its process was lost, ${crashes} in a row`);
+}
+
+function reportLoss(event: LockEvent): void {
+  if (event.type === "lost") warn(`lock ${quote(...event.names)} was lost: ${event.why}`);
+}
 
 function reportEvent(event: WorkerEvent): void {
   if (event.type === "executed") note(`${event.outcome.runId}  ${describeOutcome(event.outcome)}`);

@@ -9,8 +9,8 @@ import { colour, drawTimeline, escapeControls, truncate } from "./draw-timeline.
 import { formatDuration } from "./duration.ts";
 import { timelineOf } from "./timeline.ts";
 
-/** Draws a run as text with lines of at most `width` columns. */
-export function drawRun(run: RunDetails, width: number): string {
+/** Draws a run as text with lines of at most `width` columns. `holder` names the holder of the lock that it waits for. */
+export function drawRun(run: RunDetails, width: number, holder?: string): string {
   const entries = timelineOf(run);
   const until = run.ending?.at ?? (run.status === "running" ? run.now : run.changedAt);
   const end = Math.max(since(run, until), ...entries.map(({ at }) => at));
@@ -30,7 +30,7 @@ export function drawRun(run: RunDetails, width: number): string {
       ? []
       : [colour("faint", cut(`more records: --after '${run.next}'`))]),
     "",
-    ...outcomeLines(run).map(cut),
+    ...outcomeLines(run, holder).map(cut),
   ].join("\n");
 }
 
@@ -45,14 +45,16 @@ function statusOf({ status, ending }: RunDetails, end: Millis): string {
   return ending ? `${status} in ${formatDuration(end)}` : status;
 }
 
-function outcomeLines(run: RunDetails): readonly string[] {
+function outcomeLines(run: RunDetails, holder: string | undefined): readonly string[] {
   const { status, ending, cancelled, crashes } = run;
   const notes = [
     ...(cancelled && !ending ? ["cancelled: the run is stopped and undone"] : []),
     ...(crashes > 0 ? [`consecutive crashes: ${crashes}`] : []),
   ];
   if (status === "blocked") return [describeBlocked(run), ...notes];
-  if (!ending) return [status === "parked" ? describeParked(run) : describeRunning(run), ...notes];
+  if (!ending) {
+    return [status === "parked" ? describeParked(run, holder) : describeRunning(run), ...notes];
+  }
   if (status === "completed") return [`output  ${toJson(shownValue(ending.value)) ?? "nothing"}`];
   const failure = shownError(ending.value);
   const { name, code, message } = failure;
@@ -84,8 +86,13 @@ const REASONS: Readonly<Record<NonNullable<RunDetails["reason"]>, string>> = {
   child: "waits for another run",
 };
 
-function describeParked({ reason, dueAt, now }: RunDetails): string {
-  const why = reason ? REASONS[reason] : "was started";
+function describeParked(
+  { reason, waitsFor, dueAt, now }: RunDetails,
+  holder: string | undefined,
+): string {
+  const lock =
+    waitsFor && `waits for lock ${quote(waitsFor)}${holder ? `, held by ${holder}` : ""}`;
+  const why = lock ?? (reason ? REASONS[reason] : "was started");
   if (dueAt === undefined) return `parked  ${why}`;
   const wakeIn = dueAt.getTime() - now.getTime();
   if (wakeIn <= 0) return `parked  ${why}, and is due`;

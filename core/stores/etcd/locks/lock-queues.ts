@@ -1,5 +1,5 @@
 import { deadline, noAnswer, race } from "../../../lock/abort.ts";
-import type { LockRequest } from "../../../lock/backend.ts";
+import type { FoundLock, LockRequest } from "../../../lock/backend.ts";
 import { HIGHEST_GENERATION, noMoreGenerations } from "../../../lock/checks.ts";
 import { type Fence, formatFence, issueFence } from "../../../lock/fence.ts";
 import { describeHolder, describeLock, newHolderId } from "../../../lock/holder.ts";
@@ -15,10 +15,12 @@ import {
   type Etcd,
   get,
   isAbsent,
+  isCreated,
   type KeyValue,
   type LeaseId,
   type OpAnswer,
   put,
+  remove,
   type Txn,
 } from "../client/etcd.ts";
 import { isIn, nameOf, ownerByKey, ownKey, queueOf } from "../client/names.ts";
@@ -136,7 +138,7 @@ export class EtcdLockQueues implements LockQueues<LockSession, EtcdQueueEntry> {
     }
   }
 
-  async inspect(name: string): Promise<LockInfo> {
+  async find(name: string): Promise<FoundLock> {
     const queue = queueOf(this.#options.prefix, name);
     const look: Txn = {
       when: [],
@@ -145,7 +147,14 @@ export class EtcdLockQueues implements LockQueues<LockSession, EtcdQueueEntry> {
     const { answers } = await this.#read((limit) => this.#etcd.txn(look, limit));
     const [all, generation] = answers;
     const [holder, ...waiters] = all?.kvs.filter(({ key }) => isIn(queue, key)) ?? [];
-    return this.#toInfo(name, holder, waiters.length, toGeneration(generation));
+    const info = await this.#toInfo(name, holder, waiters.length, toGeneration(generation));
+    const drop = async (limit: AbortSignal) => holder !== undefined && this.#remove(holder, limit);
+    return { info, drop };
+  }
+
+  async #remove({ key, createRevision }: KeyValue, limit: AbortSignal): Promise<boolean> {
+    const removal = { when: [isCreated(key, createRevision)], do: [remove(key)] };
+    return (await this.#etcd.txn(removal, limit)).succeeded;
   }
 
   async list(prefix: string): Promise<readonly LockInfo[]> {

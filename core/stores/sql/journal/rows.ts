@@ -60,7 +60,7 @@ export function toSignal(row: Row): RunSignal {
 
 export const INFO = sql`
   run_id, part, workflow, version, queue, turn_key, priority, status, ${exact(sql`epoch`)} AS epoch, owner,
-  reason, crashes, cancelled, origin_run, origin_step, started_at, changed_at, due_at`;
+  reason, waits_for, crashes, cancelled, origin_run, origin_step, started_at, changed_at, due_at`;
 
 export function toInfo(row: Row): RunInfo {
   return {
@@ -75,6 +75,7 @@ export function toInfo(row: Row): RunInfo {
     epoch: asBigInt(row.epoch),
     owner: asText(row.owner),
     reason: optional(row.reason, asText) as ParkReason | undefined,
+    waitsFor: asText(row.status) === "parked" ? optional(row.waits_for, asText) : undefined,
     crashes: asNumber(row.crashes),
     cancelled: asNumber(row.cancelled) > 0,
     origin: toOrigin(row),

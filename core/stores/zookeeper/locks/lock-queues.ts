@@ -1,5 +1,5 @@
 import { deadline, noAnswer } from "../../../lock/abort.ts";
-import type { LockRequest } from "../../../lock/backend.ts";
+import type { FoundLock, LockRequest } from "../../../lock/backend.ts";
 import { HIGHEST_GENERATION, noMoreGenerations } from "../../../lock/checks.ts";
 import { StoreUnavailableError } from "../../../lock/errors.ts";
 import { type Fence, formatFence, issueFence } from "../../../lock/fence.ts";
@@ -137,13 +137,13 @@ export class ZooKeeperLockQueues implements LockQueues<ZooKeeperSession, ZooKeep
     }
   }
 
-  inspect(name: string): Promise<LockInfo> {
+  find(name: string): Promise<FoundLock> {
     return this.#withSession(async (session, signal) => {
       const [, generation] = await Promise.all([
         session.sync(signal),
         this.#generation(session, signal),
       ]);
-      return this.#inspect(session, name, generation, signal);
+      return this.#find(session, name, generation, signal);
     });
   }
 
@@ -163,7 +163,7 @@ export class ZooKeeperLockQueues implements LockQueues<ZooKeeperSession, ZooKeep
           const contenders = await contendersIn(session, path, children, signal);
           const name = nameOf(root, path);
           if (contenders.length > 0 && name?.startsWith(prefix)) {
-            held.push(await this.#inspect(session, name, generation, signal));
+            held.push((await this.#find(session, name, generation, signal)).info);
           }
           const others = difference(children, contenders).map((child) => `${path}/${child}`);
           paths.push(...others.filter((each) => mayHold(nameOf(root, each), prefix)));
@@ -219,6 +219,19 @@ export class ZooKeeperLockQueues implements LockQueues<ZooKeeperSession, ZooKeep
     }
   }
 
+  /** The names of nodes are unique: no later holder has this one. */
+  #remove(path: Path, limit: AbortSignal): Promise<boolean> {
+    return this.#withSession(async (session) => {
+      try {
+        await session.remove(path, limit);
+        return true;
+      } catch (error) {
+        if (error instanceof NoNodeError) return false;
+        throw error;
+      }
+    });
+  }
+
   get #generationPath(): Path {
     return ownPath(this.#options.root, "generation");
   }
@@ -227,24 +240,28 @@ export class ZooKeeperLockQueues implements LockQueues<ZooKeeperSession, ZooKeep
     return Number((await session.read(this.#generationPath, { signal }))?.data ?? 0);
   }
 
-  async #inspect(
+  async #find(
     session: ZooKeeperSession,
     name: string,
     generation: number,
     signal: AbortSignal,
-  ): Promise<LockInfo> {
+  ): Promise<FoundLock> {
     const queue = queueOf(this.#options.root, name);
     for (;;) {
       const children = (await session.children(queue, { signal })) ?? [];
       const contenders = await contendersIn(session, queue, children, signal);
       const [first, ...waiters] = contenders;
-      if (first === undefined) return describeLock({ name, ...FREE });
-      const node = await session.read(`${queue}/${first}`, { signal });
+      if (first === undefined) {
+        return { info: describeLock({ name, ...FREE }), drop: async () => false };
+      }
+      const path = `${queue}/${first}`;
+      const node = await session.read(path, { signal });
       // The holder may have left meanwhile.
       if (!node) continue;
       const { holder, ttl: expiresIn, token = node.stat.czxid } = decodeRecord(node);
       const fence = formatFence(generation, token);
-      return describeLock({ name, holder, expiresIn, fence, waiters: waiters.length });
+      const info = describeLock({ name, holder, expiresIn, fence, waiters: waiters.length });
+      return { info, drop: (limit) => this.#remove(path, limit) };
     }
   }
 }

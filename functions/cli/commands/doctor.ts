@@ -1,0 +1,52 @@
+import type { CommandModule } from "yargs";
+import { examine, failed } from "../../doctor/doctor.ts";
+import type { Finding } from "../../doctor/finding.ts";
+import { EXIT } from "../exit-status.ts";
+import { jsonOption, type StoreArgs, storeOption } from "../options.ts";
+import { withStore } from "../store.ts";
+import { colour } from "../terminal/draw-timeline.ts";
+import { print } from "../terminal/output.ts";
+
+interface DoctorArgs extends StoreArgs {
+  readonly url: string | undefined;
+  readonly json: boolean;
+}
+
+export const doctorCommand: CommandModule<unknown, DoctorArgs> = {
+  command: "doctor [url]",
+  describe: "Examine a store: reachable, version, tables, clock, durability, speed",
+  builder: (yargs) =>
+    jsonOption(storeOption(yargs))
+      .positional("url", { type: "string", describe: "the store's URL, as for --store" })
+      .example("$0 doctor redis://cache-1:6379", "what to change before locks go there")
+      .epilog("Exit status: 0 healthy; 1 a problem; 69 unreachable, or refused."),
+  async handler({ url, store, json }) {
+    const findings: Finding[] = [];
+    const report = (finding: Finding) => {
+      findings.push(finding);
+      if (!json) print(draw(finding));
+    };
+    const work = async (opened: Parameters<Parameters<typeof withStore>[1]>[0]) => {
+      for await (const finding of examine(opened)) report(finding);
+    };
+    await withStore({ store: url ?? store }, work, { create: false }).catch((error) =>
+      report(failed(error)),
+    );
+    if (json) print(JSON.stringify(findings));
+    process.exitCode = exitStatusOfAll(findings);
+  },
+};
+
+function exitStatusOfAll(findings: readonly Finding[]): number {
+  const problems = findings.filter(({ status }) => status === "problem");
+  if (problems.some(({ check }) => check === "unreachable" || check === "refused")) {
+    return EXIT.unavailable;
+  }
+  return problems.length > 0 ? EXIT.no : 0;
+}
+
+function draw({ status, check, message, cure }: Finding): string {
+  const line = `${status.padEnd(7)}  ${check.padEnd(13)}  ${message}`;
+  const advice = cure === undefined ? "" : `\n${" ".repeat(9)}→ ${cure}`;
+  return status === "problem" ? colour("strong", line) + advice : line + advice;
+}

@@ -1,0 +1,120 @@
+import { median } from "simple-statistics";
+import { sql } from "../../core/database/sql.ts";
+import { deadline, race } from "../../core/lock/abort.ts";
+import { hasCode, StoreUnavailableError } from "../../core/lock/errors.ts";
+import { elapsedSince, instant, type Millis } from "../../core/lock/time.ts";
+import type { AnyStore } from "../../infra/open.ts";
+import { type Finding, note, ok, problem } from "./finding.ts";
+import { examineRedis } from "./redis.ts";
+import { examineDatabase, readSqlClock } from "./sql.ts";
+
+/** The longest examination: a server that hangs is reported. */
+const LONGEST: Millis = 10_000;
+
+/** How often a call is measured. */
+const REPEATS = 5;
+
+/** A skew above this confuses those who compare the logs of two machines. Locks go by the store's clock alone. */
+const LARGE_SKEW: Millis = 1_000;
+
+/** Examines a store, and yields each finding as soon as it is known. Takes one lock of its own for a moment. */
+export async function* examine(store: AnyStore): AsyncGenerator<Finding> {
+  const silent = () =>
+    new StoreUnavailableError(store.url, `no answer within ${LONGEST / 1_000} s`);
+  using limit = deadline(LONGEST, silent);
+  const { signal } = limit;
+  const within = <T>(work: Promise<T>) => race(work, signal);
+  try {
+    const roundTrip = await within(measure(() => ping(store, signal)));
+    yield ok("reachable", `round trip ${shown(roundTrip)}`);
+    const findings: Finding[] = [];
+    for await (const finding of examineSystem(store, signal)) {
+      findings.push(finding);
+      yield finding;
+    }
+    if (findings.every(({ check, status }) => check !== "tables" || status === "ok")) {
+      yield* await within(examineLocks(store, roundTrip));
+    }
+  } catch (error) {
+    yield failed(error);
+  }
+}
+
+/** The finding for an error. Rethrows one that is no failure of the store. */
+export function failed(error: unknown): Finding {
+  if (!(error instanceof Error)) throw error;
+  if (hasCode(error, "STORE_REFUSED")) {
+    return problem("refused", error.message, "check user, password, TLS, privileges and tables");
+  }
+  if (!hasCode(error, "STORE_UNAVAILABLE", "UNKNOWN_OUTCOME")) throw error;
+  return problem("unreachable", error.message, "check that the server runs, host, port, firewall");
+}
+
+async function* examineSystem(store: AnyStore, signal: AbortSignal): AsyncGenerator<Finding> {
+  if (store.has("database")) {
+    yield judgeSkew(await skewOf(() => readSqlClock(store.database, signal)));
+    yield* examineDatabase(store.database, store.url, signal);
+  } else if (store.has("redis")) {
+    const readClock = async () => {
+      const [seconds, micros] = (await store.redis.call(["TIME"], { reads: true, signal })) as [
+        string,
+        string,
+      ];
+      return Number(seconds) * 1_000 + Number(micros) / 1_000;
+    };
+    yield judgeSkew(await skewOf(readClock));
+    yield* await examineRedis(store.redis, signal);
+  }
+}
+
+/** Takes and releases a lock: that needs all privileges of a client of locks. */
+async function examineLocks({ locks }: AnyStore, roundTrip: Millis): Promise<readonly Finding[]> {
+  const name = `lockstep-doctor/${crypto.randomUUID()}`;
+  const options = { ttl: Math.max(10_000, locks.traits.minTtl) };
+  const startedAt = instant();
+  const first = await locks.tryLock(name, options);
+  const took = elapsedSince(startedAt);
+  await first?.unlock();
+  const write = await measure(async () => (await locks.tryLock(name, options))?.unlock());
+  const cost = Math.max(0, write - 2 * roundTrip);
+  return [
+    ok("privileges", "locks can be taken and released"),
+    ok("first lock", `after ${shown(took)}`),
+    ok("durable write", `acquire and release cost ${shown(write)}, ${shown(cost)} above two reads`),
+  ];
+}
+
+async function ping(store: AnyStore, signal: AbortSignal): Promise<unknown> {
+  if (store.has("database")) return store.database.read(sql`SELECT 1 AS one`, signal);
+  if (store.has("redis")) return store.redis.call(["PING"], { reads: true, signal });
+  return store.locks.inspect("lockstep-doctor");
+}
+
+/** Resolves to the median time of a call. The first call, which connects, does not count. */
+async function measure(call: () => Promise<unknown>): Promise<Millis> {
+  await call();
+  const times: Millis[] = [];
+  while (times.length < REPEATS) {
+    const startedAt = instant();
+    await call();
+    times.push(elapsedSince(startedAt));
+  }
+  return median(times);
+}
+
+/** Resolves to how far the store's clock is ahead of this machine's, give or take half a round trip. */
+async function skewOf(readClock: () => Promise<Millis>): Promise<Millis> {
+  const before = Date.now();
+  const there = await readClock();
+  return there - (before + Date.now()) / 2;
+}
+
+function judgeSkew(skew: Millis): Finding {
+  const text = `the store's clock is ${shown(Math.abs(skew))} ${skew < 0 ? "behind" : "ahead"}`;
+  if (Math.abs(skew) < LARGE_SKEW) return ok("clock", text);
+  return note("clock", `${text}; locks go by the store's clock alone`, "synchronise the clocks");
+}
+
+function shown(span: Millis): string {
+  return span < 10 ? `${span.toFixed(1)} ms` : `${Math.round(span)} ms`;
+}

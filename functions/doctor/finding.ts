@@ -1,0 +1,33 @@
+/** The answer to one question about a store. */
+export interface Finding {
+  readonly check: string;
+
+  /** `problem`: locks, fences or stock may be lost, or do not work. `note`: worth knowing. */
+  readonly status: "ok" | "note" | "problem";
+  readonly message: string;
+
+  /** What to do about it. */
+  readonly cure?: string | undefined;
+}
+
+export function ok(check: string, message: string): Finding {
+  return { check, status: "ok", message };
+}
+
+export function note(check: string, message: string, cure?: string): Finding {
+  return { check, status: "note", message, cure };
+}
+
+export function problem(check: string, message: string, cure: string): Finding {
+  return { check, status: "problem", message, cure };
+}
+
+/** Compares a version such as "10.11.6-MariaDB" with the lowest one that Lockstep supports. */
+export function judgeVersion(product: string, version: string, lowest: string): Finding {
+  const [major = 0, minor = 0] = version.split(".").map((part) => Number.parseInt(part, 10));
+  const [leastMajor = 0, leastMinor = 0] = lowest.split(".").map(Number);
+  const isOld = major < leastMajor || (major === leastMajor && minor < leastMinor);
+  const name = `${product} ${version}`;
+  if (!isOld) return ok("version", name);
+  return problem("version", `${name} is too old`, `upgrade to ${product} ${lowest} or later`);
+}

@@ -1,0 +1,52 @@
+import { StoreRefusedError } from "../../core/lock/errors.ts";
+import type { Redis } from "../../core/stores/redis/client/redis.ts";
+import { type Finding, judgeVersion, note, ok, problem } from "./finding.ts";
+
+const SETTINGS = ["appendonly", "appendfsync", "maxmemory-policy"] as const;
+
+/** Reads the server's version and role, and its settings of durability and eviction. */
+export async function examineRedis(redis: Redis, signal: AbortSignal): Promise<readonly Finding[]> {
+  const info = String(await redis.call(["INFO"], { reads: true, signal }));
+  const read = (field: string) => new RegExp(`^${field}:(\\S+)`, "m").exec(info)?.[1] ?? "";
+  return [
+    judgeVersion("Redis", read("redis_version"), "7.0"),
+    ...(read("role") === "slave"
+      ? [problem("role", "the server is a replica", "use the primary's URL")]
+      : []),
+    ...(await examineSettings(redis, signal)),
+  ];
+}
+
+async function examineSettings(redis: Redis, signal: AbortSignal): Promise<readonly Finding[]> {
+  let reply: unknown;
+  try {
+    reply = await redis.call(["CONFIG", "GET", ...SETTINGS], { reads: true, signal });
+  } catch (error) {
+    if (!(error instanceof StoreRefusedError)) throw error;
+    return [note("durability", "the server does not show its settings", "look at them yourself")];
+  }
+  const words = reply as readonly string[];
+  const setting = (name: (typeof SETTINGS)[number]) => words[words.indexOf(name) + 1] ?? "";
+  return [
+    judgePersistence(setting("appendonly"), setting("appendfsync")),
+    judgeEviction(setting("maxmemory-policy")),
+  ];
+}
+
+function judgePersistence(appendonly: string, appendfsync: string): Finding {
+  const cure = "set appendonly yes and appendfsync always";
+  const risk = "two holders are possible until the resource checks the fence";
+  if (appendonly !== "yes") {
+    return problem("durability", `appendonly no: a restart loses the locks; ${risk}`, cure);
+  }
+  if (appendfsync === "always") return ok("durability", "appendfsync always: no lock is lost");
+  const lost = `appendfsync ${appendfsync}: a crash loses the last writes; ${risk}`;
+  return appendfsync === "no" ? problem("durability", lost, cure) : note("durability", lost, cure);
+}
+
+function judgeEviction(policy: string): Finding {
+  if (policy === "noeviction") return ok("eviction", "maxmemory-policy noeviction");
+  const risk = policy.startsWith("volatile") ? "locks" : "locks, fences and stock";
+  const problemText = `maxmemory-policy ${policy}: when memory is short, the server drops ${risk}`;
+  return problem("eviction", problemText, "set maxmemory-policy noeviction");
+}

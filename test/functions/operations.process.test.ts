@@ -1,0 +1,75 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { stockLock } from "../../core/inventory/inventory.ts";
+import { openSqlite, type SqlStore } from "../../core/stores/sqlite/index.ts";
+import { cli } from "../support/cli.ts";
+import { temporaryFile } from "../support/under-test.ts";
+
+const LONG = 60_000;
+
+let shop: SqlStore;
+let url: string;
+let remove: () => Promise<void>;
+
+beforeAll(async () => {
+  const temporary = await temporaryFile();
+  url = `sqlite:${temporary.file}`;
+  remove = temporary.remove;
+  shop = await openSqlite(temporary.file, { label: "stuck" });
+});
+
+afterAll(async () => {
+  await shop.close();
+  await remove();
+});
+
+test("a shell completes commands, and top prints held locks once in a pipe", async () => {
+  await using lock = await shop.locks.lock("nightly", { ttl: LONG, wait: 0 });
+  const [script, words, top, traceOfNone, status] = await Promise.all([
+    cli("completion"),
+    cli("--get-yargs-completions", "lockstep", "do"),
+    cli("top", "--store", url),
+    cli("runs", "export", "nobody", "--trace", "--store", url),
+    cli("migrate", "--status", "--store", url),
+  ]);
+  expect(script.stdout).toContain("--get-yargs-completions");
+  expect(words.stdout).toMatch(/^doctor$/m);
+  expect(top.stdout).toContain("nightly");
+  expect(top.stdout).toContain(String(lock.fence));
+  expect(traceOfNone).toMatchObject({ status: 1 });
+  expect(status).toMatchObject({
+    status: 0,
+    stdout: expect.stringContaining("applied  0001-locks"),
+  });
+});
+
+describe("lockstep release", () => {
+  test("frees the lock of another process, says who held it, and the stock refuses the late write", async () => {
+    const name = stockLock("teapot");
+    await shop.inventory.set({ sku: "teapot", quantity: 5, operationId: "set" });
+    const lock = await shop.locks.lock(name, { ttl: LONG, wait: 0 });
+    const fence = String(lock.fence);
+    const wrong = await cli("release", name, "--fence", fence.replace(/.$/, "x"), "--store", url);
+    expect(wrong).toMatchObject({
+      status: 64,
+      stderr: expect.stringContaining("a fence is a text"),
+    });
+    const higher = `0000000009.${fence.split(".")[1]}`;
+    const refused = await cli("release", name, "--fence", higher, "--store", url);
+    expect(refused).toMatchObject({ status: 1, stderr: expect.stringContaining("held by stuck/") });
+    const change = { sku: "teapot", quantity: 1, fence: lock.fence };
+    await shop.inventory.decrement({ ...change, operationId: "in-time" });
+    const released = await cli("release", name, "--fence", fence, "--store", url);
+    expect(released.status).toBe(0);
+    expect(JSON.parse(released.stdout)).toMatchObject({
+      name,
+      holder: expect.stringMatching(/^stuck\//),
+      outcome: "released",
+      fencedOut: true,
+    });
+    await expect(
+      shop.inventory.decrement({ ...change, operationId: "late" }),
+    ).rejects.toMatchObject({ code: "FENCED_OUT" });
+    expect(await shop.inventory.get("teapot")).toMatchObject({ onHand: 4 });
+    expect(await lock.unlock()).toBe("was-lost");
+  });
+});
