@@ -1,71 +1,39 @@
 import { quote, UnknownOutcomeError } from "../lock/errors.ts";
 import { fenceOwner } from "../lock/fence.ts";
+import { KeyedBatcher } from "../lock/keyed-batcher.ts";
 import { type DecrementResult, operationConflict, type StockResult } from "./inventory.ts";
 import { MAX_BATCH_ORDERS, type Operation, type OperationBackend } from "./operation.ts";
 
 interface PendingDecrement {
   readonly operation: Operation;
   readonly signal: AbortSignal | undefined;
-  resolve(result: StockResult): void;
-  reject(error: unknown): void;
 }
 
-/**
- * Groups concurrent decrements of one sku, which would wait for each other's row lock anyway. Decrements that
- * arrive during a transaction share the next one: a busy sku is sold in batches, a quiet one without delay.
- */
+/** Groups concurrent decrements of one sku, which would wait for each other's row lock anyway. */
 export class DecrementBatcher {
   readonly #backend: OperationBackend;
 
-  /** By sku, fence and owner. A queue, possibly empty, exists while a transaction runs. */
-  readonly #queues = new Map<string, PendingDecrement[]>();
+  /** By sku, fence and owner. */
+  readonly #batcher: KeyedBatcher<PendingDecrement, StockResult | DecrementResult>;
 
   constructor(backend: OperationBackend) {
     this.#backend = backend;
+    this.#batcher = new KeyedBatcher(MAX_BATCH_ORDERS, (group) => this.#apply(group));
   }
 
   async decrement(operation: Operation, signal: AbortSignal | undefined): Promise<StockResult> {
     signal?.throwIfAborted();
-    const { promise, ...settle } = Promise.withResolvers<StockResult>();
-    const pending = { operation, signal, ...settle };
-    const onAbort = () => this.#abort(pending);
+    const pending = { operation, signal };
+    const { promise: aborted, reject } = Promise.withResolvers<never>();
+    const onAbort = () => reject(this.#abort(pending));
     signal?.addEventListener("abort", onAbort, { once: true });
     try {
-      this.#enqueue(pending);
-      return await promise;
+      const applied = this.#batcher.add(queueKey(operation), pending);
+      const { outcome, remaining, replayed } = await Promise.race([applied, aborted]);
+      if (outcome === "conflict") throw operationConflict(operation.operationId);
+      return { outcome, remaining, replayed };
     } finally {
       signal?.removeEventListener("abort", onAbort);
-    }
-  }
-
-  #enqueue(pending: PendingDecrement): void {
-    const key = queueKey(pending);
-    const queue = this.#queues.get(key);
-    if (queue) queue.push(pending);
-    else void this.#drain(key, pending);
-  }
-
-  async #drain(key: string, first: PendingDecrement): Promise<void> {
-    const queue: PendingDecrement[] = [first];
-    this.#queues.set(key, queue);
-    while (queue.length > 0) await this.#settle(queue.splice(0, MAX_BATCH_ORDERS));
-    this.#queues.delete(key);
-  }
-
-  async #settle(group: readonly PendingDecrement[]): Promise<void> {
-    try {
-      const results = await this.#apply(group);
-      group.forEach(({ resolve, reject, operation }, i) => {
-        const result = results[i];
-        if (!result || result.outcome === "conflict") {
-          reject(operationConflict(operation.operationId));
-        } else {
-          const { outcome, remaining, replayed } = result;
-          resolve({ outcome, remaining, replayed });
-        }
-      });
-    } catch (error) {
-      for (const { reject } of group) reject(error);
     }
   }
 
@@ -80,21 +48,16 @@ export class DecrementBatcher {
     return this.#backend.applyMany({ sku, fence, operations }, undefined);
   }
 
-  /** A queued decrement is cancelled; a sent one may still commit. */
-  #abort(pending: PendingDecrement): void {
-    const queue = this.#queues.get(queueKey(pending));
-    const at = queue?.indexOf(pending) ?? -1;
-    if (at >= 0) {
-      queue?.splice(at, 1);
-      pending.reject(pending.signal?.reason);
-      return;
-    }
-    const what = `decrement ${quote(pending.operation.operationId)} was done`;
-    pending.reject(new UnknownOutcomeError(this.#backend.address, what, pending.signal?.reason));
+  /** Returns the error of the aborted call: a queued decrement is cancelled; a sent one may still commit. */
+  #abort(pending: PendingDecrement): unknown {
+    const { operation, signal } = pending;
+    if (this.#batcher.remove(queueKey(operation), pending)) return signal?.reason;
+    const what = `decrement ${quote(operation.operationId)} was done`;
+    return new UnknownOutcomeError(this.#backend.address, what, signal?.reason);
   }
 }
 
 /** Two lock stores may issue equal fences, so the key includes the owner: their holders never share a batch. */
-function queueKey({ operation: { sku, fence } }: PendingDecrement): string {
+function queueKey({ sku, fence }: Operation): string {
   return `${sku}\0${fence ?? ""}\0${fence ? fenceOwner(fence) : ""}`;
 }

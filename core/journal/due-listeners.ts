@@ -26,7 +26,7 @@ export function notifyingJournal(journal: Omit<Journal, "dueListeners">): Journa
     // The end of a child wakes its parent. A run whose completion is refused is due again.
     finish: notifying(
       journal.finish,
-      (answer, _, { isChild }) => answer === "cancelled" || isChild === true,
+      (answer, _, { parent }) => answer === "cancelled" || parent !== undefined,
     ),
     continueAsNew: notifying(journal.continueAsNew, () => true),
     signal: notifying(journal.signal, (answer) => answer === "delivered"),

@@ -543,12 +543,12 @@ export interface FinishRequest {
   /** At most 100 years, or Infinity. */
   readonly keep: Millis;
 
-  /** Whether the run has a parent, which its end may make due. Default false. */
-  readonly isChild?: boolean | undefined;
+  /** The id of the run's parent, which the end may make due. */
+  readonly parent?: string | undefined;
 }
 
 /** The end of a run. */
-export interface RunResult extends Omit<FinishRequest, "keep" | "isChild"> {
+export interface RunResult extends Omit<FinishRequest, "keep" | "parent"> {
   readonly at: Date;
 }
 

@@ -6,10 +6,10 @@ import { RetryAfterError } from "./errors.ts";
 /**
  * Attempts and the pauses between them: the first pause is `base`, each further one `factor` times as long.
  *
- * The defaults outlast a deploy of the other side: all pauses together take 6 minutes on average, 12 at most.
+ * The defaults outlast a deploy of the other side: all pauses together take 6 minutes at least, 12 at most.
  */
 export interface RetryPolicy {
-  /** The number of attempts, the first one included. Default 30. */
+  /** The number of attempts, the first one included. Default 32. */
   readonly attempts?: number;
 
   /** Default 200 ms. */
@@ -21,7 +21,7 @@ export interface RetryPolicy {
   /** The longest pause. Default 30 s. */
   readonly max?: Duration;
 
-  /** `full` (default): random from 0 to the pause. `equal`: random from half of the pause to all of it. */
+  /** `equal` (default): random from half of the pause to all of it. `full`: random from 0 to the pause. */
   readonly jitter?: "full" | "equal" | "none";
 
   /** Whether to retry after this error, and when. */
@@ -36,7 +36,7 @@ export function retryDelay(
   attempt: number,
   policy: RetryPolicy,
 ): Millis | undefined {
-  const { attempts = 30, base = 200, factor = 2, max = 30_000, jitter = "full" } = policy;
+  const { attempts = 32, base = 200, factor = 2, max = 30_000, jitter = "equal" } = policy;
   if (attempt >= attempts || isTerminal(error)) return undefined;
   const decision = policy.retryIf?.(error, attempt) ?? true;
   if (decision === false) return undefined;

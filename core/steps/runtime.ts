@@ -531,7 +531,7 @@ class Engine implements Runtime {
     }
     if ("continue" in result) return this.#continue(options, result.continue);
     const { keep } = workflow;
-    const end = { ...result.finish, keep, isChild: claimed.parent !== undefined };
+    const end = { ...result.finish, keep, parent: claimed.parent?.runId };
     const answer = await this.#journal.finish(key, end);
     if (answer === "cancelled") return this.#undoCancelled(options);
     const { status } = result.finish;

@@ -16,6 +16,7 @@ import { type AppRequest, type AppResponse, fetchRequest, fetchResponse } from "
 import { RequestLimiter } from "./request-limiter.ts";
 import { corsHeaders, PREFLIGHT_HEADERS, SECURITY_HEADERS } from "./response-headers.ts";
 import type { Route, RouteResponse } from "./route.ts";
+import { limitRoutes } from "./routes/limits.ts";
 import { runRoutes } from "./routes/runs.ts";
 import { serviceRoutes } from "./routes/service.ts";
 import { stockRoutes } from "./routes/stock.ts";
@@ -61,6 +62,7 @@ export type App = Hono<{ Bindings: Platform }> & {
 export function routesOf(options: AppOptions): readonly Route[] {
   const routes: Route[] = [
     ...runRoutes(options),
+    ...limitRoutes(options),
     ...stockRoutes(options),
     ...serviceRoutes(options, () => routes),
   ];

@@ -189,6 +189,27 @@ export const Run = z
   })
   .meta({ id: "Run" });
 
+const Rate = z.strictObject({
+  runs: z.int().min(1),
+  per: z
+    .union([z.number(), z.string()])
+    .meta({ description: 'milliseconds, or a text such as "1m"; at most a day' }),
+});
+
+/** The limits of one queue. */
+export const Limits = z
+  .strictObject({
+    concurrency: z.int().min(1).optional().meta({ description: "the most runs at a time" }),
+    perKey: z.int().min(1).optional().meta({ description: "the most runs of one key at a time" }),
+    rate: Rate.optional().meta({ description: "the most claims per span" }),
+    ratePerKey: Rate.optional().meta({ description: "the most claims of one key per span" }),
+  })
+  .meta({ id: "Limits" });
+
+export const AllLimits = z
+  .object({ queues: z.record(z.string(), Limits) })
+  .meta({ id: "AllLimits" });
+
 export const ProblemBody = z
   .looseObject({
     type: z.string(),

@@ -14,6 +14,7 @@ import type { Comparison, Contender } from "./measure.ts";
 import { installPeers, loadPeer } from "./peers.ts";
 import { startPostgres } from "./postgres.ts";
 import type { Suite } from "./suite.ts";
+import { measureReplays, REPLAY_LIMITS } from "./turns/replays.ts";
 import { measureTurns, TURN_LIMITS } from "./turns/turns.ts";
 
 /** The number of steps of one run. */
@@ -36,9 +37,12 @@ interface Dbos {
 /** The turns of runs, and durable steps on MariaDB, compared with DBOS on PostgreSQL. Both servers use their durable default settings. */
 export const stepsSuite: Suite = async (onProgress, { alone }) => {
   const server = await startServer("mariadb", { onProgress });
-  const counts = await measureTurns(server.url, () => openDatabase(server.url), onProgress);
+  const counts = {
+    ...(await measureReplays(onProgress)),
+    ...(await measureTurns(server.url, () => openDatabase(server.url), onProgress)),
+  };
   const notes = [await countCalls(server.url)];
-  const about = { counts, limits: TURN_LIMITS, notes };
+  const about = { counts, limits: { ...REPLAY_LIMITS, ...TURN_LIMITS }, notes };
   if (alone) {
     const close = () => server.stop();
     return { server: server.version, ...about, contenders: [], comparisons: [], close };

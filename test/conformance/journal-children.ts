@@ -187,13 +187,14 @@ export function describeChildren({ journal, underTest }: JournalFixture): void {
       const child = await running(journal, {
         ...{ parent: { runId: parent.runId, signal: "child" }, detached },
       });
-      const failed = { ...DONE, status: "failed", compensated: "no", isChild: true } as const;
-      await journal.finish(child, failed);
+      const failed = { ...DONE, status: "failed", compensated: "no" } as const;
+      await journal.finish(child, { ...failed, parent: parent.runId });
       await journal.finish(parent, parentEnd === "failed" ? failed : DONE);
       const before = await journal.find(parent.runId);
       expect(await journal.reopen(child, { supersede: [], isRetry: false })).toBe(true);
       const { epoch } = await claimed(journal, child.claim);
-      await journal.finish({ ...child, epoch }, { ...failed, compensated: "yes" });
+      const undone = { ...failed, compensated: "yes", parent: parent.runId } as const;
+      await journal.finish({ ...child, epoch }, undone);
       return { claim, parent, before };
     };
 

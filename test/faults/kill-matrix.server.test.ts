@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import { asText, sql } from "../../core/database/sql.ts";
 import { sqlJournal } from "../../core/stores/sql/journal/index.ts";
-import { executeFiveSteps } from "../scripts/five-steps.ts";
+import { type Course, executeCourse } from "../scripts/five-steps.ts";
 import { WHOLE_MATRIX } from "../support/matrix.ts";
 import { runScript } from "../support/script.ts";
 import { type DatabaseUnderTest, mysqlSteps, sqliteSteps } from "../support/steps-under-test.ts";
@@ -28,6 +28,18 @@ const RECORDS = [
   "undone",
 ];
 
+/** How the runs go, their effects, and the keys of their last records. */
+const COURSES = [
+  { course: "completes", effects: ["tx", "undone"], records: RECORDS, end: { part: 1 } },
+  {
+    course: "is undone",
+    effects: ["tx", "undone", "~undo/undone"],
+    records: [...RECORDS, "~failure", "~undo/plain", "~undo/undone"],
+    end: { part: 1, ending: { status: "failed", compensated: "yes" } },
+  },
+  { course: "continues", effects: ["tx1", "tx2"], records: ["tx2"], end: { part: 2 } },
+] as const satisfies readonly { readonly course: Course; readonly [more: string]: unknown }[];
+
 /** How many processes are killed at a time. */
 const AT_ONCE = 8;
 
@@ -40,31 +52,25 @@ describe.each(KINDS)("runs of five steps on $name", ({ name, open, first }) => {
 
   afterAll(() => under.close());
 
-  test.each([
-    { how: "completes", fails: false, more: [] },
-    { how: "is undone", fails: true, more: ["~failure", "~undo/plain", "~undo/undone"] },
-  ])(
-    "a run $how at whatever call its process is killed",
-    async ({ how, fails, more }) => {
-      using counting = runScript("five-steps", under.url, `count ${how}`, fails ? "fails" : "");
+  test.each(COURSES)(
+    "a run $course at whatever call its process is killed",
+    async ({ course, effects, records, end }) => {
+      using counting = runScript("five-steps", under.url, `count ${course}`, course);
       const points = Number(await counting.line());
       expect(points).toBeGreaterThan(20);
-      process.stderr.write(`kill matrix: ${points} points on ${name} where the run ${how}\n`);
+      process.stderr.write(`kill matrix: ${points} points on ${name} where the run ${course}\n`);
 
       let next = WHOLE_MATRIX ? 1 : first;
       let kills = 0;
       const killAndResume = async () => {
         for (let point = next; point <= points; point = next) {
           next += STEP;
-          const runId = `killed at ${point}, ${how}`;
-          const args = [under.url, runId, fails ? "fails" : "", String(point)];
+          const runId = `killed at ${point}, ${course}`;
+          const args = [under.url, runId, course, String(point)];
           using killed = runScript("five-steps", ...args);
           // On a slow machine, the number of renewals may differ from that of the counted run.
           if ((await killed.ended) === "SIGKILL") kills += 1;
-          const { outcome } = await executeFiveSteps(under.url, runId, fails, 0);
-          expect(outcome, runId).toMatchObject(
-            fails ? { status: "failed", compensated: "yes" } : { status: "completed" },
-          );
+          await executeCourse(under.url, runId, course, 0);
           await check(runId);
         }
       };
@@ -72,12 +78,12 @@ describe.each(KINDS)("runs of five steps on $name", ({ name, open, first }) => {
         const rows = await under.database.read(
           sql`SELECT name FROM effect WHERE name LIKE ${`${runId} %`} ORDER BY name`,
         );
-        const effects = rows.map((row) => asText(row.name).slice(runId.length + 1));
-        const undone = fails ? ["~undo/undone"] : [];
-        expect(effects.toSorted(), runId).toEqual(["tx", "undone", ...undone].toSorted());
+        const found = rows.map((row) => asText(row.name).slice(runId.length + 1));
+        expect(found.toSorted(), runId).toEqual(effects.toSorted());
         const run = await sqlJournal(under.database).show(runId);
+        expect(run, runId).toMatchObject({ ending: { status: "completed" }, ...end });
         const keys = run?.records.map(({ key }) => key).toSorted();
-        expect(keys, runId).toEqual([...RECORDS, ...more].toSorted());
+        expect(keys, runId).toEqual(records.toSorted());
         const epochs = run?.records.map(({ epoch }) => epoch) ?? [];
         expect(
           epochs.toSorted((a, b) => Number(a - b)),

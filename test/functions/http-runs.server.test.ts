@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import { Codec } from "../../core/steps/codecs.ts";
 import { createRuntime } from "../../core/steps/runtime.ts";
+import { READ_TOKEN } from "../support/http.ts";
 import {
   effects,
   flow,
@@ -503,6 +504,50 @@ test("a closing server answers its active requests, and accepts no more", async 
   const after = await serve();
   expect((await after.ask("POST", startPath, { key, body: { does: "gate" } })).status).toBe(200);
   expect(effects.get(key)).toBe(1);
+});
+
+describe("the limits of a queue", () => {
+  test("are read, replaced and removed, for all processes", async () => {
+    const { ask } = await serve();
+    const queue = newKey();
+    const limits = {
+      concurrency: 2,
+      rate: { runs: 5, per: "1m" },
+      ratePerKey: { runs: 1, per: 50 },
+    };
+    const shown = { ...limits, rate: { runs: 5, per: 60_000 } };
+    const set = await ask("PUT", `/limits/${queue}`, { body: limits });
+    expect(set).toMatchObject({ status: 200, body: { queues: { [queue]: shown } } });
+    expect((await opened.journal.limits()).get(queue)).toMatchObject(shown);
+    expect((await ask("GET", "/limits")).body).toEqual(set.body);
+    const removed = await ask("PUT", `/limits/${queue}`, { body: {} });
+    expect(removed.status).toBe(200);
+    expect(removed.body).not.toHaveProperty(`queues.${queue}`);
+    expect((await opened.journal.limits()).has(queue)).toBe(false);
+  });
+
+  test.each([
+    [{ concurrency: 0 }],
+    [{ concurrency: 1_000_001 }],
+    [{ most: 1 }],
+    [{ rate: { runs: 1, per: "2d" } }],
+    [{ rate: { runs: 1, per: "often" } }],
+  ])("%j are refused, and change nothing", async (body) => {
+    const { ask } = await serve();
+    const queue = newKey();
+    expect(await ask("PUT", `/limits/${queue}`, { body })).toMatchObject({
+      status: 400,
+      body: { code: "INVALID" },
+    });
+    expect((await opened.journal.limits()).has(queue)).toBe(false);
+  });
+
+  test("are not changed with a token for reading", async () => {
+    const { ask } = await serve();
+    const asking = { token: READ_TOKEN, body: { concurrency: 1 } };
+    expect((await ask("PUT", "/limits/mail", asking)).status).toBe(403);
+    expect((await ask("GET", "/limits", { token: READ_TOKEN })).status).toBe(200);
+  });
 });
 
 testSecrecy(50);

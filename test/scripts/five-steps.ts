@@ -10,6 +10,9 @@ import { sqliteDatabase } from "../../core/stores/sqlite/database.ts";
 /** Short for the process that resumes the run, and too long for a renewal. */
 const LEASE = 1_000;
 
+/** How a run goes. `continues`: with `continueAsNew`, in two histories. */
+export type Course = "completes" | "is undone" | "continues";
+
 const Input = z.object({ fails: z.boolean() });
 
 const insert = async ({ tx, runId, key }: TxScope) => {
@@ -31,6 +34,14 @@ const fiveSteps = workflow({ name: "five", version: 1, input: Input }, async (ct
   if (input.fails) throw new Error("after all");
 });
 
+const twoHistories = workflow(
+  { name: "two", version: 1, input: z.object({ history: z.number() }) },
+  async (ctx, { history }) => {
+    await ctx.step.tx(`tx${history}`, { lock: { names: ctx.runId, ttl: LEASE } }, insert);
+    if (history === 1) await ctx.continueAsNew({ history: 2 });
+  },
+);
+
 function openDatabase(url: string): Database {
   if (url.startsWith("sqlite:")) return sqliteDatabase(url.slice("sqlite:".length));
   const { hostname: host, port, username: user, pathname } = new URL(url);
@@ -38,22 +49,25 @@ function openDatabase(url: string): Database {
 }
 
 /** Executes a run and counts the points before and after each database call. Kills the process at the given point. */
-export async function executeFiveSteps(url: string, runId: string, fails: boolean, killAt: number) {
+export async function executeCourse(url: string, runId: string, course: Course, killAt: number) {
   let points = 0;
   const database = injectFaults(openDatabase(url), () => {
     points += 1;
     if (points === killAt) process.kill(process.pid, "SIGKILL");
   });
-  const store = url.startsWith("sqlite:") ? sqlLocks : sqlLocks;
-  const locks = store(database, { closeDatabase: true });
+  const locks = sqlLocks(database, { closeDatabase: true });
   const runtime = createRuntime({ journal: sqlJournal(database), locks, lease: LEASE });
-  const outcome = await runtime.run(fiveSteps, { fails }, { id: runId });
+  const id = { id: runId };
+  const outcome =
+    course === "continues"
+      ? await runtime.run(twoHistories, { history: 1 }, id)
+      : await runtime.run(fiveSteps, { fails: course === "is undone" }, id);
   await locks.close();
   return { points, outcome };
 }
 
 if (import.meta.main) {
-  const [url = "", runId = "", fails = "", killAt = "0"] = process.argv.slice(2);
-  const { points } = await executeFiveSteps(url, runId, fails === "fails", Number(killAt));
+  const [url = "", runId = "", course = "completes", killAt = "0"] = process.argv.slice(2);
+  const { points } = await executeCourse(url, runId, course as Course, Number(killAt));
   process.stdout.write(`${points}\n`);
 }

@@ -5,24 +5,25 @@ import { sqlJournal } from "../../core/stores/sql/journal/index.ts";
 import { migrate } from "../../core/stores/sql/migrate.ts";
 import { sqliteDatabase } from "../../core/stores/sqlite/database.ts";
 import { flow } from "../support/flow.ts";
-import { largeResults } from "../support/large-results.ts";
+import { largeResults, manySteps, recordHistory } from "../support/long-histories.ts";
 import { runNode } from "../support/script.ts";
 import { temporaryFile } from "../support/under-test.ts";
 
-/** In megabytes. The results have 200 together. */
+/** In megabytes. The large results have 200 together. */
 const HEAP = 96;
 
-test("a process with a small heap resumes a run of 200 steps with results of 1 MB", async () => {
+test.each([
+  { what: "200 steps with results of 1 MB", recorded: largeResults, output: 200_000_000 },
+  { what: "10,000 steps", recorded: manySteps, output: 10_000 },
+])("a process with a small heap resumes a run of $what", async ({ recorded, output }) => {
   const { file, remove } = await temporaryFile();
-  const database = sqliteDatabase(file);
-  await migrate(database);
-  const runtime = createRuntime({ journal: sqlJournal(database) });
-  expect(await runtime.execute(largeResults, {}, { id: "r" })).toMatchObject({ reason: "signal" });
-  await runtime.signal("r", "go", {}, { dedupeId: "1" });
-  await database.close();
-  const script = new URL("../scripts/replay-large.ts", import.meta.url).pathname;
-  using resumed = runNode([`--max-old-space-size=${HEAP}`, script, file]);
-  expect(await resumed.line()).toBe("200000000");
+  await recordHistory(recorded, file);
+  const script = new URL("../scripts/replay-history.ts", import.meta.url).pathname;
+  using resumed = runNode([`--max-old-space-size=${HEAP}`, script, file, recorded.name]);
+  const replayed = JSON.parse(await resumed.line());
+  expect(replayed).toMatchObject({ output });
+  // A replay whose work grew with the square of the records would take minutes.
+  expect(replayed.millis).toBeLessThan(60_000);
   expect(await resumed.ended).toBe(0);
   await remove();
 });

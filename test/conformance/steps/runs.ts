@@ -40,6 +40,7 @@ export function describeRuns({ newId, runtime }: StepsHarness): void {
       });
       await rt.execute(existing, { n: 1 });
       expect(await rt.execute(existing, { n: 2 })).toMatchObject({ output: 1 });
+      expect(await rt.start(existing, { n: 3 })).toMatchObject({ output: 1 });
       const partly = flow(async (_, { n }) => n, { id: () => b, fingerprint: () => "same" });
       await rt.execute(partly, { n: 1 });
       expect(await rt.execute(partly, { n: 2 })).toMatchObject({ output: 1 });

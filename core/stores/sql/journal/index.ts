@@ -9,9 +9,10 @@ import { claimDue } from "./claim-due.ts";
 import { LastWriteTimes } from "./context.ts";
 import { continueAsNew } from "./continue.ts";
 import { sqlEntities } from "./entities/index.ts";
+import { Finisher } from "./finish.ts";
 import { fork } from "./fork.ts";
 import { readValues } from "./large-values.ts";
-import { block, finish, park, renew, wakeWaiting } from "./lease.ts";
+import { block, park, renew, wakeWaiting } from "./lease.ts";
 import { readLimits, setLimits } from "./limits.ts";
 import { AnswerOrder } from "./order.ts";
 import { readPage } from "./pages.ts";
@@ -36,6 +37,7 @@ export function sqlJournal(database: Database): Journal {
     turns: new TurnOrder(),
     backlogs: new BacklogCache(),
   };
+  const finisher = new Finisher(database);
   return validatedJournal({
     address: database.address,
     start: (runs, parent, signal) => startRuns(context, runs, parent, signal),
@@ -47,7 +49,7 @@ export function sqlJournal(database: Database): Journal {
     transact: (run, step, body, signal) => transact(context, { ...step, run, body }, signal),
     park: (run, request, signal) => park(database, run, request, signal),
     block: (run, request, signal) => block(database, run, request, signal),
-    finish: (run, request, signal) => finish(database, run, request, signal),
+    finish: (run, request, signal) => finisher.finish(run, request, signal),
     continueAsNew: (run, request) => continueAsNew(database, run, request),
     signal: (runId, signal) => sendSignal(database, runId, signal),
     cancel: (runId) => requestCancel(database, runId),

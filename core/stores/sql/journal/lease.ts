@@ -10,7 +10,6 @@ import {
 } from "../../../database/sql.ts";
 import {
   type BlockRequest,
-  type FinishRequest,
   type ParkRequest,
   type RunKey,
   type RunRenewal,
@@ -22,7 +21,6 @@ import { retryUntilKnown } from "../../../lock/retry.ts";
 import type { Millis } from "../../../lock/time.ts";
 import { micros } from "../micros.ts";
 import { isHeld, timeIn } from "./rows.ts";
-import { signalParent } from "./signals.ts";
 
 export async function renew(
   database: Database,
@@ -122,36 +120,6 @@ export async function block(
   });
 }
 
-const ENDED: readonly RunStatus[] = ["completed", "failed", "cancelled"];
-
-/** Ends the run and signals its parent in one batch, which may be repeated. */
-export async function finish(
-  database: Database,
-  run: RunKey,
-  request: FinishRequest,
-  signal: AbortSignal | undefined,
-): Promise<"ended" | "cancelled"> {
-  const { now } = database.dialect;
-  const { status, value, compensated, keep } = request;
-  const end = sql`
-    UPDATE lockstep_run
-    SET status = ${status}, reason = NULL, due_at = NULL, value = ${value},
-      compensated = ${compensated ?? null}, changed_at = ${now}, expires_at = ${timeIn(now, keep)}
-    WHERE ${isHeld(run)}`;
-  const isCompletion = status === "completed";
-  const statements = [
-    ...(isCompletion ? [parkCancelled(now, run)] : []),
-    ...[end, ...signalParent(database.dialect, run, request), statusOf(run)],
-  ];
-  const what = `run ${quote(run.runId)} was ended`;
-  return retryUntilKnown(database.address, what, signal, async (limit) => {
-    const rows = (await database.batch(statements, limit)).at(-1)?.rows ?? [];
-    const isRefused = isCompletion && asNumber(rows[0]?.cancelled ?? 0) > 0;
-    const status = checkStatus(isRefused ? [...ENDED, "parked"] : ENDED, run, rows);
-    return status === "parked" ? "cancelled" : "ended";
-  });
-}
-
 /** Parks a run whose cancellation was requested: it is due at once. */
 export function parkCancelled(now: Sql, run: RunKey): Sql {
   return sql`
@@ -171,7 +139,11 @@ function readStatus(database: Database, run: RunKey, limit: AbortSignal): Promis
 }
 
 /** Accepts a change that an earlier request made, whose answer was lost. Throws a StaleRunError otherwise. */
-function checkStatus(done: readonly RunStatus[], run: RunKey, [row]: readonly Row[]): RunStatus {
+export function checkStatus(
+  done: readonly RunStatus[],
+  run: RunKey,
+  [row]: readonly Row[],
+): RunStatus {
   const status = row && asBigInt(row.epoch) === run.epoch ? asText(row.status) : undefined;
   if (!done.includes(status as RunStatus)) throw new StaleRunError(run);
   return status as RunStatus;
