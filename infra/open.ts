@@ -102,6 +102,12 @@ const STORES = [
     open: openRedis,
   },
   {
+    schemes: ["redis+http", "redis+https"],
+    url: "redis+http://… (Upstash's REST API)",
+    parts: ["inventory", "redis", "prefix"],
+    open: openRedisRest,
+  },
+  {
     schemes: ["redlock", "redlocks"],
     url: "redlock://HOST:PORT,HOST:PORT,HOST:PORT?prefix=…",
     parts: [],
@@ -311,6 +317,25 @@ function toRedisOptions(scheme: string, url: NetworkUrl | undefined) {
       replicas: Number(options.get("replicas") ?? 0),
     },
   };
+}
+
+async function openRedisRest({ scheme, network: url }: StoreUrl, options: OpenOptions) {
+  if (!url?.password || url.user !== "" || url.hosts.length > 1) {
+    throw new TypeError(`the store "${scheme}:" needs one host, and its token as the password`);
+  }
+  const tls = scheme === "redis+https";
+  checkOptions(url, [...(tls ? ["ca", "cert", "key"] : []), "prefix"]);
+  const { openRedisRest } = await import("../core/stores/redis/rest.ts");
+  const { nodeFetch } = await import("../core/stores/node-fetch.ts");
+  const { host, port, password: token, name, options: given } = url;
+  const server = toEndpoint({ host, port }, tls ? 443 : 80);
+  const prefix = given.get("prefix");
+  const connection = {
+    url: `${tls ? "https" : "http"}://${server}/${name}`,
+    token,
+    fetch: nodeFetch(tls ? readTls(url) : undefined),
+  };
+  return openRedisRest(connection, { ...options, ...(prefix !== undefined && { prefix }) });
 }
 
 async function openRedlock({ scheme, network: url }: StoreUrl, options: OpenOptions) {

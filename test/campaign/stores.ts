@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { get, put } from "../../core/stores/etcd/client/etcd.ts";
 import { etcdGatewayClient } from "../../core/stores/etcd/client/gateway.ts";
-import { nodeFetch } from "../../core/stores/etcd/client/node-fetch.ts";
+import { nodeFetch } from "../../core/stores/node-fetch.ts";
 import { migrate } from "../../core/stores/sql/migrate.ts";
 import { open } from "../../infra/open.ts";
 import type { ServerName } from "../../infra/servers/kinds.ts";

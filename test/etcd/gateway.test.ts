@@ -1,10 +1,10 @@
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { issueFence } from "../../core/lock/fence.ts";
 import { get, type KeyChange, put } from "../../core/stores/etcd/client/etcd.ts";
-import type { Fetch } from "../../core/stores/etcd/client/fetch.ts";
 import { etcdGatewayClient, type GatewayOptions } from "../../core/stores/etcd/client/gateway.ts";
 import { guardedWrite } from "../../core/stores/etcd/client/guarded.ts";
 import { ownerByKey } from "../../core/stores/etcd/client/names.ts";
+import type { Fetch } from "../../core/stores/fetch.ts";
 import { always } from "../support/etcd-under-test.ts";
 import { until } from "../support/until.ts";
 

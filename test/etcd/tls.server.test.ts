@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Etcd, type EtcdOptions, get, put } from "../../core/stores/etcd/client/etcd.ts";
 import { etcdGatewayClient } from "../../core/stores/etcd/client/gateway.ts";
-import { nodeFetch } from "../../core/stores/etcd/client/node-fetch.ts";
+import { nodeFetch } from "../../core/stores/node-fetch.ts";
 import { type Authority, makeAuthority } from "../support/certificates.ts";
 import { etcdClient } from "../support/etcd-client.ts";
 import { always, anyLease, anyPrefix, singleEtcds } from "../support/etcd-under-test.ts";

@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 import { stockLock } from "../../core/inventory/inventory.ts";
 import { compareFence } from "../../core/lock/fence.ts";
 import type { Redis } from "../../core/stores/redis/client/redis.ts";
+import { freePort } from "../../infra/servers/processes.ts";
 import { describeEmptyRestart } from "../conformance/empty-restart.ts";
 import { FAULTS, faulty, LATE } from "../support/faulty-redis.ts";
 import { sqliteInventory } from "../support/inventory-under-test.ts";
@@ -161,7 +162,9 @@ describe.concurrent("a Redis server", () => {
   });
 
   test("of a cluster runs all scripts, and has all keys of a store in one slot", async () => {
-    await using own = await OwnRedis.start("redis", ["--cluster-enabled", "yes"]);
+    // The default bus port is the clients' port plus 10,000, which an outgoing connection may use.
+    const bus = ["--cluster-port", String(await freePort())];
+    await using own = await OwnRedis.start("redis", ["--cluster-enabled", "yes", ...bus]);
     const redis = own.client();
     await redis.call(["CLUSTER", "ADDSLOTSRANGE", 0, 16_383]);
     await until(async () =>
@@ -475,7 +478,7 @@ async function subscribers(redis: Redis): Promise<number> {
 }
 
 /** Returns a client whose subscription is silent. */
-function deafened(redis: Redis): Redis {
+function deafened(redis: Required<Redis>): Redis {
   return {
     address: redis.address,
     run: redis.run.bind(redis),

@@ -17,7 +17,7 @@ test.each([
 
 test("the test notices an import from Node", async () => {
   const { foreign } = await bundleForWeb('export * from "./core/stores/etcd/index.ts"');
-  expect(foreign).toContain("core/stores/etcd/client/node-fetch.ts imports node:events");
+  expect(foreign).toContain("core/stores/node-fetch.ts imports node:events");
 });
 
 test("locks over the gateway take less than 60 kB", async () => {
@@ -25,6 +25,13 @@ test("locks over the gateway take less than 60 kB", async () => {
   const { code } = await bundleForWeb(locks);
   expect(code.length).toBeLessThan(60_000);
   expect(gzipSync(code).length).toBeLessThan(21_000);
+});
+
+test("locks and stock in Redis over HTTP take less than 65 kB, and bring nothing of etcd", async () => {
+  const { code } = await bundleForWeb('export { openRedisRest } from "lockstep/edge"');
+  expect(code.length).toBeLessThan(65_000);
+  expect(gzipSync(code).length).toBeLessThan(24_000);
+  expect(code).not.toContain("/v3/");
 });
 
 test("a Worker with its Durable Object takes less than 240 kB", async () => {

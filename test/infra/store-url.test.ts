@@ -110,6 +110,7 @@ const URLS = {
   etcd: "etcd://127.0.0.1:1/shop",
   "etcd+http": "etcd+http://127.0.0.1:1",
   redis: "redis://127.0.0.1:1",
+  "redis+http": "redis+http://:token@127.0.0.1:1",
   redlock: "redlock://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3",
   zookeeper: "zookeeper://127.0.0.1:1",
 };

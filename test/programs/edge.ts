@@ -1,7 +1,7 @@
 import { type Fence, hasCode, openFence, sealFence } from "../../core/index.ts";
 import { get, put } from "../../core/stores/etcd/client/etcd.ts";
-import type { Fetch } from "../../core/stores/etcd/client/fetch.ts";
 import type { GatewayOptions } from "../../core/stores/etcd/client/gateway.ts";
+import type { Fetch } from "../../core/stores/fetch.ts";
 import {
   etcdGatewayClient,
   etcdInventory,

@@ -15,7 +15,7 @@ const READ = script("return redis.call('GET', KEYS[1])", { reads: true });
 
 const opened: Redis[] = [];
 
-function open(options?: Partial<RedisOptions>): Redis {
+function open(options?: Partial<RedisOptions>): Required<Redis> {
   const redis = openLocal(options);
   opened.push(redis);
   return redis;

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { inject } from "vitest";
 import type { Etcd, EtcdOptions, Txn, TxnOp } from "../../core/stores/etcd/client/etcd.ts";
 import { etcdGatewayClient } from "../../core/stores/etcd/client/gateway.ts";
-import { nodeFetch } from "../../core/stores/etcd/client/node-fetch.ts";
+import { nodeFetch } from "../../core/stores/node-fetch.ts";
 import { etcdClient } from "./etcd-client.ts";
 import type { EtcdServer } from "./etcd-servers.ts";
 import { TcpProxy } from "./tcp-proxy.ts";

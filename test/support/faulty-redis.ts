@@ -15,9 +15,9 @@ export const LATE = 300;
 
 /** Returns a client whose scripts fail as `decide` says, by their number from 1 or by the script. */
 export function faulty(
-  inner: Redis,
+  inner: Required<Redis>,
   decide: (n: number, script: Script) => Fault | undefined,
-): Redis {
+): Required<Redis> {
   let n = 0;
   return {
     address: inner.address,

@@ -3,8 +3,10 @@ import { remove } from "../../core/stores/etcd/client/etcd.ts";
 import { etcdInventory } from "../../core/stores/etcd/inventory/index.ts";
 import { etcdLocks } from "../../core/stores/etcd/locks/index.ts";
 import { mysqlDatabase } from "../../core/stores/mysql/database.ts";
+import { redisRestClient } from "../../core/stores/redis/client/rest.ts";
 import { redisInventory } from "../../core/stores/redis/inventory/index.ts";
 import { redisLocks } from "../../core/stores/redis/locks/index.ts";
+import { redisStore } from "../../core/stores/redis/store.ts";
 import { sqlInventory } from "../../core/stores/sql/inventory/index.ts";
 import { sqlLocks } from "../../core/stores/sql/locks.ts";
 import { migrate } from "../../core/stores/sql/migrate.ts";
@@ -12,7 +14,8 @@ import { sqliteDatabase } from "../../core/stores/sqlite/database.ts";
 import type { InventoryUnderTest } from "../conformance/inventory-suite.ts";
 import { etcdClient } from "./etcd-client.ts";
 import type { EtcdServer } from "./etcd-servers.ts";
-import { anyPrefix, openLocal } from "./redis-under-test.ts";
+import { anyPrefix, openLocal, redisServer } from "./redis-under-test.ts";
+import { RestProxy } from "./rest-proxy.ts";
 import type { SqlServer } from "./sql-servers.ts";
 import { temporaryDatabase, temporaryFile } from "./under-test.ts";
 
@@ -88,5 +91,19 @@ export async function redisInventoryUnderTest(): Promise<InventoryUnderTest> {
       return { inventory: redisInventory(redis, { prefix }), locks };
     },
     close: async () => {},
+  };
+}
+
+export async function redisRestInventoryUnderTest(): Promise<InventoryUnderTest> {
+  const prefix = anyPrefix();
+  const rest = await RestProxy.to(redisServer("redis").ports[0] ?? 0);
+  return {
+    fencedByLock: false,
+    expiredAfter: (expiresIn) => expiresIn + 20,
+    open() {
+      const { locks, inventory } = redisStore(redisRestClient(rest), { prefix });
+      return { inventory, locks };
+    },
+    close: () => rest[Symbol.asyncDispose](),
   };
 }

@@ -39,7 +39,7 @@ export class OwnRedis implements AsyncDisposable {
     return this.#server.nodes[1] as ServerNode;
   }
 
-  client(options: Partial<RedisOptions> = {}): Redis {
+  client(options: Partial<RedisOptions> = {}): Required<Redis> {
     const redis = redisClient({ host: "127.0.0.1", port: this.port, ...options });
     this.#clients.push(redis);
     return redis;

@@ -13,7 +13,7 @@ export function redisServer(name: RedisServer["name"]): RedisServer {
 }
 
 /** Returns a client of a server on loopback, by default of the shared one. */
-export function openLocal(options: Partial<RedisOptions> = {}): Redis {
+export function openLocal(options: Partial<RedisOptions> = {}): Required<Redis> {
   const [port = 0] = redisServer("redis").ports;
   return redisClient({ host: "127.0.0.1", port, ...options });
 }

@@ -10,6 +10,7 @@ import { etcdLocks } from "../../core/stores/etcd/locks/index.ts";
 import { memoryClaims, memoryLocks, newMemory } from "../../core/stores/memory/locks.ts";
 import { mysqlDatabase } from "../../core/stores/mysql/database.ts";
 import { keyOf } from "../../core/stores/redis/client/names.ts";
+import { redisRestClient } from "../../core/stores/redis/client/rest.ts";
 import { redisLocks } from "../../core/stores/redis/locks/index.ts";
 import { redlockLocks } from "../../core/stores/redlock/locks.ts";
 import { sqlClaims, sqlLocks } from "../../core/stores/sql/locks.ts";
@@ -24,6 +25,7 @@ import { breakable, type Wire } from "./breakable.ts";
 import type { EtcdServer } from "./etcd-servers.ts";
 import { TRANSPORTS } from "./etcd-under-test.ts";
 import { anyPrefix, openLocal, redisServer } from "./redis-under-test.ts";
+import { RestProxy } from "./rest-proxy.ts";
 import type { SqlServer } from "./sql-servers.ts";
 import { TcpProxy } from "./tcp-proxy.ts";
 import { until } from "./until.ts";
@@ -174,6 +176,37 @@ export async function etcdUnderTest(
 }
 
 /** Locks in the shared Redis server, under a unique prefix. */
+/** Locks in Redis over HTTP. */
+export async function redisRestUnderTest(): Promise<StoreUnderTest> {
+  const prefix = anyPrefix();
+  const admin = openLocal();
+  const rest = await RestProxy.to(redisServer("redis").ports[0] ?? 0);
+  const { token } = rest;
+  const proxies: TcpProxy[] = [];
+  const openAt = (port: number, options?: StoreOptions) => {
+    const redis = redisRestClient({ url: `http://127.0.0.1:${port}`, token });
+    return redisLocks(redis, { ...options, prefix, closeRedis: true });
+  };
+  return {
+    name: "redis over HTTP",
+    url: `redis+http://:${token}@127.0.0.1:${rest.port}?prefix=${prefix}`,
+    open: (options) => openAt(rest.port, options),
+    async openOverWire() {
+      const proxy = await TcpProxy.to(rest.port);
+      proxies.push(proxy);
+      return { store: openAt(proxy.port), wire: proxy };
+    },
+    async erase(name) {
+      await admin.call(["DEL", keyOf(prefix, "lock", name)]);
+    },
+    async close() {
+      for (const proxy of proxies) await proxy.close();
+      await rest[Symbol.asyncDispose]();
+      await admin.close();
+    },
+  };
+}
+
 export async function redisUnderTest(): Promise<StoreUnderTest> {
   const prefix = anyPrefix();
   const admin = openLocal();

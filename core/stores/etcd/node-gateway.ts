@@ -1,5 +1,5 @@
+import { nodeFetch } from "../node-fetch.ts";
 import { etcdGatewayClient, type GatewayOptions } from "./client/gateway.ts";
-import { nodeFetch } from "./client/node-fetch.ts";
 import { type EtcdStore, type EtcdStoreOptions, etcdStore } from "./store.ts";
 
 /**

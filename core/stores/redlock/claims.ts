@@ -58,7 +58,6 @@ export class RedlockClaims implements Claims {
     const { prefix, timeout, closeMasters: closeRedis } = options;
     const each = {
       prefix,
-      replicas: undefined,
       clockStep: CLOCK_STEP,
       seen: this.#seen,
       closeRedis,

@@ -1,6 +1,6 @@
 import { etcdGatewayClient } from "../../../core/stores/etcd/client/gateway.ts";
-import { nodeFetch } from "../../../core/stores/etcd/client/node-fetch.ts";
 import { etcdLocks } from "../../../core/stores/etcd/locks/index.ts";
+import { nodeFetch } from "../../../core/stores/node-fetch.ts";
 import { lazy, lockedHandler } from "../../../functions/lambda/index.ts";
 
 const { ETCD_ENDPOINT = "" } = process.env;

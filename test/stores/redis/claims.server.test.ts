@@ -9,7 +9,7 @@ const never = new AbortController().signal;
 /** Opens claims under a unique prefix, with their client. */
 function open() {
   const [redis, prefix] = [openLocal(), anyPrefix()];
-  const options = { prefix, replicas: undefined, closeRedis: true };
+  const options = { prefix, closeRedis: true };
   return { redis, prefix, claims: new RedisClaims(redis, options) };
 }
 

@@ -1,24 +1,7 @@
 import { quote } from "../../../lock/errors.ts";
+import { type FetchAnswer, whyFetchFailed } from "../../fetch.ts";
 import { abortFailure, CallFailure, STATUS } from "./failure.ts";
 import type { Message } from "./wire.ts";
-
-/** The part of `fetch` that the client uses. */
-export type Fetch = (url: string, request: PostRequest) => Promise<FetchAnswer>;
-
-/** The part of a Response that the client uses. */
-export interface FetchAnswer {
-  readonly status: number;
-  readonly body: AsyncIterable<Uint8Array> | null;
-  text(): Promise<string>;
-}
-
-interface PostRequest {
-  readonly method: "POST";
-  readonly headers: Readonly<Record<string, string>>;
-  readonly body: string;
-  readonly redirect: "manual";
-  readonly signal: AbortSignal;
-}
 
 /**
  * Reads the text of an answer. Of a failure, reads no more than the JSON: after it, etcd 3.4 sends trailers, which workerd
@@ -88,32 +71,11 @@ function toForeignFailure(status: number, text: string): CallFailure {
     : new CallFailure(STATUS.unimplemented, `this is not etcd's JSON API: ${answer}`);
 }
 
-/** The failure of a fetch without an answer. Node gives the reason in the cause of the error; other runtimes do not. */
+/** The failure of a fetch without an answer. */
 export function toFailure(error: unknown, signal: AbortSignal): CallFailure {
   if (error instanceof CallFailure) return error;
   if (signal.aborted) return abortFailure(signal, false);
-  const why = ((error as Error).cause ?? error) as NodeError;
-  const { code = "", message } = why;
-  const isUntrusted = UNTRUSTED.test(code);
+  const { message, isUntrusted, isUnsent } = whyFetchFailed(error);
   const status = isUntrusted ? STATUS.unauthenticated : STATUS.unavailable;
-  const unsent = isUntrusted || isUnsent(why);
-  return new CallFailure(status, message || code, { unsent, cause: error });
-}
-
-interface NodeError {
-  readonly message?: string;
-  readonly code?: string;
-  readonly syscall?: string;
-
-  /** One error for each address of a host that has several. */
-  readonly errors?: readonly NodeError[];
-}
-
-/** The error codes for a certificate, ours or theirs, that is not accepted. */
-const UNTRUSTED = /CERT|UNABLE_TO_/;
-
-/** Whether no connection was made. */
-function isUnsent({ code, syscall, errors }: NodeError): boolean {
-  if (errors) return errors.every(isUnsent);
-  return syscall === "connect" || syscall === "getaddrinfo" || code === "UND_ERR_CONNECT_TIMEOUT";
+  return new CallFailure(status, message, { unsent: isUnsent, cause: error });
 }

@@ -1,9 +1,10 @@
 import { after, type Millis } from "../../../lock/time.ts";
+import { type Fetch, type FetchAnswer, runtimeFetch } from "../../fetch.ts";
 import { etcdOver } from "./client.ts";
 import { withPlainEndpoints } from "./endpoints.ts";
 import type { Etcd, EtcdOptions, LeaseId } from "./etcd.ts";
 import { abortFailure, CallFailure, STATUS } from "./failure.ts";
-import { type Fetch, type FetchAnswer, linesOf, textOf, toFailure, toMessage } from "./fetch.ts";
+import { linesOf, textOf, toFailure, toMessage } from "./fetch.ts";
 import type { CallOptions, Transport, WatchHandler } from "./transport.ts";
 import { base64, METHODS, type Message, type MethodName } from "./wire.ts";
 
@@ -31,8 +32,7 @@ class Gateway implements Transport {
   readonly #scheme: string;
   readonly #fetch: Fetch;
 
-  // A function of its own: some runtimes refuse to call fetch as a method.
-  constructor({ tls, fetch = (url, init) => globalThis.fetch(url, init) }: GatewayOptions) {
+  constructor({ tls, fetch = runtimeFetch }: GatewayOptions) {
     if (tls?.ca || tls?.cert || tls?.key) {
       throw new TypeError("the runtime's fetch takes no certificates: pass a fetch that has them");
     }

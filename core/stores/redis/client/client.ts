@@ -20,6 +20,7 @@ import type {
   ScriptInput,
   Subscriber,
 } from "./redis.ts";
+import { runScript } from "./run-script.ts";
 import { Subscription } from "./subscription.ts";
 
 /** A connection that was silent for so long is checked before its next use: it may have been cut silently. */
@@ -35,7 +36,7 @@ const SILENCE: Millis = 50;
 export function redisOver(
   connectTo: (options: RedisOptions, timeout: Millis) => Connect,
   options: RedisOptions,
-): Redis {
+): Required<Redis> {
   const { host, port = 6_379, database = 0 } = options;
   checkText("host", host, 1_000);
   checkWhole("port", port, 1, 65_535);
@@ -45,7 +46,7 @@ export function redisOver(
   return new Client(address, timeout, connectTo(options, timeout));
 }
 
-class Client implements Redis {
+class Client implements Required<Redis> {
   readonly address: string;
   readonly #timeout: Millis;
   readonly #connect: Connect;
@@ -63,14 +64,16 @@ class Client implements Redis {
   }
 
   run(script: Script, input: ScriptInput): Promise<Reply> {
-    const send = async (connection: RedisConnection) => (await runOn(connection, script, input))[0];
+    const send = async (connection: RedisConnection) =>
+      (await runScript((command) => connection.send(command), script, input))[0];
     return this.#send(send, input.signal, script);
   }
 
   async runOnReplicas(script: Script, input: ScriptInput, { count, span }: Replicas) {
     // A connection that is silent for longer than the timeout is closed.
     const wait: Command = ["WAIT", count, Math.ceil(Math.min(span, this.#timeout / 2))];
-    const send = (connection: RedisConnection) => runOn(connection, script, input, wait);
+    const send = (connection: RedisConnection) =>
+      runScript((command) => connection.send(command), script, input, wait);
     const [reply, confirmed] = await this.#send(send, input.signal, script);
     return { reply, confirmed: Number(confirmed ?? 0) };
   }
@@ -225,26 +228,3 @@ class Client implements Redis {
 
 /** A script, or a command. */
 type Sent = Pick<Script, "reads"> & Partial<Pick<Script, "sha1">>;
-
-/**
- * Runs a script by its hash, and by its text when the server does not know the hash. Sends the commands `then` right
- * after it; a failed one has no reply, since the script has been executed.
- */
-async function runOn(
-  connection: RedisConnection,
-  { sha1, lua }: Script,
-  { keys, args = [] }: ScriptInput,
-  ...then: readonly Command[]
-): Promise<readonly Reply[]> {
-  const sendBy = (name: string, id: string) => {
-    const done = connection.send([name, id, keys.length, ...keys, ...args]);
-    const following = then.map((each) => connection.send(each).catch(() => undefined));
-    return Promise.all([done, ...following]);
-  };
-  try {
-    return await sendBy("EVALSHA", sha1);
-  } catch (failure) {
-    if (!(failure instanceof CommandFailure) || failure.code !== "NOSCRIPT") throw failure;
-    return sendBy("EVAL", lua);
-  }
-}

@@ -20,8 +20,8 @@ export class CommandFailure extends Error {
 }
 
 /**
- * `answered`: the server answered with an error. `unusable`: no connection is possible, because a certificate is not
- * accepted or a package is missing. `unsent`: the command was certainly not sent. `unanswered`: it was sent.
+ * `answered`: the server answered with an error. `unusable`: no command can be sent, because a certificate or token
+ * is not accepted, or a package is missing. `unsent`: the command was certainly not sent. `unanswered`: it was sent.
  */
 export type FailureKind = "answered" | "unusable" | "unsent" | "unanswered";
 

@@ -13,7 +13,7 @@ import type { Redis, RedisOptions, Reply } from "./redis.ts";
  * Each ioredis client is used for one connection: its own reconnection would send writes again, or keep them waiting for
  * as long as the server is away.
  */
-export function redisClient(connection: RedisOptions | IoredisClient): Redis {
+export function redisClient(connection: RedisOptions | IoredisClient): Required<Redis> {
   if (!("duplicate" in connection)) return redisOver(connectTo, connection);
   const { host = "localhost", port = 6_379, db: database = 0, tls } = connection.options ?? {};
   if (connection.isCluster) {
@@ -30,7 +30,9 @@ export function redisClient(connection: RedisOptions | IoredisClient): Redis {
 }
 
 /** Makes a client. Rejects with a TypeError when it needs the package ioredis, which is not installed. */
-export async function openRedisClient(connection: RedisOptions | IoredisClient): Promise<Redis> {
+export async function openRedisClient(
+  connection: RedisOptions | IoredisClient,
+): Promise<Required<Redis>> {
   if (!("duplicate" in connection)) await loadIoredis();
   return redisClient(connection);
 }

@@ -1,8 +1,9 @@
-import { createHash } from "node:crypto";
+import { sha1 } from "@noble/hashes/legacy.js";
+import { bytesToHex } from "@noble/hashes/utils.js";
 import type { Duration } from "../../../lock/duration.ts";
 import type { Millis } from "../../../lock/time.ts";
 
-/** A client of one Redis server. */
+/** A client of one Redis server. Over HTTP, each command is a request of its own, and the optional members are missing. */
 export interface Redis extends AsyncDisposable {
   /** The server, for messages; without secrets. */
   readonly address: string;
@@ -23,7 +24,7 @@ export interface Redis extends AsyncDisposable {
    *
    * Meanwhile all other commands of this client wait.
    */
-  runOnReplicas(
+  runOnReplicas?(
     script: Script,
     input: ScriptInput,
     replicas: Replicas,
@@ -36,7 +37,7 @@ export interface Redis extends AsyncDisposable {
    * Subscribes to a channel until the returned function is called. Reconnects after a broken connection: `ready` is
    * called at each new subscription, and earlier messages may be lost.
    */
-  subscribe(channel: string, subscriber: Subscriber): () => void;
+  subscribe?(channel: string, subscriber: Subscriber): () => void;
 
   /** Ends subscriptions and commands under way, and lets the process exit. Never rejects. */
   close(): Promise<void>;
@@ -114,6 +115,17 @@ export interface RedisTls {
   readonly key?: string;
 }
 
+const utf8 = new TextEncoder();
+
 export function script(lua: string, { reads = false }: { readonly reads?: boolean } = {}): Script {
-  return { lua, sha1: createHash("sha1").update(lua).digest("hex"), reads };
+  let hash: string | undefined;
+  return {
+    lua,
+    reads,
+    /** Hashed on first use: a function should not hash scripts that it does not run. */
+    get sha1() {
+      hash ??= bytesToHex(sha1(utf8.encode(lua)));
+      return hash;
+    },
+  };
 }

@@ -10,11 +10,13 @@ import {
   type OperationBatch,
   payloadHash,
 } from "../../../inventory/operation.ts";
+import { toBase64 } from "../../../lock/base64.ts";
 import { quote, UnknownOutcomeError } from "../../../lock/errors.ts";
 import { type Fence, FencedOutError, fenceOwner } from "../../../lock/fence.ts";
 import { retryUntilKnown } from "../../../lock/retry.ts";
 import { keyOf } from "../client/names.ts";
-import type { Redis, Replicas, Reply, Script, ScriptInput } from "../client/redis.ts";
+import type { Redis, Reply, Script, ScriptInput } from "../client/redis.ts";
+import type { ReplicatedWrites } from "../client/replicas.ts";
 import { CHANGE, CLAIM_FENCE } from "./scripts.ts";
 
 /** The keys of stock. */
@@ -51,7 +53,7 @@ export interface RedisContext {
   readonly keys: RedisStockKeys;
 
   /** The replicas that must confirm a change. */
-  readonly replicas: Replicas | undefined;
+  readonly replicated: ReplicatedWrites | undefined;
 }
 
 interface ScriptRun {
@@ -75,7 +77,7 @@ export async function runUntilKnown(
   context: RedisContext,
   { what, script, input, signal }: ScriptRun,
 ): Promise<ScriptAnswer> {
-  const { redis, replicas } = context;
+  const { redis, replicated } = context;
   const { reply, confirmed } = await retryUntilKnown(redis.address, what, signal, (limit) =>
     run(context, script, { ...input, signal: limit }),
   );
@@ -83,18 +85,18 @@ export async function runUntilKnown(
   if (answer[0] === "halfway") {
     throw new UnknownOutcomeError(redis.address, what, new Error(answer[1]));
   }
-  if (replicas === undefined || confirmed >= replicas.count || answer[0] !== "done") return answer;
-  const replicated = `${what} at ${replicas.count} replicas: ${confirmed} confirmed in time`;
-  throw new UnknownOutcomeError(redis.address, replicated);
+  if (!replicated || confirmed >= replicated.count || answer[0] !== "done") return answer;
+  const inTime = `${what} at ${replicated.count} replicas: ${confirmed} confirmed in time`;
+  throw new UnknownOutcomeError(redis.address, inTime);
 }
 
 /** A repeated script waits for the replicas as well: they then have all earlier writes too. */
 async function run(
-  { redis, replicas }: RedisContext,
+  { redis, replicated }: RedisContext,
   script: Script,
   input: ScriptInput,
 ): Promise<{ readonly reply: Reply; readonly confirmed: number }> {
-  if (replicas !== undefined) return redis.runOnReplicas(script, input, replicas);
+  if (replicated) return replicated.run(script, input);
   return { reply: await redis.run(script, input), confirmed: 0 };
 }
 
@@ -133,7 +135,7 @@ function toInput(
 }
 
 function payloadText(operation: Operation): string {
-  return Buffer.from(payloadHash(operation)).toString("base64url");
+  return toBase64(payloadHash(operation));
 }
 
 /** Throws the error for a batch that the script refused. */

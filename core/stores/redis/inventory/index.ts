@@ -7,11 +7,11 @@ import type {
   StockLevel,
   StockOutcome,
 } from "../../../inventory/inventory.ts";
-import { checkWhole, LONGEST_SPAN } from "../../../lock/checks.ts";
-import { type Duration, toMillis } from "../../../lock/duration.ts";
+import type { Duration } from "../../../lock/duration.ts";
 import { quote } from "../../../lock/errors.ts";
 import { checkPrefix, PREFIX } from "../client/names.ts";
 import type { Redis } from "../client/redis.ts";
+import { replicatedWrites } from "../client/replicas.ts";
 import { applyBatch, claim, type RedisContext, runUntilKnown, stockKeys } from "./change.ts";
 import { EXPIRE, MAX_RELEASED, READ_LEDGER } from "./scripts.ts";
 
@@ -46,12 +46,9 @@ export interface RedisInventoryOptions extends InventoryOptions {
  * during which it serves nothing else.
  */
 export function redisInventory(redis: Redis, options: RedisInventoryOptions = {}): Inventory {
-  const { prefix = PREFIX, replicas = 0, replicaTimeout = 1_000, ...rest } = options;
+  const { prefix = PREFIX, ...rest } = options;
   checkPrefix(prefix);
-  checkWhole("replicas", replicas, 0, 1_000);
-  const span = toMillis("replicaTimeout", replicaTimeout, 1, LONGEST_SPAN);
-  const awaited = replicas > 0 ? { count: replicas, span } : undefined;
-  const context = { redis, keys: stockKeys(prefix), replicas: awaited };
+  const context = { redis, keys: stockKeys(prefix), replicated: replicatedWrites(redis, options) };
   return createBatchInventory(
     {
       address: redis.address,

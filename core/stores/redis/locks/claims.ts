@@ -1,21 +1,20 @@
 import { HIGHEST_GENERATION, noMoreGenerations } from "../../../lock/checks.ts";
 import { UnknownOutcomeError } from "../../../lock/errors.ts";
 import { formatFence } from "../../../lock/fence.ts";
-import { holderIdOf, type LockRecord } from "../../../lock/holder.ts";
+import type { LockRecord } from "../../../lock/holder.ts";
 import type { StoreTraits } from "../../../lock/lock.ts";
-import type { Claim, Claims, Token, WaitForTurn } from "../../../lock/polling.ts";
+import type { Claim, Claims, Token } from "../../../lock/polling.ts";
 import type { Millis } from "../../../lock/time.ts";
-import type { WakeUpChannel } from "../../../lock/wake-ups.ts";
-import { keyOf, nameOf, ownKey, patternOf } from "../client/names.ts";
-import type { Redis, Replicas, Reply, Script, ScriptInput } from "../client/redis.ts";
-import { CLAIM, DROP, FREE_IN, INSPECT, RAISE, RELEASES, RENEW } from "./scripts.ts";
-import { Waiter } from "./waiter.ts";
-import { WakeupSubscription } from "./wakeups.ts";
+import { nameOf, patternOf } from "../client/names.ts";
+import type { Redis, Reply, Script, ScriptInput } from "../client/redis.ts";
+import type { ReplicatedWrites } from "../client/replicas.ts";
+import { LockKeys } from "./keys.ts";
+import { CLAIM, DROP, FREE_IN, INSPECT, RAISE, RENEW } from "./scripts.ts";
 
-const traits: StoreTraits = {
+export const TRAITS: StoreTraits = {
   name: "redis",
   fair: false,
-  watches: true,
+  watches: false,
   serverClock: true,
   shared: true,
   lockDelay: false,
@@ -28,8 +27,8 @@ const SCAN_COUNT = 500;
 export interface ClaimsOptions {
   readonly prefix: string;
 
-  /** The replicas that must confirm a claim or renewal. */
-  readonly replicas: Replicas | undefined;
+  /** The replicas that must confirm a claim or renewal. Default none. */
+  readonly replicated?: ReplicatedWrites | undefined;
 
   /** The step to which the clock is rounded down for tokens, in microseconds. Default 1. */
   readonly clockStep?: number;
@@ -39,33 +38,28 @@ export interface ClaimsOptions {
   readonly closeRedis: boolean;
 }
 
-/** Locks as keys that expire, with the owner as value. The tokens of fences are in keys that do not expire. */
+/**
+ * Locks as keys that expire, with the owner as value. The tokens of fences are in keys that do not expire. Waiters poll;
+ * those of NotifiedClaims are woken.
+ */
 export class RedisClaims implements Claims {
-  readonly traits = traits;
+  readonly traits: StoreTraits = TRAITS;
+  readonly keys: LockKeys;
   readonly #redis: Redis;
   readonly #options: ClaimsOptions;
-  readonly #client = crypto.randomUUID();
-  readonly #subscription: WakeupSubscription;
   readonly #seen: SeenGeneration;
-  readonly wakeUps: WakeUpChannel;
 
   constructor(redis: Redis, options: ClaimsOptions) {
+    this.keys = new LockKeys(options.prefix);
     this.#redis = redis;
     this.#options = options;
     this.#seen = options.seen ?? new SeenGeneration();
-    this.#subscription = new WakeupSubscription(redis, this.#channels + this.#client);
-    const channel = ownKey(options.prefix, "due");
-    this.wakeUps = {
-      publish: (text, signal) => redis.call(["PUBLISH", channel, text], { signal }),
-      subscribe: (onText) =>
-        redis.subscribe(channel, { ready: () => onText(undefined), message: onText }),
-    };
   }
 
   async claim({ names, owner, ttl }: Claim, signal: AbortSignal) {
-    const keys = [...this.#keys(names, "lock", "turn", "fence"), this.#generation];
+    const keys = [...this.keys.of(names, "lock", "turn", "fence"), this.keys.generation];
     const step = this.#options.clockStep ?? 1;
-    const args = [owner, Math.ceil(ttl), this.#waiter(owner), step, this.#seen.highest];
+    const args = [owner, Math.ceil(ttl), this.keys.waiter(owner), step, this.#seen.highest];
     const reply = await this.#write(CLAIM, { keys, args, signal });
     if (reply === undefined) return undefined;
     const [generation, ...tokens] = reply as readonly string[];
@@ -74,38 +68,22 @@ export class RedisClaims implements Claims {
   }
 
   async renew(names: readonly string[], owner: string, ttl: Millis, signal: AbortSignal) {
-    const keys = [...this.#keys(names, "lock"), this.#generation];
+    const keys = [...this.keys.of(names, "lock"), this.keys.generation];
     const args = [owner, Math.ceil(ttl), this.#seen.highest];
     return (await this.#write(RENEW, { keys, args, signal })) === "1";
   }
 
   async drop(names: readonly string[], owner: string, signal: AbortSignal) {
-    const keys = this.#keys(names, "lock", "turn", "wait");
-    return (await this.#redis.run(DROP, { keys, args: [this.#channels, owner], signal })) === "1";
+    const keys = this.keys.of(names, "lock", "turn", "wait");
+    const args = [this.keys.channels, owner];
+    return (await this.#redis.run(DROP, { keys, args, signal })) === "1";
   }
 
   async freeIn(names: readonly string[], signal: AbortSignal): Promise<Millis> {
     const left = Number(
-      await this.#redis.run(FREE_IN, { keys: this.#keys(names, "lock"), signal }),
+      await this.#redis.run(FREE_IN, { keys: this.keys.of(names, "lock"), signal }),
     );
     return left === -1 ? Number.POSITIVE_INFINITY : Math.max(0, left);
-  }
-
-  waitForTurn(names: readonly string[], owner: string): WaitForTurn {
-    const waiter = new Waiter({
-      redis: this.#redis,
-      subscription: this.#subscription,
-      id: this.#waiter(owner),
-      keys: this.#keys(names, "lock", "turn", "wait"),
-      channels: this.#channels,
-    });
-    return (left, signal) => waiter.waitForTurn(left, signal);
-  }
-
-  onRelease(name: string, listener: () => void): () => void {
-    const [lock = ""] = this.#keys([name], "lock");
-    const channel = `${this.#channels}${RELEASES}${lock}`;
-    return this.#redis.subscribe(channel, { ready: listener, message: listener });
   }
 
   async inspect(name: string): Promise<LockRecord> {
@@ -130,7 +108,7 @@ export class RedisClaims implements Claims {
   }
 
   async raiseGeneration(least: number): Promise<number> {
-    const input = { keys: [this.#generation], args: [least, this.#seen.highest] };
+    const input = { keys: [this.keys.generation], args: [least, this.#seen.highest] };
     const raised = await this.#redis.run(RAISE, input);
     if (raised === undefined) throw noMoreGenerations();
     this.#seen.see(Number(raised));
@@ -138,44 +116,24 @@ export class RedisClaims implements Claims {
   }
 
   async close(): Promise<void> {
-    this.#subscription.close();
     if (this.#options.closeRedis) await this.#redis.close();
   }
 
   /** Also rejects with an UnknownOutcomeError when too few replicas have confirmed the write. */
   async #write(script: Script, input: ScriptInput): Promise<Reply> {
-    const { replicas } = this.#options;
-    if (replicas === undefined) return this.#redis.run(script, input);
-    const { reply, confirmed } = await this.#redis.runOnReplicas(script, input, replicas);
-    if (confirmed >= replicas.count || reply === undefined) return reply;
-    const what = `${replicas.count} replicas have the lock: ${confirmed} confirmed it in time`;
+    const { replicated } = this.#options;
+    if (!replicated) return this.#redis.run(script, input);
+    const { reply, confirmed } = await replicated.run(script, input);
+    if (confirmed >= replicated.count || reply === undefined) return reply;
+    const what = `${replicated.count} replicas have the lock: ${confirmed} confirmed it in time`;
     throw new UnknownOutcomeError(this.#redis.address, what);
   }
 
   async #inspect(names: readonly string[]): Promise<readonly LockRecord[]> {
-    const keys = [...this.#keys(names, "lock", "fence"), this.#generation];
+    const keys = [...this.keys.of(names, "lock", "fence"), this.keys.generation];
     const [generation, ...found] = (await this.#redis.run(INSPECT, { keys })) as Inspected;
     this.#seen.see(Number(generation));
     return names.map((name, i) => toInfo(name, Number(generation), found[i] as Found));
-  }
-
-  /** Returns the keys of the first kind for all names, then those of the next kind. */
-  #keys(names: readonly string[], ...kinds: readonly string[]): readonly string[] {
-    const { prefix } = this.#options;
-    return kinds.flatMap((kind) => names.map((name) => keyOf(prefix, kind, name)));
-  }
-
-  #waiter(owner: string): string {
-    return `${this.#client}/${holderIdOf(owner)}`;
-  }
-
-  get #generation(): string {
-    return ownKey(this.#options.prefix, "generation");
-  }
-
-  /** The common prefix of the channels of all clients. */
-  get #channels(): string {
-    return keyOf(this.#options.prefix, "wake", "");
   }
 }
 

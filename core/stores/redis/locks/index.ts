@@ -1,10 +1,11 @@
-import { checkWhole, LONGEST_SPAN } from "../../../lock/checks.ts";
-import { type Duration, toMillis } from "../../../lock/duration.ts";
+import type { Duration } from "../../../lock/duration.ts";
 import type { LockStore } from "../../../lock/lock.ts";
 import { pollingStore, type StoreOptions } from "../../../lock/store.ts";
 import { checkPrefix, PREFIX } from "../client/names.ts";
 import type { Redis } from "../client/redis.ts";
+import { replicatedWrites } from "../client/replicas.ts";
 import { RedisClaims } from "./claims.ts";
+import { NotifiedClaims } from "./notified-claims.ts";
 
 export interface RedisLocksOptions extends StoreOptions {
   /**
@@ -42,14 +43,15 @@ export function redisLocks(
   redis: Redis,
   options: RedisLocksOptions & { readonly closeRedis?: boolean } = {},
 ): LockStore {
-  const { prefix = PREFIX, replicas = 0, replicaTimeout = 1_000, ...rest } = options;
-  const { closeRedis = false, ...storeOptions } = rest;
+  const { prefix = PREFIX, closeRedis = false, ...storeOptions } = options;
   checkPrefix(prefix);
-  checkWhole("replicas", replicas, 0, 1_000);
-  const span = toMillis("replicaTimeout", replicaTimeout, 1, LONGEST_SPAN);
-  const awaited = replicas > 0 ? { count: replicas, span } : undefined;
+  const claims = { prefix, replicated: replicatedWrites(redis, options), closeRedis };
   return pollingStore(
-    new RedisClaims(redis, { prefix, replicas: awaited, closeRedis }),
+    canSubscribe(redis) ? new NotifiedClaims(redis, claims) : new RedisClaims(redis, claims),
     storeOptions,
   );
+}
+
+function canSubscribe(redis: Redis): redis is Required<Redis> {
+  return redis.subscribe !== undefined;
 }

@@ -17,13 +17,13 @@ export interface Wakeup {
 
 /** Receives the wake-ups of one client's waiters on a channel of its own, from the first waiter on. */
 export class WakeupSubscription {
-  readonly #redis: Redis;
+  readonly #redis: Required<Redis>;
   readonly #channel: string;
   readonly #wakeups = new Map<string, Wakeup>();
   #subscribing: Promise<void> | undefined;
   #unsubscribe = () => {};
 
-  constructor(redis: Redis, channel: string) {
+  constructor(redis: Required<Redis>, channel: string) {
     this.#redis = redis;
     this.#channel = channel;
   }

@@ -1,0 +1,36 @@
+import { holderIdOf } from "../../../lock/holder.ts";
+import { keyOf, ownKey } from "../client/names.ts";
+
+/** The keys and channels of one client's locks. */
+export class LockKeys {
+  readonly #prefix: string;
+  readonly #client = crypto.randomUUID();
+
+  constructor(prefix: string) {
+    this.#prefix = prefix;
+  }
+
+  /** Returns the keys of the first kind for all names, then those of the next kind. */
+  of(names: readonly string[], ...kinds: readonly string[]): readonly string[] {
+    return kinds.flatMap((kind) => names.map((name) => keyOf(this.#prefix, kind, name)));
+  }
+
+  get generation(): string {
+    return ownKey(this.#prefix, "generation");
+  }
+
+  /** The common prefix of the channels of all clients. */
+  get channels(): string {
+    return keyOf(this.#prefix, "wake", "");
+  }
+
+  /** The channel of this client's waiters. */
+  get channel(): string {
+    return this.channels + this.#client;
+  }
+
+  /** Returns the id of a waiter, which names the client first. */
+  waiter(owner: string): string {
+    return `${this.#client}/${holderIdOf(owner)}`;
+  }
+}
