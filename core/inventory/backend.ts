@@ -1,4 +1,4 @@
-import { checkWhole } from "../lock/checks.ts";
+import { checkText, checkWhole } from "../lock/checks.ts";
 import { checkFence, type Fence } from "../lock/fence.ts";
 import { DecrementBatcher } from "./decrement-batcher.ts";
 import { type InventoryOptions, withEvents } from "./events.ts";
@@ -13,6 +13,7 @@ import {
 import {
   checkOrders,
   checkSku,
+  MAX_ID_BYTES,
   type Operation,
   type OperationBackend,
   toOperation,
@@ -21,9 +22,17 @@ import {
 /** The contract that a store implements. All arguments are checked already. */
 export interface InventoryBackend extends OperationBackend {
   get(sku: string): Promise<StockLevel | undefined>;
+  list(page: StockPage): Promise<readonly StockLevel[]>;
   expire(sku: string): Promise<void>;
   history(sku: string, page: HistoryPage): Promise<readonly LedgerEntry[]>;
   claim(fence: Fence): Promise<void>;
+}
+
+/** At most `limit` skus that start with `prefix`, all of them after `after`. Both may be empty. */
+export interface StockPage {
+  readonly prefix: string;
+  readonly after: string;
+  readonly limit: number;
 }
 
 /** At most `limit` entries, all of them before entry `before`. */
@@ -46,6 +55,13 @@ export function createInventory(
     async expire(sku) {
       checkSku(sku);
       await backend.expire(sku);
+    },
+
+    async list({ prefix = "", after = "", limit = 100 } = {}) {
+      if (prefix !== "") checkText("prefix", prefix, MAX_ID_BYTES);
+      if (after !== "") checkText("after", after, MAX_ID_BYTES);
+      checkWhole("limit", limit, 1, 10_000);
+      return backend.list({ prefix, after, limit });
     },
 
     async history(sku, { limit = 100, before = Number.MAX_SAFE_INTEGER } = {}) {

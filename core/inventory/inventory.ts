@@ -156,6 +156,13 @@ export interface Inventory extends StockOperations {
   /** Releases the sku's expired reservations. Changes do the same whenever the stock runs short. */
   expire(sku: string): Promise<void>;
 
+  /** Lists the skus that start with `prefix`, in the store's order: at most `limit` (default 100) after the sku `after`. */
+  list(options?: {
+    readonly prefix?: string;
+    readonly after?: string;
+    readonly limit?: number;
+  }): Promise<readonly StockLevel[]>;
+
   /** Reads the sku's ledger, newest first: at most `limit` entries, all before entry `before` if given. */
   history(
     sku: string,

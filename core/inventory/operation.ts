@@ -17,7 +17,7 @@ import {
 } from "./inventory.ts";
 
 /** The longest sku or operation id, in bytes of UTF-8. */
-const MAX_ID_BYTES = 255;
+export const MAX_ID_BYTES = 255;
 
 /** The most orders in one batch: a batch locks the row of the stock until all of them are written. */
 export const MAX_BATCH_ORDERS = 1_000;

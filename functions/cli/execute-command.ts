@@ -66,6 +66,7 @@ function commands({ command }: Words): ReadonlyMap<string, () => Promise<AnyComm
       doctor: async () => (await import("./commands/doctor.ts")).doctorCommand,
       inventory: async () => (await import("./commands/inventory.ts")).inventoryCommand,
       init: async () => (await import("./commands/init.ts")).initCommand(version),
+      console: async () => (await import("./commands/console.ts")).consoleCommand,
       dev: async () => (await import("./commands/dev.ts")).devCommand,
       worker: async () => (await import("./commands/worker.ts")).workerCommand,
       run: async () => (await import("./commands/run.ts")).runCommand,

@@ -11,7 +11,7 @@ import type { AnyWorkflow } from "../../core/steps/workflow.ts";
 import { sqlInventory } from "../../core/stores/sql/inventory/index.ts";
 import { sqlJournal } from "../../core/stores/sql/journal/index.ts";
 import { openTelemetryIfRegistered } from "../telemetry/if-registered.ts";
-import { combineTelemetry, type Telemetry } from "../telemetry/telemetry.ts";
+import { combineTelemetry, type PartialTelemetry, type Telemetry } from "../telemetry/telemetry.ts";
 import {
   loadWorkflowModule,
   type WorkflowModule,
@@ -120,16 +120,23 @@ export interface RunServices {
   /** The name of this process, for operators. */
   readonly owner: string;
 
+  /** The URLs of the stores, without secrets. */
+  readonly addresses: { readonly store: string; readonly locks: string };
+
   /** Reports to OpenTelemetry if the process was started with its SDK. */
   readonly telemetry: Telemetry;
 }
 
-/** Opens the stores, calls `work`, closes the stores in every case, and then ends the process. */
+/**
+ * Opens the stores, calls `work`, closes the stores in every case, and then ends the process. The observer receives the
+ * events as well.
+ */
 export async function withServices<T>(
   args: RuntimeArgs,
   work: (opened: RunServices) => Promise<T>,
+  observer?: PartialTelemetry,
 ): Promise<T> {
-  const telemetry = await connectTelemetry();
+  const telemetry = await connectTelemetry(observer);
   try {
     return await withLocks(args.locks, (lockStore) =>
       withStore(args, (opened) => {
@@ -138,7 +145,8 @@ export async function withServices<T>(
         const inventory = sqlInventory(database, { onEvent: telemetry.stock });
         const services = { locks, database, inventory };
         const owner = `${hostname().slice(0, 100)}:${process.pid}`;
-        return work({ services, journal: sqlJournal(database), owner, telemetry });
+        const addresses = { store: opened.url, locks: (lockStore ?? opened).url };
+        return work({ services, journal: sqlJournal(database), owner, addresses, telemetry });
       }),
     );
   } finally {
@@ -146,11 +154,14 @@ export async function withServices<T>(
   }
 }
 
-async function connectTelemetry(): Promise<Telemetry> {
+async function connectTelemetry(observer?: PartialTelemetry): Promise<Telemetry> {
   const otel = await openTelemetryIfRegistered();
   const shown = { runtime: { onError: showFailure } };
-  if (!otel) return combineTelemetry(shown);
-  const telemetry = combineTelemetry(otel.openTelemetry(), shown);
+  if (!otel && !observer) return combineTelemetry(shown);
+  const telemetry = combineTelemetry(
+    ...(otel ? [otel.openTelemetry()] : []),
+    ...[shown, observer ?? {}],
+  );
   // An error of a subscriber would end the process.
   const notify = listener(telemetry.lock);
   subscribe("lockstep:lock", (event) => notify(event as LockEvent));

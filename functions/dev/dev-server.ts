@@ -1,7 +1,7 @@
 import { resolve } from "node:path";
 import type { Journal } from "../../core/journal/journal.ts";
 import type { Millis } from "../../core/lock/time.ts";
-import type { RuntimeOptions } from "../../core/steps/contract.ts";
+import type { Runtime, RuntimeOptions } from "../../core/steps/contract.ts";
 import { createRuntime } from "../../core/steps/runtime.ts";
 import type { AnyWorkflow } from "../../core/steps/workflow.ts";
 import { type App, createApp } from "../http/app.ts";
@@ -39,6 +39,7 @@ export interface DevOptions {
 /** The app and the worker of one version of the module. */
 interface AppInstance {
   readonly app: App;
+  readonly runtime: Runtime;
 
   /** Stops taking runs. Resolves when the worker has parked all of its runs. */
   end(): Promise<unknown>;
@@ -80,6 +81,11 @@ export class DevServer {
 
   get url(): string {
     return this.#server?.url ?? "";
+  }
+
+  /** The runtime of the module's last version. */
+  get runtime(): Runtime {
+    return this.#instance.runtime;
   }
 
   /**
@@ -154,6 +160,7 @@ export class DevServer {
         ? Promise.resolve(undefined)
         : runWorker({ runtime, signal: stopping.signal, abort }).catch(onProblem);
     return {
+      runtime,
       app: createApp({ ...app, runtime, workflows, stepLog, drain, abort }),
       end() {
         stopping.abort();

@@ -136,6 +136,7 @@ const TITLES: Readonly<Record<number, string>> = {
   410: "Gone",
   413: "Content Too Large",
   415: "Unsupported Media Type",
+  421: "Misdirected Request",
   422: "Unprocessable Content",
   423: "Locked",
   429: "Too Many Requests",

@@ -302,6 +302,23 @@ export function describeLedger(suite: InventorySuite): void {
       await expect(suite.inventory.history(sku, { limit: 0 })).rejects.toThrow(RangeError);
     });
 
+    test("skus are listed by their prefix, page by page, with their levels", async () => {
+      const prefix = await stocked(1);
+      const skus = [`${prefix}%`, `${prefix}-a/b`, `${prefix}-c`];
+      for (const [i, sku] of skus.entries()) {
+        await suite.inventory.set({ sku, quantity: i, operationId: `${sku}/set` });
+        await suite.inventory.restock({ sku, quantity: 5, operationId: `${sku}/restock` });
+        await suite.inventory.decrement({ sku, quantity: 2, operationId: `${sku}/sale` });
+      }
+      const all = await suite.inventory.list({ prefix });
+      expect(all.map(({ sku }) => sku).sort()).toEqual([prefix, ...skus].sort());
+      for (const level of all) expect(level).toEqual(await suite.inventory.get(level.sku));
+      const after = all[0]?.sku ?? "";
+      expect(await suite.inventory.list({ prefix, after, limit: 2 })).toEqual(all.slice(1, 3));
+      expect(await suite.inventory.list({ prefix, after: all.at(-1)?.sku ?? "" })).toEqual([]);
+      await expect(suite.inventory.list({ limit: 0 })).rejects.toThrow(RangeError);
+    });
+
     test("the books add up under 32 concurrent workers that mix all changes", async () => {
       const sku = await stocked(40);
       const clients = Array.from({ length: 8 }, () => suite.underTest.open());

@@ -1,27 +1,13 @@
-import { chromium } from "playwright-core";
 import { expect, onTestFinished, test } from "vitest";
 import { createRuntime } from "../../core/steps/runtime.ts";
 import { swaggerPage } from "../../functions/http/swagger-page.ts";
 import { open } from "../../infra/open.ts";
-import { findOrThrow } from "../../infra/servers/binaries.ts";
+import { INSTALLING_BROWSER, startBrowser } from "../support/browser.ts";
 import { serving, TOKEN } from "../support/http.ts";
 import { temporaryFile } from "../support/under-test.ts";
 
-/** Without the last of these it would look for hosts of its maker's at every start. */
-const FLAGS = [
-  "--no-sandbox",
-  "--disable-gpu",
-  "--disable-quic",
-  "--no-first-run",
-  "--disable-component-update",
-  "--disable-sync",
-  "--disable-background-networking",
-];
-
-const INSTALLING = 300_000;
-
 test("the page shows the document in a browser, sends a request, and contacts no other host", {
-  timeout: INSTALLING,
+  timeout: INSTALLING_BROWSER,
 }, async () => {
   const { file, remove } = await temporaryFile();
   const { locks, inventory, journal, close } = await open(`sqlite:${file}`);
@@ -63,9 +49,3 @@ test("the page shows the document in a browser, sends a request, and contacts no
   expect(said).toEqual([]);
   expect([...hosts]).toEqual([url]);
 });
-
-async function startBrowser() {
-  const required = { binaries: ["chromium"], packages: ["chromium"] };
-  const executablePath = await findOrThrow(required, (step) => process.stderr.write(`${step}\n`));
-  return chromium.launch({ executablePath, args: FLAGS });
-}

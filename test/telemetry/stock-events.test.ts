@@ -24,6 +24,9 @@ class Shelf implements InventoryBackend {
   async get(): Promise<StockLevel | undefined> {
     return { sku: "a", onHand: this.#result.remaining, reserved: 0, sold: 0, supplied: 1 };
   }
+  async list(): Promise<readonly StockLevel[]> {
+    return this.#result ? [] : [];
+  }
   async history(): Promise<readonly LedgerEntry[]> {
     return this.#result ? [] : [];
   }

@@ -4,6 +4,7 @@ import type { CommandModule } from "yargs";
 import { checkSpan, checkWhole } from "../../../core/lock/checks.ts";
 import type { AnyWorkflow } from "../../../core/steps/workflow.ts";
 import { readConfig } from "../../../infra/config.ts";
+import type { IncidentLog } from "../../console/incidents.ts";
 import type { DevServer } from "../../dev/dev-server.ts";
 import type { DocsPage } from "../../http/options.ts";
 import { openTelemetryIfRegistered } from "../../telemetry/if-registered.ts";
@@ -55,8 +56,8 @@ export const devCommand: CommandModule<unknown, DevArgs> = {
       .epilog(
         `${MODULE_HELP}
 
-Prints one line of JSON with url, token and docs, then one line for each
-request. The bearer token is LOCKSTEP_TOKEN, or a random one; only a random
+Prints one line of JSON with url, token, console and docs, then one line for
+each request. The console is a page with the locks, the stock and the runs. The bearer token is LOCKSTEP_TOKEN, or a random one; only a random
 token is printed. If swagger-ui-dist is installed, /docs documents all
 requests and sends them. LOCKSTEP_SECRET opens sealed fences
 (Lockstep-Fence).
@@ -74,21 +75,27 @@ Exit status: 0; 69 store unavailable, 64 usage.`,
     checkWhole("--port", port, 0, 65_535);
     const { token: configured } = readConfig();
     const token = configured ?? randomBytes(24).toString("base64url");
-    await withServices(args, async (runServices) => {
+    const { IncidentLog } = await import("../../console/incidents.ts");
+    const incidents = new IncidentLog();
+    const serve = async (runServices: RunServices) => {
       const page = await pageIfInstalled();
-      const dev = await start({ ...args, lease, port, token, page }, runServices);
+      const settings = { ...args, lease, port, token, page, incidents };
+      const dev = await start(settings, runServices);
       // After the start: while the module is loaded, a signal must end the process at once.
       using shutdown = listenForShutdown();
       shutdown.forced.addEventListener("abort", () => dev.abort());
       const { url } = dev;
-      const docs = page && { docs: `${url}/docs` };
-      print(JSON.stringify({ url, ...(configured === undefined && { token }), ...docs }));
-      note(
-        `curl --oauth2-bearer ${configured === undefined ? token : "$LOCKSTEP_TOKEN"} ${url}/ready`,
-      );
+      const isRandom = configured === undefined;
+      const links = {
+        console: isRandom ? `${url}/#token=${token}` : `${url}/`,
+        ...(page && { docs: `${url}/docs` }),
+      };
+      print(JSON.stringify({ url, ...(isRandom && { token }), ...links }));
+      note(`curl --oauth2-bearer ${isRandom ? token : "$LOCKSTEP_TOKEN"} ${url}/ready`);
       if (!shutdown.requested.aborted) await once(shutdown.requested, "abort");
       await dev.close(grace);
-    });
+    };
+    await withServices(args, serve, incidents);
   },
 };
 
@@ -99,25 +106,40 @@ interface DevSettings {
   readonly lease: number;
   readonly token: string;
   readonly page: DocsPage | undefined;
+  readonly incidents: IncidentLog;
 }
 
 /** Starts the server. Its modules are loaded here because no other command needs them. */
 async function start(
-  { file, host, port, lease, token, page }: DevSettings,
-  { services, journal, owner, telemetry }: RunServices,
+  { file, host, port, lease, token, page, incidents }: DevSettings,
+  { services, journal, owner, addresses, telemetry }: RunServices,
 ): Promise<DevServer> {
+  const { createConsole, withConsole } = await import("../../console/console.ts");
+  const { isLoopback } = await import("../../console/guard.ts");
+  const { pageFiles } = await import("../../console/page-files.ts");
   const { DevServer } = await import("../../dev/dev-server.ts");
   const { bearer } = await import("../../http/auth.ts");
   const { inventory, locks } = services;
   const otel = await openTelemetryIfRegistered();
-  return DevServer.start({
+  const onError = (error: unknown) => warn(describeError(error));
+  let dev: DevServer | undefined;
+  const console = createConsole({
+    ...{ addresses, locks, inventory, token, incidents, onError },
+    // Another one after each change of the module.
+    get runtime() {
+      return dev?.runtime;
+    },
+    page: await pageFiles(),
+    ...{ isLocal: isLoopback(host), isDev: true, readOnly: false },
+  });
+  dev = await DevServer.start({
     file,
     journal,
     owner,
     lease,
     services,
     telemetry,
-    wrap: otel?.continueTraces,
+    wrap: (app) => withConsole(otel?.continueTraces(app) ?? app, console),
     server: { host, port },
     app: {
       authorize: bearer([token]),
@@ -125,12 +147,13 @@ async function start(
       locks,
       secret: readConfig().secret,
       log: (entry) => print(JSON.stringify(entry)),
-      onError: (error) => warn(describeError(error)),
+      onError,
       ...(page && { page }),
     },
     onReload: (workflows) => note(`loaded ${file} again: ${namesOf(workflows)}`),
-    onProblem: (error) => warn(describeError(error)),
+    onProblem: onError,
   });
+  return dev;
 }
 
 async function pageIfInstalled(): Promise<DocsPage | undefined> {

@@ -8,6 +8,9 @@ import { base64 } from "../client/wire.ts";
 export interface EtcdStockKeys {
   stock(sku: string): string;
 
+  /** The prefix of all keys of the skus that start with `start`. */
+  skus(start: string): string;
+
   /** The prefix of the sku's ledger; later entries sort first. */
   ledger(sku: string): string;
 
@@ -37,6 +40,7 @@ export function stockKeys(prefix: string): EtcdStockKeys {
   const reservations = (sku: string) => `${own("stock", sku, "reservation")}/`;
   return {
     stock: (sku) => own("stock", sku, "state"),
+    skus: (start) => own("stock", start),
     ledger: (sku) => `${own("stock", sku, "ledger")}/`,
     entries: (sku, seq) => own("stock", sku, "ledger", descending(seq)),
     reservations,
@@ -53,6 +57,11 @@ export function stockKeys(prefix: string): EtcdStockKeys {
 function hash(id: string): string {
   const text = base64.encode(sha256(id));
   return text.replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+}
+
+/** Reads the sku from one of its keys. */
+export function skuIn(key: string): string {
+  return decodeSegment(/%lockstep\/stock\/([^/]*)/.exec(key)?.[1] ?? "");
 }
 
 /** Reads the reservation's id from one of its keys. */

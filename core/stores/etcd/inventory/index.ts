@@ -1,11 +1,15 @@
-import { createBatchInventory, type HistoryPage } from "../../../inventory/backend.ts";
+import {
+  createBatchInventory,
+  type HistoryPage,
+  type StockPage,
+} from "../../../inventory/backend.ts";
 import type { InventoryOptions } from "../../../inventory/events.ts";
 import type { Inventory, LedgerEntry, StockLevel } from "../../../inventory/inventory.ts";
 import { KeyedQueue } from "../../../lock/keyed-queue.ts";
 import { type Etcd, get } from "../client/etcd.ts";
 import { checkPrefix } from "../client/names.ts";
 import { applyBatch } from "./change.ts";
-import { type EtcdContext, RevisionCache, stockKeys } from "./context.ts";
+import { type EtcdContext, RevisionCache, skuIn, stockKeys } from "./context.ts";
 import { expire } from "./expiry.ts";
 import { claim } from "./fence.ts";
 import { parseEntries, parseStock } from "./transaction.ts";
@@ -33,6 +37,7 @@ export function etcdInventory(
     {
       address: etcd.address,
       get: (sku) => readStock(context, sku),
+      list: (page) => list(context, page),
       applyMany: (batch, signal) => applyBatch(context, batch, signal),
       expire: (sku) => expire(context, sku),
       history: (sku, page) => readHistory(context, sku, page),
@@ -50,6 +55,26 @@ async function readStock(
   if (!kvs[0]) return undefined;
   const { onHand, reserved, sold, supplied } = parseStock(kvs[0].value);
   return { sku, onHand, reserved, sold, supplied };
+}
+
+/** Goes from sku to sku: the ledger's keys between them are passed over by the server. */
+async function list(
+  context: EtcdContext,
+  { prefix, after, limit }: StockPage,
+): Promise<readonly StockLevel[]> {
+  const { etcd, keys } = context;
+  const levels: StockLevel[] = [];
+  let last = after;
+  while (levels.length < limit) {
+    // The key of the stock is the last key of its sku.
+    const from = last === "" ? {} : { after: keys.stock(last) };
+    const { kvs } = await etcd.range(get({ prefix: keys.skus(prefix) }, { limit: 1, ...from }));
+    if (!kvs[0]) break;
+    last = skuIn(kvs[0].key);
+    const level = await readStock(context, last);
+    if (level) levels.push(level);
+  }
+  return levels;
 }
 
 /** The keys per read of the ledger; each holds a chunk of the entries of one transaction. */

@@ -1,4 +1,8 @@
-import { createBatchInventory, type HistoryPage } from "../../../inventory/backend.ts";
+import {
+  createBatchInventory,
+  type HistoryPage,
+  type StockPage,
+} from "../../../inventory/backend.ts";
 import type { InventoryOptions } from "../../../inventory/events.ts";
 import type {
   Inventory,
@@ -9,9 +13,10 @@ import type {
 } from "../../../inventory/inventory.ts";
 import type { Duration } from "../../../lock/duration.ts";
 import { quote } from "../../../lock/errors.ts";
-import { checkPrefix, PREFIX } from "../client/names.ts";
+import { checkPrefix, nameOf, PREFIX, patternOf } from "../client/names.ts";
 import type { Redis } from "../client/redis.ts";
 import { replicatedWrites } from "../client/replicas.ts";
+import { scan } from "../client/scan.ts";
 import { applyBatch, claim, type RedisContext, runUntilKnown, stockKeys } from "./change.ts";
 import { EXPIRE, MAX_RELEASED, READ_LEDGER } from "./scripts.ts";
 
@@ -53,6 +58,7 @@ export function redisInventory(redis: Redis, options: RedisInventoryOptions = {}
     {
       address: redis.address,
       get: (sku) => readStock(context, sku),
+      list: (page) => list(context, prefix, page),
       applyMany: (batch, signal) => applyBatch(context, batch, signal),
       expire: (sku) => expire(context, sku),
       history: (sku, page) => readHistory(context, sku, page),
@@ -77,6 +83,24 @@ async function readStock(
     sold: Number(sold),
     supplied: Number(supplied),
   };
+}
+
+/** Walks all keys of the database: Redis keeps no order of keys. */
+async function list(
+  context: RedisContext,
+  keyPrefix: string,
+  { prefix, after, limit }: StockPage,
+): Promise<readonly StockLevel[]> {
+  const skus = new Set<string>();
+  for await (const keys of scan(context.redis, patternOf(keyPrefix, "stock", prefix))) {
+    for (const key of keys) skus.add(nameOf(keyPrefix, "stock", key));
+  }
+  const page = [...skus]
+    .filter((sku) => sku > after)
+    .sort()
+    .slice(0, limit);
+  const levels = await Promise.all(page.map((sku) => readStock(context, sku)));
+  return levels.filter((level) => level !== undefined);
 }
 
 /** Releases all expired reservations of the sku. */

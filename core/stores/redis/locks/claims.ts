@@ -8,6 +8,7 @@ import type { Millis } from "../../../lock/time.ts";
 import { nameOf, patternOf } from "../client/names.ts";
 import type { Redis, Reply, Script, ScriptInput } from "../client/redis.ts";
 import type { ReplicatedWrites } from "../client/replicas.ts";
+import { scan } from "../client/scan.ts";
 import { LockKeys } from "./keys.ts";
 import { CLAIM, DROP, FREE_IN, INSPECT, RAISE, RENEW } from "./scripts.ts";
 
@@ -20,9 +21,6 @@ export const TRAITS: StoreTraits = {
   lockDelay: false,
   minTtl: 10,
 };
-
-/** How many keys one SCAN of a list visits. */
-const SCAN_COUNT = 500;
 
 export interface ClaimsOptions {
   readonly prefix: string;
@@ -94,13 +92,9 @@ export class RedisClaims implements Claims {
   async list(prefix: string): Promise<readonly LockRecord[]> {
     const pattern = patternOf(this.#options.prefix, "lock", prefix);
     const found = new Map<string, LockRecord>();
-    for (let cursor = "0"; ; ) {
-      const scan = ["SCAN", cursor, "MATCH", pattern, "COUNT", SCAN_COUNT] as const;
-      const [next, keys] = (await this.#redis.call(scan, { reads: true })) as [string, string[]];
+    for await (const keys of scan(this.#redis, pattern)) {
       const names = keys.map((key) => nameOf(this.#options.prefix, "lock", key));
       for (const info of await this.#inspect(names)) found.set(info.name, info);
-      cursor = next;
-      if (cursor === "0") break;
     }
     return [...found.values()]
       .filter(({ holder }) => holder !== undefined)

@@ -16,6 +16,7 @@ import {
   createOperations,
   type HistoryPage,
   type InventoryBackend,
+  type StockPage,
 } from "../../../inventory/backend.ts";
 import type { InventoryOptions } from "../../../inventory/events.ts";
 import type {
@@ -54,6 +55,7 @@ export function sqlInventory(database: Database, options: InventoryOptions = {})
     address: database.address,
     get: (sku) => get(database, sku),
     apply: (operation, signal) => apply(database, claimed, operation, signal),
+    list: (page) => list(database, page),
     applyMany: (batch, signal) =>
       database.dialect.isOptimistic
         ? applyInOneBatch(database, batch, signal)
@@ -81,7 +83,21 @@ function within(tx: OpenTransaction, options: InventoryOptions): StockOperations
 
 async function get(database: Pick<Database, "read">, sku: string): Promise<StockLevel | undefined> {
   const [row] = await database.read(readStock(sku));
-  if (row === undefined) return undefined;
+  return row && toLevel(sku, row);
+}
+
+async function list(
+  database: Database,
+  { prefix, after, limit }: StockPage,
+): Promise<readonly StockLevel[]> {
+  const rows = await database.read(sql`
+    SELECT sku, on_hand, reserved, sold, supplied FROM lockstep_stock
+    WHERE sku > ${after} AND sku >= ${prefix} AND SUBSTR(sku, 1, LENGTH(${prefix})) = ${prefix}
+    ORDER BY sku LIMIT ${limit}`);
+  return rows.map((row) => toLevel(asText(row.sku), row));
+}
+
+function toLevel(sku: string, row: Row): StockLevel {
   return {
     sku,
     onHand: asNumber(row.on_hand),

@@ -1,0 +1,259 @@
+import { type Context, Hono } from "hono";
+import { secureHeaders } from "hono/secure-headers";
+import * as z from "zod";
+import type { Inventory } from "../../core/inventory/inventory.ts";
+import type { RunQuery, RunStatus } from "../../core/journal/journal.ts";
+import type { LockStore } from "../../core/lock/lock.ts";
+import type { Runtime } from "../../core/steps/contract.ts";
+import { unknownRun } from "../../core/steps/errors.ts";
+import { redact } from "../../infra/redact.ts";
+import { toJson } from "../cli/json.ts";
+import { timelineOf } from "../cli/terminal/timeline.ts";
+import { bearer } from "../http/auth.ts";
+import { jsonBody } from "../http/body.ts";
+import type { FetchApp } from "../http/lambda.ts";
+import { Problem, problemBody, problemHeaders, toProblem } from "../http/problem.ts";
+import { fetchRequest } from "../http/request.ts";
+import { shownError, shownValue } from "../json/shown-value.ts";
+import { ACTIONS } from "./actions.ts";
+import { fromOwnPage, withToken } from "./guard.ts";
+import type { IncidentLog } from "./incidents.ts";
+import type { PageFile } from "./page-files.ts";
+import {
+  type ConsoleInfo,
+  type ConsolePart,
+  type LocksAnswer,
+  MOST_ROWS,
+  type StockAnswer,
+} from "./shapes.ts";
+
+export interface ConsoleOptions {
+  /** The URLs of the stores, without secrets, as the page shows them. */
+  readonly addresses: Pick<ConsoleInfo, "store" | "locks">;
+  readonly locks: LockStore;
+
+  /** Undefined for stores without stock. */
+  readonly inventory: Inventory | undefined;
+
+  /** Reads runs and acts on them. Undefined for stores without a journal. Asked anew for each request. */
+  readonly runtime: Runtime | undefined;
+  readonly page: ReadonlyMap<string, PageFile>;
+
+  /** The bearer token of all requests but those for the page itself. Undefined: none is needed. */
+  readonly token: string | undefined;
+
+  /** Whether the server listens on loopback alone: other names of the host are refused then. */
+  readonly isLocal: boolean;
+
+  /** Refuses all actions. */
+  readonly readOnly: boolean;
+
+  /** Whether to freeze and kill the processes of holders on request. */
+  readonly isDev: boolean;
+
+  /** Undefined for a console whose process executes no runs. */
+  readonly incidents: IncidentLog | undefined;
+
+  /** Called with each error that a response hides. */
+  readonly onError: (error: unknown) => void;
+}
+
+/** Serves a console beside an app: the console has / and what is under /console. */
+export function withConsole(app: FetchApp, page: Hono): FetchApp {
+  return {
+    fetch(request, platform) {
+      const { pathname } = new URL(request.url);
+      const isOfPage = pathname === "/" || pathname.startsWith("/console/");
+      return isOfPage ? page.fetch(request) : app.fetch(request, platform);
+    },
+  };
+}
+
+/** Creates the console: a page at /, and what the page reads under /console. */
+export function createConsole(options: ConsoleOptions): Hono {
+  const { page, token, isLocal, onError } = options;
+  const app = new Hono();
+  app.use(headers);
+  for (const [path, { type, body }] of page) {
+    app.get(path, (c) => c.body(body, 200, { "Content-Type": type, "Cache-Control": "no-cache" }));
+  }
+  app.use("/console/api/*", fromOwnPage(isLocal));
+  if (token !== undefined) app.use("/console/api/*", withToken(bearer([token])));
+  app.route("/console/api", readsOf(options));
+  app.post("/console/api/actions/:name", (c) => perform(c, options));
+  app.notFound((c) => c.text("not found", 404));
+  app.onError((error, c) => {
+    const problem = toProblem(error instanceof z.ZodError ? invalid(error) : error);
+    if (problem.status >= 500) onError(problem.cause ?? problem);
+    const body = problemBody(problem, "");
+    return c.body(JSON.stringify(body), problem.status, problemHeaders(problem));
+  });
+  return app;
+}
+
+const headers = secureHeaders({
+  contentSecurityPolicy: {
+    defaultSrc: ["'none'"],
+    scriptSrc: ["'self'"],
+    styleSrc: ["'self'"],
+    connectSrc: ["'self'"],
+    imgSrc: ["data:"],
+    baseUri: ["'none'"],
+    formAction: ["'none'"],
+    frameAncestors: ["'none'"],
+    requireTrustedTypesFor: ["'script'"],
+    trustedTypes: ["lit-html"],
+  },
+  xFrameOptions: "DENY",
+  referrerPolicy: "no-referrer",
+  strictTransportSecurity: false,
+});
+
+function invalid(error: z.ZodError): Problem {
+  const [issue] = error.issues;
+  return new Problem(400, "INVALID", `${issue?.path.join(".")}: ${issue?.message}`);
+}
+
+/** Performs an action of a user who has typed its target. */
+async function perform(c: Context, options: ConsoleOptions): Promise<Response> {
+  const action = ACTIONS[c.req.param("name") ?? ""];
+  if (!action) throw new Problem(404, "NOT_FOUND", "the action does not exist");
+  if (options.readOnly)
+    throw new Problem(403, "READ_ONLY", "the console was started with --read-only");
+  return c.json({
+    done: await action(await jsonBody(fetchRequest(c), LONGEST_BODY, c.req.raw.signal), options),
+  });
+}
+
+/** The most bytes of an action's request: the payload of a signal. */
+const LONGEST_BODY = 262_144;
+
+function readsOf(options: ConsoleOptions): Hono {
+  const { addresses, locks, inventory, readOnly, isDev, incidents } = options;
+  const api = new Hono();
+  const hasPart: Readonly<Record<ConsolePart, () => boolean>> = {
+    inventory: () => inventory !== undefined,
+    journal: () => options.runtime !== undefined,
+  };
+  const send = (value: unknown) =>
+    new Response(toJson(value), {
+      headers: { "Content-Type": "application/json", "Cache-Control": "no-store" },
+    });
+
+  api.get("/info", () => {
+    const has = (["inventory", "journal"] as const).filter((part) => hasPart[part]());
+    const watches = incidents !== undefined;
+    return send({ ...addresses, has, readOnly, isDev, watches } satisfies ConsoleInfo);
+  });
+
+  api.get("/incidents", () => send({ incidents: incidents?.latest ?? [] }));
+
+  api.get("/locks", async (c) => {
+    const { filter } = Filter.parse(c.req.query());
+    const found = (await locks.list()).filter(({ name, holder, about }) =>
+      [name, holder, about?.command, about?.run].some((text) =>
+        text?.toLowerCase().includes(filter.toLowerCase()),
+      ),
+    );
+    const answer: LocksAnswer = { locks: found.slice(0, MOST_ROWS), total: found.length };
+    return send(answer);
+  });
+
+  api.get("/lock", async (c) => send(await locks.inspect(Name.parse(c.req.query()).name)));
+
+  api.get("/stock", async (c) => {
+    const { prefix, after } = StockQuery.parse(c.req.query());
+    const levels = await present("inventory", inventory).list({
+      prefix,
+      after,
+      limit: MOST_ROWS + 1,
+    });
+    const answer: StockAnswer = {
+      levels: levels.slice(0, MOST_ROWS),
+      hasMore: levels.length > MOST_ROWS,
+    };
+    return send(answer);
+  });
+
+  api.get("/sku", async (c) => {
+    const { sku, before } = Sku.parse(c.req.query());
+    const stock = present("inventory", inventory);
+    const [level, entries] = await Promise.all([
+      stock.get(sku),
+      stock.history(sku, { limit: MOST_ROWS, ...(before !== undefined && { before }) }),
+    ]);
+    return send({ level, entries });
+  });
+
+  api.get("/runs", async (c) => {
+    const query = RunFilter.parse(c.req.query());
+    const { journal } = present("journal", options.runtime);
+    return send({ runs: await journal.list({ ...(query as RunQuery), limit: MOST_ROWS }) });
+  });
+
+  api.get("/run", async (c) => {
+    const { id, after, part } = Run.parse(c.req.query());
+    const run = await present("journal", options.runtime).show(id, { after, part });
+    if (!run) throw unknownRun(id);
+    const { input, records: _, signals, ending, error, ...info } = run;
+    return send({
+      ...info,
+      input: text(shownValue(input)),
+      output: ending?.status === "completed" ? text(shownValue(ending.value)) : undefined,
+      compensated: ending?.compensated,
+      endedAt: ending?.at,
+      error: shownProblem(ending && ending.status !== "completed" ? ending.value : error),
+      signals: signals.map(({ name, at }) => ({ name, at })),
+      bars: timelineOf(run),
+    });
+  });
+
+  return api;
+}
+
+/** How many characters of a value the page shows. */
+const LONGEST_SHOWN = 4_000;
+
+function text(value: unknown): string {
+  const json = toJson(value) ?? "nothing";
+  return json.length > LONGEST_SHOWN
+    ? `${json.slice(0, LONGEST_SHOWN)}… (${json.length} characters)`
+    : json;
+}
+
+function shownProblem(encoded: string | undefined): string | undefined {
+  if (encoded === undefined) return undefined;
+  const { name, code, message } = shownError(encoded);
+  return `${code ?? name}: ${redact(message)}`;
+}
+
+function present<T>(part: ConsolePart, value: T | undefined): T {
+  if (value !== undefined) return value;
+  throw new Problem(404, "MISSING_PART", `the store has no ${part}`);
+}
+
+const STATUSES = [
+  "running",
+  "parked",
+  "blocked",
+  "completed",
+  "failed",
+  "cancelled",
+] as const satisfies readonly RunStatus[];
+
+const Filter = z.object({ filter: z.string().max(512).default("") });
+const Name = z.object({ name: z.string().min(1) });
+const StockQuery = z.object({ prefix: z.string().default(""), after: z.string().default("") });
+const Sku = z.object({ sku: z.string().min(1), before: z.coerce.number().optional() });
+const Run = z.object({
+  id: z.string().min(1),
+  after: z.string().optional(),
+  part: z.coerce.number().optional(),
+});
+const RunFilter = z.object({
+  status: z.enum(STATUSES).optional(),
+  workflow: z.string().optional(),
+  queue: z.string().optional(),
+  key: z.string().optional(),
+  after: z.string().optional(),
+});

@@ -1,0 +1,28 @@
+import { html, nothing, type TemplateResult } from "lit-html";
+
+export { formatDuration } from "../../cli/terminal/duration.ts";
+
+/** Shortens fences for display: "0000000000.00000000000000000017" becomes "0.17". */
+export function shortFence(fence: string | undefined): string {
+  if (fence === undefined) return "";
+  return fence.replace(/\b0+(?=\d)/g, "");
+}
+
+/** Returns the time of day, with the date in its title. */
+export function clock(at: string | undefined): TemplateResult | typeof nothing {
+  if (at === undefined) return nothing;
+  const date = new Date(at);
+  const isToday = date.toDateString() === new Date().toDateString();
+  const shown = isToday ? date.toLocaleTimeString() : date.toLocaleString();
+  return html`<time datetime=${at} title=${date.toISOString()}>${shown}</time>`;
+}
+
+/** Returns the milliseconds since a time of the server. */
+export function since(at: string): number {
+  return Math.max(0, Date.now() - Date.parse(at));
+}
+
+/** Returns a link within the page. */
+export function href(...parts: readonly string[]): string {
+  return `#/${parts.map(encodeURIComponent).join("/")}`;
+}

@@ -1,0 +1,122 @@
+import { html, nothing, type TemplateResult } from "lit-html";
+import type { HolderInfo, LockInfo } from "../../../core/lock/lock.ts";
+import type { ConsoleInfo, LocksAnswer } from "../shapes.ts";
+import { type Action, button } from "./actions.ts";
+import { clock, formatDuration, href, shortFence, since } from "./format.ts";
+import { type Cell, emptyLine, facts, searchField, table } from "./parts.ts";
+import { read } from "./server.ts";
+import { type AnyView, type Place, view } from "./view.ts";
+
+/** As JSON. */
+type ShownLock = Omit<LockInfo, "about"> & {
+  readonly about?: Omit<HolderInfo, "since"> & { readonly since?: string };
+};
+
+/** The held locks. */
+export function locksView(place: Place): AnyView {
+  return view<LocksAnswer<ShownLock>>({
+    title: "Locks",
+    load: () => read("locks", { filter: place.query.get("filter") ?? "" }),
+    draw: ({ locks, total }) => html`
+      <form class="filters" @submit=${(event: Event) => event.preventDefault()}>
+        ${searchField(place, "filter", "Name, holder, command or run")}
+      </form>
+      ${
+        total === 0
+          ? emptyLine("No lock is held.")
+          : table(
+              total > locks.length
+                ? `${locks.length} of ${total} held locks`
+                : `${total} held locks`,
+              ["Lock", "Holder", "For", "#Held for", "#Expires in", "#Fence", "#Waiting"],
+              locks.map((lock) => [
+                html`<a href=${href("locks", lock.name)}>${lock.name}</a>`,
+                html`<span title=${lock.holder ?? ""}>${processOf(lock)}</span>`,
+                workOf(lock),
+                heldFor(lock),
+                remaining(lock),
+                shortFence(lock.fence),
+                lock.waiters || undefined,
+              ]),
+            )
+      }`,
+  });
+}
+
+/** One lock. */
+export function lockView(name: string): AnyView {
+  return view<ShownLock>({
+    title: name,
+    load: () => read("lock", { name }),
+    draw: (lock, info) => html`
+      <h2>${name}</h2>
+      ${lock.holder === undefined ? freeLock(lock) : heldLock(lock, info)}`,
+  });
+}
+
+function freeLock({ fence, waiters }: ShownLock): TemplateResult {
+  return html`
+    <p>Nobody holds this lock.</p>
+    ${facts([
+      ["Last fence", shortFence(fence)],
+      ["Waiting", waiters || undefined],
+    ])}`;
+}
+
+function heldLock(lock: ShownLock, { readOnly, isDev }: ConsoleInfo): TemplateResult {
+  const { about, holder, fence, waiters } = lock;
+  const actions = isDev ? [freezeOf, killOf] : [];
+  return html`
+    ${facts([
+      ["Holder", holder],
+      ["Host", about?.host],
+      ["Process", about?.pid],
+      ["Command", about?.command && html`<code>${about.command}</code>`],
+      ["Run", about?.run && html`<a href=${href("runs", about.run)}>${about.run}</a>`],
+      ["Step", about?.step],
+      ["Since", clock(about?.since)],
+      ["Held for", heldFor(lock)],
+      ["Expires in", remaining(lock)],
+      ["Fence", shortFence(fence)],
+      ["Waiting", waiters],
+    ])}
+    ${readOnly ? nothing : actions.map((action) => button(action(lock)))}`;
+}
+
+function freezeOf({ name, fence = "", about }: ShownLock): Action {
+  return {
+    title: "Freeze holder 5 s",
+    name: "freeze",
+    does: `Stops process ${about?.pid} on ${about?.host} for 5 seconds. If its lock expires meanwhile, another holder comes, and the late writes of this one are refused.`,
+    target: name,
+    body: () => ({ lock: name, fence }),
+  };
+}
+
+function killOf({ name, fence = "", about }: ShownLock): Action {
+  return {
+    title: "Kill holder",
+    name: "kill",
+    does: `Kills process ${about?.pid} on ${about?.host} at once. Its locks expire by themselves, and another process resumes its runs.`,
+    target: name,
+    body: () => ({ lock: name, fence }),
+  };
+}
+
+/** The holder's process, or the id of a holder that does not name it. */
+function processOf({ about, holder = "" }: ShownLock): string {
+  return about?.pid === undefined ? holder : `${about.host}:${about.pid}`;
+}
+
+function workOf({ about }: ShownLock): Cell {
+  if (about?.run === undefined) return about?.command;
+  return html`<a href=${href("runs", about.run)}>${about.run}</a> ${about.step}`;
+}
+
+function heldFor({ about }: ShownLock): string {
+  return about?.since === undefined ? "" : formatDuration(since(about.since));
+}
+
+function remaining({ expiresIn }: ShownLock): string {
+  return expiresIn === undefined ? "never" : formatDuration(expiresIn);
+}

@@ -1,0 +1,32 @@
+import type { TemplateResult } from "lit-html";
+import type { ConsoleInfo } from "../shapes.ts";
+
+/** What the address names, such as "#/runs/order-7?part=2". */
+export interface Place {
+  readonly path: readonly string[];
+  readonly query: URLSearchParams;
+}
+
+/** A part of the page. It is loaded and drawn again and again. */
+export interface View<T> {
+  readonly title: string;
+  load(): Promise<T>;
+  draw(answer: T, info: ConsoleInfo): TemplateResult;
+}
+
+export type AnyView = View<unknown>;
+
+export function view<T>(of: View<T>): AnyView {
+  return of as AnyView;
+}
+
+/** Goes to the same place with other words in its query. Empty words are left out. */
+export function refine({ path, query }: Place, words: Readonly<Record<string, string>>): void {
+  const next = new URLSearchParams(query);
+  for (const [name, word] of Object.entries(words)) {
+    if (word === "") next.delete(name);
+    else next.set(name, word);
+  }
+  const text = next.size > 0 ? `?${next}` : "";
+  location.replace(`#/${path.map(encodeURIComponent).join("/")}${text}`);
+}

@@ -1,0 +1,64 @@
+import type { StockLevel } from "../../core/inventory/inventory.ts";
+import type { LockInfo } from "../../core/lock/lock.ts";
+import type { Millis } from "../../core/lock/time.ts";
+
+/** What the page gets from the console's server, before JSON: dates become text, bigints digits. */
+
+/** The part of a store that some stores do not have. */
+export type ConsolePart = "inventory" | "journal";
+
+export interface ConsoleInfo {
+  /** The URLs of the stores, without secrets. */
+  readonly store: string;
+  readonly locks: string;
+  readonly has: readonly ConsolePart[];
+  readonly readOnly: boolean;
+
+  /** Whether processes of holders may be frozen and killed. */
+  readonly isDev: boolean;
+
+  /** Whether the server's process executes runs, and keeps its incidents. */
+  readonly watches: boolean;
+}
+
+/** A lost lock, or a write that a resource has refused. */
+export interface Incident {
+  readonly at: Date;
+  readonly kind: "lost" | "refused";
+  readonly text: string;
+  readonly lock?: string | undefined;
+  readonly fence?: string | undefined;
+  readonly operationId?: string | undefined;
+  readonly run?: string | undefined;
+}
+
+/** At most MOST_ROWS locks, of `total` ones that match. */
+export interface LocksAnswer<Lock = LockInfo> {
+  readonly locks: readonly Lock[];
+  readonly total: number;
+}
+
+export interface StockAnswer {
+  readonly levels: readonly StockLevel[];
+
+  /** Whether there are more after the last one. */
+  readonly hasMore: boolean;
+}
+
+/** A bar of a run's waterfall. Times are in milliseconds from the run's start. */
+export interface Bar {
+  readonly at: Millis;
+  readonly waitedFrom: Millis;
+  readonly from: Millis;
+  readonly step: string;
+  readonly label: string;
+  readonly style: string;
+  readonly took?: Millis;
+  readonly waited?: Millis;
+  readonly fence?: string;
+  readonly error?: string;
+  readonly isResumed: boolean;
+}
+
+/** The most rows of a table: a page draws them in a few milliseconds. */
+export const MOST_ROWS = 200;

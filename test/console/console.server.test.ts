@@ -1,0 +1,297 @@
+import axe from "axe-core";
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, expect, inject, onTestFinished, test } from "vitest";
+import * as z from "zod";
+import { workflow } from "../../core/steps/index.ts";
+import { createRuntime } from "../../core/steps/runtime.ts";
+import { INSTALLING_BROWSER, startBrowser } from "../support/browser.ts";
+import { servingConsole } from "../support/console.ts";
+import { WHOLE_MATRIX } from "../support/matrix.ts";
+import { runScript } from "../support/script.ts";
+import {
+  etcdUnderTest,
+  mysqlUnderTest,
+  redisUnderTest,
+  type StoreUnderTest,
+  sqliteUnderTest,
+  temporaryFile,
+} from "../support/under-test.ts";
+
+/** Longer than a ttl of 30 s, on a machine that has much else to do. */
+const PATIENCE = 150_000;
+
+const HOSTILE = '"><img src=x onerror=alert(1)><script>alert(2)</script>';
+
+let browser: Browser;
+
+beforeAll(async () => {
+  browser = await startBrowser();
+}, INSTALLING_BROWSER);
+
+afterAll(() => browser?.close());
+
+async function newStore(): Promise<string> {
+  const { file, remove } = await temporaryFile();
+  onTestFinished(remove);
+  return `sqlite:${file}`;
+}
+
+/** Opens a page, and collects what must not happen on it: messages, errors, dialogs and other hosts. */
+async function openPage(url: string) {
+  const context = await browser.newContext();
+  onTestFinished(() => context.close());
+  const page = await context.newPage();
+  page.setDefaultTimeout(PATIENCE);
+  const problems: string[] = [];
+  page.on("console", (message) => problems.push(`${message.type()}: ${message.text()}`));
+  page.on("pageerror", (error) => problems.push(String(error)));
+  page.on("dialog", (dialog) => {
+    problems.push(`dialog: ${dialog.message()}`);
+    void dialog.dismiss();
+  });
+  page.on("request", (request) => {
+    const { protocol, origin } = new URL(request.url());
+    if (protocol !== "data:" && origin !== new URL(url).origin) problems.push(`asked ${origin}`);
+  });
+  await page.goto(url);
+  return { page, problems };
+}
+
+/** Returns axe's serious and critical findings. */
+async function seriousFaults(page: Page): Promise<readonly string[]> {
+  // The page's own policy forbids foreign scripts, and an evaluation passes it by.
+  await page.evaluate(axe.source);
+  const { violations } = await page.evaluate(() =>
+    (globalThis as unknown as { axe: typeof axe }).axe.run(),
+  );
+  return violations
+    .filter(({ impact }) => impact === "serious" || impact === "critical")
+    .map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(" ")}`);
+}
+
+const Order = z.object({ sku: z.string() });
+
+const order = workflow({ name: "order", version: 1, input: Order }, async (ctx, { sku }) => {
+  await ctx.step("charge", async () => "paid");
+  await ctx.sleep("until tomorrow", "1d");
+  return sku;
+});
+
+const STORES: Readonly<Record<string, () => Promise<StoreUnderTest>>> = {
+  sqlite: sqliteUnderTest,
+  ...(WHOLE_MATRIX && {
+    mysql: () => mysqlUnderTest(first(inject("sqlServers"))),
+    redis: redisUnderTest,
+    etcd: () => etcdUnderTest(first(inject("etcdServers"))),
+  }),
+};
+
+function first<T>([server]: readonly T[]): T {
+  if (server === undefined) throw new Error("the test run has started no such server");
+  return server;
+}
+
+test.each(Object.keys(STORES))(
+  "on %s, a lock of another process appears, and goes when the process is killed",
+  async (name) => {
+    const underTest = await STORES[name]?.();
+    onTestFinished(() => underTest?.close());
+    const store = underTest?.url ?? "";
+    const { url } = await servingConsole(store);
+    const { page, problems } = await openPage(url);
+    await page.getByText("No lock is held.").waitFor();
+    using holder = runScript("hold", store, HOSTILE, "30000");
+    await holder.line();
+    const row = page.getByRole("row").filter({ hasText: HOSTILE });
+    await row.waitFor();
+    expect(await row.innerText()).toContain(`:${holder.child.pid}`);
+    await row.getByRole("link").click();
+    await page.getByRole("heading", { name: HOSTILE }).waitFor();
+    holder.child.kill("SIGKILL");
+    await page.getByText("Nobody holds this lock.").waitFor();
+    await page.getByRole("link", { name: "Locks" }).click();
+    await page.getByText("No lock is held.").waitFor();
+    expect(problems).toEqual([]);
+  },
+);
+
+test("stock, ledgers and runs are shown, hostile names are text, and axe finds no serious fault", async () => {
+  const { store, url } = await servingConsole(await newStore());
+  const runtime = createRuntime({ journal: store.journal, locks: store.locks });
+  const { inventory } = store;
+  await inventory.set({ sku: HOSTILE, quantity: 3, operationId: "set" });
+  await inventory.decrement({ sku: HOSTILE, quantity: 2, operationId: HOSTILE });
+  await runtime.execute(order, { sku: HOSTILE }, { id: HOSTILE });
+  await using lock = await store.locks.lock(HOSTILE, { ttl: "30s", wait: 0 });
+  const { page, problems } = await openPage(url);
+  const sees = async (scheme: "light" | "dark") => {
+    await page.emulateMedia({ colorScheme: scheme });
+    expect(await seriousFaults(page)).toEqual([]);
+  };
+  await page.getByRole("link", { name: HOSTILE }).waitFor();
+  await sees("light");
+  await page.getByRole("link", { name: "Stock" }).click();
+  await page.getByRole("link", { name: HOSTILE }).click();
+  await page.getByRole("cell", { name: "decrement" }).waitFor();
+  expect(await page.getByText("3, which is on hand + reserved + sold").count()).toBe(1);
+  await sees("dark");
+  await page.getByRole("link", { name: "Runs" }).click();
+  await page.getByRole("cell", { name: /a pause, due in 23 h/ }).waitFor();
+  await page.getByRole("link", { name: HOSTILE }).click();
+  await page.getByRole("img", { name: /^charge ok/ }).waitFor();
+  await sees("light");
+  await page.getByRole("button", { name: "Cancel…" }).click();
+  await page.getByRole("textbox", { name: /^Type/ }).fill("another run");
+  await sees("dark");
+  await page.getByRole("dialog").getByRole("button", { name: "Cancel" }).click();
+  await page.getByRole("alert").filter({ hasText: "nothing was done" }).waitFor();
+  await page.getByRole("textbox", { name: /^Type/ }).fill(HOSTILE);
+  await page.getByRole("dialog").getByRole("button", { name: "Cancel" }).click();
+  await page.getByRole("status").filter({ hasText: "requested" }).waitFor();
+  expect((await store.journal.find(HOSTILE))?.cancelled).toBe(true);
+  // The browser itself reports the refused request.
+  expect(problems.filter((problem) => !problem.includes("400 (Bad Request)"))).toEqual([]);
+  lock.assertHeld();
+});
+
+test("a filter is part of the address, and a link to it works", async () => {
+  const { store, url } = await servingConsole(await newStore());
+  for (const name of ["import/eu", "import/us", "report"]) {
+    await store.locks.lock(name, { ttl: "60s", wait: 0 });
+  }
+  const { page } = await openPage(url);
+  await page.getByText("3 held locks").waitFor();
+  await page.getByRole("searchbox", { name: /^Name/ }).fill("import/");
+  await page.getByText("2 held locks").waitFor();
+  const { page: other } = await openPage(page.url());
+  await other.getByText("2 held locks").waitFor();
+  expect(await other.getByRole("link", { name: "report" }).count()).toBe(0);
+});
+
+test("a page stays small with 1,000 locks and 10,000 runs", async () => {
+  const { store, url } = await servingConsole(await newStore());
+  for (let i = 0; i < 1_000; i += 50) {
+    const names = Array.from({ length: 50 }, (_, n) => `lock-${i + n}`);
+    await store.locks.lockAll(names, { ttl: "1h", wait: 0, renew: false });
+  }
+  const runs = Array.from({ length: 10_000 }, (_, i) => ({
+    ...{ runId: `run-${i}`, owner: "test", workflow: "order", version: 1, input: '{"json":{}}' },
+    inputHash: "0".repeat(64),
+  }));
+  for (let i = 0; i < runs.length; i += 1_000) await store.journal.start(runs.slice(i, i + 1_000));
+  const { page, problems } = await openPage(url);
+  await page.getByText("200 of 1000 held locks").waitFor();
+  await page.getByRole("link", { name: "Runs" }).click();
+  await page.getByRole("button", { name: "Older runs" }).click();
+  const first = page.getByRole("row").nth(1);
+  await page.getByText(/^Runs before/).waitFor();
+  expect(await first.innerText()).toMatch(/run-\d+/);
+  expect(await page.getByRole("row").count()).toBe(201);
+  expect(problems).toEqual([]);
+});
+
+test("a console needs its token, and a link can carry the token", async () => {
+  const token = "a token-of+the/console".replace(" ", "-");
+  const { url } = await servingConsole(await newStore(), { token });
+  const { page } = await openPage(url);
+  await page.getByLabel("Token").fill("another-token-than-that");
+  await page.getByRole("button", { name: "Open" }).click();
+  await page.getByText("the console needs its token", { exact: false }).waitFor();
+  await page.getByLabel("Token").fill(token);
+  await page.getByRole("button", { name: "Open" }).click();
+  await page.getByText("No lock is held.").waitFor();
+  const { page: linked, problems } = await openPage(`${url}/#token=${encodeURIComponent(token)}`);
+  await linked.getByText("No lock is held.").waitFor();
+  expect(linked.url()).toBe(`${url}/#/locks`);
+  expect(problems).toEqual([]);
+});
+
+test("requests without the token, of other pages, and under other names of the host are refused", async () => {
+  const token = "the-token-of-the-console";
+  const { url } = await servingConsole(await newStore(), { token });
+  const statusOf = async (headers: Readonly<Record<string, string>>) => {
+    const response = await fetch(`${url}/console/api/info`, { headers });
+    return response.status;
+  };
+  const own = { "lockstep-console": "1", authorization: `Bearer ${token}` };
+  expect(await statusOf(own)).toBe(200);
+  expect(await statusOf({ ...own, authorization: "Bearer another-token-of-this-length" })).toBe(
+    401,
+  );
+  expect(await statusOf({ "lockstep-console": "1" })).toBe(401);
+  expect(await statusOf({ authorization: own.authorization })).toBe(403);
+  expect(await statusOf({ ...own, origin: "https://evil.example" })).toBe(403);
+  expect(await statusOf({ ...own, origin: url })).toBe(200);
+  expect(await rebound(url, own)).toBe(421);
+});
+
+/** Sends the request under another name of the host, as a page does whose name now leads to loopback. */
+async function rebound(url: string, headers: Readonly<Record<string, string>>): Promise<number> {
+  const { request } = await import("node:http");
+  return new Promise((resolve, reject) => {
+    const sent = request(`${url}/console/api/info`, {
+      headers: { ...headers, host: "evil.example" },
+    });
+    sent.on("response", (response) => {
+      response.resume();
+      resolve(response.statusCode ?? 0);
+    });
+    sent.on("error", reject);
+    sent.end();
+  });
+}
+
+test("an action needs the typed name, and a console that may act", async () => {
+  const { store, url } = await servingConsole(await newStore());
+  const { url: readOnly } = await servingConsole(store.url, { readOnly: true });
+  await store.journal.setLimits("mail", { concurrency: 1, perKey: 1 });
+  const set = { queue: "mail", concurrency: 3 };
+  expect(await act(url, "limit", { ...set, confirm: "male" })).toBe("NOT_CONFIRMED");
+  expect(await act(readOnly, "limit", { ...set, confirm: "mail" })).toBe("READ_ONLY");
+  expect((await store.journal.limits()).get("mail")).toMatchObject({ concurrency: 1 });
+  expect(await act(url, "limit", { ...set, confirm: "mail" })).toBe("set, from the next claim on");
+  expect((await store.journal.limits()).get("mail")).toEqual({ concurrency: 3, perKey: 1 });
+  expect(await act(url, "erase", { confirm: "mail" })).toBe("NOT_FOUND");
+});
+
+test("the console of lockstep dev kills the holder of the fence that the user has seen", async () => {
+  const store = await newStore();
+  const { url: other } = await servingConsole(store);
+  const { url, store: opened } = await servingConsole(store, { isDev: true });
+  using holder = runScript("hold", store, "job", "600000");
+  const fence = await holder.line();
+  const killed = { lock: "job", fence, confirm: "job" };
+  expect(await act(other, "kill", killed)).toBe("DEV_ONLY");
+  expect(await act(url, "kill", { ...killed, fence: "0000000000.00000000000000000009" })).toBe(
+    "OTHER_HOLDER",
+  );
+  await using own = await opened.locks.lock("own", { ttl: "10m", wait: 0 });
+  expect(await act(url, "kill", { lock: "own", fence: String(own.fence), confirm: "own" })).toBe(
+    "OWN_PROCESS",
+  );
+  expect(await act(url, "freeze", killed)).toBe(`process ${holder.child.pid} is frozen for 5 s`);
+  expect(await act(url, "kill", killed)).toContain(`process ${holder.child.pid} is killed`);
+  expect(await holder.ended).toBe("SIGKILL");
+});
+
+/** Asks for an action; resolves to what was done, or to the code of the refusal. */
+async function act(url: string, action: string, body: object): Promise<string> {
+  const response = await fetch(`${url}/console/api/actions/${action}`, {
+    method: "POST",
+    headers: { "lockstep-console": "1", "content-type": "application/json", origin: url },
+    body: JSON.stringify(body),
+  });
+  const { done, code } = (await response.json()) as {
+    readonly done?: string;
+    readonly code: string;
+  };
+  return done ?? code;
+}
+
+test("parts that a store does not have are said to be missing", async () => {
+  const { url } = await servingConsole("memory:");
+  const { page } = await openPage(url);
+  await page.getByText("Stock: not in this store").waitFor();
+  await page.goto(`${url}/#/stock`);
+  await page.getByText("the store has no inventory").waitFor();
+});
