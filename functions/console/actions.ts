@@ -1,11 +1,14 @@
 import * as z from "zod";
+import type { Inventory } from "../../core/inventory/inventory.ts";
 import type { LockInfo, LockStore } from "../../core/lock/lock.ts";
 import type { Runtime } from "../../core/steps/contract.ts";
+import { fenceOut } from "../cli/fence-out.ts";
 import { Problem } from "../http/problem.ts";
 import { freezeHolder, killHolder } from "./processes.ts";
 
 interface ActionServices {
   readonly locks: LockStore;
+  readonly inventory: Inventory | undefined;
   readonly runtime: Runtime | undefined;
 
   /** Whether the console may freeze and kill the processes of holders. */
@@ -36,6 +39,17 @@ const Whole = z.number().int().min(1);
 
 /** The actions by their names in the URL. */
 export const ACTIONS: Readonly<Record<string, Perform>> = {
+  release: action(
+    { lock: Id, fence: Id },
+    ({ lock }) => lock,
+    async ({ lock, fence }, { locks, inventory }) => {
+      const { holder } = await locks.release(lock, { fence });
+      const isRefused = inventory !== undefined && (await fenceOut(inventory, locks, lock));
+      const from = isRefused ? "at once" : "as soon as the next holder has claimed the resource";
+      return `released; ${holder} had it, and its late writes are refused ${from}`;
+    },
+  ),
+
   freeze: action(
     { lock: Id, fence: Id },
     ({ lock }) => lock,

@@ -4,6 +4,7 @@ import { afterAll, beforeAll, expect, inject, onTestFinished, test } from "vites
 import * as z from "zod";
 import { workflow } from "../../core/steps/index.ts";
 import { createRuntime } from "../../core/steps/runtime.ts";
+import { open } from "../../infra/open.ts";
 import { INSTALLING_BROWSER, startBrowser } from "../support/browser.ts";
 import { servingConsole } from "../support/console.ts";
 import { WHOLE_MATRIX } from "../support/matrix.ts";
@@ -272,6 +273,20 @@ test("the console of lockstep dev kills the holder of the fence that the user ha
   expect(await act(url, "freeze", killed)).toBe(`process ${holder.child.pid} is frozen for 5 s`);
   expect(await act(url, "kill", killed)).toContain(`process ${holder.child.pid} is killed`);
   expect(await holder.ended).toBe("SIGKILL");
+});
+
+test("after a release in the console, the late write of the former holder is refused", async () => {
+  const store = await newStore();
+  const { url } = await servingConsole(store);
+  await using other = await open(store);
+  await other.inventory.set({ sku: "cup", quantity: 3, operationId: "set" });
+  const lock = await other.locks.lock("sku/cup", { ttl: "10m", wait: 0 });
+  const release = { lock: "sku/cup", fence: String(lock.fence), confirm: "sku/cup" };
+  expect(await act(url, "release", release)).toMatch(/refused at once$/);
+  const late = { sku: "cup", quantity: 1, operationId: "late", fence: lock.fence };
+  await expect(other.inventory.decrement(late)).rejects.toThrow("is late");
+  expect(await other.inventory.get("cup")).toMatchObject({ onHand: 3 });
+  expect(await act(url, "release", release)).toBe("FENCE_INVALID");
 });
 
 /** Asks for an action; resolves to what was done, or to the code of the refusal. */

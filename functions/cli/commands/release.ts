@@ -1,6 +1,5 @@
 import type { CommandModule } from "yargs";
-import type { Inventory } from "../../../core/inventory/inventory.ts";
-import type { LockInfo, LockStore } from "../../../core/lock/lock.ts";
+import { fenceOut } from "../fence-out.ts";
 import { locksOption, type StoreArgs, storeOption } from "../options.ts";
 import { withLocks, withStore } from "../store.ts";
 import { print } from "../terminal/output.ts";
@@ -40,16 +39,3 @@ the fence from the first write of the next holder on.`,
       }),
     ),
 };
-
-/** Takes the lock for a moment, and claims the stock under its name. Resolves to false when a waiter came first. */
-async function fenceOut(
-  inventory: Inventory,
-  locks: LockStore,
-  name: LockInfo["name"],
-): Promise<boolean> {
-  const lock = await locks.tryLock(name, { ttl: Math.max(10_000, locks.traits.minTtl) });
-  if (!lock) return false;
-  await using _ = lock;
-  await inventory.claim(lock.fence);
-  return true;
-}

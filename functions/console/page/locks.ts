@@ -65,7 +65,7 @@ function freeLock({ fence, waiters }: ShownLock): TemplateResult {
 
 function heldLock(lock: ShownLock, { readOnly, isDev }: ConsoleInfo): TemplateResult {
   const { about, holder, fence, waiters } = lock;
-  const actions = isDev ? [freezeOf, killOf] : [];
+  const actions = [releaseOf, ...(isDev ? [freezeOf, killOf] : [])];
   return html`
     ${facts([
       ["Holder", holder],
@@ -81,6 +81,16 @@ function heldLock(lock: ShownLock, { readOnly, isDev }: ConsoleInfo): TemplateRe
       ["Waiting", waiters],
     ])}
     ${readOnly ? nothing : actions.map((action) => button(action(lock)))}`;
+}
+
+function releaseOf({ name, fence = "" }: ShownLock): Action {
+  return {
+    title: "Release",
+    name: "release",
+    does: "Takes the lock from its holder, who may still be at work. The holder is fenced out: where fences are checked, its later writes are refused. Where they are not, two may now work at once.",
+    target: name,
+    body: () => ({ lock: name, fence }),
+  };
 }
 
 function freezeOf({ name, fence = "", about }: ShownLock): Action {
