@@ -68,13 +68,17 @@ async function report(fn: ColdFunction, module: string, blockMillis: number) {
   const imports = starts.map(({ importMillis }) => importMillis);
   const answers = starts.map(({ answerMillis }) => answerMillis);
   const millis = starts.map(({ importMillis, answerMillis }) => importMillis + answerMillis);
-  const parts = { import: imports, ...(fn.event && { answer: answers }) };
+  const cpu = starts.map(({ cpuMillis }) => cpuMillis);
+  const parts = { import: imports, ...(fn.event && { answer: answers }), cpu };
   return { rate: 1_000 / mean(millis), millis, shares: [starts.length], parts };
 }
 
 interface Started {
   readonly importMillis: number;
   readonly answerMillis: number;
+
+  /** Of all threads, from the start of the import to the first answer. Other load on the machine changes it less. */
+  readonly cpuMillis: number;
   readonly result: unknown;
 
   /** URLs of loaded files, Node's own modules included. */

@@ -17,17 +17,20 @@ if (process.env.LIST_FILES) {
   });
 }
 
+const cpuBefore = process.cpuUsage();
 const startedAt = performance.now();
 const { handler } = await import(module);
 const importedAt = performance.now();
 const imported = files.length;
 const result = event === undefined ? undefined : await handler(JSON.parse(event), context);
 const answeredAt = performance.now();
+const { user, system } = process.cpuUsage(cpuBefore);
 
 process.send?.(
   {
     importMillis: importedAt - startedAt,
     answerMillis: event === undefined ? 0 : answeredAt - importedAt,
+    cpuMillis: (user + system) / 1_000,
     result,
     files: { atImport: files.slice(0, imported), atAnswer: files.slice(imported) },
   },
