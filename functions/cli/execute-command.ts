@@ -72,7 +72,7 @@ function commands({ command }: Words): ReadonlyMap<string, () => Promise<AnyComm
       run: async () => (await import("./commands/run.ts")).runCommand,
       runs: async () => (await import("./commands/runs.ts")).runsCommand,
       orders: async () => (await import("./commands/orders.ts")).ordersCommand,
-      oversell: async () => (await import("./commands/oversell.ts")).oversellCommand,
+      oversell: async () => (await import("./commands/oversell.ts")).oversellCommand(version),
       servers: async () => (await import("./commands/servers.ts")).serversCommand,
     }),
   );

@@ -5,8 +5,8 @@ import type { Fault } from "./messages.ts";
 import type { Observations } from "./observations.ts";
 import { shortestTtl } from "./open-shop.ts";
 import { judge, type StrategyReport } from "./report.ts";
-import { runSale, type SaleProgress } from "./sale.ts";
-import { scheduleDeliveries } from "./schedule.ts";
+import { runSale, type SaleOptions, type SaleProgress } from "./sale.ts";
+import { scheduleAnswers, scheduleDeliveries } from "./schedule.ts";
 import { checkStrategy, type Strategy } from "./strategy.ts";
 import { WorkerProcess } from "./worker-process.ts";
 
@@ -25,6 +25,9 @@ export interface OversellOptions {
   readonly pauseMillis: number | undefined;
   readonly faults: Readonly<Record<Fault, number>>;
   readonly duplicates: number;
+
+  /** Whether the identity service and the handling of orders are overloaded, as in the incident. */
+  readonly isOverloaded?: boolean;
   readonly onProgress?: (strategy: Strategy, progress: SaleProgress) => void;
   readonly onObservations?: (observations: Observations) => void;
 }
@@ -45,12 +48,15 @@ export async function oversell(options: OversellOptions): Promise<OversellReport
   const opened = await open(options.store);
   const workers = Array.from({ length: count }, () => new WorkerProcess());
   try {
+    if (options.ttlMillis !== undefined && strategies.some(({ lock }) => lock === "lockstep")) {
+      checkSpan("ttl", options.ttlMillis, opened.locks.traits.minTtl);
+    }
     if (opened.has("database")) await migrate(opened.database);
     const reports: StrategyReport[] = [];
     for (const strategy of strategies) {
       const { ttlMillis = Math.max(150, shortestTtl(opened, strategy)) } = options;
       const { pauseMillis = 3 * ttlMillis } = options;
-      const times = { ttlMillis, pauseMillis, workMillis: 1, answersAt: [] };
+      const times = { ttlMillis, pauseMillis, ...timesOfService(options, ttlMillis) };
       const deliveries = scheduleDeliveries(options);
       const onProgress = (progress: SaleProgress) => options.onProgress?.(strategy, progress);
       const sale = { ...options, ...times, opened, workers, deliveries, onProgress };
@@ -63,6 +69,16 @@ export async function oversell(options: OversellOptions): Promise<OversellReport
     for (const worker of workers) worker.stop();
     await opened.close();
   }
+}
+
+/** Returns the times of the identity service and of an order. An order takes a tenth of the ttl if all is overloaded. */
+export function timesOfService(
+  { isOverloaded = false, seed }: Pick<OversellOptions, "isOverloaded" | "seed">,
+  ttlMillis: number,
+): Pick<SaleOptions, "workMillis" | "answersAt"> {
+  return isOverloaded
+    ? { workMillis: ttlMillis / 10, answersAt: scheduleAnswers(seed, ttlMillis) }
+    : { workMillis: 1, answersAt: [] };
 }
 
 function check({ strategies, faults, ...options }: OversellOptions): void {

@@ -50,3 +50,19 @@ export function scheduleDeliveries({
   }
   return deliveries;
 }
+
+/** The number of times that the overloaded identity service blocks its callers. */
+const OUTAGES = 3;
+
+/**
+ * Returns when the overloaded identity service answers, in milliseconds since the start of the sale. Until then the service
+ * blocks every call: for two to four ttls at a time, as it did for 30 s under a lock of 10 s.
+ */
+export function scheduleAnswers(seed: number, ttlMillis: number): readonly number[] {
+  const random = xoroshiro128plus(seed);
+  let at = 0;
+  return Array.from({ length: OUTAGES }, () => {
+    at += uniformInt(random, 2 * ttlMillis, 4 * ttlMillis);
+    return at;
+  });
+}

@@ -419,6 +419,8 @@ describe("lockstep", () => {
       [["oversell", "--workers", "1000"], "workers"],
       [["oversell", "--strategy", "hope"], "strategy"],
       [["oversell", "--fence", "claimed"], "fence"],
+      [["oversell", "--store", "sqlite:none.db", "--ttl", "50ms"], "ttl"],
+      [["oversell", "--report", "x.html", "--buyers", "500"], "--report"],
       [["servers", "up", "oracle"], "oracle"],
       [["raise-generation", "--at-least", "-1"], "generation"],
     ] as const;

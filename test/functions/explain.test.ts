@@ -1,6 +1,6 @@
 import { stripVTControlCharacters } from "node:util";
 import { expect, test } from "vitest";
-import { drawReplay } from "../../functions/cli/terminal/draw-replay.ts";
+import { drawReplay, drawStory } from "../../functions/cli/terminal/draw-replay.ts";
 import type { Handling, Observations } from "../../functions/oversell/observations.ts";
 import { judge } from "../../functions/oversell/report.ts";
 import { STRATEGIES } from "../../functions/oversell/strategy.ts";
@@ -84,4 +84,21 @@ test("a strategy that breaks its promise is the conclusion", () => {
   const strategies = [judge(sale("lockstep", 2, expired))];
   const report = { store: "sqlite:shop.db", stock: 1, buyers: 2, workers: 3, seed: 1, strategies };
   expect(drawReplay(report, 80)).toContain("BROKEN: lockstep claims to be safe and is not.");
+});
+
+test("the story says which strategies go wrong with which fault, in 80 columns", () => {
+  const part = (adds: string, sold: number, firstWrong: readonly string[]) => {
+    const strategies = ["renewed", "lockstep"].map((name) =>
+      judge(sale(name, name === "renewed" ? sold : 1, [])),
+    );
+    return { adds, strategies, firstWrong };
+  };
+  const parts = [part("slow service", 1, []), part("+ freezes", 2, ["renewed"])];
+  const told = { store: "sqlite:shop.db", stock: 1, buyers: 2, workers: 3, seed: 1, parts };
+  const drawn = stripVTControlCharacters(drawStory(told, 80));
+  for (const line of drawn.split("\n")) expect(line.length).toBeLessThanOrEqual(80);
+  expect(drawn).toMatch(/^renewed +~ 1 +✗ 2$/m);
+  expect(drawn).toMatch(/^lockstep +✓ 1 +✓ 1$/m);
+  expect(drawn).toMatch(/^slow service +nothing else goes wrong$/m);
+  expect(drawn).toMatch(/^\+ freezes +goes wrong now: renewed$/m);
 });

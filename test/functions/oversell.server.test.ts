@@ -4,6 +4,7 @@ import { describe, expect, inject, test } from "vitest";
 import type { OversellReport } from "../../functions/oversell/oversell.ts";
 import { isBroken, judge, type StrategyReport } from "../../functions/oversell/report.ts";
 import { scheduleDeliveries } from "../../functions/oversell/schedule.ts";
+import type { StoryReport } from "../../functions/oversell/story.ts";
 import { claimsSafe, STRATEGIES, type Strategy } from "../../functions/oversell/strategy.ts";
 import { overlapping } from "../../functions/oversell/trace.ts";
 import { cli } from "../support/cli.ts";
@@ -162,6 +163,34 @@ test("the report is printed although the picture cannot be written", async () =>
   expect(JSON.parse(run.stdout).strategies).toMatchObject([{ name: "lockstep", sold: 4 }]);
   expect(run.stderr).toContain("picture");
   expect(run.stderr).not.toContain("    at ");
+  await remove();
+});
+
+test("the story begins with a slow service alone, and adds one fault after another", async () => {
+  const { file, remove } = await temporaryFile();
+  const size = ["--stock", "3", "--buyers", "5", "--workers", "2", "--ttl", "100ms"];
+  const faults = ["--freezes", "1", "--kills", "0", "--duplicates", "1"];
+  const only = ["--strategy", "lockstep", "--store", `sqlite:${file}`];
+  const { stdout, status } = await cli(
+    "oversell",
+    "--story",
+    "--json",
+    ...only,
+    ...size,
+    ...faults,
+  );
+  const { parts }: StoryReport = JSON.parse(stdout);
+  expect(parts.map(({ adds }) => adds)).toEqual([
+    "slow service",
+    "+ freezes",
+    "+ kills",
+    "+ repeats",
+  ]);
+  for (const { strategies, firstWrong } of parts) {
+    expect(strategies).toMatchObject([{ name: "lockstep", sold: 3, oversold: 0 }]);
+    expect(firstWrong).toEqual([]);
+  }
+  expect(status).toBe(0);
   await remove();
 });
 

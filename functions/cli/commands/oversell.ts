@@ -3,21 +3,24 @@ import { dirname } from "node:path";
 import { SingleBar } from "cli-progress";
 import type { CommandModule } from "yargs";
 import { checkWhole } from "../../../core/lock/checks.ts";
+import { redact } from "../../../infra/redact.ts";
 import type { Observations } from "../../oversell/observations.ts";
-import { type OversellReport, oversell } from "../../oversell/oversell.ts";
-import { loadPictureRenderer } from "../../oversell/picture.ts";
+import { type OversellOptions, oversell } from "../../oversell/oversell.ts";
 import { isBroken } from "../../oversell/report.ts";
+import { MAX_REPORT_ORDERS, renderPicture, renderReport } from "../../oversell/report-page.ts";
 import { SCENARIOS, type ScenarioName } from "../../oversell/scenarios/index.ts";
 import { isUnsafe, type ScenarioReport } from "../../oversell/scenarios/report.ts";
+import { STORY_PARTS, story } from "../../oversell/story.ts";
 import { STRATEGIES, type Strategy } from "../../oversell/strategy.ts";
 import { EXIT } from "../exit-status.ts";
 import { parseDuration, type StoreArgs, storeOption } from "../options.ts";
-import { drawFigures, drawReplay, verdict } from "../terminal/draw-replay.ts";
+import { drawFigures, drawReplay, drawStory, verdict } from "../terminal/draw-replay.ts";
 import { note, print, warn } from "../terminal/output.ts";
 import { table } from "../terminal/table.ts";
 
 interface OversellArgs extends StoreArgs {
   readonly scenario: ScenarioName | undefined;
+  readonly story: boolean | undefined;
   readonly strategy: readonly string[] | undefined;
   readonly stock: number;
   readonly buyers: number;
@@ -32,6 +35,7 @@ interface OversellArgs extends StoreArgs {
   readonly json: boolean;
   readonly wide: boolean;
   readonly picture: string | undefined;
+  readonly report: string | undefined;
   readonly lock: Strategy["lock"] | undefined;
   readonly release: Strategy["release"] | undefined;
   readonly renewal: boolean | undefined;
@@ -42,10 +46,12 @@ interface OversellArgs extends StoreArgs {
 
 /** The options without a default that apply to the incident alone. */
 const NOT_IN_SCENARIOS = [
+  "story",
   "strategy",
   "ttl",
   "pause",
   "picture",
+  "report",
   "lock",
   "release",
   "renewal",
@@ -56,7 +62,7 @@ const NOT_IN_SCENARIOS = [
 
 const SWITCHES = "Switches (each of them customises the strategy):";
 
-export const oversellCommand: CommandModule<unknown, OversellArgs> = {
+export const oversellCommand = (version: string): CommandModule<unknown, OversellArgs> => ({
   command: "oversell",
   describe: "Replay an oversell incident on your store, repair by repair",
   builder: (yargs) =>
@@ -72,6 +78,10 @@ export const oversellCommand: CommandModule<unknown, OversellArgs> = {
         requiresArg: true,
         describe: "instead of the incident, break a Redis lock on servers of its own",
         conflicts: NOT_IN_SCENARIOS,
+      })
+      .option("story", {
+        type: "boolean",
+        describe: "an overloaded service alone, then freezes, kills and repeats one by one",
       })
       .option("stock", { type: "number", default: 30, describe: "units in stock" })
       .option("buyers", { type: "number", default: 80, describe: "buyers, each of one unit" })
@@ -98,7 +108,12 @@ export const oversellCommand: CommandModule<unknown, OversellArgs> = {
       .option("picture", {
         type: "string",
         requiresArg: true,
-        describe: "write an SVG file with the holders of the lock over time",
+        describe: "write an SVG file: the first moments with two holders",
+      })
+      .option("report", {
+        type: "string",
+        requiresArg: true,
+        describe: "write an HTML file that replays the sale, moment by moment",
       })
       .option("lock", { choices: ["none", "set-if-absent", "lockstep"] as const })
       .option("release", { choices: ["unconditional", "owner-checked"] as const })
@@ -115,25 +130,68 @@ export const oversellCommand: CommandModule<unknown, OversellArgs> = {
         "$0 oversell --strategy renewed --strategy fence-claimed",
         "show that a lock alone is not enough",
       )
+      .example("$0 oversell --story", "the story's own cause, then one fault after another")
+      .example("$0 oversell --report incident.html", "a page that replays the sale")
       .example("$0 oversell --scenario failover", "two holders after the promotion of a replica")
       .example("$0 oversell --scenario clock-jump", "two holders of a Redlock after a clock jump")
       .epilog(
         `Exit status: 1 if a strategy or variant that claims to be safe oversold, lost or
-duplicated a unit; 73 if the picture could not be written.`,
+duplicated a unit; 73 if a file could not be written.`,
       ),
   async handler(args) {
     if (args.scenario) return playScenario(args.scenario, args);
-    if (args.picture) await checkFolder(args.picture);
-    // Before the replay: a missing package should fail at once.
-    const draw = args.picture === undefined ? undefined : await loadPictureRenderer();
+    checkReport(args);
+    for (const option of ["picture", "report"] as const) await checkFolder(option, args[option]);
     const observations: Observations[] = [];
-    const report = await replay(args, (observed) => observations.push(observed));
-    if (args.json) print(JSON.stringify(report));
-    else print(args.wide ? drawFigures(report) : drawReplay(report, terminalWidth()));
-    if (args.picture && draw) await writePicture(args.picture, () => draw(observations));
-    if (report.strategies.some(isBroken)) process.exitCode = EXIT.no;
+    const options = optionsOf(args, (observed) => observations.push(observed));
+    const width = terminalWidth();
+    if (args.story) {
+      const told = await withProgress(options, STORY_PARTS, (onProgress, onPart) =>
+        story({ ...options, onProgress, onPart }),
+      );
+      print(args.json ? JSON.stringify(told) : drawStory(told, width));
+      if (told.parts.some((part) => part.strategies.some(isBroken))) process.exitCode = EXIT.no;
+    } else {
+      const report = await withProgress(options, 1, (onProgress) =>
+        oversell({ ...options, onProgress }),
+      );
+      if (args.json) print(JSON.stringify(report));
+      else print(args.wide ? drawFigures(report) : drawReplay(report, width));
+      if (report.strategies.some(isBroken)) process.exitCode = EXIT.no;
+    }
+    await write("picture", args.picture, () => renderPicture(observations));
+    await write("report", args.report, () => renderReport(observations, settingOf(args, version)));
   },
-};
+});
+
+/** Throws a RangeError if the report would become larger than 1 MB. */
+function checkReport(args: OversellArgs): void {
+  if (args.report === undefined) return;
+  const strategies = strategiesOf(args).length;
+  const orders = args.buyers * strategies;
+  if (orders > MAX_REPORT_ORDERS) {
+    throw new RangeError(
+      `--report shows at most ${MAX_REPORT_ORDERS} orders, not ${orders} (${args.buyers} buyers, ${strategies} strategies): name fewer strategies, or lower --buyers`,
+    );
+  }
+}
+
+/** Returns what the report says about its making. */
+function settingOf({ store, seed }: OversellArgs, version: string) {
+  const words = process.argv
+    .slice(2)
+    .map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word}'`));
+  return {
+    command: redact(["lockstep", ...words].join(" ")),
+    facts: {
+      store: redact(store),
+      seed,
+      Lockstep: version,
+      "Node.js": process.versions.node,
+      system: `${process.platform} ${process.arch}`,
+    },
+  };
+}
 
 async function playScenario(
   name: ScenarioName,
@@ -166,62 +224,81 @@ function terminalWidth(): number {
   return Math.min(process.stdout.columns ?? 80, 100);
 }
 
-async function checkFolder(picture: string): Promise<void> {
+async function checkFolder(option: string, file: string | undefined): Promise<void> {
+  if (file === undefined) return;
   try {
-    await access(dirname(picture), constants.W_OK);
+    await access(dirname(file), constants.W_OK);
   } catch (error) {
-    throw new TypeError(`--picture cannot be written: ${(error as Error).message}`);
+    throw new TypeError(`--${option} cannot be written: ${(error as Error).message}`);
   }
 }
 
-/** Writes the picture, after the report has been printed. */
-async function writePicture(picture: string, draw: () => string): Promise<void> {
+/** Writes a file, after the report has been printed. */
+async function write(
+  option: string,
+  file: string | undefined,
+  render: () => Promise<string>,
+): Promise<void> {
+  if (file === undefined) return;
   try {
-    await writeFile(picture, draw());
+    await writeFile(file, await render());
   } catch (error) {
-    warn(`the picture was not written: ${(error as Error).message}`);
+    warn(`the ${option} was not written: ${(error as Error).message}`);
     process.exitCode = EXIT.cannotCreate;
   }
 }
 
-async function replay(
+function optionsOf(
   args: OversellArgs,
   onObservations: (observations: Observations) => void,
-): Promise<OversellReport> {
+): OversellOptions {
   const { store, stock, buyers, workers, seed, duplicates } = args;
-  const strategies = strategiesOf(args);
+  return {
+    ...{ store, stock, buyers, workers, seed, duplicates, onObservations },
+    strategies: strategiesOf(args),
+    ttlMillis: args.ttl === undefined ? undefined : parseDuration("ttl", args.ttl),
+    pauseMillis: args.pause === undefined ? undefined : parseDuration("pause", args.pause),
+    faults: {
+      slow: args.slow,
+      freeze: args.freezes,
+      "kill-before": Math.ceil(args.kills / 2),
+      "kill-after": Math.floor(args.kills / 2),
+    },
+  };
+}
+
+/** Shows on a terminal what happens while `work` replays the incident, in one part or several. */
+async function withProgress<T>(
+  { store, buyers, strategies }: OversellOptions,
+  parts: number,
+  work: (
+    onProgress: NonNullable<OversellOptions["onProgress"]>,
+    onPart: (adds: string, index: number) => void,
+  ) => Promise<T>,
+): Promise<T> {
   const bar = new SingleBar({
-    format: "{bar} {percentage}% {strategy}: {now}",
+    format: "{bar} {percentage}% {part}{strategy}: {now}",
     barsize: 15,
     linewrap: false,
     noTTYOutput: false,
     clearOnComplete: true,
     hideCursor: true,
   });
-  bar.start(buyers * strategies.length, 0, { strategy: store, now: "opens" });
+  const whole = buyers * strategies.length;
+  let done = 0;
+  let part = "";
+  bar.start(parts * whole, 0, { part, strategy: store, now: "opens" });
   try {
-    return await oversell({
-      store,
-      strategies,
-      stock,
-      buyers,
-      workers,
-      seed,
-      duplicates,
-      ttlMillis: args.ttl === undefined ? undefined : parseDuration("ttl", args.ttl),
-      pauseMillis: args.pause === undefined ? undefined : parseDuration("pause", args.pause),
-      faults: {
-        slow: args.slow,
-        freeze: args.freezes,
-        "kill-before": Math.ceil(args.kills / 2),
-        "kill-after": Math.floor(args.kills / 2),
-      },
-      onObservations,
-      onProgress({ name }, { answered, now }) {
+    return await work(
+      ({ name }, { answered, now }) => {
         const before = strategies.findIndex((one) => one.name === name) * buyers;
-        bar.update(before + answered, { strategy: name, now: now || "sells" });
+        bar.update(done + before + answered, { part, strategy: name, now: now || "sells" });
       },
-    });
+      (adds, index) => {
+        done = index * whole;
+        part = `${adds}, `;
+      },
+    );
   } finally {
     bar.stop();
   }

@@ -2,6 +2,7 @@ import { stripVTControlCharacters } from "node:util";
 import Table from "cli-table3";
 import type { OversellReport } from "../../oversell/oversell.ts";
 import { isBroken, isWrong, type StrategyReport } from "../../oversell/report.ts";
+import type { StoryReport } from "../../oversell/story.ts";
 import { colour } from "./draw-timeline.ts";
 import { table } from "./table.ts";
 
@@ -21,6 +22,34 @@ export function drawReplay(report: OversellReport, width: number): string {
     columns([[conclude(strategies)]], width),
     "",
     colour("faint", "All figures: --wide or --json. What each strategy does: docs/incident.md"),
+  ].join("\n");
+}
+
+/** Draws the story as a table with a column for each part, and what each part adds, `width` columns wide. */
+export function drawStory(report: StoryReport, width: number): string {
+  const { store, stock, buyers, workers, parts } = report;
+  const names = parts[0]?.strategies.map(({ name }) => name) ?? [];
+  const cell = (one: StrategyReport) => {
+    const twice = one.duplicates > 0 ? `, ${one.duplicates} twice` : "";
+    return `${markOf(one)} ${one.sold}${twice}`;
+  };
+  const rows = names.map((name, i) => [
+    name,
+    ...parts.map(({ strategies }) => (strategies[i] ? cell(strategies[i]) : "")),
+  ]);
+  const firsts = parts.map(({ adds, firstWrong }) => [
+    adds,
+    firstWrong.length > 0 ? `goes wrong now: ${firstWrong.join(", ")}` : "nothing else goes wrong",
+  ]);
+  return [
+    `${stock} units, ${buyers} buyers, ${workers} processes, on ${store}`,
+    "A service is overloaded, under a lock that expires. Each column adds a fault.",
+    "",
+    columns([["units sold", ...parts.map(({ adds }) => adds)], ...rows], width),
+    "",
+    columns(firsts, width),
+    "",
+    columns(LEGEND, width),
   ].join("\n");
 }
 

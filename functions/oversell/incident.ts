@@ -1,0 +1,111 @@
+import {
+  type Frame,
+  type Grant,
+  Narrator,
+  type Step,
+  type StockPoint,
+  tokenOf,
+} from "./narrator.ts";
+import { type Handling, holdsOf, type Observations } from "./observations.ts";
+import { judge, type StrategyReport } from "./report.ts";
+import { type Interval, overlapping, type TraceEvent } from "./trace.ts";
+
+/** A replay with one strategy, as it is drawn. Times are in milliseconds since the start of the sale. */
+export interface Incident {
+  readonly report: StrategyReport;
+  readonly stock: number;
+  readonly workers: number;
+  readonly millis: number;
+
+  /** What workers believed: in order of their beginning. */
+  readonly beliefs: readonly Belief[];
+
+  /** The holders of the lock according to the store. */
+  readonly grants: readonly Grant[];
+
+  /** The requests to the stock. */
+  readonly messages: readonly Message[];
+
+  /** The time that workers spent in slow calls or frozen. */
+  readonly delays: readonly Delay[];
+
+  /** The stock after each sale. */
+  readonly curve: readonly StockPoint[];
+  readonly frames: readonly Frame[];
+}
+
+export interface Belief extends Interval {
+  readonly worker: number;
+
+  /** Whether another worker already considered itself the holder. */
+  readonly overlaps: boolean;
+}
+
+export interface Message extends Interval {
+  readonly worker: number;
+  readonly token: string | undefined;
+  readonly type: "claimed" | "reads" | "sold" | "replayed" | "sold-out" | "refused";
+}
+
+export interface Delay extends Interval {
+  readonly worker: number;
+  readonly type: "slow" | "frozen" | "killed";
+}
+
+/** Returns what a replay shows. */
+export function incidentOf(observed: Observations): Incident {
+  const steps = observed.handlings
+    .flatMap((handling) => handling.trace.map((event) => ({ ...event, handling })))
+    .sort((a, b) => a.at - b.at);
+  const { stock, handlings, millis } = observed;
+  const narrator = new Narrator(observed);
+  for (const step of steps) narrator.tell(step);
+  narrator.finish(millis);
+  const holds = holdsOf(handlings);
+  const late = new Set(overlapping(holds));
+  return {
+    report: judge(observed),
+    stock,
+    workers: Math.max(0, ...handlings.map(({ worker }) => worker + 1)),
+    millis,
+    beliefs: holds
+      .map((hold) => ({
+        from: hold.from,
+        to: hold.to,
+        worker: hold.handling.worker,
+        overlaps: late.has(hold),
+      }))
+      .sort((a, b) => a.from - b.from),
+    grants: narrator.grants,
+    messages: steps.flatMap(toMessage),
+    delays: handlings.flatMap((handling) => delaysOf(handling, observed)),
+    curve: narrator.curve,
+    frames: narrator.frames,
+  };
+}
+
+function toMessage({ type, at, sentAt, handling }: Step): readonly Message[] {
+  if (sentAt === undefined) return [];
+  const { worker } = handling;
+  return [
+    { type: type as Message["type"], from: sentAt, to: at, worker, token: tokenOf(handling) },
+  ];
+}
+
+function delaysOf({ worker, trace }: Handling, { ttlMillis }: Observations): readonly Delay[] {
+  const at = (type: TraceEvent["type"]) => trace.find((event) => event.type === type)?.at;
+  const span = (from: number | undefined, to: number | undefined, type: Delay["type"]) =>
+    from === undefined || to === undefined ? [] : [{ worker, from, to, type }];
+  const [calls, identified, freezes, dies] = [
+    at("calls"),
+    at("identified"),
+    at("freezes"),
+    at("dies"),
+  ];
+  const isSlow = (identified ?? 0) - (calls ?? 0) > ttlMillis / 2;
+  return [
+    ...(isSlow ? span(calls, identified, "slow") : []),
+    ...span(freezes, at("wakes"), "frozen"),
+    ...span(dies, dies, "killed"),
+  ];
+}

@@ -1,0 +1,238 @@
+import type { Handling, Observations } from "./observations.ts";
+import type { Strategy } from "./strategy.ts";
+import type { Interval, TraceEvent } from "./trace.ts";
+
+export interface Grant extends Interval {
+  readonly worker: number;
+  readonly token: string | undefined;
+}
+
+export interface StockPoint {
+  readonly at: number;
+
+  /** The stock as the shop recorded it. */
+  readonly recorded: number;
+
+  /** The stock that is left after all sales: below zero if units were oversold. */
+  readonly left: number;
+}
+
+/** A moment of the replay in one sentence. */
+export interface Frame {
+  readonly at: number;
+  readonly worker: number;
+  readonly text: string;
+
+  /** Whether the moment is decisive: a lock expires, a second holder, a late write, an oversold unit. */
+  readonly isKey: boolean;
+}
+
+export interface Step extends TraceEvent {
+  readonly handling: Handling;
+}
+
+/** Follows a replay: the holder of the lock according to the store, the stock, and a sentence for each moment. */
+export class Narrator {
+  readonly frames: Frame[] = [];
+  readonly grants: Grant[] = [];
+  readonly curve: StockPoint[];
+  readonly #strategy: Strategy;
+  readonly #stock: number;
+  readonly #ttl: number;
+  readonly #nameOf: (handling: Handling) => string;
+
+  /** The workers that consider themselves the holder. */
+  readonly #believers = new Set<Handling>();
+  readonly #read = new Map<Handling, number>();
+  #holder: { handling: Handling; since: number; until: number } | undefined;
+  #newestClaim: Handling | undefined;
+  #recorded: number;
+  #sold = 0;
+
+  constructor({ strategy, stock, ttlMillis, handlings }: Observations) {
+    this.#strategy = strategy;
+    this.#stock = stock;
+    this.#ttl = ttlMillis;
+    this.#recorded = stock;
+    this.curve = [{ at: 0, recorded: stock, left: stock }];
+    const shorten = tokenShortener(handlings);
+    this.#nameOf = (handling) => {
+      const token = tokenOf(handling);
+      const process = `Process ${handling.worker + 1}`;
+      return token === undefined ? process : `${process} (token ${shorten(token)})`;
+    };
+  }
+
+  tell(step: Step): void {
+    this.#expire(step.at);
+    const { handling, at } = step;
+    const frame = this.#frameOf(step);
+    if (frame) this.frames.push({ at, worker: handling.worker, isKey: false, ...frame });
+  }
+
+  finish(at: number): void {
+    this.#expire(at);
+    this.#end(at);
+  }
+
+  #frameOf(step: Step): { readonly text: string; readonly isKey?: boolean } | undefined {
+    const { type, at, handling, stock } = step;
+    const name = this.#nameOf(handling);
+    switch (type) {
+      case "asks":
+      case "calls":
+        return undefined;
+      case "holds": {
+        const [other] = this.#believers;
+        this.#grant(handling, at);
+        this.#believers.add(handling);
+        return other
+          ? {
+              text: `${name} gets the lock. ${this.#nameOf(other)} still believes that it has it.`,
+              isKey: true,
+            }
+          : { text: `${name} gets the lock.` };
+      }
+      case "identified": {
+        const waited = at - (handling.trace.find((one) => one.type === "calls")?.at ?? at);
+        if (waited < this.#ttl / 2) return undefined;
+        const isLate = this.#strategy.lock !== "none" && this.#holder?.handling !== handling;
+        return {
+          text: `The identity service answers ${lower(name)} after ${seconds(waited)}.${isLate ? " Its lock is gone, and it does not notice." : ""}`,
+          isKey: isLate,
+        };
+      }
+      case "claimed":
+        this.#newestClaim = handling;
+        return { text: `${name} claims the stock: older tokens are refused from now on.` };
+      case "reads":
+        this.#read.set(handling, stock ?? 0);
+        return { text: `${name} reads the stock: ${stock} left.` };
+      case "freezes":
+        this.#limit(handling, at + this.#ttl);
+        return { text: `${name} is frozen.`, isKey: true };
+      case "wakes": {
+        const newer = this.#newestClaim !== handling ? this.#newestClaim : undefined;
+        if (this.#holder?.handling === handling) this.#limit(handling, Number.POSITIVE_INFINITY);
+        return {
+          text: `${name} wakes and goes on where it was.${newer ? ` ${this.#nameOf(newer)} has claimed the stock meanwhile.` : ""}`,
+          isKey: true,
+        };
+      }
+      case "sold":
+        return this.#sell(step, name);
+      case "replayed":
+        return {
+          text: `${name} repeats a sale. The stock has it already, and changes nothing.`,
+          isKey: true,
+        };
+      case "sold-out":
+        return { text: `${name} finds nothing left.` };
+      case "refused": {
+        const newer = this.#newestClaim;
+        const seen =
+          newer && newer !== handling ? ` ${this.#nameOf(newer)} has claimed the stock.` : "";
+        return { text: `${name} writes late.${seen} Refused.`, isKey: true };
+      }
+      case "releases":
+        return this.#release(handling, at, name);
+      case "dies":
+        this.#believers.delete(handling);
+        this.#limit(handling, at + this.#ttl);
+        return { text: `${name} is killed. Its lock stays until it expires.`, isKey: true };
+    }
+  }
+
+  #sell({ at, handling, stock }: Step, name: string) {
+    const before = this.#recorded;
+    this.#sold += 1;
+    this.#recorded = stock ?? before - 1;
+    const left = this.#stock - this.#sold;
+    this.curve.push({ at, recorded: this.#recorded, left });
+    const read = this.#read.get(handling);
+    const isStale = stock !== undefined && read !== undefined && read !== before;
+    const sale = isStale
+      ? `${name} sells: it read ${read}, and writes ${stock}. The stock was at ${before} by then: a sale is forgotten.`
+      : `${name} sells, and ${stock === undefined ? "one unit is subtracted" : `writes ${stock}`}.`;
+    const over = left < 0 ? ` ${-left} sold that ${left === -1 ? "does" : "do"} not exist.` : "";
+    return { text: `${sale}${over}`, isKey: isStale || left < 0 };
+  }
+
+  #release(handling: Handling, at: number, name: string) {
+    this.#believers.delete(handling);
+    const holder = this.#holder?.handling;
+    if (holder === handling) {
+      this.#end(at);
+      return { text: `${name} releases the lock.` };
+    }
+    if (this.#strategy.release === "unconditional" && holder) {
+      this.#end(at);
+      return {
+        text: `${name} deletes the lock, which belongs to ${lower(this.#nameOf(holder))} by now.`,
+        isKey: true,
+      };
+    }
+    return { text: `${name} has no lock to release any more.` };
+  }
+
+  #grant(handling: Handling, at: number): void {
+    this.#end(at);
+    const until = this.#strategy.renewal ? Number.POSITIVE_INFINITY : at + this.#ttl;
+    this.#holder = { handling, since: at, until };
+  }
+
+  #limit(handling: Handling, until: number): void {
+    if (
+      this.#holder?.handling === handling &&
+      (this.#strategy.renewal || until < this.#holder.until)
+    )
+      this.#holder.until = until;
+  }
+
+  #expire(now: number): void {
+    const holder = this.#holder;
+    if (!holder || holder.until > now) return;
+    this.#end(holder.until);
+    if (!this.#believers.has(holder.handling)) return;
+    this.frames.push({
+      at: holder.until,
+      worker: holder.handling.worker,
+      text: `The lock of ${lower(this.#nameOf(holder.handling))} expires. Its holder does not notice.`,
+      isKey: true,
+    });
+  }
+
+  #end(at: number): void {
+    if (!this.#holder) return;
+    const { handling, since, until } = this.#holder;
+    const { worker } = handling;
+    this.grants.push({ worker, from: since, to: Math.min(at, until), token: tokenOf(handling) });
+    this.#holder = undefined;
+  }
+}
+
+/** Returns a function that leaves out the digits that all tokens begin with, when tokens are long. */
+function tokenShortener(handlings: readonly Handling[]): (token: string) => string {
+  const tokens = handlings.flatMap((handling) => tokenOf(handling) ?? []);
+  const [first = ""] = tokens;
+  let shared = 0;
+  while (
+    shared < first.length - 3 &&
+    tokens.every((one) => one.startsWith(first.slice(0, shared + 1)))
+  )
+    shared += 1;
+  return (token) => (first.length > 6 ? `…${token.slice(shared)}` : token);
+}
+
+function lower(name: string): string {
+  return name.replace("Process", "process");
+}
+
+function seconds(millis: number): string {
+  return `${(millis / 1_000).toFixed(1)} s`;
+}
+
+/** The token of the lock under which an order was handled. */
+export function tokenOf({ trace }: Handling): string | undefined {
+  return trace.find(({ type }) => type === "holds")?.token;
+}

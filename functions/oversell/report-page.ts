@@ -1,0 +1,239 @@
+import { readFile } from "node:fs/promises";
+import { drawIncident, LABELS_WIDTH } from "./draw-incident.ts";
+import { type Incident, incidentOf } from "./incident.ts";
+import type { Observations } from "./observations.ts";
+import { isWrong, type StrategyReport } from "./report.ts";
+
+export interface ReportSetting {
+  /** The command line that made the report, without credentials. */
+  readonly command: string;
+
+  /** Names and values that describe the replay: store, seed, versions. */
+  readonly facts: Readonly<Record<string, string | number>>;
+}
+
+/** The most orders of a report, over all strategies: so many that the file stays below 1 MB. */
+export const MAX_REPORT_ORDERS = 1_200;
+
+/** The width of a drawing in pixels, and the pixels of a lock's ttl in between. */
+const MIN_WIDTH = 1_000;
+const MAX_WIDTH = 8_000;
+const TTL_WIDTH = 110;
+
+/** Returns the pixels per millisecond. */
+function scaleOf({ millis }: Incident, ttlMillis: number): number {
+  return Math.min(Math.max(TTL_WIDTH / ttlMillis, MIN_WIDTH / millis), MAX_WIDTH / millis);
+}
+
+/** Renders a report as one HTML file that loads nothing. */
+export async function renderReport(
+  observed: readonly Observations[],
+  { command, facts }: ReportSetting,
+): Promise<string> {
+  const [style, drawing, script] = await Promise.all(
+    ["page.css", "drawing.css", "page.js"].map((name) =>
+      readFile(new URL(`./report-page/${name}`, import.meta.url), "utf8"),
+    ),
+  );
+  const incidents = observed.map(incidentOf);
+  const replays = incidents.map((incident, i) => ({
+    ...incident,
+    scale: scaleOf(incident, observed[i]?.ttlMillis ?? 1),
+  }));
+  const data = replays.map(({ report, stock, frames, scale, beliefs }) => ({
+    headline: headline(report, stock),
+    why: `${report.name} ${report.why}.`,
+    tone: toneOf(report),
+    scale,
+    start: startOf(frames, beliefs),
+    frames: frames.map((frame) => ({ ...frame, at: Math.round(frame.at * 10) / 10 })),
+  }));
+  return `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
+<title>An oversell incident, replayed</title>
+<style>
+${style}${drawing}</style>
+</head>
+<body>
+<main>
+<h1 id="headline"></h1>
+<p id="why"></p>
+<fieldset>
+<legend>The same orders, the same faults. Which strategy sells?</legend>
+<div class="switch">
+${incidents.map(({ report }, i) => choice(report, i)).join("\n")}
+</div>
+</fieldset>
+<figure>
+<svg class="definitions" aria-hidden="true">${DEFINITIONS}</svg>
+${replays.map((replay, i) => section(replay, i > 0)).join("\n")}
+<p class="frame" id="sentence" aria-live="polite"></p>
+<div class="controls">
+<button type="button" id="before" aria-label="the decisive moment before">‹</button>
+<button type="button" id="play">Play</button>
+<button type="button" id="next" aria-label="the next decisive moment">›</button>
+<input type="range" id="scrubber" min="0" max="0" step="1" aria-label="moment of the replay">
+</div>
+<ul class="key-of-signs">
+${SIGNS.map(([sign, text]) => `<li><svg width="34" height="16" aria-hidden="true">${sign}</svg>${text}</li>`).join("\n")}
+</ul>
+</figure>
+<h2>What to look for</h2>
+<p>A lock that expires does not tell its holder. The holder is slow or frozen, goes on, and believes that it is alone: then two processes
+sell the same unit. No lock can prevent that. The stock can: every lock carries a token that rises with each holder, and the stock refuses a
+token that is older than the newest one it has seen. That is the fence. Choose <b>fence-claimed</b> or <b>lockstep</b> above: the same
+process is frozen, two believe that they hold the lock, and the late write bounces off the stock.</p>
+<h2>The decisive moments</h2>
+<ol id="moments"></ol>
+<h2>All figures</h2>
+${figures(incidents)}
+<p class="faint">Safe: no unit is oversold, lost or sold twice, at any timing and with any fault.</p>
+<h2>How it was made</h2>
+<p><code>${escapeHtml(command)}</code></p>
+<p class="faint">${Object.entries(facts)
+    .map(([name, value]) => `${escapeHtml(name)} ${escapeHtml(String(value))}`)
+    .join(" · ")}</p>
+</main>
+<script type="application/json" id="data">${JSON.stringify(data).replaceAll("<", "\\u003c")}</script>
+<script>
+${script}</script>
+</body>
+</html>
+`;
+}
+
+/** Renders one moment of an incident as an SVG document: the time around its first decisive moment. */
+export async function renderPicture(observed: readonly Observations[]): Promise<string> {
+  const drawing = await readFile(new URL("./report-page/drawing.css", import.meta.url), "utf8");
+  const page = await readFile(new URL("./report-page/page.css", import.meta.url), "utf8");
+  const colours = page.slice(0, page.indexOf("body {"));
+  const panels = observed.map((one) => {
+    const incident = incidentOf(one);
+    const second = incident.beliefs.find(({ overlaps }) => overlaps)?.from ?? 0;
+    const first = incident.beliefs.find(({ to }) => to > second)?.from ?? second;
+    const scale = (PICTURE_WIDTH - LABELS_WIDTH) / (PICTURE_TTLS * one.ttlMillis);
+    const from = Math.max(0, first - one.ttlMillis / 4);
+    const to = from + PICTURE_TTLS * one.ttlMillis;
+    return { incident, drawn: drawIncident(incident, { from, to, scale }) };
+  });
+  let top = 0;
+  const parts = panels.map(({ incident, drawn }) => {
+    const { report, stock } = incident;
+    const part = `<g transform="translate(0 ${top})"><text class="title ${toneOf(report)}" x="10" y="24">${report.name}: ${headline(report, stock)}</text><g transform="translate(0 34)">${drawn.labels}</g><svg x="${LABELS_WIDTH}" y="34" width="${drawn.width}" height="${drawn.height}">${drawn.lanes}</svg></g>`;
+    top += drawn.height + 50;
+    return part;
+  });
+  return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${PICTURE_WIDTH} ${top}" width="${PICTURE_WIDTH}" height="${top}">
+<style>${colours}${drawing}.ground { fill: var(--ground); } svg .title { font-size: 17px; font-weight: bold; } svg .title.wrong { fill: var(--bad); } svg .title.safe { fill: var(--good); }</style>
+${DEFINITIONS}
+<rect class="ground" width="100%" height="100%"/>
+${parts.join("\n")}
+</svg>
+`;
+}
+
+/** The width of a picture in pixels, and in ttls. */
+const PICTURE_WIDTH = 1_000;
+const PICTURE_TTLS = 7;
+
+/** Returns the index of the frame with which the replay begins: the first one with two holders, or else the first decisive one. */
+function startOf(frames: Incident["frames"], beliefs: Incident["beliefs"]): number {
+  const second = beliefs.find(({ overlaps }) => overlaps)?.from;
+  const index = frames.findIndex(({ at, isKey }) => isKey && at >= (second ?? 0));
+  return Math.max(0, index);
+}
+
+function headline({ sold, duplicates }: StrategyReport, stock: number): string {
+  const twice = duplicates > 0 ? `, ${duplicates} of them to an order that had one` : "";
+  return `${stock} in stock, ${sold} sold${sold > stock ? "" : twice}`;
+}
+
+function toneOf(report: StrategyReport): "wrong" | "lucky" | "safe" {
+  if (isWrong(report)) return "wrong";
+  return report.claimsSafe ? "safe" : "lucky";
+}
+
+const MARKS = { wrong: "✗", lucky: "~", safe: "✓" } as const;
+
+function choice(report: StrategyReport, i: number): string {
+  const checked = i === 0 ? " checked" : "";
+  return `<label><input type="radio" name="strategy" value="${report.name}"${checked}>${MARKS[toneOf(report)]} ${report.name}: ${report.sold}</label>`;
+}
+
+const DEFINITIONS = `<defs>
+<pattern id="hatched" width="8" height="8" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><path class="hatch" d="M2 0V8"/></pattern>
+<marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path class="head" d="M0 0L8 4L0 8z"/></marker>
+<marker id="head-bounced" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="6" markerHeight="6" orient="auto"><path class="head-bounced" d="M0 0L8 4L0 8z"/></marker>
+</defs>`;
+
+function section(replay: Incident & { readonly scale: number }, isHidden: boolean): string {
+  const { millis, scale, report, stock } = replay;
+  const { labels, lanes, width, height } = drawIncident(replay, {
+    from: 0,
+    to: millis * 1.05,
+    scale,
+  });
+  const name = `${report.name}: ${headline(report, stock)}. The sentences below tell what happens.`;
+  return `<div class="replay" data-strategy="${report.name}"${isHidden ? " hidden" : ""}>
+<svg class="labels" width="${LABELS_WIDTH}" height="${height}" aria-hidden="true">${labels}</svg>
+<div class="scroll" tabindex="0" role="group" aria-label="the sale over time"><svg width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" role="img" aria-label="${name}">${lanes}<line class="cursor" x1="0" x2="0" y1="0" y2="${height}"/></svg></div>
+</div>`;
+}
+
+/** The signs of the drawing, with their meaning. */
+const SIGNS: readonly (readonly [string, string])[] = [
+  ['<rect class="belief" width="34" height="14"/>', "believes that it holds the lock"],
+  ['<rect class="truth" y="5" width="34" height="6"/>', "holds it, says the store"],
+  [
+    '<rect class="belief second" width="34" height="14"/><rect class="both" width="34" height="14"/>',
+    "two believe it at once",
+  ],
+  ['<rect class="slow" y="1" width="34" height="12"/>', "waits for a slow service, or is frozen"],
+  ['<circle class="sale" cx="8" cy="8" r="3.5"/>', "a sale"],
+  ['<circle class="bad-mark" cx="8" cy="8" r="5"/>', "a sale of a unit that does not exist"],
+  ['<path class="refusal" d="M3 3l10 10m0 -10l-10 10"/>', "a late write, refused"],
+  ['<path class="left" d="M0 8H34"/>', "units left after all sales"],
+  ['<path class="recorded" d="M0 8H34"/>', "units left, as the shop believes"],
+];
+
+function figures(incidents: readonly Incident[]): string {
+  const head = [
+    "strategy",
+    "sold",
+    "oversold",
+    "lost",
+    "twice",
+    "lowest stock",
+    "overlaps",
+    "refused",
+    "p50 ms",
+    "p99 ms",
+    "orders/s",
+    "safe?",
+  ];
+  const rows = incidents.map(({ report }) => [
+    report.name,
+    report.sold,
+    report.oversold,
+    report.lost,
+    report.duplicates,
+    report.lowestStock,
+    report.overlaps,
+    report.refused,
+    report.p50Millis,
+    report.p99Millis,
+    report.ordersPerSec,
+    report.claimsSafe ? "yes" : "no",
+  ]);
+  const cells = (row: readonly (string | number)[], tag: string) =>
+    `<tr>${row.map((cell) => `<${tag}>${cell}</${tag}>`).join("")}</tr>`;
+  return `<table tabindex="0"><thead>${cells(head, "th")}</thead><tbody>${rows.map((row) => cells(row, "td")).join("\n")}</tbody></table>`;
+}
+
+function escapeHtml(text: string): string {
+  return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll('"', "&quot;");
+}

@@ -1,0 +1,133 @@
+import { expect, test } from "vitest";
+import { drawIncident } from "../../functions/oversell/draw-incident.ts";
+import { incidentOf } from "../../functions/oversell/incident.ts";
+import type { Handling, Observations } from "../../functions/oversell/observations.ts";
+import { STRATEGIES } from "../../functions/oversell/strategy.ts";
+import type { TraceEvent } from "../../functions/oversell/trace.ts";
+
+type Moment = readonly [type: TraceEvent["type"], at: number, details?: Partial<TraceEvent>];
+
+function handled(
+  worker: number,
+  answer: Handling["answer"],
+  ...moments: readonly Moment[]
+): Handling {
+  const trace = moments.map(([type, at, details]) => ({ type, at, ...details }));
+  return { worker, orderId: `order-${worker}`, fault: undefined, answer, trace };
+}
+
+/** The sale of one unit under a lock with a ttl of one second. */
+function sale(name: string, handlings: readonly Handling[]): Observations {
+  const [strategy] = STRATEGIES.filter((one) => one.name === name);
+  const sales = handlings.flatMap(({ orderId, answer }) => (answer === "sold" ? [orderId] : []));
+  return {
+    strategy: strategy as Observations["strategy"],
+    stock: 1,
+    totals: { remaining: 0, lowest: 0, sales },
+    orders: sales.map((orderId) => ({ orderId, answer: "sold", millis: 1 })),
+    handlings,
+    ttlMillis: 1_000,
+    millis: 4_000,
+  };
+}
+
+const OVERSOLD = sale("as-in-the-incident", [
+  handled(
+    0,
+    "sold",
+    ...([
+      ["holds", 200],
+      ["calls", 210],
+      ["identified", 3_000],
+      ["reads", 3_010, { stock: 1, sentAt: 3_005 }],
+      ["sold", 3_050, { stock: 0, sentAt: 3_040 }],
+      ["releases", 3_060],
+    ] as const),
+  ),
+  handled(
+    1,
+    "sold",
+    ...([
+      ["holds", 1_250],
+      ["reads", 3_015, { stock: 1, sentAt: 3_012 }],
+      ["sold", 3_055, { stock: 0, sentAt: 3_045 }],
+      ["releases", 3_500],
+    ] as const),
+  ),
+  handled(2, "sold-out", ["holds", 2_300], ["reads", 3_400, { stock: 0 }], ["releases", 3_900]),
+]);
+
+const REFUSED = sale("lockstep", [
+  handled(
+    0,
+    "refused",
+    ["holds", 100, { token: "41" }],
+    ["claimed", 120, { sentAt: 110 }],
+    ["freezes", 200],
+    ["wakes", 3_000],
+    ["refused", 3_020, { sentAt: 3_010 }],
+    ["releases", 3_030],
+  ),
+  handled(
+    1,
+    "sold",
+    ["holds", 1_200, { token: "42" }],
+    ["claimed", 1_220, { sentAt: 1_210 }],
+    ["sold", 1_300, { stock: 0, sentAt: 1_290 }],
+    ["releases", 1_310],
+  ),
+]);
+
+test("every decisive moment of an oversell is told in a sentence", () => {
+  const told = incidentOf(OVERSOLD).frames.filter(({ isKey }) => isKey);
+  expect(told.map(({ at, text }) => `${at} ${text}`)).toEqual([
+    "1200 The lock of process 1 expires. Its holder does not notice.",
+    "1250 Process 2 gets the lock. Process 1 still believes that it has it.",
+    "2250 The lock of process 2 expires. Its holder does not notice.",
+    "2300 Process 3 gets the lock. Process 1 still believes that it has it.",
+    "3000 The identity service answers process 1 after 2.8 s. Its lock is gone, and it does not notice.",
+    "3055 Process 2 sells: it read 1, and writes 0. The stock was at 0 by then: a sale is forgotten. 1 sold that does not exist.",
+    "3060 Process 1 deletes the lock, which belongs to process 3 by now.",
+  ]);
+});
+
+test("a late write is told with the tokens of both holders", () => {
+  const told = incidentOf(REFUSED).frames.map(({ text }) => text);
+  expect(told).toContain(
+    "Process 1 (token 41) wakes and goes on where it was. Process 2 (token 42) has claimed the stock meanwhile.",
+  );
+  expect(told).toContain(
+    "Process 1 (token 41) writes late. Process 2 (token 42) has claimed the stock. Refused.",
+  );
+});
+
+test("the stock falls below zero where a unit is sold that does not exist", () => {
+  const { curve, report } = incidentOf(OVERSOLD);
+  expect(report.oversold).toBe(1);
+  expect(curve.map(({ at, recorded, left }) => [at, recorded, left])).toEqual([
+    [0, 1, 1],
+    [3_050, 0, 0],
+    [3_055, 0, -1],
+  ]);
+  expect(incidentOf(REFUSED).curve.at(-1)).toMatchObject({ recorded: 0, left: 0 });
+});
+
+test("the store's holder ends with the ttl, and with the next holder", () => {
+  const spans = incidentOf(OVERSOLD).grants.map(({ worker, from, to }) => [worker, from, to]);
+  expect(spans).toEqual([
+    [0, 200, 1_200],
+    [1, 1_250, 2_250],
+    [2, 2_300, 3_060],
+  ]);
+});
+
+test("as many overlaps, sales and refusals are drawn as were counted", () => {
+  for (const observed of [OVERSOLD, REFUSED]) {
+    const incident = incidentOf(observed);
+    const { lanes } = drawIncident(incident, { from: 0, to: 4_000, scale: 0.1 });
+    const count = (name: string) => lanes.split(name).length - 1;
+    expect(count('"belief second"')).toBe(incident.report.overlaps);
+    expect(count('"message bounced"')).toBe(incident.report.refused);
+    expect(count('"bad-mark"')).toBe(incident.report.oversold);
+  }
+});
