@@ -59,7 +59,7 @@ interface OpenOptions extends StoreOptions, StockEventOptions {
 }
 
 interface StoreKind {
-  /** The schemes of the store's URLs; those with TLS come last. */
+  /** The schemes of the store's URLs. One that ends in "s" after another one has TLS. */
   readonly schemes: readonly string[];
 
   /** The URL, for messages. */
@@ -82,6 +82,12 @@ const STORES = [
     url: "mysql://HOST:PORT/DATABASE",
     parts: SQL_PARTS,
     open: openMysql,
+  },
+  {
+    schemes: ["postgres", "postgresql"],
+    url: "postgres://HOST:PORT/DATABASE?sslmode=…",
+    parts: SQL_PARTS,
+    open: openPostgres,
   },
   {
     schemes: ["etcd", "etcds"],
@@ -171,7 +177,9 @@ function kindOf(scheme: string): StoreKind {
   const kind = KINDS.find(({ schemes }) => schemes.includes(scheme));
   if (kind) return kind;
   const urls = KINDS.map(({ url }) => url).join(", ");
-  const withTls = KINDS.flatMap(({ schemes }) => schemes.slice(1).map((each) => `${each}://…`));
+  const withTls = KINDS.flatMap(({ schemes }) =>
+    schemes.filter((each) => schemes.includes(each.replace(/s$/, "")) && each.endsWith("s")),
+  ).map((each) => `${each}://…`);
   const tls = `${withTls.join(", ")} (TLS; options ca, cert, key name PEM files)`;
   throw new TypeError(`there is no store "${scheme}:"; the stores are ${urls}, ${tls}`);
 }
@@ -249,6 +257,38 @@ function toMysqlOptions(scheme: string, url: NetworkUrl | undefined) {
     database: name,
     connections: Number(options.get("connections") ?? 10),
     ...(tls && { tls: readTls(url) }),
+  };
+}
+
+async function openPostgres({ scheme, network }: StoreUrl, options: OpenOptions) {
+  const { openPostgres } = await import("../core/stores/postgres/index.ts");
+  return openPostgres(toPostgresOptions(scheme, network), options);
+}
+
+/** The modes in which the certificate and the host are checked here. libpq's other modes would accept any server. */
+const TLS_MODES = ["require", "verify-ca", "verify-full"];
+
+function toPostgresOptions(scheme: string, url: NetworkUrl | undefined) {
+  if (!url?.name || url.hosts.length > 1)
+    throw new TypeError(`the store "${scheme}:" needs ${scheme}://HOST:PORT/DATABASE`);
+  const { host, port, user, password, name, options } = url;
+  const mode = options.get("sslmode") ?? "disable";
+  const tls = TLS_MODES.includes(mode);
+  if (!tls && mode !== "disable") {
+    throw new TypeError(
+      `sslmode is disable, or one of ${TLS_MODES.join(", ")}: all of these check the host`,
+    );
+  }
+  const files = { ca: "sslrootcert", cert: "sslcert", key: "sslkey" };
+  checkOptions(url, ["sslmode", ...(tls ? Object.values(files) : []), "connections"]);
+  return {
+    host,
+    ...(port !== undefined && { port }),
+    user: user || "postgres",
+    ...(password !== "" && { password }),
+    database: name,
+    connections: Number(options.get("connections") ?? 10),
+    ...(tls && { tls: readTls(url, files) }),
   };
 }
 

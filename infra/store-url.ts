@@ -96,11 +96,14 @@ export function checkOptions(url: NetworkUrl, known: readonly string[]): void {
   }
 }
 
-/** The PEM files named by the options ca, cert and key. */
-export function readTls({ options }: NetworkUrl): Partial<Record<"ca" | "cert" | "key", string>> {
-  const named = (["ca", "cert", "key"] as const).flatMap((option) => {
+/** The PEM files named by the options ca, cert and key, or by the names that a store has for these. */
+export function readTls(
+  { options }: NetworkUrl,
+  names: Readonly<Record<"ca" | "cert" | "key", string>> = { ca: "ca", cert: "cert", key: "key" },
+): Partial<Record<"ca" | "cert" | "key", string>> {
+  const named = Object.entries(names).flatMap(([part, option]) => {
     const file = options.get(option);
-    return file === undefined ? [] : [[option, readPem(option, file)]];
+    return file === undefined ? [] : [[part, readPem(option, file)]];
   });
   return Object.fromEntries(named);
 }

@@ -1,10 +1,15 @@
+import { globSync } from "node:fs";
 import { access, constants, readFile } from "node:fs/promises";
 import { delimiter, join } from "node:path";
 import { sleep } from "../../core/lock/abort.ts";
 import { run } from "./processes.ts";
 
-/** The folders of server binaries: the PATH of an ordinary user does not include sbin. */
-const FOLDERS = [...(process.env.PATH ?? "").split(delimiter), "/usr/local/sbin", "/usr/sbin"];
+/** The folders of server binaries: the PATH of an ordinary user includes neither sbin nor Debian's folder of PostgreSQL. */
+function folders(): readonly string[] {
+  const path = (process.env.PATH ?? "").split(delimiter);
+  const postgres = globSync("/usr/lib/postgresql/*/bin").sort().reverse();
+  return [...path, "/usr/local/sbin", "/usr/sbin", ...postgres];
+}
 
 /** Returns the path of the first installed binary, if the files that it needs are installed as well. */
 async function findRequired(required: Requirement): Promise<string | undefined> {
@@ -18,7 +23,7 @@ async function findRequired(required: Requirement): Promise<string | undefined> 
 /** Returns the path of the first of `names` that is installed. */
 async function findBinary(names: readonly string[]): Promise<string | undefined> {
   for (const name of names) {
-    for (const folder of FOLDERS) {
+    for (const folder of folders()) {
       const path = join(folder, name);
       if (await isExecutable(path)) return path;
     }

@@ -1,5 +1,11 @@
-import { join } from "node:path";
-import { acceptsConnections, answersPing, isEtcdHealthy, isReplicaInSync } from "./probes.ts";
+import { dirname, join } from "node:path";
+import {
+  acceptsConnections,
+  acceptsLogins,
+  answersPing,
+  isEtcdHealthy,
+  isReplicaInSync,
+} from "./probes.ts";
 import type { NodeConfig, ServerKind } from "./server-kind.ts";
 import { zookeeper } from "./zookeeper.ts";
 
@@ -106,6 +112,41 @@ export const KINDS = {
       ...folders(folder),
     ],
     start: (binary, version, config) => [...sql.start(binary, version, config), "--mysqlx=OFF"],
+  },
+
+  /** The user postgres has no password. */
+  postgres: {
+    size: 1,
+    binaries: ["postgres"],
+    packages: ["postgresql"],
+    containers: ["postgres"],
+    user: "postgres",
+    stopSignal: "SIGQUIT",
+    prepare: (binary, _version, { folder }) => [
+      join(dirname(binary), "initdb"),
+      `--pgdata=${join(folder, "data")}`,
+      "--username=postgres",
+      "--auth=trust",
+      "--encoding=UTF8",
+      "--no-locale",
+      "--no-sync",
+    ],
+    start: (binary, _version, { port, folder }) => [
+      binary,
+      "-D",
+      join(folder, "data"),
+      "-p",
+      String(port),
+      "-k",
+      folder,
+      "-c",
+      "listen_addresses=127.0.0.1",
+      // Suites that run side by side open more than the default of 100.
+      "-c",
+      "max_connections=500",
+    ],
+    serves: acceptsLogins,
+    url: ([port]) => `postgres://postgres@127.0.0.1:${port}/postgres`,
   },
 
   etcd,

@@ -29,18 +29,32 @@ export async function isEtcdHealthy(port: number): Promise<boolean> {
 
 /** Whether a Redis server serves requests: while it loads its data, it accepts connections only. */
 export async function answersPing(port: number): Promise<boolean> {
-  return (await ask(port, "PING")).startsWith("+PONG");
+  return (await ask(port, "PING\r\n")).startsWith("+PONG");
 }
 
 /** Whether a Redis server serves requests and, if it is a replica, is in sync with its primary. */
 export async function isReplicaInSync(port: number): Promise<boolean> {
   if (!(await answersPing(port))) return false;
-  const role = await ask(port, "ROLE");
+  const role = await ask(port, "ROLE\r\n");
   return role.includes("master") || role.includes("connected");
 }
 
-/** Returns the first chunk of a Redis server's answer to a command; "" without an answer. */
-function ask(port: number, command: string): Promise<string> {
+/** Whether a PostgreSQL server accepts logins: while it starts, it refuses them. */
+export async function acceptsLogins(port: number): Promise<boolean> {
+  const parameters = Buffer.from("user\0postgres\0database\0postgres\0\0");
+  const startup = Buffer.alloc(8 + parameters.length);
+  startup.writeInt32BE(startup.length);
+  startup.writeInt32BE(PROTOCOL_3, 4);
+  parameters.copy(startup, 8);
+  // The first byte of a request to authenticate.
+  return (await ask(port, startup)).startsWith("R");
+}
+
+/** The version of PostgreSQL's protocol. */
+const PROTOCOL_3 = 3 << 16;
+
+/** Returns the first chunk of a server's answer to a request; "" without an answer. */
+function ask(port: number, request: string | Buffer): Promise<string> {
   return new Promise((resolve) => {
     const socket = connect({ port, host: "127.0.0.1" });
     const answer = (text: string) => {
@@ -49,7 +63,7 @@ function ask(port: number, command: string): Promise<string> {
     };
     socket.setTimeout(PROBE_LIMIT, () => answer(""));
     socket
-      .once("connect", () => socket.write(`${command}\r\n`))
+      .once("connect", () => socket.write(request))
       .once("data", (data) => answer(String(data)))
       .once("error", () => answer(""))
       .once("close", () => answer(""));

@@ -4,6 +4,7 @@ import { stateFolder } from "../state-folder.ts";
 import { stopContainer } from "./container.ts";
 import { KINDS, type ServerName } from "./kinds.ts";
 import { isRunningOn } from "./processes.ts";
+import type { ServerKind } from "./server-kind.ts";
 import { type StartOptions, startServer } from "./start.ts";
 
 /** The folder of servers that outlive their command: a file per kind, for each user. */
@@ -49,10 +50,11 @@ export async function up(
 
 /** Stops a server that `up` has started, and deletes its data. */
 export async function down(name: ServerName): Promise<void> {
+  const { stopSignal = "SIGKILL" }: ServerKind = KINDS[name];
   for (const { nodes, project } of await status(name)) {
     if (project) await stopContainer(project);
     for (const { pid, folder } of nodes) {
-      if (isRunningOn(pid, folder)) process.kill(pid, "SIGKILL");
+      if (isRunningOn(pid, folder)) process.kill(pid, stopSignal);
       await rm(folder, { recursive: true, force: true, maxRetries: 10 });
     }
   }

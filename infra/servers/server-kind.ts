@@ -23,6 +23,12 @@ export interface ServerKind extends Requirement {
   /** The services in compose.yaml, one per process. */
   readonly containers: readonly string[];
 
+  /** The user of the processes when this process is root's. For servers that refuse to run as root. */
+  readonly user?: string;
+
+  /** Ends a process at once, with all that it has at the system. Default: SIGKILL. */
+  readonly stopSignal?: NodeJS.Signals;
+
   /** The arguments that make the binary print its version. Default: --version. */
   readonly version?: readonly string[];
 

@@ -56,11 +56,11 @@ async function startNodes(
   if (stopWithProcess) for (const { folder } of configs) reap(folder);
   const nodes = configs.map((config) => {
     const [file, ...rest] = kind.start(binary, version, config, configs);
-    const command: Command = [file, ...rest, ...args];
+    const command = asUser(kind, [file, ...rest, ...args]);
     return new ServerNode({ config, command, env: env?.(config), serves: kind.serves });
   });
   const stop = async () => {
-    await Promise.all(nodes.map((node) => node.kill("SIGKILL")));
+    await Promise.all(nodes.map((node) => node.kill(kind.stopSignal ?? "SIGKILL")));
     await Promise.all(configs.map(({ folder }) => discard(folder)));
   };
   try {
@@ -97,11 +97,22 @@ async function prepare(
   for (const [file, text] of Object.entries(kind.files?.(config, configs) ?? {})) {
     await writeFile(join(config.folder, file), text);
   }
+  if (kind.user && IS_ROOT) await run("chown", ["-R", `${kind.user}:`, config.folder]);
   const command = kind.prepare?.(binary, version, config);
-  if (command) await run(command[0], command.slice(1));
+  if (!command) return;
+  const [file, ...args] = asUser(kind, command);
+  await run(file, args, { cwd: config.folder });
+}
+
+const IS_ROOT = process.getuid?.() === 0;
+
+/** Not runuser, which stands between the server and the signals for it. */
+function asUser({ user }: ServerKind, command: Command): Command {
+  if (user === undefined || !IS_ROOT) return command;
+  return ["setpriv", `--reuid=${user}`, `--regid=${user}`, "--init-groups", "--", ...command];
 }
 
 async function discard(folder: string): Promise<void> {
-  await rm(folder, { recursive: true, force: true });
+  await rm(folder, { recursive: true, force: true, maxRetries: 10 });
   forget(folder);
 }

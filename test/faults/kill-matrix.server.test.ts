@@ -4,14 +4,18 @@ import { sqlJournal } from "../../core/stores/sql/journal/index.ts";
 import { type Course, executeCourse } from "../scripts/five-steps.ts";
 import { WHOLE_MATRIX } from "../support/matrix.ts";
 import { runScript } from "../support/script.ts";
-import { type DatabaseUnderTest, mysqlSteps, sqliteSteps } from "../support/steps-under-test.ts";
+import {
+  type DatabaseUnderTest,
+  sqliteSteps,
+  sqlServerSteps,
+} from "../support/steps-under-test.ts";
 
 const [server] = inject("sqlServers");
 if (!server) throw new Error("the tests have no MySQL server");
 
 const KINDS = [
   { name: "sqlite", open: sqliteSteps, first: 1 },
-  { name: server.name, open: () => mysqlSteps(server), first: 2 },
+  { name: server.name, open: () => sqlServerSteps(server), first: 2 },
 ];
 
 /** By default, the databases take turns: each point on one of them. */

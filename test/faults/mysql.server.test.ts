@@ -15,7 +15,7 @@ import { startCli } from "../support/cli.ts";
 import { WHOLE_MATRIX } from "../support/matrix.ts";
 import { runCli } from "../support/script.ts";
 import { TcpProxy } from "../support/tcp-proxy.ts";
-import { mysqlUnderTest, temporaryDatabase } from "../support/under-test.ts";
+import { sqlServerUnderTest, temporaryDatabase } from "../support/under-test.ts";
 import { pause, until, within } from "../support/until.ts";
 
 const CANARY = "canary-7f3a";
@@ -475,7 +475,7 @@ for (const server of inject("sqlServers")) {
     });
 
     test("or an ended connection loses no lock: another connection renews it", async () => {
-      const store = await mysqlUnderTest(server);
+      const store = await sqlServerUnderTest(server);
       const { store: client, wire } = await store.openOverWire();
       const lock = await client.lock("a", { ttl: 900, wait: 0 });
       for (let i = 0; i < 5; i += 1) {

@@ -2,7 +2,11 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import { asText, sql } from "../../core/database/sql.ts";
 import { runScript } from "../support/script.ts";
-import { type DatabaseUnderTest, mysqlSteps, sqliteSteps } from "../support/steps-under-test.ts";
+import {
+  type DatabaseUnderTest,
+  sqliteSteps,
+  sqlServerSteps,
+} from "../support/steps-under-test.ts";
 import { until } from "../support/until.ts";
 
 const [mysql] = inject("sqlServers");
@@ -11,7 +15,7 @@ if (!mysql) throw new Error("the tests have no MySQL server");
 /** The steps in which a process is frozen. In SQLite, a transaction of a frozen process locks all others out. */
 const KINDS = [
   { name: "sqlite", open: sqliteSteps, places: ["plain"] },
-  { name: mysql.name, open: () => mysqlSteps(mysql), places: ["first", "plain", "last"] },
+  { name: mysql.name, open: () => sqlServerSteps(mysql), places: ["first", "plain", "last"] },
 ];
 
 describe.each(KINDS)("steps on $name", ({ open, places }) => {

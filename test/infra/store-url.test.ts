@@ -51,6 +51,23 @@ describe("a store's URL", () => {
     }
   });
 
+  test("of PostgreSQL encrypts and checks the host, or does not encrypt at all", async () => {
+    for (const url of [
+      "postgres://db/shop?sslmode=prefer",
+      "postgres://db/shop?sslmode=no-verify",
+      "postgres://db/shop?sslrootcert=/ca.pem",
+      "postgres://db/shop?sslmode=verify-full&sslrootcert=/no/such/file",
+      "postgres://db/shop?host=other",
+      "postgres://a,b/shop",
+      "postgresql://db",
+    ]) {
+      await expect(open(url)).rejects.toThrow(TypeError);
+    }
+    for (const url of ["postgres://db/shop", "postgresql://u:p@[::1]:5433/shop?sslmode=require"]) {
+      await (await open(url)).close();
+    }
+  });
+
   test("of a file has its path after the colon, or after an empty host", async () => {
     const { file, remove } = await temporaryFile();
     for (const url of [`sqlite:${file}`, `sqlite://${file}`]) {

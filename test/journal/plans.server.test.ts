@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import { type Database, type Row, type Sql, type SqlResult, sql } from "../../core/database/sql.ts";
 import type { Journal } from "../../core/journal/journal.ts";
 import { sqlJournal } from "../../core/stores/sql/journal/index.ts";
-import { mysqlJournalUnderTest } from "../support/journal-under-test.ts";
+import { sqlServerJournal } from "../support/journal-under-test.ts";
 import { claimed, DONE, dueQuery, FOREVER, record, running } from "../support/runs.ts";
 
 /** Of 200,000 runs, the share of each kind. */
@@ -20,7 +20,7 @@ for (const server of inject("sqlServers")) {
     let close: () => Promise<void>;
 
     beforeAll(async () => {
-      const underTest = await mysqlJournalUnderTest(server);
+      const underTest = await sqlServerJournal(server);
       database = underTest.openDatabase?.() as Database;
       await fill(database);
       close = async () => {

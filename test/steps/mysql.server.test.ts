@@ -1,9 +1,9 @@
 import { inject } from "vitest";
 import { describeStepTransactions } from "../conformance/steps/transactions.ts";
 import { describeSteps } from "../conformance/steps.ts";
-import { mysqlSteps } from "../support/steps-under-test.ts";
+import { sqlServerSteps } from "../support/steps-under-test.ts";
 
 for (const server of inject("sqlServers")) {
-  describeSteps(server.name, () => mysqlSteps(server));
-  describeStepTransactions(server.name, () => mysqlSteps(server));
+  describeSteps(server.name, () => sqlServerSteps(server));
+  describeStepTransactions(server.name, () => sqlServerSteps(server));
 }

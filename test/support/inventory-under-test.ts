@@ -2,7 +2,6 @@ import { randomBytes } from "node:crypto";
 import { remove } from "../../core/stores/etcd/client/etcd.ts";
 import { etcdInventory } from "../../core/stores/etcd/inventory/index.ts";
 import { etcdLocks } from "../../core/stores/etcd/locks/index.ts";
-import { mysqlDatabase } from "../../core/stores/mysql/database.ts";
 import { redisRestClient } from "../../core/stores/redis/client/rest.ts";
 import { redisInventory } from "../../core/stores/redis/inventory/index.ts";
 import { redisLocks } from "../../core/stores/redis/locks/index.ts";
@@ -40,14 +39,14 @@ export async function sqliteInventory(): Promise<InventoryUnderTest> {
   };
 }
 
-export async function mysqlInventory(server: SqlServer): Promise<InventoryUnderTest> {
-  const { options, drop } = await temporaryDatabase(server);
-  const admin = mysqlDatabase(options);
+export async function sqlServerInventory(server: SqlServer): Promise<InventoryUnderTest> {
+  const { open, drop } = await temporaryDatabase(server);
+  const admin = open();
   await migrate(admin);
   return {
     ...SQL,
     open() {
-      const database = mysqlDatabase(options);
+      const database = open();
       const locks = sqlLocks(database, { closeDatabase: true });
       return { inventory: sqlInventory(database), locks };
     },

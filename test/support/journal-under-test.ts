@@ -3,7 +3,6 @@ import type { Journal } from "../../core/journal/journal.ts";
 import type { LockStore } from "../../core/lock/lock.ts";
 import { memoryJournal } from "../../core/stores/memory/journal.ts";
 import { memoryLocks } from "../../core/stores/memory/locks.ts";
-import { mysqlDatabase } from "../../core/stores/mysql/database.ts";
 import { type SqlInventory, sqlInventory } from "../../core/stores/sql/inventory/index.ts";
 import { sqlJournal } from "../../core/stores/sql/journal/index.ts";
 import { sqlLocks } from "../../core/stores/sql/locks.ts";
@@ -69,17 +68,17 @@ export async function sqliteJournalUnderTest(): Promise<JournalUnderTest> {
   };
 }
 
-export async function mysqlJournalUnderTest(server: SqlServer): Promise<JournalUnderTest> {
-  const { url, options, drop } = await temporaryDatabase(server);
-  const admin = mysqlDatabase(options);
+export async function sqlServerJournal(server: SqlServer): Promise<JournalUnderTest> {
+  const { url, open, drop } = await temporaryDatabase(server);
+  const admin = open();
   await migrate(admin);
   return {
     url,
     open() {
-      const database = mysqlDatabase(options);
+      const database = open();
       return on(database, sqlLocks(database, { closeDatabase: true }));
     },
-    openDatabase: () => mysqlDatabase(options),
+    openDatabase: () => open(),
     async close() {
       await admin.close();
       await drop();

@@ -13,6 +13,7 @@ export default class SkippingRunner extends TestRunner {
   override onCollectStart(...args: Parameters<TestRunner["onCollectStart"]>): void {
     super.onCollectStart(...args);
     replaceMissing(inject("sqlServers"));
+    replaceMissing(inject("postgresServers"));
     replaceMissing(inject("etcdServers"));
     replaceMissing(inject("redisServers"));
     replaceMissing(inject("zookeeperServers"));

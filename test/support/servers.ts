@@ -3,13 +3,14 @@ import type { TestProject } from "vitest/node";
 import { type EtcdServer, startEtcdServers } from "./etcd-servers.ts";
 import type { Missing } from "./missing.ts";
 import { type RedisServer, startRedisServers } from "./redis-servers.ts";
-import { type SqlServer, startSqlServers } from "./sql-servers.ts";
+import { type SqlServer, startPostgresServers, startSqlServers } from "./sql-servers.ts";
 import setUpFolder from "./temporary-folder.ts";
 import { startZooKeeperServers, type ZooKeeperServer } from "./zookeeper-servers.ts";
 
 declare module "vitest" {
   export interface ProvidedContext {
     readonly sqlServers: (SqlServer & Partial<Missing>)[];
+    readonly postgresServers: (SqlServer & Partial<Missing>)[];
     readonly etcdServers: (EtcdServer & Partial<Missing>)[];
     readonly redisServers: (RedisServer & Partial<Missing>)[];
     readonly zookeeperServers: (ZooKeeperServer & Partial<Missing>)[];
@@ -21,18 +22,22 @@ export default async function setUp(project: TestProject): Promise<() => Promise
   const log = (step: string) => process.stderr.write(`servers: ${step}\n`);
   // Before the setup of the whole run, which vitest calls last.
   const removeFolder = await setUpFolder();
-  const [sql, etcd, redis, zookeeper] = await Promise.all([
+  const [sql, postgres, etcd, redis, zookeeper] = await Promise.all([
     startSqlServers(log),
+    startPostgresServers(log),
     startEtcdServers(log),
     startRedisServers(log),
     startZooKeeperServers(log),
   ]);
   project.provide("sqlServers", descriptions(sql));
+  project.provide("postgresServers", descriptions(postgres));
   project.provide("etcdServers", descriptions(etcd));
   project.provide("redisServers", descriptions(redis));
   project.provide("zookeeperServers", descriptions(zookeeper));
   return async () => {
-    await Promise.all([...sql, ...etcd, ...redis, ...zookeeper].map((server) => server.stop()));
+    await Promise.all(
+      [...sql, ...postgres, ...etcd, ...redis, ...zookeeper].map((server) => server.stop()),
+    );
     await removeFolder?.();
     reportSkipped(project.vitest.state.getFiles());
   };

@@ -11,7 +11,7 @@ import { WHOLE_MATRIX } from "./matrix.ts";
 import { missingIn, orMissing } from "./missing.ts";
 import { until } from "./until.ts";
 
-/** A MySQL or MariaDB server for tests. Its URL names no test database. */
+/** A MySQL, MariaDB or PostgreSQL server for tests. Its URL names no test database. */
 export interface SqlServer {
   readonly name: string;
   readonly url: string;
@@ -28,6 +28,13 @@ export async function startSqlServers(say: (step: string) => void) {
   if (other) return [server, await orMissing(other, { name: "mysql", url: "" })];
   say("MySQL is not installed: the tests of SQL run on MariaDB only");
   return [server];
+}
+
+/** Starts PostgreSQL without fsync: this server is killed only together with its data. */
+export async function startPostgresServers(say: (step: string) => void) {
+  const started = startServer("postgres", { onProgress: say, args: ["-c", "fsync=off"] });
+  const server = started.then(({ name, url, stop }) => ({ about: { name, url }, stop }));
+  return [await orMissing<SqlServer>(server, { name: "postgres", url: "" })];
 }
 
 async function startInstalled(say: (step: string) => void) {

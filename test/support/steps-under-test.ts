@@ -1,7 +1,6 @@
 import { type Database, sql } from "../../core/database/sql.ts";
 import type { Journal } from "../../core/journal/journal.ts";
 import type { LockStore } from "../../core/lock/lock.ts";
-import { mysqlDatabase } from "../../core/stores/mysql/database.ts";
 import { sqlJournal } from "../../core/stores/sql/journal/index.ts";
 import { sqlLocks } from "../../core/stores/sql/locks.ts";
 import { migrate } from "../../core/stores/sql/migrate.ts";
@@ -25,14 +24,9 @@ export async function sqliteSteps(): Promise<DatabaseUnderTest> {
   return databaseUnderTest(`sqlite:${file}`, open, sqlLocks, remove);
 }
 
-export async function mysqlSteps(server: SqlServer): Promise<DatabaseUnderTest> {
-  const { url, options, drop } = await temporaryDatabase(server);
-  return databaseUnderTest(
-    url,
-    () => mysqlDatabase({ ...options, connections: 2 }),
-    sqlLocks,
-    drop,
-  );
+export async function sqlServerSteps(server: SqlServer): Promise<DatabaseUnderTest> {
+  const { url, open, drop } = await temporaryDatabase(server);
+  return databaseUnderTest(url, () => open({ connections: 2 }), sqlLocks, drop);
 }
 
 async function databaseUnderTest(

@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
 import mysql from "mysql2/promise";
+import pg from "pg";
 import { type Database, sql } from "../../core/database/sql.ts";
 import type { LockStore } from "../../core/lock/lock.ts";
 import { pollingStore, type StoreOptions } from "../../core/lock/store.ts";
@@ -8,7 +9,8 @@ import { get, remove } from "../../core/stores/etcd/client/etcd.ts";
 import { queueOf } from "../../core/stores/etcd/client/names.ts";
 import { etcdLocks } from "../../core/stores/etcd/locks/index.ts";
 import { memoryClaims, memoryLocks, newMemory } from "../../core/stores/memory/locks.ts";
-import { mysqlDatabase } from "../../core/stores/mysql/database.ts";
+import { type MysqlOptions, mysqlDatabase } from "../../core/stores/mysql/database.ts";
+import { type PostgresOptions, postgresDatabase } from "../../core/stores/postgres/database.ts";
 import { keyOf } from "../../core/stores/redis/client/names.ts";
 import { redisRestClient } from "../../core/stores/redis/client/rest.ts";
 import { redisLocks } from "../../core/stores/redis/locks/index.ts";
@@ -87,19 +89,20 @@ export async function sqliteUnderTest(): Promise<StoreUnderTest> {
   };
 }
 
-export async function mysqlUnderTest(server: SqlServer): Promise<StoreUnderTest> {
-  const { url, options, drop } = await temporaryDatabase(server);
-  const admin = mysqlDatabase(options);
+/** Locks in a new database of the server. */
+export async function sqlServerUnderTest(server: SqlServer): Promise<StoreUnderTest> {
+  const { url, options, open, drop } = await temporaryDatabase(server);
+  const admin = open();
   await migrate(admin);
   const proxies: TcpProxy[] = [];
   return {
     name: server.name,
     url,
-    open: (more) => sqlLocks(mysqlDatabase(options), { ...more, closeDatabase: true }),
+    open: (more) => sqlLocks(open(), { ...more, closeDatabase: true }),
     async openOverWire() {
       const proxy = await TcpProxy.to(options.port);
       proxies.push(proxy);
-      const database = mysqlDatabase({ ...options, port: proxy.port });
+      const database = open({ port: proxy.port });
       // Connects first, so that a lost answer is not that of a handshake.
       await database.read(sql`SELECT 1`);
       return { store: sqlLocks(database, { closeDatabase: true }), wire: proxy };
@@ -125,18 +128,35 @@ export async function temporaryFile() {
 
 /** Creates an empty database on a server. */
 export async function temporaryDatabase(server: SqlServer) {
-  const { hostname, port, username } = new URL(server.url);
+  const { protocol, hostname, port, username } = new URL(server.url);
   const database = `test_${randomBytes(6).toString("hex")}`;
-  const admin = await mysql.createConnection(server.url);
+  const options = { host: hostname, port: Number(port), user: username, database };
+  const isPostgres = protocol === "postgres:";
+  const admin: Admin = await (isPostgres ? connectToPostgres : mysql.createConnection)(server.url);
   await admin.query(`CREATE DATABASE ${database}`);
   return {
-    url: `mysql://${username}@${hostname}:${port}/${database}`,
-    options: { host: hostname, port: Number(port), user: username, database },
+    url: `${protocol}//${username}@${hostname}:${port}/${database}`,
+    options,
+    /** Opens another client, by default with the options of the temporary database. */
+    open: (more: Partial<MysqlOptions & PostgresOptions> = {}): Database =>
+      (isPostgres ? postgresDatabase : mysqlDatabase)({ ...options, ...more }),
     async drop() {
-      await admin.query(`DROP DATABASE ${database}`);
+      // PostgreSQL refuses to drop a database with connections, and those of a killed process may still end.
+      await admin.query(`DROP DATABASE ${database}${isPostgres ? " WITH (FORCE)" : ""}`);
       await admin.end();
     },
   };
+}
+
+interface Admin {
+  query(text: string): Promise<unknown>;
+  end(): Promise<void>;
+}
+
+async function connectToPostgres(url: string): Promise<pg.Client> {
+  const client = new pg.Client(url);
+  await client.connect();
+  return client;
 }
 
 /** Locks in etcd over one of the transports. */

@@ -4,6 +4,7 @@ import {
   StoreUnavailableError,
   UnknownOutcomeError,
 } from "../../lock/errors.ts";
+import { RolledBackError } from "../sql/server/driver.ts";
 
 /** The fields of an error from mysql2. All are optional. */
 export interface DriverError {
@@ -12,9 +13,6 @@ export interface DriverError {
   readonly sqlState?: string;
   readonly message?: string;
 }
-
-/** Nothing was committed, and a repetition of the transaction is likely to succeed. A deadlock victim, for one. */
-export class RolledBackError extends Error {}
 
 /** Converts an error of a connection attempt. Nothing has happened. */
 export function connectError(address: string, driverError: DriverError, error: unknown): Error {

@@ -7,7 +7,7 @@ import { type SqlInventory, sqlInventory } from "./inventory/index.ts";
 import { sqlJournal } from "./journal/index.ts";
 import { sqlLocks } from "./locks.ts";
 
-/** A MySQL, MariaDB or SQLite database with everything that Lockstep keeps in one. */
+/** A MySQL, MariaDB, PostgreSQL or SQLite database with everything that Lockstep keeps in one. */
 export interface SqlStore extends OpenStore {
   readonly inventory: SqlInventory;
   readonly journal: Journal;

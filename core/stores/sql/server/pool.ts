@@ -1,10 +1,8 @@
-import type { ConnectionOptions, createConnection } from "mysql2";
-import { deadline, noAnswer, race, sleep } from "../../lock/abort.ts";
-import { StoreClosedError } from "../../lock/errors.ts";
-import { after, elapsedSince, instant, type Millis } from "../../lock/time.ts";
-import { LONGEST_CONNECT, PooledConnection } from "./connection.ts";
-import { isFull } from "./errors.ts";
-import { loadMysql2 } from "./mysql2.ts";
+import { deadline, noAnswer, race, sleep } from "../../../lock/abort.ts";
+import { StoreClosedError } from "../../../lock/errors.ts";
+import { after, elapsedSince, instant, type Millis } from "../../../lock/time.ts";
+import { LONGEST_CONNECT, PooledConnection, type Wire } from "./connection.ts";
+import type { Killer, PoolDriver } from "./driver.ts";
 
 /** A connection with an answer within this time is used without a ping. */
 const FRESH: Millis = 1_000;
@@ -19,49 +17,49 @@ const FULL_PAUSE: Millis = 100;
  * Connections to one server: at most `size`, and one that kills abandoned connections. A connection counts until the
  * server has ended it.
  */
-export class MysqlPool {
-  readonly #options: ConnectionOptions;
+export class ConnectionPool<W extends Wire> {
+  readonly #driver: PoolDriver<W>;
   readonly #size: number;
-  #mysql2: ReturnType<typeof loadMysql2> | undefined;
-  readonly #open = new Set<PooledConnection>();
-  readonly #idle: PooledConnection[] = [];
-  readonly #abandoned = new Set<PooledConnection>();
+  #loaded: Promise<() => W> | undefined;
+  readonly #open = new Set<PooledConnection<W>>();
+  readonly #idle: PooledConnection<W>[] = [];
+  readonly #abandoned = new Set<PooledConnection<W>>();
 
   /** Waiting callers in order. A waiter gets a connection, or undefined when it may make one. */
-  readonly #waiters: ((given: PooledConnection | undefined) => void)[] = [];
+  readonly #waiters: ((given: PooledConnection<W> | undefined) => void)[] = [];
   readonly #emptied = Promise.withResolvers<void>();
 
   /** The server's refusal of one more connection, for 100 ms. */
   #fullError: unknown;
   #killing: Promise<void> | undefined;
-  #killer: PooledConnection | undefined;
+  #killer: Killer<W> | undefined;
   #closing: Promise<void> | undefined;
   #isOver = false;
 
-  constructor(options: ConnectionOptions, size: number) {
-    this.#options = options;
+  constructor(driver: PoolDriver<W>, size: number) {
+    this.#driver = driver;
     this.#size = size;
   }
 
   /**
-   * Lends a connection to the caller, until `release` or `abandon`. Rejects with a TypeError when mysql2 is not
+   * Lends a connection to the caller, until `release` or `abandon`. Rejects with a TypeError when the client is not
    * installed.
    */
-  async acquire(limit: AbortSignal): Promise<PooledConnection> {
-    const { createConnection } = await this.#client();
+  async acquire(limit: AbortSignal): Promise<PooledConnection<W>> {
+    const connect = await this.#client();
     for (;;) {
       limit.throwIfAborted();
       if (this.#closing) throw new StoreClosedError();
       const mayConnect = this.#open.size < this.#size && this.#fullError === undefined;
       const given =
         this.#idle.pop() ??
-        (mayConnect ? await this.#connect(createConnection, limit) : await this.#wait(limit));
+        (mayConnect ? await this.#connect(connect, limit) : await this.#wait(limit));
       if (given && (await this.#isAlive(given, limit))) return given;
     }
   }
 
   /** Takes back an idle connection outside of any transaction. */
-  release(connection: PooledConnection): void {
+  release(connection: PooledConnection<W>): void {
     if (connection.isClosed) return;
     connection.answeredAt = instant();
     const next = this.#waiters.shift();
@@ -71,7 +69,7 @@ export class MysqlPool {
   }
 
   /** Takes back a connection in an unknown state. Resolves when the server has ended it. */
-  abandon(connection: PooledConnection): Promise<void> {
+  abandon(connection: PooledConnection<W>): Promise<void> {
     const { pending } = connection;
     if (pending && !connection.isClosed && !this.#closing) {
       this.#abandoned.add(connection);
@@ -99,17 +97,14 @@ export class MysqlPool {
     this.#killer?.destroy();
   }
 
-  #client(): ReturnType<typeof loadMysql2> {
-    this.#mysql2 ??= loadMysql2();
-    return this.#mysql2;
+  #client(): Promise<() => W> {
+    this.#loaded ??= this.#driver.load();
+    return this.#loaded;
   }
 
   /** Makes a connection. Resolves to undefined when the server refuses one more. */
-  async #connect(
-    create: typeof createConnection,
-    limit: AbortSignal,
-  ): Promise<PooledConnection | undefined> {
-    const made = new PooledConnection(create, this.#options);
+  async #connect(connect: () => W, limit: AbortSignal): Promise<PooledConnection<W> | undefined> {
+    const made = new PooledConnection(connect());
     this.#open.add(made);
     void made.closed.then(() => this.#remove(made));
     try {
@@ -126,7 +121,7 @@ export class MysqlPool {
         throw error;
       }
       made.destroy();
-      if (!isFull(error)) throw error;
+      if (!this.#driver.isFull(error)) throw error;
       this.#pauseConnecting(error);
       return undefined;
     }
@@ -142,8 +137,8 @@ export class MysqlPool {
     this.#fullError = error;
   }
 
-  async #wait(limit: AbortSignal): Promise<PooledConnection | undefined> {
-    const { promise, resolve } = Promise.withResolvers<PooledConnection | undefined>();
+  async #wait(limit: AbortSignal): Promise<PooledConnection<W> | undefined> {
+    const { promise, resolve } = Promise.withResolvers<PooledConnection<W> | undefined>();
     this.#waiters.push(resolve);
     try {
       return await race(promise, limit);
@@ -163,7 +158,7 @@ export class MysqlPool {
     }
   }
 
-  #remove(connection: PooledConnection): void {
+  #remove(connection: PooledConnection<W>): void {
     this.#open.delete(connection);
     this.#abandoned.delete(connection);
     const at = this.#idle.indexOf(connection);
@@ -173,7 +168,7 @@ export class MysqlPool {
   }
 
   /** Pings a connection that was idle for long: it may be dead without an error. */
-  async #isAlive(connection: PooledConnection, limit: AbortSignal): Promise<boolean> {
+  async #isAlive(connection: PooledConnection<W>, limit: AbortSignal): Promise<boolean> {
     if (connection.isClosed) return false;
     if (elapsedSince(connection.answeredAt) < FRESH) return true;
     const ping = connection.ping();
@@ -190,7 +185,7 @@ export class MysqlPool {
   }
 
   /** Abandons a dead connection, and all that were idle as long. */
-  #abandonStale(dead: PooledConnection): void {
+  #abandonStale(dead: PooledConnection<W>): void {
     for (const idle of this.#idle.filter(({ answeredAt }) => elapsedSince(answeredAt) >= FRESH)) {
       this.#idle.splice(this.#idle.indexOf(idle), 1);
       // With a request in flight, `abandon` waits until the server has ended the connection.
@@ -200,13 +195,13 @@ export class MysqlPool {
     void this.abandon(dead);
   }
 
-  /** Repeats KILL until the server knows none of the abandoned connections. */
+  /** Kills until the server knows none of the abandoned connections. */
   async #killAbandoned(): Promise<void> {
     for (let attempt = 0; this.#abandoned.size > 0 && !this.#isOver; attempt += 1) {
       try {
         using limit = deadline(LONGEST_CONNECT, noAnswer);
-        const { createConnection } = await this.#client();
-        this.#killer ??= new PooledConnection(createConnection, this.#options);
+        const connect = await this.#client();
+        this.#killer ??= this.#driver.killer(connect);
         await race(this.#killer.ready, limit.signal);
         for (const connection of this.#abandoned) {
           if (await race(this.#killer.kill(connection), limit.signal)) connection.destroy();

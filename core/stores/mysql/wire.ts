@@ -1,0 +1,108 @@
+import type { Socket } from "node:net";
+import type { Connection, ConnectionOptions, createConnection } from "mysql2";
+import {
+  LONGEST_CONNECT,
+  openSocket,
+  PooledConnection,
+  promised,
+  type Wire,
+} from "../sql/server/connection.ts";
+import type { Killer } from "../sql/server/driver.ts";
+
+/** How many KILLs of a connection may fail: several servers may share one address. */
+const MOST_KILLS = 20;
+
+/**
+ * Settings that this package relies on, whatever the server's defaults or init_connect: a lone statement commits itself,
+ * COMMIT begins no other transaction, and an abandoned statement waits for locks for 2 s at most.
+ */
+const SESSION_SETTINGS = `
+  SET autocommit = 1, completion_type = 0, lock_wait_timeout = 2, innodb_lock_wait_timeout = 2;
+  SELECT CONNECTION_ID() AS id, CONCAT(@@hostname, ':', @@port) AS server`;
+
+export class MysqlWire implements Wire {
+  readonly socket: Socket;
+  readonly #connection: Connection;
+
+  /** The connection's id at its server. */
+  id = 0;
+  server = "";
+  failedKills = 0;
+
+  constructor(create: typeof createConnection, options: ConnectionOptions) {
+    const { host = "", port = 3306 } = options;
+    this.socket = openSocket(host, port);
+    this.#connection = create({
+      ...options,
+      stream: () => this.socket,
+      connectTimeout: LONGEST_CONNECT,
+      // Versions of mysql2 before 3.13 warn of the option.
+      ...(!canCompile() && { disableEval: true }),
+    });
+    this.#connection.on("error", () => {});
+  }
+
+  async open(): Promise<void> {
+    await promised((done) => this.#connection.connect((error) => done(error)));
+    const answer = await this.query(SESSION_SETTINGS);
+    const [, [row]] = answer as [unknown, [{ id: number; server: string }]];
+    this.id = row.id;
+    this.server = row.server;
+  }
+
+  query(text: string): Promise<unknown> {
+    return promised((done) => this.#connection.query(text, done));
+  }
+
+  ping(): Promise<unknown> {
+    return promised((done) => this.#connection.ping(done));
+  }
+
+  end(): void {
+    this.#connection.end(() => {});
+  }
+}
+
+/** Kills connections over one of its own. */
+export class MysqlKiller implements Killer<MysqlWire> {
+  readonly #own: PooledConnection<MysqlWire>;
+
+  constructor(connect: () => MysqlWire) {
+    this.#own = new PooledConnection(connect());
+  }
+
+  get ready(): Promise<void> {
+    return this.#own.ready;
+  }
+
+  async kill({ wire }: PooledConnection<MysqlWire>): Promise<boolean> {
+    try {
+      if (wire.server !== this.#own.wire.server) {
+        throw new Error("another server answers at this address");
+      }
+      await this.#own.query(`KILL ${wire.id}`);
+      return false;
+    } catch (error) {
+      if ((error as { errno?: number }).errno === ER_NO_SUCH_THREAD) return true;
+      wire.failedKills += 1;
+      if (wire.failedKills > MOST_KILLS) return true;
+      throw error;
+    }
+  }
+
+  destroy(): void {
+    this.#own.destroy();
+  }
+}
+
+const ER_NO_SUCH_THREAD = 1094;
+
+/** Whether the runtime compiles functions from text, as mysql2 does for the rows of a result. Workers do not. */
+function canCompile(): boolean {
+  try {
+    // Workers allow a function without text.
+    return new Function("return true")();
+  } catch {
+    return false;
+  }
+}

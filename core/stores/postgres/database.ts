@@ -1,0 +1,87 @@
+import { checkServerIdentity, type PeerCertificate } from "node:tls";
+import type { QueryResult } from "pg";
+import type { Database, SqlResult } from "../../database/sql.ts";
+import { serverDatabase } from "../sql/server/database.ts";
+import { postgresDialect } from "./dialect.ts";
+import { commitError, connectError, isFull, uncommittedError } from "./errors.ts";
+import { render } from "./literal.ts";
+import { loadPg } from "./pg.ts";
+import { PostgresKiller, PostgresWire } from "./wire.ts";
+
+export interface PostgresOptions {
+  readonly host: string;
+  /** Default 5432. */
+  readonly port?: number;
+  readonly user: string;
+  readonly password?: string;
+  readonly database: string;
+
+  /** Encrypts, and always checks the server's certificate and host name. */
+  readonly tls?: PostgresTls;
+
+  /**
+   * The most connections for transactions and changes of stock. Two more serve locks and reads, and requests to cancel
+   * abandoned statements have short connections of their own. Default 10.
+   */
+  readonly connections?: number;
+}
+
+/** PEM texts. Without `ca`, the certificate authorities that Node trusts. */
+export interface PostgresTls {
+  readonly ca?: string;
+  readonly cert?: string;
+  readonly key?: string;
+}
+
+/** Opens PostgreSQL 13 or later through a pool that connects on first use. */
+export function postgresDatabase({
+  host,
+  port = 5_432,
+  tls,
+  connections,
+  ...login
+}: PostgresOptions): Database {
+  return serverDatabase(
+    {
+      address: `postgres://${host}:${port}/${login.database}`,
+      dialect: postgresDialect,
+      // An abandoned statement waits for locks for 2 s at most. Both settings end with the transaction.
+      begin: ["BEGIN ISOLATION LEVEL READ COMMITTED", "SET LOCAL lock_timeout = 2000"],
+      wrapsLone: true,
+      render,
+      toResult,
+      errors: { connect: connectError, commit: commitError, uncommitted: uncommittedError },
+      async load() {
+        const { Client, types } = await loadPg();
+        // Whatever parsers the application has set: integers of 64 bits are texts.
+        const getTypeParser = (oid: number, format?: "text" | "binary") =>
+          oid === INT8 ? String : types.getTypeParser(oid, format as "text");
+        const config = {
+          ...{ host, port, ...login, types: { getTypeParser } },
+          ssl: tls ? { ...tls, minVersion: "TLSv1.2" as const, ...checks(host) } : false,
+        };
+        return () => new PostgresWire(Client, config);
+      },
+      killer: () => new PostgresKiller(),
+      isFull,
+    },
+    connections,
+  );
+}
+
+/** The oid of BIGINT. */
+const INT8 = 20;
+
+/** Checks the certificate against the URL's host. By default, an address may be compared with "localhost". */
+function checks(host: string) {
+  return {
+    rejectUnauthorized: true,
+    checkServerIdentity: (_: string, certificate: PeerCertificate) =>
+      checkServerIdentity(host, certificate),
+  };
+}
+
+function toResult(answer: unknown): SqlResult {
+  const { rows, rowCount } = answer as QueryResult;
+  return { rows, affected: rowCount ?? 0, returned: undefined };
+}

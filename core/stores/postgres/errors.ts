@@ -1,0 +1,116 @@
+import { DuplicateKeyError } from "../../database/sql.ts";
+import {
+  StoreRefusedError,
+  StoreUnavailableError,
+  UnknownOutcomeError,
+} from "../../lock/errors.ts";
+import { RolledBackError } from "../sql/server/driver.ts";
+
+/**
+ * The fields of an error from pg. All are optional.
+ *
+ * Not the severity, which is in the server's language. An error that the server raises rolls its transaction back, also
+ * during COMMIT, and ends the batch. But proxies report lost connections as errors, and the end of a session may follow
+ * its commit: only codes that are raised before the commit prove anything.
+ */
+export interface DriverError {
+  /** The SQLSTATE, or the code of an error of Node. */
+  readonly code?: string;
+  readonly message?: string;
+}
+
+export function connectError(address: string, driverError: DriverError, error: unknown): Error {
+  const { code = "", message = "" } = driverError;
+  const isRefused =
+    error instanceof TypeError ||
+    LOGIN_REFUSED.test(code) ||
+    /SSL|TLS|CERT|SIGNATURE/.test(code) ||
+    // The errors of pg itself have no code.
+    /^SASL|support SSL|SSL connection/.test(message);
+  const Problem = isRefused ? StoreRefusedError : StoreUnavailableError;
+  return new Problem(
+    address,
+    message ||
+      code ||
+      "the server did not accept a connection in time; check its address, or retry",
+    error,
+  );
+}
+
+export function commitError(address: string, driverError: DriverError, error: unknown): Error {
+  const known = provenError(address, driverError, error);
+  if (known) return known;
+  const { code, message } = driverError;
+  const reason = message === undefined ? "" : ` (${code ? `error ${code}: ` : ""}${message})`;
+  return new UnknownOutcomeError(address, `a request was carried out${reason}`, error);
+}
+
+export function uncommittedError(address: string, driverError: DriverError, error: unknown): Error {
+  const { code = "", message = "no reason given" } = driverError;
+  const known = provenError(address, driverError, error);
+  if (known) return known;
+  const isOutage = !SQLSTATE.test(code) || OUTAGES.test(code);
+  return isOutage
+    ? new RolledBackError(message, { cause: error })
+    : new StoreRefusedError(address, message, error);
+}
+
+/** Converts errors that prove a rollback, before a COMMIT or during one. */
+function provenError(address: string, driverError: DriverError, error: unknown): Error | undefined {
+  const { code = "", message = "no reason given" } = driverError;
+  if (code === UNIQUE_VIOLATION) return new DuplicateKeyError(message, { cause: error });
+  if (ROLLED_BACK.has(code)) return new RolledBackError(message, { cause: error });
+  if (TRANSIENT.has(code)) return new StoreUnavailableError(address, message, error);
+  if (!SQLSTATE.test(code) || !REFUSALS.has(code.slice(0, 2))) return undefined;
+  const isLockstepTable = code === UNDEFINED_TABLE && message.includes('"lockstep_');
+  const advice = isLockstepTable ? " (run `lockstep migrate` to make the tables)" : "";
+  return new StoreRefusedError(address, message + advice, error);
+}
+
+/** Whether the server has refused a connection as one too many. */
+export function isFull(error: unknown): boolean {
+  return (error as DriverError | null)?.code === TOO_MANY_CONNECTIONS;
+}
+
+// Codes: https://www.postgresql.org/docs/current/errcodes-appendix.html
+// Sources: https://github.com/postgres/postgres, src/backend
+
+const SQLSTATE = /^[0-9A-Z]{5}$/;
+const UNIQUE_VIOLATION = "23505";
+const UNDEFINED_TABLE = "42P01";
+const TOO_MANY_CONNECTIONS = "53300";
+
+/**
+ * The transaction is rolled back, or the server has not read the statement. A repetition helps.
+ *
+ * - serialization_failure, deadlock_detected, lock_not_available (lock_timeout): raised by statements, and the first one
+ *   by PreCommit_CheckForSerializationFailure, before the commit is recorded.
+ * - idle_in_transaction_session_timeout, idle_session_timeout: PostgresMain raises them between the arrival of a command
+ *   and its execution at the latest ("any last-moment timeout is certain to be detected").
+ */
+const ROLLED_BACK = new Set(["40001", "40P01", "55P03", "25P03", "57P05"]);
+
+/**
+ * The server has not executed the transaction, and may execute it later.
+ *
+ * - read_only_sql_transaction: PreventCommandIfReadOnly refuses the statement, as on a standby.
+ * - query_canceled (statement_timeout): CommitTransaction holds interrupts, and after it ProcessInterrupts ignores a
+ *   cancellation until the next command. A cancelled wait for a synchronous standby is a warning.
+ * - disk_full: raised when a statement extends a file. A commit that cannot be written ends the server.
+ * - too_many_connections, cannot_connect_now: sent in place of a login only.
+ */
+const TRANSIENT = new Set(["25006", "57014", "53100", TOO_MANY_CONNECTIONS, "57P03"]);
+
+/**
+ * Classes of errors that the server raises while it parses, resolves or executes a statement, or checks deferred
+ * constraints before it records the commit: 0A feature not supported, 21 cardinality, 22 data, 23 constraints,
+ * 2B dependent objects, 3D and 3F missing databases and schemas, 42 syntax and access, 44 check option, 54 limits,
+ * P0 raised by a function.
+ */
+const REFUSALS = new Set(["0A", "21", "22", "23", "2B", "3D", "3F", "42", "44", "54", "P0"]);
+
+/** Lost connections and servers that end: 08, 57P01 admin_shutdown, 57P02 crash_shutdown, 58 and XX of proxies. */
+const OUTAGES = /^(?:08|57P0|58|XX)/;
+
+/** A login that fails again on every attempt: access denied, no such database, no right to connect to it. */
+const LOGIN_REFUSED = /^(?:28...|3D000|42501)$/;

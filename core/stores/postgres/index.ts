@@ -1,0 +1,26 @@
+/** Locks, stock and runs in PostgreSQL. */
+
+import { type SqlStore, type SqlStoreOptions, sqlStore } from "../sql/store.ts";
+import { type PostgresOptions, postgresDatabase } from "./database.ts";
+import { loadPg } from "./pg.ts";
+
+export type { SqlInventory } from "../sql/inventory/index.ts";
+export { migrate } from "../sql/migrate.ts";
+export type { SqlStore } from "../sql/store.ts";
+
+/**
+ * Opens a database of PostgreSQL 13 or later. It connects on first use.
+ *
+ *     await using shop = await openPostgres({ host: "127.0.0.1", user: "shop", database: "shop" });
+ *     await migrate(shop.database); // makes the tables, as `lockstep migrate` does
+ *
+ * An acknowledged lock survives a restart of the server if its commits are durable (synchronous_commit = on). Expiry goes
+ * by the server's clock. Rejects with a TypeError when the package pg is not installed.
+ */
+export async function openPostgres(
+  connection: PostgresOptions,
+  options: SqlStoreOptions = {},
+): Promise<SqlStore> {
+  await loadPg();
+  return sqlStore(postgresDatabase(connection), options);
+}

@@ -1,0 +1,93 @@
+import { connect, Socket } from "node:net";
+import type { Client, ClientConfig } from "pg";
+import { after } from "../../lock/time.ts";
+import {
+  KEEP_ALIVE_DELAY,
+  LONGEST_CONNECT,
+  type PooledConnection,
+  promised,
+  type Wire,
+} from "../sql/server/connection.ts";
+import type { Killer } from "../sql/server/driver.ts";
+
+export class PostgresWire implements Wire {
+  readonly socket = new Socket();
+  readonly #client: Client;
+  cancellations = 0;
+
+  constructor(client: typeof Client, config: ClientConfig) {
+    this.#client = new client({
+      ...config,
+      stream: () => this.socket,
+      keepAlive: true,
+      keepAliveInitialDelayMillis: KEEP_ALIVE_DELAY,
+      connectionTimeoutMillis: LONGEST_CONNECT,
+    });
+    this.#client.on("error", () => {});
+  }
+
+  async open(): Promise<void> {
+    await promised((done) => this.#client.connect(done));
+  }
+
+  query(text: string): Promise<unknown> {
+    return promised((done) => this.#client.query(text, done));
+  }
+
+  ping(): Promise<unknown> {
+    return this.query("SELECT 1");
+  }
+
+  end(): void {
+    this.#client.end(() => {});
+  }
+
+  /**
+   * Asks the server to cancel the statement in execution, which then fails with error 57014. Such a request has a connection
+   * of its own, and a pooler passes it on (https://www.postgresql.org/docs/current/protocol-flow.html).
+   */
+  cancel(): Promise<void> {
+    const { processID, secretKey } = this.#client as unknown as BackendKey;
+    const { host, port } = this.#client;
+    const request = Buffer.alloc(16);
+    [16, CANCEL_REQUEST, processID ?? 0, secretKey ?? 0].forEach((word, i) => {
+      request.writeInt32BE(word, 4 * i);
+    });
+    return new Promise((resolve, reject) => {
+      const socket = connect({ host, port }, () => socket.end(request));
+      const cancel = after(LONGEST_CONNECT, () => socket.destroy());
+      socket.on("error", reject);
+      // The server closes the connection when it has sent the signal to its process.
+      socket.on("close", () => {
+        cancel();
+        resolve();
+      });
+      socket.resume();
+    });
+  }
+}
+
+/** What the server has sent after the login. */
+interface BackendKey {
+  readonly processID: number | null;
+  readonly secretKey: number | null;
+}
+
+const CANCEL_REQUEST = 80_877_102;
+
+/** How many times a statement is cancelled: its connection may be dead. `lock_timeout` ends its waits by then. */
+const MOST_CANCELLATIONS = 20;
+
+export class PostgresKiller implements Killer<PostgresWire> {
+  readonly ready = Promise.resolve();
+
+  /** The pool closes the connection when the cancelled statement has failed. */
+  async kill({ wire }: PooledConnection<PostgresWire>): Promise<boolean> {
+    wire.cancellations += 1;
+    if (wire.cancellations > MOST_CANCELLATIONS) return true;
+    await wire.cancel();
+    return false;
+  }
+
+  destroy(): void {}
+}

@@ -1,0 +1,249 @@
+import { Semaphore } from "../../../database/semaphore.ts";
+import { serialTransaction } from "../../../database/serial-transaction.ts";
+import type {
+  ConnectionLane,
+  Database,
+  Row,
+  Sql,
+  SqlResult,
+  Transaction,
+} from "../../../database/sql.ts";
+import { deadline, follow, noAnswer, race, sleep } from "../../../lock/abort.ts";
+import { checkWhole } from "../../../lock/checks.ts";
+import {
+  hasCode,
+  StoreClosedError,
+  StoreUnavailableError,
+  UnknownOutcomeError,
+} from "../../../lock/errors.ts";
+import { type Backoff, backoff, retry } from "../../../lock/retry.ts";
+import { LONGEST_CALL, type Millis } from "../../../lock/time.ts";
+import type { PooledConnection, Wire } from "./connection.ts";
+import { type DriverErrors, RolledBackError, type SqlDriver } from "./driver.ts";
+import { ConnectionPool } from "./pool.ts";
+
+/**
+ * Opens the database of a server through a pool that connects on first use. The pool has `connections` connections for
+ * transactions and changes of stock, two more for locks and reads, and one more that ends abandoned statements.
+ */
+export function serverDatabase<W extends Wire>(
+  driver: SqlDriver<W>,
+  connections: number = DEFAULT_CONNECTIONS,
+): Database {
+  checkWhole("connections", connections, 1, 1_000);
+  return new ServerDatabase(driver, connections);
+}
+
+const DEFAULT_CONNECTIONS = 10;
+
+/** Connections for locks and reads alone. */
+const RESERVED_FOR_LOCKS = 2;
+
+class ServerDatabase<W extends Wire> implements Database {
+  readonly address: string;
+  readonly dialect: SqlDriver["dialect"];
+  readonly #driver: SqlDriver<W>;
+  readonly #pool: ConnectionPool<W>;
+
+  /** Bounds the "work" lane: calls that wait for locked rows leave two connections for locks and reads. */
+  readonly #work: Semaphore;
+
+  constructor(driver: SqlDriver<W>, connections: number) {
+    this.address = driver.address;
+    this.dialect = driver.dialect;
+    this.#driver = driver;
+    this.#work = new Semaphore(connections);
+    this.#pool = new ConnectionPool(driver, connections + RESERVED_FOR_LOCKS);
+  }
+
+  async batch(
+    statements: readonly Sql[],
+    signal?: AbortSignal,
+    lane: ConnectionLane = "work",
+  ): Promise<readonly SqlResult[]> {
+    const { begin, wrapsLone, render } = this.#driver;
+    const isBare = statements.length === 1 && !wrapsLone;
+    const texts = statements.map(render);
+    const results = await this.#bounded(signal, (limit) =>
+      this.#onConnection(lane, limit, (query) =>
+        query(isBare ? texts : [...begin, ...texts, "COMMIT"]),
+      ),
+    );
+    return isBare ? results : results.slice(begin.length, -1);
+  }
+
+  async read(statement: Sql, signal?: AbortSignal): Promise<readonly Row[]> {
+    const readOnce = async (limit?: AbortSignal) =>
+      (await this.batch([statement], limit, "locks"))[0];
+    try {
+      using first = deadline(FIRST_READ, noAnswer, signal);
+      const result = await readOnce(first.signal).catch((error) => {
+        const isLost = hasCode(error, "UNKNOWN_OUTCOME") || first.signal.aborted;
+        if (isLost && !signal?.aborted) return readOnce(signal);
+        throw error;
+      });
+      return result?.rows ?? [];
+    } catch (error) {
+      if (!(error instanceof UnknownOutcomeError)) throw error;
+      throw new StoreUnavailableError(this.address, "the answer to a read was lost", error);
+    }
+  }
+
+  transaction<T>(body: (tx: Transaction) => Promise<T>, signal?: AbortSignal): Promise<T> {
+    return this.#bounded(signal, (limit) =>
+      this.#onConnection("work", limit, (query) => this.#transact(query, body)),
+    );
+  }
+
+  close(): Promise<void> {
+    return this.#pool.close();
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  async #transact<T>(query: Query, body: (tx: Transaction) => Promise<T>): Promise<T> {
+    const { render, errors } = this.#driver;
+    let start = this.#driver.begin;
+    let open = false;
+    const send = async (texts: readonly string[], translate: DriverErrors["commit"]) => {
+      const begin = start;
+      start = [];
+      open = true;
+      return (await query([...begin, ...texts], translate)).slice(begin.length);
+    };
+    const { tx, failure, end } = serialTransaction(this.address, {
+      batch: (statements) => send(statements.map(render), errors.uncommitted),
+      commit: async (statements) => {
+        const results = await send([...statements.map(render), "COMMIT"], errors.commit);
+        open = false;
+        return results.slice(0, -1);
+      },
+    });
+    try {
+      const result = await body(tx);
+      await end();
+      // A lost answer to ROLLBACK is harmless: nothing is committed.
+      if (open && failure() === undefined) await query(["ROLLBACK"]).catch(() => {});
+      return result;
+    } catch (error) {
+      await end();
+      // The body may have replaced the error. The transaction is repeated all the same.
+      throw failure() instanceof RolledBackError ? failure() : error;
+    }
+  }
+
+  /** Repeats the work after a RolledBackError, until the limit. */
+  async #bounded<T>(
+    signal: AbortSignal | undefined,
+    work: (limit: AbortSignal) => Promise<T>,
+  ): Promise<T> {
+    using limit = signal ? follow(signal) : deadline(LONGEST_CALL, noAnswer);
+    return await retry(
+      () => work(limit.signal),
+      async (error, attempt) => {
+        if (!(error instanceof RolledBackError)) return undefined;
+        await sleep(backoff(attempt, REPEAT), limit.signal).catch(() => {
+          throw new StoreUnavailableError(this.address, error.message, error);
+        });
+        return 0;
+      },
+    );
+  }
+
+  async #onConnection<T>(
+    lane: ConnectionLane,
+    limit: AbortSignal,
+    work: (query: Query) => Promise<T>,
+  ): Promise<T> {
+    const connection = await this.#enter(lane, limit);
+    let failure: unknown;
+    const noteFailure = (error: unknown) => {
+      failure ??= error;
+      throw error;
+    };
+    const query: Query = (texts, translate = this.#driver.errors.commit) =>
+      this.#query(connection, texts, translate, limit).catch(noteFailure);
+    try {
+      return await work(query).catch(noteFailure);
+    } finally {
+      const isUsable = failure === undefined || (await isRolledBack(connection, failure, limit));
+      if (isUsable) this.#pool.release(connection);
+      const ended = isUsable ? Promise.resolve() : this.#pool.abandon(connection);
+      // An abandoned statement keeps its permit until the server has ended it.
+      if (lane === "work") void ended.then(() => this.#work.release());
+    }
+  }
+
+  async #enter(lane: ConnectionLane, limit: AbortSignal): Promise<PooledConnection<W>> {
+    if (lane !== "work") return await this.#connect(limit);
+    try {
+      await this.#work.acquire(limit);
+    } catch (reason) {
+      throw new StoreUnavailableError(
+        this.address,
+        "all connections are in use; retry, or raise `connections`",
+        reason,
+      );
+    }
+    try {
+      return await this.#connect(limit);
+    } catch (error) {
+      this.#work.release();
+      throw error;
+    }
+  }
+
+  async #connect(limit: AbortSignal): Promise<PooledConnection<W>> {
+    try {
+      return await this.#pool.acquire(limit);
+    } catch (error) {
+      if (error instanceof StoreClosedError) throw error;
+      throw this.#driver.errors.connect(this.address, driverError(error, limit), error);
+    }
+  }
+
+  async #query(
+    connection: PooledConnection<W>,
+    texts: readonly string[],
+    translate: DriverErrors["commit"],
+    limit: AbortSignal,
+  ): Promise<readonly SqlResult[]> {
+    try {
+      const answer = await race(connection.query(texts.join(";\n")), limit);
+      return (texts.length === 1 ? [answer] : (answer as unknown[])).map(this.#driver.toResult);
+    } catch (error) {
+      throw translate(this.address, driverError(error, limit), error);
+    }
+  }
+}
+
+/** Resolves to whether the connection is usable after a failure: outside of any transaction, with all answers read. */
+async function isRolledBack(
+  connection: PooledConnection,
+  failure: unknown,
+  limit: AbortSignal,
+): Promise<boolean> {
+  if (failure instanceof UnknownOutcomeError || limit.aborted || connection.isClosed) return false;
+  return race(connection.query("ROLLBACK"), limit).then(
+    () => true,
+    () => false,
+  );
+}
+
+/** The longest first attempt of a read. The second one uses another connection. */
+const FIRST_READ: Millis = 2_000;
+
+/** Rolled-back transactions of several clients spread at random. */
+const REPEAT: Backoff = { base: 1, factor: 2, max: 50, jitter: "full" };
+
+type Query = (
+  texts: readonly string[],
+  translate?: DriverErrors["commit"],
+) => Promise<readonly SqlResult[]>;
+
+/** The driver's error. Empty when the limit aborted: the caller's reason may be any value. */
+function driverError(error: unknown, limit: AbortSignal): object {
+  return limit.aborted && error === limit.reason ? {} : Object(error);
+}

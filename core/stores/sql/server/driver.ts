@@ -1,0 +1,65 @@
+import type { Dialect, Sql, SqlResult } from "../../../database/sql.ts";
+import type { PooledConnection, Wire } from "./connection.ts";
+
+/** What the pool needs to know about a database's client and server. */
+export interface PoolDriver<W extends Wire = Wire> {
+  /** Loads the client. Resolves to how to make a connection. Rejects with a TypeError when the client is not installed. */
+  load(): Promise<() => W>;
+
+  /** Makes a client that ends abandoned statements at the server. */
+  killer(connect: () => W): Killer<W>;
+
+  /** Whether the server has refused a connection as one too many. */
+  isFull(error: unknown): boolean;
+}
+
+/** Ends abandoned statements at the server. */
+export interface Killer<W extends Wire = Wire> {
+  readonly ready: Promise<void>;
+
+  /**
+   * Kills what the connection executes. Resolves to true when the server no longer knows the connection, or after many
+   * attempts.
+   */
+  kill(connection: PooledConnection<W>): Promise<boolean>;
+  destroy(): void;
+}
+
+/** What `ServerDatabase` needs to know about a SQL server. */
+export interface SqlDriver<W extends Wire = Wire> extends PoolDriver<W> {
+  /** The database's URL without secrets, for messages. */
+  readonly address: string;
+  readonly dialect: Dialect;
+
+  /** Begins a transaction: read committed, so without a snapshot from before the first statement's row lock. */
+  readonly begin: readonly string[];
+
+  /** Whether a lone statement stands between `begin` and COMMIT as well. Otherwise it runs at the server's isolation level. */
+  readonly wrapsLone: boolean;
+
+  /** Writes the statement with its values as literals. */
+  render(statement: Sql): string;
+
+  /** Converts the client's answer to one statement. */
+  toResult(answer: unknown): SqlResult;
+
+  readonly errors: DriverErrors;
+}
+
+/**
+ * Converts errors of the client. `driverError` has the fields of the client's error. It is empty when the limit aborted:
+ * the caller's reason may be any value.
+ */
+export interface DriverErrors {
+  /** An error of a connection attempt. Nothing has happened. */
+  connect(address: string, driverError: object, error: unknown): Error;
+
+  /** An error of statements that end with a COMMIT. Without proof of a rollback, the outcome is unknown. */
+  commit(address: string, driverError: object, error: unknown): Error;
+
+  /** An error of a transaction whose COMMIT was not sent. Nothing is committed. */
+  uncommitted(address: string, driverError: object, error: unknown): Error;
+}
+
+/** Nothing was committed, and a repetition of the transaction is likely to succeed. A deadlock victim, for one. */
+export class RolledBackError extends Error {}

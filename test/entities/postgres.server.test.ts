@@ -1,0 +1,9 @@
+import { inject } from "vitest";
+import { describeEntities } from "../conformance/entities.ts";
+import { describeSqlEntities } from "../conformance/sql-entities.ts";
+import { sqlServerJournal } from "../support/journal-under-test.ts";
+
+for (const server of inject("postgresServers")) {
+  describeEntities(server.name, () => sqlServerJournal(server));
+  describeSqlEntities(server.name, () => sqlServerJournal(server));
+}
