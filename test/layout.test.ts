@@ -50,6 +50,17 @@ describe.each(stores)("the store %s", (name) => {
   });
 });
 
+/** Files outside of a SQL store's folder that name it in their code. Older stores are in examples and templates as well. */
+test("a new SQL database is one folder, and five files at the most that name it", () => {
+  const code = (path: string) => read(path).replaceAll(/^\s*(?:\/?\*|\/\/).*$/gm, "");
+  const naming = globSync("{core,functions,infra}/**/*.ts", { cwd: root }).filter(
+    (path) => !path.startsWith("core/stores/postgres/") && /postgres/i.test(code(path)),
+  );
+  expect(naming).toContain("infra/open.ts");
+  expect(naming.length).toBeLessThanOrEqual(5);
+  expect(naming.filter((path) => path.startsWith("core/"))).toEqual([]);
+});
+
 test("every SQL database has the same migrations", () => {
   const namesOf = (kind: string) =>
     [...read(`core/stores/${kind}/migrations.ts`).matchAll(/name: "(\d{4}-.+)"/g)].map(

@@ -21,7 +21,7 @@ import { pause } from "../support/until.ts";
 import { storableValue } from "../support/values.ts";
 
 /** Tests of records and of the validation of input. */
-export function describeRecords({ journal }: JournalFixture): void {
+export function describeRecords({ underTest, journal }: JournalFixture): void {
   describe("a record", () => {
     test("is written once: a second write resolves to the existing record", async () => {
       const { claim, ...run } = await running(journal, { ttl: 30 });
@@ -98,7 +98,8 @@ export function describeRecords({ journal }: JournalFixture): void {
       const largest = "🫖".repeat(LONGEST_VALUE / 4);
       await journal.append(run, record("longest", { outcome: "failed", value: largest }));
       await journal.append(run, record("empty", { value: "" }));
-      await journal.append(run, record("awkward", { value: "a\0b\\'\"\u0001\ufeff🫖\n" }));
+      const awkward = `${underTest.refusesZero ? "" : "\0"}ab\\'"\u0001\ufeff🫖\n`;
+      await journal.append(run, record("awkward", { value: awkward }));
       await journal.signal(run.runId, { name: "a", dedupeId: "1", payload: largest });
       const tooLarge = `${largest}a`;
       const limit = new RegExp(`${LONGEST_VALUE + 1} bytes, the limit is ${LONGEST_VALUE}`);
@@ -118,10 +119,17 @@ export function describeRecords({ journal }: JournalFixture): void {
       expect(shown?.records[0]?.value === largest).toBe(true);
       expect(shown?.signals[0]?.payload === largest).toBe(true);
       expect(shown?.records[1]?.value).toBe("");
-      expect(shown?.records[2]?.value).toBe("a\0b\\'\"\u0001\ufeff🫖\n");
+      expect(shown?.records[2]?.value).toBe(awkward);
       await journal.finish(run, { ...DONE, value: largest });
       const ended = await journal.claim(claim);
       expect(ended.kind === "ended" && ended.ending.value === largest).toBe(true);
+    });
+
+    test("with the character U+0000 is kept, or refused before any request is sent", async () => {
+      const { claim: _, ...run } = await running(journal);
+      const call = journal.append(run, record("zero", { value: "a\0b" }));
+      if (underTest.refusesZero) await expect(call).rejects.toThrow(RangeError);
+      else expect((await call).value).toBe("a\0b");
     });
 
     test("has a key that is compared byte for byte, as run ids are", async () => {

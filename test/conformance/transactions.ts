@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type Database, sql, type Transaction } from "../../core/database/sql.ts";
+import { type Database, raw, sql, type Transaction } from "../../core/database/sql.ts";
 import { stockLock } from "../../core/inventory/inventory.ts";
 import type { Journal, NewRecord, RunKey, StepRecord } from "../../core/journal/journal.ts";
 import { UnknownOutcomeError } from "../../core/lock/errors.ts";
@@ -50,6 +50,8 @@ export function describeTransactions(name: string, make: () => Promise<JournalUn
     /** Whether other clients can write while a transaction is open. A transaction on SQLite locks the whole file. */
     const isShared = () => database.dialect.name !== "sqlite";
     const locksRows = () => isShared() && !database.dialect.isOptimistic;
+
+    const sleep = () => raw(database.dialect.name === "postgres" ? "pg_sleep" : "SLEEP");
 
     const effect = (id: string) => sql`INSERT INTO effect (name) VALUES (${id})`;
 
@@ -431,7 +433,7 @@ export function describeTransactions(name: string, make: () => Promise<JournalUn
           "sell",
           async (tx) => {
             setTimeout(() => caller.abort("enough"), 100);
-            await tx.batch([effect(run.runId), sql`SELECT SLEEP(0.5)`]);
+            await tx.batch([effect(run.runId), sql`SELECT ${sleep()}(0.5)`]);
             return record("sell");
           },
           { signal: caller.signal },

@@ -1,7 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, inject, test } from "vitest";
 import { type Database, list, type Sql, sql, type Transaction } from "../../core/database/sql.ts";
-import { mysqlDatabase } from "../../core/stores/mysql/database.ts";
 import { sqliteDatabase } from "../../core/stores/sqlite/database.ts";
 import { temporaryDatabase } from "../support/under-test.ts";
 
@@ -41,17 +40,19 @@ test("nested SQL keeps its texts and values in order", () => {
   );
 });
 
-test.each(inject("sqlServers").map(({ name }) => name))(
+const servers = [...inject("sqlServers"), ...inject("postgresServers")];
+
+test.each(servers.map(({ name }) => name))(
   "a missing table of ours is made by migrate, another one is not, on %s",
   async (name) => {
-    const server = inject("sqlServers").find((one) => one.name === name);
+    const server = servers.find((one) => one.name === name);
     if (!server) throw new Error("there is no such server");
-    const { options, drop } = await temporaryDatabase(server);
-    await using database = mysqlDatabase(options);
+    const { open, drop } = await temporaryDatabase(server);
+    await using database = open();
     const ours = database.read(sql`SELECT 1 FROM lockstep_lock`);
-    await expect(ours).rejects.toThrow(/lockstep_lock' doesn't exist.*`lockstep migrate`/);
+    await expect(ours).rejects.toThrow(/lockstep_lock['"] does.* exist.*`lockstep migrate`/);
     const theirs = database.read(sql`SELECT 1 FROM seat`);
-    await expect(theirs).rejects.toThrow(/seat' doesn't exist$/);
+    await expect(theirs).rejects.toThrow(/seat['"] does.* exist$/);
     await drop();
   },
 );
@@ -86,11 +87,11 @@ const opened: [
       return { database, close: () => database.close() };
     },
   ],
-  ...inject("sqlServers").map((server): (typeof opened)[number] => [
+  ...servers.map((server): (typeof opened)[number] => [
     server.name,
     async () => {
-      const { options, drop } = await temporaryDatabase(server);
-      const database = mysqlDatabase(options);
+      const { open, drop } = await temporaryDatabase(server);
+      const database = open();
       return {
         database,
         async close() {
@@ -103,7 +104,7 @@ const opened: [
 ];
 
 describe.each(opened)("a database on %s", (name, open) => {
-  const type = name === "sqlite" ? "TEXT" : "VARBINARY(255)";
+  const type = ["sqlite", "postgres"].includes(name) ? "TEXT" : "VARBINARY(255)";
   const table: Sql = {
     texts: [`CREATE TABLE echo (value ${type} PRIMARY KEY, number BIGINT)`],
     values: [],

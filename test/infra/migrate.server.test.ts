@@ -62,10 +62,12 @@ for (const server of inject("sqlServers")) {
     expect(await migrate(database)).toEqual(applied);
     await drop();
   });
+}
 
+for (const server of [...inject("sqlServers"), ...inject("postgresServers")]) {
   test(`concurrent processes apply each migration once on ${server.name}`, async () => {
-    const { options, drop } = await temporaryDatabase(server);
-    await expectOnce(() => mysqlDatabase(options));
+    const { open, drop } = await temporaryDatabase(server);
+    await expectOnce(() => open());
     await drop();
   });
 }

@@ -124,6 +124,7 @@ const URLS = {
   memory: "memory:",
   sqlite: "sqlite::memory:",
   mysql: "mysql://root@127.0.0.1:1/shop",
+  postgres: "postgres://postgres@127.0.0.1:1/shop",
   etcd: "etcd://127.0.0.1:1/shop",
   "etcd+http": "etcd+http://127.0.0.1:1",
   redis: "redis://127.0.0.1:1",

@@ -19,6 +19,9 @@ export interface JournalUnderTest {
   /** Whether a transaction that conflicts is repeated: it makes no other one wait. Default false. */
   readonly isOptimistic?: boolean;
 
+  /** Whether texts with the character U+0000 are refused. Default false. */
+  readonly refusesZero?: boolean;
+
   /** Opens another client of the same journal. */
   open(): JournalClient;
 
@@ -74,6 +77,7 @@ export async function sqlServerJournal(server: SqlServer): Promise<JournalUnderT
   await migrate(admin);
   return {
     url,
+    refusesZero: server.name === "postgres",
     open() {
       const database = open();
       return on(database, sqlLocks(database, { closeDatabase: true }));

@@ -7,7 +7,7 @@ import {
 import { RolledBackError } from "../sql/server/driver.ts";
 
 /** The fields of an error from mysql2. All are optional. */
-export interface DriverError {
+interface DriverError {
   readonly errno?: number;
   readonly code?: string;
   readonly sqlState?: string;

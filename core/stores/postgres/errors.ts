@@ -13,13 +13,13 @@ import { RolledBackError } from "../sql/server/driver.ts";
  * during COMMIT, and ends the batch. But proxies report lost connections as errors, and the end of a session may follow
  * its commit: only codes that are raised before the commit prove anything.
  */
-export interface DriverError {
+interface PostgresError {
   /** The SQLSTATE, or the code of an error of Node. */
   readonly code?: string;
   readonly message?: string;
 }
 
-export function connectError(address: string, driverError: DriverError, error: unknown): Error {
+export function connectError(address: string, driverError: PostgresError, error: unknown): Error {
   const { code = "", message = "" } = driverError;
   const isRefused =
     error instanceof TypeError ||
@@ -37,7 +37,7 @@ export function connectError(address: string, driverError: DriverError, error: u
   );
 }
 
-export function commitError(address: string, driverError: DriverError, error: unknown): Error {
+export function commitError(address: string, driverError: PostgresError, error: unknown): Error {
   const known = provenError(address, driverError, error);
   if (known) return known;
   const { code, message } = driverError;
@@ -45,7 +45,11 @@ export function commitError(address: string, driverError: DriverError, error: un
   return new UnknownOutcomeError(address, `a request was carried out${reason}`, error);
 }
 
-export function uncommittedError(address: string, driverError: DriverError, error: unknown): Error {
+export function uncommittedError(
+  address: string,
+  driverError: PostgresError,
+  error: unknown,
+): Error {
   const { code = "", message = "no reason given" } = driverError;
   const known = provenError(address, driverError, error);
   if (known) return known;
@@ -56,7 +60,11 @@ export function uncommittedError(address: string, driverError: DriverError, erro
 }
 
 /** Converts errors that prove a rollback, before a COMMIT or during one. */
-function provenError(address: string, driverError: DriverError, error: unknown): Error | undefined {
+function provenError(
+  address: string,
+  driverError: PostgresError,
+  error: unknown,
+): Error | undefined {
   const { code = "", message = "no reason given" } = driverError;
   if (code === UNIQUE_VIOLATION) return new DuplicateKeyError(message, { cause: error });
   if (ROLLED_BACK.has(code)) return new RolledBackError(message, { cause: error });
@@ -69,7 +77,7 @@ function provenError(address: string, driverError: DriverError, error: unknown):
 
 /** Whether the server has refused a connection as one too many. */
 export function isFull(error: unknown): boolean {
-  return (error as DriverError | null)?.code === TOO_MANY_CONNECTIONS;
+  return (error as PostgresError | null)?.code === TOO_MANY_CONNECTIONS;
 }
 
 // Codes: https://www.postgresql.org/docs/current/errcodes-appendix.html
