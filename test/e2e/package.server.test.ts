@@ -54,6 +54,7 @@ test("a store whose client is not installed says what to install", async () => {
 
 test.each([
   ["mysql", 'openMysql({ host: "localhost", user: "root", database: "shop" })', "mysql2"],
+  ["postgres", 'openPostgres({ host: "localhost", user: "shop", database: "shop" })', "pg"],
   ["redis", 'openRedis({ host: "localhost" })', "ioredis"],
   ["etcd", 'openEtcd({ endpoints: ["localhost"] })', "etcd3"],
 ])(

@@ -8,7 +8,7 @@ export function render({ texts, values }: Sql): string {
 function literal(value: SqlValue): string {
   if (value === null) return "NULL";
   if (typeof value === "string") return quoted(value);
-  if (value instanceof Uint8Array) return `'\\x${Buffer.from(value).toString("hex")}'::bytea`;
+  if (value instanceof Uint8Array) return `decode('${Buffer.from(value).toString("hex")}', 'hex')`;
   if (typeof value === "number" && !Number.isFinite(value)) {
     throw new RangeError(`a number in SQL must be finite, not ${value}`);
   }

@@ -23,7 +23,8 @@ export class PostgresWire implements Wire {
       keepAliveInitialDelayMillis: KEEP_ALIVE_DELAY,
       connectionTimeoutMillis: LONGEST_CONNECT,
     });
-    this.#client.on("error", () => {});
+    // An error outside of any request: the server has ended the session.
+    this.#client.on("error", () => this.socket.destroy());
   }
 
   async open(): Promise<void> {

@@ -49,7 +49,6 @@ export class PooledConnection<W extends Wire = Wire> {
 
   /** The time of the server's last answer. */
   answeredAt = instant();
-  isClosed = false;
 
   /** Resolves when the last request is answered or has failed. Undefined without a request in flight. */
   pending: Promise<void> | undefined;
@@ -60,6 +59,10 @@ export class PooledConnection<W extends Wire = Wire> {
     wire.socket.on("close", () => this.destroy());
     this.ready = this.#request(() => wire.open());
     this.ready.catch(() => {});
+  }
+
+  get isClosed(): boolean {
+    return this.wire.socket.destroyed;
   }
 
   /** Resolves when the connection is closed. */
@@ -100,7 +103,6 @@ export class PooledConnection<W extends Wire = Wire> {
 
   destroy(): void {
     this.wire.socket.destroy();
-    this.isClosed = true;
     this.#closed.resolve();
   }
 

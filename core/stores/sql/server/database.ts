@@ -210,6 +210,8 @@ class ServerDatabase<W extends Wire> implements Database {
     translate: DriverErrors["commit"],
     limit: AbortSignal,
   ): Promise<readonly SqlResult[]> {
+    // The request is not sent, and the server rolls back what came before.
+    if (connection.isClosed) throw new RolledBackError("the server has closed the connection");
     try {
       const answer = await race(connection.query(texts.join(";\n")), limit);
       return (texts.length === 1 ? [answer] : (answer as unknown[])).map(this.#driver.toResult);
