@@ -3,6 +3,7 @@ import { expect, inject, test } from "vitest";
 import { type Database, sql } from "../../core/database/sql.ts";
 import { mysqlDatabase } from "../../core/stores/mysql/database.ts";
 import { mysqlDialect } from "../../core/stores/mysql/dialect.ts";
+import { postgresDialect } from "../../core/stores/postgres/dialect.ts";
 import { migrate } from "../../core/stores/sql/migrate.ts";
 import { sqliteDatabase } from "../../core/stores/sqlite/database.ts";
 import { sqliteDialect } from "../../core/stores/sqlite/dialect.ts";
@@ -29,7 +30,7 @@ async function expectOnce(open: () => Database): Promise<void> {
   for (const client of clients) await client.close();
 }
 
-test.each([sqliteDialect, mysqlDialect])(
+test.each([sqliteDialect, mysqlDialect, postgresDialect])(
   "the dialect of $name counts its migrations",
   async ({ migrations, migrationCount }) => {
     expect(migrationCount).toBe((await migrations()).length);
