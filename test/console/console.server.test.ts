@@ -11,10 +11,10 @@ import { WHOLE_MATRIX } from "../support/matrix.ts";
 import { runScript } from "../support/script.ts";
 import {
   etcdUnderTest,
-  mysqlUnderTest,
   redisUnderTest,
   type StoreUnderTest,
   sqliteUnderTest,
+  sqlServerUnderTest,
   temporaryFile,
 } from "../support/under-test.ts";
 
@@ -81,7 +81,7 @@ const order = workflow({ name: "order", version: 1, input: Order }, async (ctx, 
 const STORES: Readonly<Record<string, () => Promise<StoreUnderTest>>> = {
   sqlite: sqliteUnderTest,
   ...(WHOLE_MATRIX && {
-    mysql: () => mysqlUnderTest(first(inject("sqlServers"))),
+    mysql: () => sqlServerUnderTest(first(inject("sqlServers"))),
     redis: redisUnderTest,
     etcd: () => etcdUnderTest(first(inject("etcdServers"))),
   }),
