@@ -1,6 +1,7 @@
 import { fileURLToPath } from "node:url";
 import { asNumber, asText, type Database, sql } from "../../core/database/sql.ts";
 import { decode, decodeError } from "../../core/steps/codec.ts";
+import { attemptKey } from "../../core/steps/history.ts";
 import { createRuntime } from "../../core/steps/runtime.ts";
 import { sqlInventory } from "../../core/stores/sql/inventory/index.ts";
 import { sqlJournal } from "../../core/stores/sql/journal/index.ts";
@@ -237,11 +238,13 @@ async function judge(database: Database, orders: readonly PlacedOrder[], supplie
       if (charge?.isRefunded !== false) faults.push(`${orderId} was completed but not charged`);
     } else {
       const { code } = decodeError(run.ending.value);
-      // A declined charge has no effect. Only that of an earlier attempt, whose process was killed, may be refunded.
-      const attempts = run.records.find(({ key }) => key === "charge")?.attempt ?? 0;
       const mayStand = code === "DECLINED";
       if (charge && !charge.isRefunded && !mayStand) faults.push(`${orderId} is still charged`);
-      if (charge?.isRefunded !== false && mayStand && attempts < 2) {
+      // A declined charge has no effect. Only that of a process that was killed during its attempt is refunded.
+      const [started, ended] = [attemptKey("charge", "started", 1), "charge"].map((step) =>
+        run.records.find(({ key }) => key === step),
+      );
+      if (charge?.isRefunded !== false && mayStand && started?.epoch === ended?.epoch) {
         faults.push(`${orderId} was declined, and refunded without need`);
       }
       if (code === "DECLINED" || code === "SOLD_OUT" || code === "RUN_CANCELLED") ends[code] += 1;
