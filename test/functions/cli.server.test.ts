@@ -204,6 +204,8 @@ describe.each(["sqlite", "redis"])("lockstep inventory on %s", (storeName) => {
     expect(await answer("get", "kettle")).toMatchObject({ onHand: 1, sold: 4, supplied: 5 });
     const history = await run("inventory", "history", "kettle");
     expect(history.stdout).toContain("kettle-1");
+    const list = await run("inventory", "list", "kett", "--json");
+    expect(JSON.parse(list.stdout)).toMatchObject([{ sku: "kettle", onHand: 1 }]);
     expect(await run("inventory", "get", "cup")).toMatchObject({
       status: 1,
       stderr: expect.stringContaining("does not exist"),
@@ -366,6 +368,7 @@ describe("lockstep", () => {
       expect((await read("inspect", "a")).stdout).toContain("never locked");
       expect(await read("inventory", "get", "a")).toMatchObject({ status: 1 });
       expect(await read("inventory", "history", "a")).toMatchObject(empty);
+      expect(await read("inventory", "list")).toMatchObject(empty);
       expect(await read("runs", "list")).toMatchObject(empty);
       expect(await read("runs", "show", "a")).toMatchObject({ status: 1 });
       expect(await read("orders", "count")).toMatchObject({ status: 0 });

@@ -24,6 +24,7 @@ export const inventoryCommand: CommandModule = {
   describe: "Show or change stock",
   builder: (yargs) =>
     yargs
+      .command(listCommand)
       .command(getCommand)
       .command(historyCommand)
       .command(changeCommand("set", "Set the number of units on hand"))
@@ -33,6 +34,40 @@ export const inventoryCommand: CommandModule = {
       .example("$0 inventory set teapot 10", "set the stock to ten teapots")
       .example("$0 inventory decrement teapot 1 --operation-id order-7", "sell one teapot, once"),
   handler: () => {},
+};
+
+const listCommand: CommandModule<
+  unknown,
+  StoreArgs & {
+    readonly prefix: string;
+    readonly after: string | undefined;
+    readonly limit: number;
+    readonly json: boolean;
+  }
+> = {
+  command: "list [prefix]",
+  describe: "List the stock of articles",
+  builder: (yargs) =>
+    jsonOption(storeOption(yargs))
+      .positional("prefix", {
+        type: "string",
+        default: "",
+        describe: "only articles with this prefix",
+      })
+      .option("limit", { type: "number", default: 100, describe: "the largest number of articles" })
+      .option("after", { type: "string", describe: "the last article of the page before" })
+      .example("$0 inventory list tea", "the stock of teapots and teacups"),
+  handler: (args) =>
+    withStoreToRead(args, async ({ inventory }) => {
+      const { prefix, limit, after } = args;
+      const levels = await inventory.list({ prefix, limit, ...(after !== undefined && { after }) });
+      if (args.json) return print(JSON.stringify(levels));
+      const rows = levels.map(({ sku, ...units }) => [
+        sku,
+        ...[units.onHand, units.reserved, units.sold, units.supplied],
+      ]);
+      print(table(["sku", "on hand", "reserved", "sold", "supplied"], rows));
+    }),
 };
 
 const getCommand: CommandModule<unknown, SkuArgs> = {
