@@ -1,8 +1,9 @@
 #!/usr/bin/env node
-// Must be the first import:
 import "./process/startup.ts";
-import { executeCommand } from "./execute-command.ts";
-import { timeLeftToExit } from "./store.ts";
+
+// An old Node, which `startup.ts` refuses, cannot even link the other modules.
+const { executeCommand } = await import("./execute-command.ts");
+const { timeLeftToExit } = await import("./store.ts");
 
 // A reader that closes the pipe early, as in `lockstep list | head -1`, is no error.
 for (const stream of [process.stdout, process.stderr]) {

@@ -86,8 +86,9 @@ test("lockstep dev without the page's package says what to install, and serves w
   const child = spawn(main, ["dev", "--port", "0"], { cwd: project, env });
   const said = text(child.stderr);
   const [line] = await once(createInterface({ input: child.stdout }), "line");
-  const { url, token, ...rest } = JSON.parse(line);
+  const { url, token, console: page, ...rest } = JSON.parse(line);
   expect(rest).toEqual({});
+  expect(await (await fetch(page)).text()).toContain("<script");
   const headers = { authorization: `Bearer ${token}` };
   expect((await fetch(`${url}/ready`, { headers })).status).toBe(200);
   child.kill("SIGTERM");
