@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { ForkRequest } from "../../core/journal/journal.ts";
+import { mapConcurrent } from "../../functions/invocation/map-concurrent.ts";
 import type { JournalFixture } from "../support/journal-under-test.ts";
 import { expectRejection } from "../support/rejection.ts";
 import { claimed, claimOf, DONE, newRunId, record, running, STALE } from "../support/runs.ts";
@@ -99,10 +100,10 @@ export function describeForks({ journal }: JournalFixture): void {
     test("may copy more records and signals than one statement names", async () => {
       const { claim: _, ...origin } = await running(journal);
       const names = Array.from({ length: 501 }, (_, i) => `s${i}`);
-      await Promise.all(names.map((key) => journal.append(origin, record(key))));
+      await mapConcurrent(names, 16, (key) => journal.append(origin, record(key)));
       const send = (dedupeId: string) =>
         journal.signal(origin.runId, { name: "s", dedupeId, payload: "" });
-      await Promise.all(names.map(send));
+      await mapConcurrent(names, 16, send);
       const { records = [], signals = [] } = (await journal.show(origin.runId)) ?? {};
       const keys = records.map(({ key }) => key);
       const request = requestOf({ keep: keys, signals: signals.map((_, i) => i + 1) });

@@ -6,6 +6,7 @@ import {
   LONGEST_VALUE,
   RECORDS_PER_PAGE,
 } from "../../core/journal/journal.ts";
+import { mapConcurrent } from "../../functions/invocation/map-concurrent.ts";
 import type { JournalFixture } from "../support/journal-under-test.ts";
 import { expectRejection } from "../support/rejection.ts";
 import { claimed, FOREVER, record, running, STALE, taken } from "../support/runs.ts";
@@ -42,7 +43,7 @@ export function describeHistories({ journal, underTest }: JournalFixture): void 
     test("comes with a claim up to a page", async () => {
       const { claim, ...run } = await running(journal);
       const keys = Array.from({ length: RECORDS_PER_PAGE + 1 }, (_, i) => `s${i}`);
-      await Promise.all(keys.map((key) => journal.append(run, record(key))));
+      await mapConcurrent(keys, 16, (key) => journal.append(run, record(key)));
       await journal.park(run, { ...FOREVER, wakeIn: 0 });
       const next = await claimed(journal, claim);
       expect(next.records).toHaveLength(RECORDS_PER_PAGE);

@@ -214,16 +214,23 @@ describe.each(servers)("a Worker, and $name", (server: EtcdServer) => {
     const isolate = new Miniflare({ workers: [worker("users", server, program, { ETCD: who })] });
     onTestFinished(() => isolate.dispose());
     const ask = (path: string) => isolate.dispatchFetch(`http://${hostOf("users", server)}${path}`);
-    const write = async (name: string) => (await ask(`/write?name=${name}&value=a`)).status;
+    let sent = 0;
+    // Again after a 503: on a slow machine, etcd's check of a password takes longer than the request may wait.
+    const write = async (name: string): Promise<number> => {
+      sent += 1;
+      const { status } = await ask(`/write?name=${name}&value=a`);
+      return status === 503 ? write(name) : status;
+    };
     const writes = () => Promise.all(["a", "b", "c", "d", "e"].map(write));
     const logins = async () => Number(await (await ask("/logins")).text());
     expect([await write("a"), await write("b"), ...(await writes())]).toEqual(Array(7).fill(200));
     expect(await logins()).toBe(1);
     await spoilTokens(own);
+    sent = 0;
     expect(await writes()).toEqual(Array(5).fill(200));
     const after = await logins();
     expect(after).toBeGreaterThan(1);
-    expect(after).toBeLessThanOrEqual(6);
+    expect(after).toBeLessThanOrEqual(1 + sent);
     expect([...(await writes()), await logins()]).toEqual([...Array(5).fill(200), after]);
   });
 
