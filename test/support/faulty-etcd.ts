@@ -30,7 +30,7 @@ export interface FaultyEtcd {
   readonly leases: readonly LeaseId[];
 
   /** Decides the fault of each call, the n-th one from 1. Default: no faults. */
-  decide: (call: CallName, n: number) => Fault | undefined;
+  decide: (call: CallName, n: number, args: readonly unknown[]) => Fault | undefined;
 
   /** Called after each answered call. */
   answered: (call: CallName, n: number) => void;
@@ -65,7 +65,7 @@ export function faulty(inner: Etcd): FaultyEtcd {
     return async (...args: unknown[]) => {
       const n = calls.push(name);
       if (name === "grant") leases.push(args[0] as LeaseId);
-      const fault = control.decide(name, n);
+      const fault = control.decide(name, n, args);
       if (fault === undefined) {
         const answer = await call(...args);
         control.answered(name, n);

@@ -1,6 +1,6 @@
 interface Faulty<Fault> {
   readonly calls: readonly unknown[];
-  decide: (call: never, n: number) => Fault | undefined;
+  decide: (call: never, n: number, args: readonly unknown[]) => Fault | undefined;
 }
 
 /** Injects the fault into the n-th call from now on, counted from 1. Returns a function that says whether that call was made. */

@@ -1,6 +1,6 @@
 import { afterAll, afterEach, expect, test } from "vitest";
 import type { LockStore } from "../../../core/lock/lock.ts";
-import { remove } from "../../../core/stores/etcd/client/etcd.ts";
+import { remove, type Txn } from "../../../core/stores/etcd/client/etcd.ts";
 import { etcdLocks } from "../../../core/stores/etcd/locks/index.ts";
 import { EtcdMutex } from "../../../core/stores/etcd/locks/mutex.ts";
 import { EtcdSession } from "../../../core/stores/etcd/locks/session.ts";
@@ -30,9 +30,10 @@ function clients() {
   const prefix = `${freshPrefix()}/`;
   const [ours, theirs] = [etcdLocks(flaky.etcd, { prefix }), etcdLocks(etcd, { prefix })];
   stores.push(ours, theirs);
-  /** Injects these faults into the next transactions, one each. */
+  /** Injects these faults into the next transactions that write, one each. */
   const strikeEach = (...faults: Fault[]) => {
-    flaky.decide = (call) => (call === "txn" ? faults.shift() : undefined);
+    flaky.decide = (call, _, [txn]) =>
+      call === "txn" && (txn as Txn).do.some(({ op }) => op !== "get") ? faults.shift() : undefined;
   };
   /** Injects this fault into the next `times` transactions. */
   const strike = (fault: Fault, times = 1) => {
