@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { z } from "zod";
 import { checkReplay, exportRun } from "../../../core/steps/replay-check.ts";
 import { flow } from "../../support/flow.ts";
 import type { StepsHarness } from "./harness.ts";
@@ -18,11 +19,12 @@ export function describeLongHistories({ runtime, toEnd, newId }: StepsHarness): 
           }
         };
         await Promise.all([branch("a", 1_500_000), branch("b", 2), branch("c", 20_000)]);
-        await ctx.sleep("between", 30);
+        await ctx.waitFor("go", z.boolean());
         return order;
       });
       const id = newId();
       await runtime().execute(wf, { n: 1 }, { id });
+      await runtime().signal(id, "go", true, { dedupeId: "1" });
       const ended = await toEnd(runtime(), wf, id);
       expect(ended).toMatchObject({ status: "completed", output: orders[0] });
       expect(orders[1]).toEqual(orders[0]);

@@ -111,8 +111,8 @@ test("an entry among nested names that was not the first, and could not be remov
 
 test("a lock whose release was never answered is free after a ttl, although the client holds others", async () => {
   const { ours, theirs, strike } = clients();
-  const other = await ours.lock("other", { ttl: 1_000, wait: 0 });
-  const lock = await ours.lock("a", { ttl: 1_000, wait: 0 });
+  const other = await ours.lock("other", { ttl: 3_000, wait: 0 });
+  const lock = await ours.lock("a", { ttl: 3_000, wait: 0 });
   strike("request-lost", 100);
   await expect(lock.unlock()).rejects.toMatchObject({ code: "UNKNOWN_OUTCOME" });
   strike("request-lost", 0);
