@@ -98,10 +98,10 @@ export function describeUndos({ newId, openLocks, recordsOf, runtime, toEnd }: S
             async () => 1,
             async () => log.push("undo a"),
           );
-          await ctx.sleep("nap", 60);
+          await ctx.sleep("nap", 500);
           await ctx.step("b", async () => log.push("b"));
         },
-        { timeout: 50 },
+        { timeout: 400 },
       );
       const outcome = await toEnd(rt, wf, newId());
       expect(outcome).toMatchObject({ status: "failed", error: { code: "RUN_TIMEOUT" } });
