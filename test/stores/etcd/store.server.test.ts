@@ -97,10 +97,10 @@ test("an entry among nested names that was not the first, and could not be remov
   const ours = etcdLocks({ ...flaky.etcd, txn }, { prefix });
   stores.push(ours, theirs);
   await theirs.lock("a/nested", { ttl: LONG, wait: 0 });
-  await ours.lock("other", { ttl: 1_000, wait: 0 });
+  await ours.lock("other", { ttl: 3_000, wait: 0 });
   count = 0;
   // The withdrawal is tried for one ttl: tryLock answers no or, after its 2 s, that the outcome is unknown.
-  const told = await ours.tryLock("a", { ttl: 1_000 }).catch(({ code }) => code);
+  const told = await ours.tryLock("a", { ttl: 3_000 }).catch(({ code }) => code);
   expect([undefined, "UNKNOWN_OUTCOME"]).toContain(told);
   expect(count).toBeGreaterThan(4);
   // The nested entry, theirs, and our leftover.
