@@ -2,7 +2,7 @@ import { readFile } from "node:fs/promises";
 import { drawIncident, LABELS_WIDTH } from "./draw-incident.ts";
 import { type Incident, incidentOf } from "./incident.ts";
 import type { Observations } from "./observations.ts";
-import { isWrong, type StrategyReport } from "./report.ts";
+import { figuresOf, isWrong, type StrategyReport } from "./report.ts";
 
 export interface ReportSetting {
   /** The command line that made the report, without credentials. */
@@ -216,17 +216,7 @@ function figures(incidents: readonly Incident[]): string {
     "safe?",
   ];
   const rows = incidents.map(({ report }) => [
-    report.name,
-    report.sold,
-    report.oversold,
-    report.lost,
-    report.duplicates,
-    report.lowestStock,
-    report.overlaps,
-    report.refused,
-    report.p50Millis,
-    report.p99Millis,
-    report.ordersPerSec,
+    ...figuresOf(report),
     report.claimsSafe ? "yes" : "no",
   ]);
   const cells = (row: readonly (string | number)[], tag: string) =>

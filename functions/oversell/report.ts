@@ -36,6 +36,23 @@ export interface StrategyReport {
   readonly why: string;
 }
 
+/** Returns the strategy's name and figures in the order of all tables. */
+export function figuresOf(report: StrategyReport): readonly (string | number)[] {
+  return [
+    report.name,
+    report.sold,
+    report.oversold,
+    report.lost,
+    report.duplicates,
+    report.lowestStock,
+    report.overlaps,
+    report.refused,
+    report.p50Millis,
+    report.p99Millis,
+    report.ordersPerSec,
+  ];
+}
+
 /** Computes the report of a strategy. */
 export function judge(observed: Observations): StrategyReport {
   const { strategy, stock, totals, orders, handlings } = observed;

@@ -1,7 +1,7 @@
 import { stripVTControlCharacters } from "node:util";
 import Table from "cli-table3";
 import type { OversellReport } from "../../oversell/oversell.ts";
-import { isBroken, isWrong, type StrategyReport } from "../../oversell/report.ts";
+import { figuresOf, isBroken, isWrong, type StrategyReport } from "../../oversell/report.ts";
 import type { StoryReport } from "../../oversell/story.ts";
 import { colour } from "./draw-timeline.ts";
 import { table } from "./table.ts";
@@ -70,17 +70,7 @@ export function drawFigures({ strategies }: OversellReport): string {
     "safe?",
   ];
   const rows = strategies.map((report) => [
-    report.name,
-    report.sold,
-    report.oversold,
-    report.lost,
-    report.duplicates,
-    report.lowestStock,
-    report.overlaps,
-    report.refused,
-    report.p50Millis,
-    report.p99Millis,
-    report.ordersPerSec,
+    ...figuresOf(report),
     verdict(report, isBroken(report)),
   ]);
   return table(head, rows);
