@@ -1,9 +1,10 @@
 import { expect, test } from "vitest";
+import { renderTrace } from "../../functions/oversell/chrome-trace.ts";
 import { drawIncident } from "../../functions/oversell/draw-incident.ts";
 import { incidentOf } from "../../functions/oversell/incident.ts";
 import type { Handling, Observations } from "../../functions/oversell/observations.ts";
 import { STRATEGIES } from "../../functions/oversell/strategy.ts";
-import type { TraceEvent } from "../../functions/oversell/trace.ts";
+import { overlapping, type TraceEvent } from "../../functions/oversell/trace.ts";
 
 type Moment = readonly [type: TraceEvent["type"], at: number, details?: Partial<TraceEvent>];
 
@@ -129,5 +130,51 @@ test("as many overlaps, sales and refusals are drawn as were counted", () => {
     expect(count('"belief second"')).toBe(incident.report.overlaps);
     expect(count('"message bounced"')).toBe(incident.report.refused);
     expect(count('"bad-mark"')).toBe(incident.report.oversold);
+  }
+});
+
+test("a trace obeys its format, and has as many overlaps and refusals as were counted", () => {
+  const observed = [OVERSOLD, REFUSED];
+  const { traceEvents } = JSON.parse(renderTrace(observed));
+  for (const event of traceEvents) {
+    expect(event).toMatchObject({
+      name: expect.any(String),
+      ph: expect.stringMatching(/^[MXiCsf]$/),
+      pid: expect.toSatisfy(Number.isSafeInteger),
+      tid: expect.toSatisfy(Number.isSafeInteger),
+      ts: expect.toSatisfy((ts) => Number.isSafeInteger(ts) && ts >= 0),
+    });
+    if (event.ph === "X") expect(event.dur).toBeGreaterThanOrEqual(0);
+  }
+  const of = (pid: number, change: object) =>
+    traceEvents.filter((event: object) =>
+      Object.entries({ pid, ...change }).every(([key, value]) => Reflect.get(event, key) === value),
+    );
+  for (const [i, one] of observed.entries()) {
+    const { report, workers } = incidentOf(one);
+    const toSpan = ({ ts, dur }: { ts: number; dur: number }) => ({ from: ts, to: ts + dur });
+    expect(overlapping(of(i + 1, { cat: "belief" }).map(toSpan))).toHaveLength(report.overlaps);
+    expect(of(i + 1, { name: "second holder" })).toHaveLength(report.overlaps);
+    expect(of(i + 1, { name: "refused", cat: "answer" })).toHaveLength(report.refused);
+    expect(of(i + 1, { name: "thread_name" })).toHaveLength(workers + 2);
+    const ends = (ph: string) => of(i + 1, { ph }).map(({ id }: { id: string }) => id);
+    expect(ends("s")).toEqual(ends("f"));
+    expect(new Set(ends("s")).size).toBe(ends("s").length);
+    expect(ends("s").length).toBeGreaterThan(0);
+  }
+  expect(of(1, { ph: "C" }).at(-1)).toMatchObject({ ts: 3_055_000, args: { left: -1 } });
+  expect(of(1, { cat: "belief" })[0]).toMatchObject({ ts: 200_000, dur: 2_860_000 });
+});
+
+test("spans on one lane of a trace contain each other or lie apart", () => {
+  const { traceEvents } = JSON.parse(renderTrace([OVERSOLD, REFUSED]));
+  const spans = traceEvents.filter(({ ph }: { ph: string }) => ph === "X");
+  for (const [i, a] of spans.entries()) {
+    for (const b of spans.slice(i + 1)) {
+      if (a.pid !== b.pid || a.tid !== b.tid) continue;
+      const [first, second] = a.ts < b.ts || (a.ts === b.ts && a.dur >= b.dur) ? [a, b] : [b, a];
+      const end = first.ts + first.dur;
+      expect(second.ts >= end || second.ts + second.dur <= end).toBe(true);
+    }
   }
 });

@@ -128,10 +128,11 @@ test("a lock alone loses updates of frozen holders; a fence claimed before the r
   await remove();
 });
 
-test("switches make a custom strategy, and the picture shows the holders over time", async () => {
+test("switches make a custom strategy; the picture and the trace show the holders over time", async () => {
   const { file, remove } = await temporaryFile();
   const picture = join(dirname(file), "incident.svg");
-  const store = ["--store", `sqlite:${file}`, "--picture", picture];
+  const trace = join(dirname(file), "incident.trace.json");
+  const store = ["--store", `sqlite:${file}`, "--picture", picture, "--trace", trace];
   const size = [
     "--stock",
     "6",
@@ -151,6 +152,11 @@ test("switches make a custom strategy, and the picture shows the holders over ti
   expect(svg).toMatch(/^<svg /);
   expect(svg).toContain("process 3");
   expect(svg).toContain("custom:");
+  const { traceEvents } = JSON.parse(await readFile(trace, "utf8"));
+  expect(traceEvents[0]).toMatchObject({
+    name: "process_name",
+    args: { name: expect.stringMatching(/^custom: sold /) },
+  });
   await remove();
 });
 

@@ -4,6 +4,7 @@ import { SingleBar } from "cli-progress";
 import type { CommandModule } from "yargs";
 import { checkWhole } from "../../../core/lock/checks.ts";
 import { redact } from "../../../infra/redact.ts";
+import { renderTrace } from "../../oversell/chrome-trace.ts";
 import type { Observations } from "../../oversell/observations.ts";
 import { type OversellOptions, oversell } from "../../oversell/oversell.ts";
 import { isBroken } from "../../oversell/report.ts";
@@ -36,6 +37,7 @@ interface OversellArgs extends StoreArgs {
   readonly wide: boolean;
   readonly picture: string | undefined;
   readonly report: string | undefined;
+  readonly trace: string | undefined;
   readonly lock: Strategy["lock"] | undefined;
   readonly release: Strategy["release"] | undefined;
   readonly renewal: boolean | undefined;
@@ -52,6 +54,7 @@ const NOT_IN_SCENARIOS = [
   "pause",
   "picture",
   "report",
+  "trace",
   "lock",
   "release",
   "renewal",
@@ -115,6 +118,11 @@ export const oversellCommand = (version: string): CommandModule<unknown, Oversel
         requiresArg: true,
         describe: "write an HTML file that replays the sale, moment by moment",
       })
+      .option("trace", {
+        type: "string",
+        requiresArg: true,
+        describe: "write a JSON file for ui.perfetto.dev: holders, requests and stock over time",
+      })
       .option("lock", { choices: ["none", "set-if-absent", "lockstep"] as const })
       .option("release", { choices: ["unconditional", "owner-checked"] as const })
       .option("renewal", { type: "boolean" })
@@ -132,6 +140,7 @@ export const oversellCommand = (version: string): CommandModule<unknown, Oversel
       )
       .example("$0 oversell --story", "the story's own cause, then one fault after another")
       .example("$0 oversell --report incident.html", "a page that replays the sale")
+      .example("$0 oversell --trace incident.trace.json", "look at it in Perfetto")
       .example("$0 oversell --scenario failover", "two holders after the promotion of a replica")
       .example("$0 oversell --scenario clock-jump", "two holders of a Redlock after a clock jump")
       .epilog(
@@ -141,7 +150,8 @@ duplicated a unit; 73 if a file could not be written.`,
   async handler(args) {
     if (args.scenario) return playScenario(args.scenario, args);
     checkReport(args);
-    for (const option of ["picture", "report"] as const) await checkFolder(option, args[option]);
+    for (const option of ["picture", "report", "trace"] as const)
+      await checkFolder(option, args[option]);
     const observations: Observations[] = [];
     const options = optionsOf(args, (observed) => observations.push(observed));
     const width = terminalWidth();
@@ -161,6 +171,7 @@ duplicated a unit; 73 if a file could not be written.`,
     }
     await write("picture", args.picture, () => renderPicture(observations));
     await write("report", args.report, () => renderReport(observations, settingOf(args, version)));
+    await write("trace", args.trace, () => renderTrace(observations));
   },
 });
 
@@ -237,7 +248,7 @@ async function checkFolder(option: string, file: string | undefined): Promise<vo
 async function write(
   option: string,
   file: string | undefined,
-  render: () => Promise<string>,
+  render: () => string | Promise<string>,
 ): Promise<void> {
   if (file === undefined) return;
   try {
