@@ -47,7 +47,9 @@ export interface Worker {
 
 export type ToWorker =
   | { readonly type: "configure"; readonly config: WorkerConfig }
-  | { readonly type: "deliver"; readonly delivery: Delivery; readonly startedAt: number };
+  | { readonly type: "deliver"; readonly delivery: Delivery; readonly startedAt: number }
+  /** Sent to a stopped process, which reads it once it is continued. */
+  | { readonly type: "wake" };
 
 /**
  * The answer to an order. `busy`: no lock in time. `refused`: the fence was late. Orders with these two answers are
@@ -63,7 +65,7 @@ export interface HandledOrder {
 
 export type FromWorker =
   | { readonly type: "ready" }
-  /** Sent before the process freezes itself, so that its parent continues it. */
+  /** Sent by a process that waits for its parent to stop it. */
   | { readonly type: "freezing" }
   /** Sent before the process kills itself. */
   | { readonly type: "dying"; readonly handled: HandledOrder }

@@ -50,9 +50,15 @@ export class WorkerProcess implements Worker {
       let last: FromWorker | undefined;
       const onMessage = (received: FromWorker) => {
         last = received;
-        if (received.type === "freezing") onFreeze?.().finally(() => child.kill("SIGCONT"));
+        if (received.type === "freezing") freeze();
         else if (received.type === "error") finish(() => reject(new Error(received.message)));
         else if (received.type !== "dying") finish(() => resolve(received));
+      };
+      // Whoever stops the process also continues it: a stop of its own could come after the continuation.
+      const freeze = () => {
+        child.kill("SIGSTOP");
+        child.send({ type: "wake" } satisfies ToWorker);
+        onFreeze?.().finally(() => child.kill("SIGCONT"));
       };
       const onExit = (code: number | null, signal: string | null) =>
         finish(() =>

@@ -1,4 +1,3 @@
-import { sleep } from "../../core/lock/abort.ts";
 import { type AnyStore, open } from "../../infra/open.ts";
 import type { FromWorker, ToWorker } from "./messages.ts";
 import { type InjectFault, OrderHandler } from "./order-handler.ts";
@@ -7,6 +6,7 @@ import { type InjectFault, OrderHandler } from "./order-handler.ts";
 
 let opened: AnyStore | undefined;
 let handler: OrderHandler | undefined;
+let wake: (() => void) | undefined;
 
 process.on("message", (message: ToWorker) => {
   receive(message).catch((error) =>
@@ -20,6 +20,8 @@ async function receive(message: ToWorker): Promise<void> {
     opened ??= await open(message.config.store);
     handler = new OrderHandler(opened, message.config, injectFault);
     await send({ type: "ready" });
+  } else if (message.type === "wake") {
+    wake?.();
   } else if (handler) {
     const handled = await handler.handle(message.delivery, message.startedAt);
     await send({ type: "answer", handled });
@@ -29,10 +31,11 @@ async function receive(message: ToWorker): Promise<void> {
 const injectFault: InjectFault = async (fault, trace) => {
   if (fault === "freeze") {
     trace.add("freezes");
+    const woken = new Promise<void>((resolve) => {
+      wake = resolve;
+    });
     await send({ type: "freezing" });
-    process.kill(process.pid, "SIGSTOP");
-    // A stop takes effect when the process next enters the kernel.
-    await sleep(1);
+    await woken;
     trace.add("wakes");
   } else {
     trace.add("dies");

@@ -94,7 +94,12 @@ export function describeTesting({ newId, runtime }: StepsHarness): void {
     const code = order(async (ctx) => {
       await pay(ctx);
       const [at] = [await ctx.now()];
-      await ctx.step.map("ship", ["a", "b"], { keyOf: String }, async (item) => item);
+      await ctx.step.map(
+        "ship",
+        ["a", "b"],
+        { keyOf: String, concurrency: 1 },
+        async (item) => item,
+      );
       return at.getTime();
     });
 
