@@ -197,6 +197,13 @@ export interface Journal extends AsyncDisposable {
   /** Returns the limits of all limited queues, by queue. */
   limits(): Promise<ReadonlyMap<string, QueueLimits>>;
 
+  /**
+   * Counts the open runs of each queue that has some. Reads all open runs.
+   *
+   * @internal
+   */
+  queueDepths(): Promise<readonly QueueDepth[]>;
+
   /** Lists runs, the newest first. */
   list(query?: RunQuery): Promise<readonly RunInfo[]>;
 
@@ -634,6 +641,22 @@ export interface WorkflowVersion {
 
 /** `blocked`: no process could execute the run, which is tried again. */
 export type RunStatus = "running" | "parked" | "blocked" | FinalStatus;
+
+/** The open runs of a queue. */
+export interface QueueDepth {
+  readonly queue: string;
+
+  /** The number of runs with this status. */
+  readonly running: number;
+  readonly parked: number;
+  readonly blocked: number;
+
+  /** The number of runs of any of these statuses that a process may take: also those that limits hold back. */
+  readonly due: number;
+
+  /** The time since the oldest of them became due. 0 if none is due. */
+  readonly oldestDueFor: Millis;
+}
 
 export interface RunQuery extends Pick<RunTurn, "queue" | "key"> {
   readonly workflow?: string | undefined;

@@ -200,6 +200,8 @@ export function validatedJournal(journal: Omit<Journal, "dueListeners">): Journa
 
     limits: () => journal.limits(),
 
+    queueDepths: () => journal.queueDepths(),
+
     async list(query = {}) {
       const { workflow, queue, key, after, limit = 100 } = query;
       for (const [what, id] of Object.entries({ workflow, queue, key, after })) {

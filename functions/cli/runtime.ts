@@ -87,6 +87,9 @@ interface RuntimeSetup {
   readonly program: WorkflowModule;
   readonly lease: number;
   readonly onEvent: RunListener;
+
+  /** Receives the events of locks, stock and runs as well. */
+  readonly observer?: PartialTelemetry | undefined;
 }
 
 interface ModuleRuntime {
@@ -97,10 +100,10 @@ interface ModuleRuntime {
 /** Opens the stores, loads the module's workflows, calls `work`, and closes the stores in every case. */
 export async function withRuntime<T>(
   args: RuntimeArgs,
-  { program, lease, onEvent }: RuntimeSetup,
+  { program, lease, onEvent, observer }: RuntimeSetup,
   work: (loaded: ModuleRuntime) => Promise<T>,
 ): Promise<T> {
-  return withServices(args, async ({ services, journal, owner, telemetry }) => {
+  const execute = async ({ services, journal, owner, telemetry }: RunServices) => {
     const { workflows, entities } = await program.create(services);
     const { locks } = services;
     const options = { journal, locks, workflows, entities, owner, lease, codec: program.codec };
@@ -109,7 +112,8 @@ export async function withRuntime<T>(
       ...combineTelemetry({ runtime: { onEvent } }, telemetry).runtime,
     });
     return work({ runtime, workflows });
-  });
+  };
+  return withServices(args, execute, observer);
 }
 
 /** The services for the execution of runs. */

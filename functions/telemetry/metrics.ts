@@ -9,16 +9,41 @@ import { failureOf, type Telemetry } from "./telemetry.ts";
  * code may derive from any of these. Their number has no bound, and CloudWatch bills each value; spans have them.
  */
 export const METRICS = {
-  "lockstep.lock.acquire.duration": duration("Time of waiting for a lock, by outcome"),
-  "lockstep.lock.hold.duration": duration("Time of holding a lock, by outcome"),
+  "lockstep.lock.acquire.duration": duration("Time of waiting for a lock, by outcome", {
+    "lockstep.outcome": ["acquired", "busy", "failed"],
+  }),
+  "lockstep.lock.hold.duration": duration("Time of holding a lock, by outcome", {
+    "lockstep.outcome": ["released", "was-lost", "failed"],
+  }),
   "lockstep.lock.contention": counter("{lock}", "Locks that stayed busy for the whole wait"),
-  "lockstep.lock.lost": counter("{lock}", "Locks that were lost while they were held, by reason"),
-  "lockstep.fenced_out": counter("{write}", "Refused writes of late holders, by guard"),
+  "lockstep.lock.lost": counter("{lock}", "Locks that were lost while they were held, by reason", {
+    "lockstep.reason": ["expired", "taken", "max-hold"],
+  }),
+  "lockstep.fenced_out": counter("{write}", "Refused writes of late holders, by guard", {
+    "lockstep.guard": ["fence", "epoch"],
+  }),
   "lockstep.stock.sold_out": counter("{order}", "Sales and reservations above the units on hand"),
-  "lockstep.replays": counter("{answer}", "Repeated requests that the records answered"),
-  "lockstep.run.ended": counter("{run}", "Runs that have ended, by workflow and status"),
-  "lockstep.step.duration": duration("Time of an attempt at a step, by workflow, kind and outcome"),
+  "lockstep.replays": counter("{answer}", "Repeated requests that the records answered", {
+    "lockstep.subject": ["run", "step", "stock"],
+  }),
+  "lockstep.run.ended": counter("{run}", "Runs that have ended, by workflow and status", {
+    "lockstep.workflow": [],
+    "lockstep.outcome": ["completed", "failed", "cancelled"],
+  }),
+  "lockstep.step.duration": duration(
+    "Time of an attempt at a step, by workflow, kind and outcome",
+    {
+      "lockstep.workflow": [],
+      "lockstep.kind": ["step", "tx", "undo"],
+      "lockstep.outcome": ["ok", "failed", "parked"],
+    },
+  ),
 } as const satisfies Readonly<Record<string, Metric>>;
+
+/** The boundaries of the histograms' buckets, in seconds. */
+export const BOUNDARIES = [
+  0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60,
+];
 
 export type MetricName = keyof typeof METRICS;
 
@@ -28,19 +53,28 @@ interface Metric {
   /** In UCUM: seconds, or the counted thing. */
   readonly unit: "s" | `{${string}}`;
   readonly description: string;
+
+  /** The values of each attribute. None are listed for a workflow, which the program names. */
+  readonly attributes: AttributeValues;
 }
+
+type AttributeValues = Readonly<Record<`lockstep.${string}`, readonly string[]>>;
 
 export type Attributes = Readonly<Record<`lockstep.${string}`, string>>;
 
 /** Records a measurement in the metric's unit. Errors are ignored. */
 export type Measure = (metric: MetricName, value: number, attributes: Attributes) => void;
 
-function duration(description: string): Metric {
-  return { type: "histogram", unit: "s", description };
+function duration(description: string, attributes: AttributeValues): Metric {
+  return { type: "histogram", unit: "s", description, attributes };
 }
 
-function counter(unit: `{${string}}`, description: string): Metric {
-  return { type: "counter", unit, description };
+function counter(
+  unit: `{${string}}`,
+  description: string,
+  attributes: AttributeValues = {},
+): Metric {
+  return { type: "counter", unit, description, attributes };
 }
 
 /** Measures all events. */

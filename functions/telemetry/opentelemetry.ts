@@ -8,6 +8,7 @@ import {
 } from "@opentelemetry/api";
 import {
   type Attributes,
+  BOUNDARIES,
   METRICS,
   type Measure,
   type MetricName,
@@ -73,15 +74,13 @@ function instrumentsOf(provider: MeterProvider): ReadonlyMap<MetricName, Instrum
   return new Map(names.map((name) => [name, instrumentOf(meter, name)]));
 }
 
-/** In seconds. The SDK's default boundaries are for milliseconds. */
-const BOUNDARIES = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
-
 function instrumentOf(meter: Meter, name: MetricName): Instrument {
   const { type, unit, description } = METRICS[name];
   if (type === "counter") {
     const counter = meter.createCounter(name, { unit, description });
     return (value, attributes) => counter.add(value, attributes);
   }
+  // The SDK's default boundaries are for milliseconds.
   const advice = { explicitBucketBoundaries: BOUNDARIES };
   const histogram = meter.createHistogram(name, { unit, description, advice });
   return (value, attributes) => histogram.record(value, attributes);

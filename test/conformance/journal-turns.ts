@@ -23,6 +23,37 @@ export function describeTurns({ journal, underTest }: JournalFixture): void {
     return run.runId;
   };
 
+  describe("the depth of a queue", () => {
+    test("counts its open runs, the due ones of all statuses, and tells since when the oldest is due", async () => {
+      const workflow = newRunId();
+      const turn = { queue: newRunId() };
+      const depth = async () =>
+        (await journal.queueDepths()).find(({ queue }) => queue === turn.queue);
+      const done = await running(journal, { workflow, turn });
+      await journal.finish(done, DONE);
+      expect(await depth()).toBeUndefined();
+      const [sleeping, waiting, blocked] = [
+        await running(journal, { workflow, turn }),
+        await running(journal, { workflow, turn }),
+        await running(journal, { workflow, turn }),
+      ];
+      await running(journal, { workflow, turn, ttl: 600_000 });
+      await journal.park(sleeping, { ...FOREVER, wakeIn: 600_000 });
+      await journal.park(waiting, FOREVER);
+      await journal.block(blocked, { error: '"e"', blocks: 1, retryIn: 600_000 });
+      const open = { queue: turn.queue, running: 1, parked: 2, blocked: 1 };
+      expect(await depth()).toEqual({ ...open, due: 0, oldestDueFor: 0 });
+      const before = performance.now();
+      await start(workflow, turn);
+      await running(journal, { workflow, turn, ttl: 1 });
+      await pause(50);
+      const found = await depth();
+      expect(found).toMatchObject({ ...open, running: 2, parked: 3, due: 2 });
+      expect(found?.oldestDueFor).toBeGreaterThan(40);
+      expect(found?.oldestDueFor).toBeLessThan(performance.now() - before + 1_000);
+    });
+  });
+
   describe("a claim of due runs", () => {
     test("claims the longest due runs first, each for one caller, with their histories", async () => {
       const workflow = newRunId();

@@ -446,6 +446,22 @@ export function memoryJournal(): Journal {
       });
     },
 
+    async queueDepths() {
+      const open = [...runs.values()].filter(({ ending }) => !ending);
+      return [...Map.groupBy(open, ({ queue }) => queue)].map(([queue, all]) => {
+        const count = (status: RunStatus) => all.filter((run) => run.status === status).length;
+        const oldest = Math.min(...all.map(({ until }) => until));
+        return {
+          queue,
+          running: count("running"),
+          parked: count("parked"),
+          blocked: count("blocked"),
+          due: all.filter(isDue).length,
+          oldestDueFor: Math.max(0, performance.now() - oldest),
+        };
+      });
+    },
+
     async list({ workflow, status, queue, key, after, limit } = {}) {
       const newest = [...runs.values()].filter((run) => find(run.runId)).reverse();
       const at = after === undefined ? 0 : newest.findIndex(({ runId }) => runId === after) + 1;

@@ -8,6 +8,8 @@ import type { IncidentLog } from "../../console/incidents.ts";
 import type { DevServer } from "../../dev/dev-server.ts";
 import type { DocsPage } from "../../http/options.ts";
 import { openTelemetryIfRegistered } from "../../telemetry/if-registered.ts";
+import type { PrometheusMetrics } from "../../telemetry/prometheus.ts";
+import { combineTelemetry } from "../../telemetry/telemetry.ts";
 import { describeError } from "../exit-status.ts";
 import { parseDuration, parseInteger } from "../options.ts";
 import { listenForShutdown } from "../process/signals.ts";
@@ -59,8 +61,8 @@ export const devCommand: CommandModule<unknown, DevArgs> = {
 Prints one line of JSON with url, token, console and docs, then one line for
 each request. The console is a page with the locks, the stock and the runs. The bearer token is LOCKSTEP_TOKEN, or a random one; only a random
 token is printed. If swagger-ui-dist is installed, /docs documents all
-requests and sends them. LOCKSTEP_SECRET opens sealed fences
-(Lockstep-Fence).
+requests and sends them. /metrics answers Prometheus, without the token.
+LOCKSTEP_SECRET opens sealed fences (Lockstep-Fence).
 
 On TERM, INT or HUP, finishes running requests, parks runs before their next
 step, and ends. A second signal, or the end of --grace, aborts the steps.
@@ -77,9 +79,11 @@ Exit status: 0; 69 store unavailable, 64 usage.`,
     const token = configured ?? randomBytes(24).toString("base64url");
     const { IncidentLog } = await import("../../console/incidents.ts");
     const incidents = new IncidentLog();
+    const { PrometheusMetrics } = await import("../../telemetry/prometheus.ts");
+    const metrics = new PrometheusMetrics();
     const serve = async (runServices: RunServices) => {
       const page = await pageIfInstalled();
-      const settings = { ...args, lease, port, token, page, incidents };
+      const settings = { ...args, lease, port, token, page, incidents, metrics };
       const dev = await start(settings, runServices);
       // After the start: while the module is loaded, a signal must end the process at once.
       using shutdown = listenForShutdown();
@@ -95,7 +99,7 @@ Exit status: 0; 69 store unavailable, 64 usage.`,
       if (!shutdown.requested.aborted) await once(shutdown.requested, "abort");
       await dev.close(grace);
     };
-    await withServices(args, serve, incidents);
+    await withServices(args, serve, combineTelemetry(incidents, metrics.telemetry));
   },
 };
 
@@ -107,11 +111,12 @@ interface DevSettings {
   readonly token: string;
   readonly page: DocsPage | undefined;
   readonly incidents: IncidentLog;
+  readonly metrics: PrometheusMetrics;
 }
 
 /** Starts the server. Its modules are loaded here because no other command needs them. */
 async function start(
-  { file, host, port, lease, token, page, incidents }: DevSettings,
+  { file, host, port, lease, token, page, incidents, metrics }: DevSettings,
   { services, journal, owner, addresses, telemetry }: RunServices,
 ): Promise<DevServer> {
   const { createConsole, withConsole } = await import("../../console/console.ts");
@@ -139,7 +144,7 @@ async function start(
     lease,
     services,
     telemetry,
-    wrap: (app) => withConsole(otel?.continueTraces(app) ?? app, console),
+    wrap: (app) => metrics.serve(withConsole(otel?.continueTraces(app) ?? app, console), journal),
     server: { host, port },
     app: {
       authorize: bearer([token]),

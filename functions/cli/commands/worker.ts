@@ -1,9 +1,12 @@
 import { subscribe } from "node:diagnostics_channel";
 import type { CommandModule } from "yargs";
+import type { Journal } from "../../../core/journal/journal.ts";
 import { checkSpan, checkWhole } from "../../../core/lock/checks.ts";
 import { quote } from "../../../core/lock/errors.ts";
 import type { LockEvent } from "../../../core/lock/events.ts";
 import type { RunEvent } from "../../../core/steps/events.ts";
+import type { ServerOptions } from "../../http/server.ts";
+import type { PrometheusMetrics } from "../../telemetry/prometheus.ts";
 import type { WorkerEvent } from "../../worker/options.ts";
 import { runWorker } from "../../worker/worker.ts";
 import { loadWorkflowModule } from "../../worker/workflow-module.ts";
@@ -19,6 +22,8 @@ interface WorkerArgs extends RuntimeArgs {
   readonly concurrency: string;
   readonly queue: readonly string[] | undefined;
   readonly drain: string;
+  readonly host: string;
+  readonly port: string | undefined;
 }
 
 export const workerCommand: CommandModule<unknown, WorkerArgs> = {
@@ -44,10 +49,25 @@ export const workerCommand: CommandModule<unknown, WorkerArgs> = {
         default: "30s",
         describe: "how long running steps may continue after a signal to end",
       })
+      .option("port", {
+        type: "string",
+        requiresArg: true,
+        describe: "the port to serve /metrics on; 0 picks a free one",
+        defaultDescription: "none",
+      })
+      .option("host", {
+        type: "string",
+        default: "127.0.0.1",
+        describe: "the address to serve /metrics on",
+      })
       .example("$0 worker order.ts --store mysql://shop@db/shop", "start any number of workers")
       .example("$0 worker order.ts --locks etcd://127.0.0.1:2379", "keep the steps' locks in etcd")
       .epilog(
         `${MODULE_HELP}
+
+With --port, prints one line of JSON with the URL of /metrics, which answers
+Prometheus without a token: counts, durations, the names of workflows and
+queues.
 
 On TERM, INT or HUP, takes no more runs, lets running steps finish, parks each
 run before its next step, and ends. A second signal, or the end of --drain,
@@ -65,15 +85,21 @@ number; 69 store unavailable; 64 usage.`,
     checkWhole("--concurrency", concurrency, 1, 1_000);
     checkSpan("--drain", drain, 0);
     checkSpan("--lease", lease, 100);
+    const port = args.port === undefined ? undefined : parseInteger("--port", args.port);
+    if (port !== undefined) checkWhole("--port", port, 0, 65_535);
+    const metrics = port === undefined ? undefined : await createMetrics();
     const program = await loadWorkflowModule(args.file);
     await withRuntime(
       args,
-      { program, lease, onEvent: reportRun },
+      { program, lease, onEvent: reportRun, observer: metrics?.telemetry },
       async ({ runtime, workflows }) => {
         using shutdown = listenForShutdown();
         subscribe("lockstep:lock", (event) => reportLoss(event as LockEvent));
         const names = workflows.map(({ name, version }) => `${name} v${version}`).join(", ");
         note(`executing ${names}, ${concurrency} at a time, on ${runtime.journal.address}`);
+        if (metrics && port !== undefined) {
+          await serveMetrics(metrics, runtime.journal, { host: args.host, port });
+        }
         const { isClean, ...counts } = await runWorker({
           ...{ runtime, concurrency, drain, onEvent: reportEvent },
           signal: shutdown.requested,
@@ -86,6 +112,23 @@ number; 69 store unavailable; 64 usage.`,
     );
   },
 };
+
+async function createMetrics(): Promise<PrometheusMetrics> {
+  const { PrometheusMetrics } = await import("../../telemetry/prometheus.ts");
+  return new PrometheusMetrics();
+}
+
+/** Serves the metrics until the process ends, and prints their URL. */
+async function serveMetrics(
+  metrics: PrometheusMetrics,
+  journal: Journal,
+  options: ServerOptions,
+): Promise<void> {
+  const { serveHttp } = await import("../../http/server.ts");
+  const others = { fetch: () => new Response("not found\n", { status: 404 }) };
+  const { url } = await serveHttp(metrics.serve(others, journal), options);
+  print(JSON.stringify({ metrics: `${url}/metrics` }));
+}
 
 /** Reports a start, and a run that was taken over from a process that crashed or hangs. */
 function reportRun(event: RunEvent): void {

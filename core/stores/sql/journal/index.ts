@@ -17,7 +17,7 @@ import { readLimits, setLimits } from "./limits.ts";
 import { AnswerOrder } from "./order.ts";
 import { readPage } from "./pages.ts";
 import { purge } from "./purge.ts";
-import { find, latest, list, show } from "./queries.ts";
+import { find, latest, list, queueDepths, show } from "./queries.ts";
 import { reopen } from "./reopen.ts";
 import { cancelChildren, requestCancel, sendSignal } from "./signals.ts";
 import { startRuns } from "./start.ts";
@@ -59,6 +59,7 @@ export function sqlJournal(database: Database): Journal {
     claimDue: (query, signal) => claimDue(context, query, signal),
     setLimits: (queue, limits) => setLimits(database, queue, limits),
     limits: () => readLimits(database),
+    queueDepths: () => queueDepths(database),
     list: (query = {}) => list(database, query),
     find: (runId) => find(database, runId),
     wakeWaiting: (lock) => wakeWaiting(database, lock),

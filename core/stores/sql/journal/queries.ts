@@ -1,6 +1,7 @@
-import { asBigInt, asText, type Database, type Sql, sql } from "../../../database/sql.ts";
+import { asBigInt, asNumber, asText, type Database, type Sql, sql } from "../../../database/sql.ts";
 import {
   MOST_FORKS,
+  type QueueDepth,
   type RecordPage,
   type RunDetails,
   type RunInfo,
@@ -9,6 +10,7 @@ import {
 } from "../../../journal/journal.ts";
 import { unknownCursor } from "../../../journal/validated.ts";
 import { retryUntilKnown } from "../../../lock/retry.ts";
+import { toMillis } from "../micros.ts";
 import { readValues } from "./large-values.ts";
 import { selectPage, toPage } from "./pages.ts";
 import {
@@ -41,6 +43,28 @@ export async function list(
     SELECT ${INFO} FROM lockstep_run WHERE ${wanted}
     ORDER BY started_at DESC, run_id DESC LIMIT ${limit}`);
   return rows.map(toInfo);
+}
+
+export async function queueDepths(database: Database): Promise<readonly QueueDepth[]> {
+  const { now } = database.dialect;
+  const count = (condition: Sql) => sql`COUNT(CASE WHEN ${condition} THEN 1 END)`;
+  const rows = await database.read(sql`
+    SELECT queue,
+      ${count(sql`status = 'running'`)} AS running,
+      ${count(sql`status = 'parked'`)} AS parked,
+      ${count(sql`status = 'blocked'`)} AS blocked,
+      ${count(sql`due_at <= ${now}`)} AS due,
+      ${now} - MIN(due_at) AS oldest_due_for
+    FROM lockstep_run WHERE status IN ('running', 'parked', 'blocked')
+    GROUP BY queue ORDER BY queue`);
+  return rows.map((row) => ({
+    queue: asText(row.queue),
+    running: asNumber(row.running),
+    parked: asNumber(row.parked),
+    blocked: asNumber(row.blocked),
+    due: asNumber(row.due),
+    oldestDueFor: Math.max(0, toMillis(row.oldest_due_for ?? 0)),
+  }));
 }
 
 /** A condition: the run is listed after the one with this id. */
