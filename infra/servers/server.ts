@@ -1,6 +1,7 @@
 import { type ChildProcess, type StdioOptions, spawn } from "node:child_process";
 import { once } from "node:events";
 import { open, readFile } from "node:fs/promises";
+import { constants, setPriority } from "node:os";
 import { join } from "node:path";
 import { sleep } from "../../core/lock/abort.ts";
 import type { ServerName } from "./kinds.ts";
@@ -66,6 +67,7 @@ export class ServerNode {
     this.#child = child;
     try {
       await once(child, "spawn");
+      prioritize(this.pid);
       await this.#waitUntilReady(child);
     } catch (error) {
       child.kill("SIGKILL");
@@ -98,5 +100,14 @@ export class ServerNode {
       }
       await sleep(50);
     }
+  }
+}
+
+/** Runs a server before its clients on busy cores: clients give up within seconds. Only root may. */
+function prioritize(pid: number): void {
+  try {
+    setPriority(pid, constants.priority.PRIORITY_ABOVE_NORMAL);
+  } catch {
+    // Another user may not, or the process has ended at once, which its start reports.
   }
 }
