@@ -4,7 +4,7 @@ import { compareFence } from "../../core/lock/fence.ts";
 import type { Lock } from "../../core/lock/lock.ts";
 import { runScript } from "../support/script.ts";
 import { pause, until } from "../support/until.ts";
-import { freshName, LONG, type LockSuite } from "./lock-suite.ts";
+import { freshName, LONG, type LockSuite, SHORT } from "./lock-suite.ts";
 
 /** Release, names, arguments and inspection. */
 export function describeCalls(suite: LockSuite): void {
@@ -13,9 +13,9 @@ export function describeCalls(suite: LockSuite): void {
   describe("release", () => {
     test("unlock gives the same answer each time, and to concurrent calls", async () => {
       const name = freshName();
-      const lock = await open().lock(name, { ttl: LONG, wait: 0 });
+      const lock = await open().lock(name, { ttl: LONG, wait: LONG });
       expect(await Promise.all([lock.unlock(), lock.unlock()])).toEqual(["released", "released"]);
-      const next = await open().lock(name, { ttl: LONG, wait: 0 });
+      const next = await open().lock(name, { ttl: LONG, wait: LONG });
       expect(await lock.unlock()).toBe("released");
       await lock[Symbol.asyncDispose]();
       next.assertHeld();
@@ -23,7 +23,7 @@ export function describeCalls(suite: LockSuite): void {
     });
 
     test("unlock aborts the signal at once, and assertHeld throws from then on", async () => {
-      const lock = await open().lock(freshName(), { ttl: LONG, wait: 0 });
+      const lock = await open().lock(freshName(), { ttl: LONG, wait: LONG });
       const released = lock.unlock();
       expect(() => lock.assertHeld()).toThrow(LockLostError);
       expect(lock.signal.reason).toMatchObject({ why: "released" });
@@ -33,7 +33,7 @@ export function describeCalls(suite: LockSuite): void {
     test("withLock releases the lock in every case, and rejects with the error of its body", async () => {
       const client = open();
       const name = freshName();
-      const options = { ttl: LONG, wait: 0 };
+      const options = { ttl: LONG, wait: LONG };
       expect(await client.withLock(name, options, async ({ fence }) => fence.token > 0n)).toBe(
         true,
       );
@@ -51,7 +51,7 @@ export function describeCalls(suite: LockSuite): void {
         lock.assertHeld();
         return "done";
       };
-      await expect(client.withLock(name, { ttl: LONG, wait: 0 }, body)).rejects.toMatchObject({
+      await expect(client.withLock(name, { ttl: LONG, wait: LONG }, body)).rejects.toMatchObject({
         code: "LOCK_LOST",
       });
     });
@@ -59,8 +59,8 @@ export function describeCalls(suite: LockSuite): void {
     test("close releases the locks of its store and ends the waits", async () => {
       const [ours, theirs] = [open(), open()];
       const [held, awaited] = [freshName(), freshName()];
-      const lock = await ours.lock(held, { ttl: LONG, wait: 0 });
-      await theirs.lock(awaited, { ttl: LONG, wait: 0 });
+      const lock = await ours.lock(held, { ttl: LONG, wait: LONG });
+      await theirs.lock(awaited, { ttl: LONG, wait: LONG });
       const waiting = ours.lock(awaited, { ttl: LONG, wait: LONG });
       const outcome = expect(waiting).rejects.toMatchObject({ code: "STORE_CLOSED" });
       await pause(20);
@@ -141,7 +141,7 @@ export function describeCalls(suite: LockSuite): void {
 
     test("invalid names and spans are rejected before any request is sent", async () => {
       const { client, wire } = await openOverWire();
-      const lock = await client.lock(freshName(), { ttl: LONG, wait: 0, maxHold: LONG });
+      const lock = await client.lock(freshName(), { ttl: LONG, wait: LONG, maxHold: LONG });
       wire.cut();
       const bad = [
         [undefined, TypeError],
@@ -227,7 +227,7 @@ export function describeCalls(suite: LockSuite): void {
       const client = open({ label: "the holder" });
       const name = freshName();
       expect(await client.inspect(name)).toMatchObject({ name, holder: undefined, waiters: 0 });
-      const lock = await client.lock(name, { ttl: LONG, wait: 0 });
+      const lock = await client.lock(name, { ttl: LONG, wait: LONG });
       const info = await open().inspect(name);
       expect(info).toMatchObject({ name, fence: String(lock.fence) });
       expect(info.holder).toMatch(/^the holder\/[0-9a-f-]{36}$/);
@@ -248,7 +248,7 @@ export function describeCalls(suite: LockSuite): void {
       const name = freshName();
       const before = Date.now();
       const work = { run: "order-7", step: "charge" };
-      const lock = await client.lock(name, { ttl: LONG, wait: 0, work });
+      const lock = await client.lock(name, { ttl: LONG, wait: LONG, work });
       const about = { host: "web-1", pid: 4711, command: "node worker.js", ...work };
       const { about: shown } = await open().inspect(name);
       expect(shown).toMatchObject(about);
@@ -263,23 +263,23 @@ export function describeCalls(suite: LockSuite): void {
       const client = open({ label: `${"h".repeat(100)}:4711`, command: "é".repeat(200) });
       const name = freshName();
       const work = { run: "r".repeat(255), step: "s".repeat(255) };
-      const lock = await client.lock(name, { ttl: LONG, wait: 0, work });
+      const lock = await client.lock(name, { ttl: LONG, wait: LONG, work });
       const { about } = await client.inspect(name);
       expect(about).toMatchObject({ run: expect.stringMatching(/^r+…$/), pid: 4711 });
       await lock.unlock();
       const longest = open({ label: "l".repeat(200) });
-      await (await longest.lock(name, { ttl: LONG, wait: 0, work })).unlock();
+      await (await longest.lock(name, { ttl: LONG, wait: LONG, work })).unlock();
     });
 
     test("release frees the lock of another client, whose fence is given, and says who held it", async () => {
       const [holder, operator, next] = [open({ label: "stuck" }), open(), open()];
       const name = freshName();
-      const lock = await holder.lock(name, { ttl: LONG, wait: 0, renew: false });
+      const lock = await holder.lock(name, { ttl: LONG, wait: LONG, renew: false });
       const fence = String(lock.fence);
       const wrong = fence.replace(/\d$/, (digit) => String((Number(digit) + 1) % 10));
       const refusal = { code: "FENCE_INVALID", message: expect.stringMatching(/is held by stuck/) };
       await expect(operator.release(name, { fence: wrong })).rejects.toMatchObject(refusal);
-      expect(await next.tryLock(name, { ttl: LONG })).toBeUndefined();
+      expect(await tryLock(next, name)).toBeUndefined();
       const waiting = next.lock(name, { ttl: LONG, wait: LONG });
       const was = await operator.release(name, { fence });
       expect(was).toMatchObject({ name, fence, holder: expect.stringMatching(/^stuck/) });
@@ -298,13 +298,13 @@ export function describeCalls(suite: LockSuite): void {
       const client = open();
       const prefix = `${freshName()}/`;
       const names = ["c", "a", "b"].map((end) => prefix + end);
-      for (const name of names) await client.lock(name, { ttl: LONG, wait: 0 });
-      await client.lock(`${prefix}short`, { ttl: suite.short, wait: 0, renew: false });
+      for (const name of names) await client.lock(name, { ttl: LONG, wait: LONG });
+      await client.lock(`${prefix}short`, { ttl: SHORT, wait: LONG, renew: false });
       const other = open();
       const listed = await until(async () => {
         const infos = await other.list(prefix);
         return infos.length === names.length && infos;
-      }, suite.short + 2_000);
+      });
       expect(listed.map((info) => info.name)).toEqual([...names].sort());
       expect(listed.every((info) => info.holder)).toBe(true);
     });

@@ -7,7 +7,7 @@ import type { LockStore } from "../../core/lock/lock.ts";
 import { contend } from "../support/contend.ts";
 import { runScript } from "../support/script.ts";
 import { temporaryFile } from "../support/under-test.ts";
-import { freshName, LONG, type LockSuite } from "./lock-suite.ts";
+import { freshName, LONG, type LockSuite, SHORT } from "./lock-suite.ts";
 
 /** One holder at a time, with rising fences. */
 export function describeExclusion(suite: LockSuite): void {
@@ -17,7 +17,7 @@ export function describeExclusion(suite: LockSuite): void {
     test("a lock has one holder at a time, for other clients and for the same one", async () => {
       const [ours, theirs] = [open(), open()];
       const name = freshName();
-      const lock = await ours.lock(name, { ttl: LONG, wait: 0 });
+      const lock = await ours.lock(name, { ttl: LONG, wait: LONG });
       expect(await tryLock(theirs, name)).toBeUndefined();
       expect(await tryLock(ours, name)).toBeUndefined();
       expect(await lock.unlock()).toBe("released");
@@ -44,14 +44,14 @@ export function describeExclusion(suite: LockSuite): void {
     test("lockAll takes all names or none, in any order of the names", async () => {
       const [ours, theirs] = [open(), open()];
       const [a, b, c] = [freshName(), freshName(), freshName()];
-      const held = await theirs.lock(b, { ttl: LONG, wait: 0 });
+      const held = await theirs.lock(b, { ttl: LONG, wait: LONG });
       await expect(ours.lockAll([c, b, a], { ttl: LONG, wait: 0 })).rejects.toThrow(
         LockTimeoutError,
       );
       await expectFree(a);
       await expectFree(c);
       await held.unlock();
-      const all = await ours.lockAll([c, b, a, b], { ttl: LONG, wait: 1_000 });
+      const all = await ours.lockAll([c, b, a, b], { ttl: LONG, wait: LONG });
       expect(all.names).toEqual([a, b, c].sort());
       expect([...all.fences.keys()]).toEqual(all.names);
       for (const one of [a, b, c]) expect(await tryLock(theirs, one)).toBeUndefined();
@@ -94,11 +94,11 @@ export function describeExclusion(suite: LockSuite): void {
       const name = freshName();
       const fences: Fence[] = [];
       const take = async (options: { renew: boolean; ttl: number }) => {
-        const lock = await open().lock(name, { ...options, wait: 5_000 });
+        const lock = await open().lock(name, { ...options, wait: LONG });
         fences.push(lock.fence);
         return lock;
       };
-      await take({ renew: false, ttl: suite.short });
+      await take({ renew: false, ttl: SHORT });
       await take({ renew: true, ttl: LONG });
       await suite.store.erase(name);
       const last = await take({ renew: true, ttl: LONG });
@@ -112,27 +112,27 @@ export function describeExclusion(suite: LockSuite): void {
     test("fences of a later generation are above all earlier fences", async () => {
       const client = open();
       const name = freshName();
-      const before = await client.lock(name, { ttl: LONG, wait: 0 });
+      const before = await client.lock(name, { ttl: LONG, wait: LONG });
       await before.unlock();
       const generation = await client.raiseGeneration();
       expect(generation).toBeGreaterThan(before.fence.generation);
-      const after = await client.lock(name, { ttl: LONG, wait: 0 });
+      const after = await client.lock(name, { ttl: LONG, wait: LONG });
       expect(after.fence.generation).toBe(generation);
       expect(compareFence(before.fence, after.fence)).toBe(-1);
       expect(await client.raiseGeneration(generation + 5)).toBe(generation + 5);
-      const fresh = await client.lock(freshName(), { ttl: LONG, wait: 0 });
+      const fresh = await client.lock(freshName(), { ttl: LONG, wait: LONG });
       expect(fresh.fence.generation).toBe(generation + 5);
     });
 
     test("fences of a store that lost its data are above the lost ones once its generation is raised", async () => {
       const name = freshName();
-      const lost = await open().lock(name, { ttl: LONG, wait: 0 });
+      const lost = await open().lock(name, { ttl: LONG, wait: LONG });
       await lost.unlock();
       const { generation } = lost.fence;
       const empty = await suite.make();
       const client = empty.open();
       expect(await client.raiseGeneration(generation + 1)).toBe(generation + 1);
-      const next = await client.lock(name, { ttl: LONG, wait: 0 });
+      const next = await client.lock(name, { ttl: LONG, wait: LONG });
       expect(next.fence.generation).toBe(generation + 1);
       expect(compareFence(lost.fence, next.fence)).toBe(-1);
       await client.close();
@@ -144,12 +144,12 @@ export function describeExclusion(suite: LockSuite): void {
       const client = own.open();
       const name = freshName();
       expect(await client.raiseGeneration(HIGHEST_GENERATION)).toBe(HIGHEST_GENERATION);
-      const before = await client.lock(name, { ttl: LONG, wait: 0 });
+      const before = await client.lock(name, { ttl: LONG, wait: LONG });
       await before.unlock();
       for (const least of [undefined, 0, HIGHEST_GENERATION]) {
         await expect(client.raiseGeneration(least)).rejects.toThrow(RangeError);
       }
-      const after = await client.lock(name, { ttl: LONG, wait: 0 });
+      const after = await client.lock(name, { ttl: LONG, wait: LONG });
       expect(after.fence.generation).toBe(HIGHEST_GENERATION);
       expect(compareFence(before.fence, after.fence)).toBe(-1);
       await client.close();

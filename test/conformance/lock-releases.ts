@@ -5,7 +5,7 @@ import { workflow } from "../../core/steps/workflow.ts";
 import { memoryJournal } from "../../core/stores/memory/journal.ts";
 import { runWorker } from "../../functions/worker/index.ts";
 import { pause, until } from "../support/until.ts";
-import { freshName, LONG, type LockSuite } from "./lock-suite.ts";
+import { freshName, LONG, type LockSuite, SHORT } from "./lock-suite.ts";
 
 const HOUR = 3_600_000;
 
@@ -27,7 +27,7 @@ export function describeReleases(suite: LockSuite): void {
     test("resolves at once for a free lock, and else after its release", async () => {
       const name = freshName();
       await whenFree(name).freed;
-      const lock = await open().lock(name, { ttl: LONG, wait: 0 });
+      const lock = await open().lock(name, { ttl: LONG, wait: LONG });
       const { freed, isFree } = whenFree(name);
       await pause(100);
       expect(isFree()).toBe(false);
@@ -38,13 +38,13 @@ export function describeReleases(suite: LockSuite): void {
 
     test("resolves when the lock of a dead holder has expired", async () => {
       const name = freshName();
-      await open().lock(name, { ttl: suite.short, wait: 0, renew: false });
+      await open().lock(name, { ttl: SHORT, wait: LONG, renew: false });
       await whenFree(name).freed;
     });
 
     test("rejects when its signal aborts, or its client is closed", async () => {
       const name = freshName();
-      await open().lock(name, { ttl: LONG, wait: 0 });
+      await open().lock(name, { ttl: LONG, wait: LONG });
       const stop = new AbortController();
       const client = open();
       const waits = [
@@ -78,8 +78,8 @@ export function describeReleases(suite: LockSuite): void {
     const runtime = createRuntime({ journal, locks: open(), workflows: [task], lockPoll: HOUR });
     const holder = open();
     const [first, second] = [
-      await holder.lock(a, { ttl: LONG, wait: 0 }),
-      await holder.lock(b, { ttl: LONG, wait: 0 }),
+      await holder.lock(a, { ttl: LONG, wait: LONG }),
+      await holder.lock(b, { ttl: LONG, wait: LONG }),
     ];
     const stop = new AbortController();
     const working = runWorker({ runtime, signal: stop.signal });

@@ -5,7 +5,7 @@ import { describeExclusion } from "./lock-exclusion.ts";
 import { describeFaults } from "./lock-faults.ts";
 import { describeReleases } from "./lock-releases.ts";
 import { LockSuite } from "./lock-suite.ts";
-import { describeRenewal, describeTime } from "./lock-time.ts";
+import { describeValidity, describeWaiting } from "./lock-time.ts";
 
 /** Every property that a lock must have, on one store. No option turns a test off; the store's traits choose. */
 export function describeLockStore(name: string, make: () => Promise<StoreUnderTest>): void {
@@ -14,14 +14,14 @@ export function describeLockStore(name: string, make: () => Promise<StoreUnderTe
     describe("one test at a time", () => {
       afterEach(suite.closeClients);
       describeExclusion(suite);
-      describeTime(suite);
+      describeWaiting(suite);
       describeCalls(suite);
       describeReleases(suite);
     });
     // These tests wait for most of their time.
-    describe.concurrent("tests side by side", () => {
+    describe.concurrent("tests side by side", { timeout: 240_000 }, () => {
       afterAll(suite.closeClients);
-      describeRenewal(suite);
+      describeValidity(suite);
       describeFaults(suite);
     });
   });
