@@ -14,8 +14,8 @@ import { TcpProxy } from "./tcp-proxy.ts";
 import { endSession, freshRoot, lineOf, overhear } from "./zookeeper.ts";
 import type { ZooKeeperServer } from "./zookeeper-servers.ts";
 
-/** A ttl that is longer than any pause of a busy machine. */
-const LONG = 30_000;
+/** A ttl that no test outlasts. */
+const LONG = 120_000;
 
 export async function etcdElections(server: EtcdServer): Promise<ElectionsUnderTest> {
   const opened = new AsyncDisposableStack();
@@ -38,7 +38,11 @@ export async function etcdElections(server: EtcdServer): Promise<ElectionsUnderT
     async openFaulty(name) {
       const flaky = faultyEtcd(etcd);
       const candidate = await open(name, flaky.etcd);
-      return { ...candidate, strike: (n, fault) => strike(flaky, n, fault) };
+      return {
+        ...candidate,
+        strike: (n, fault) => strike(flaky, n, fault),
+        deliver: flaky.deliver,
+      };
     },
     async openOverWire(name) {
       const wire = opened.use(await wireTo(server));
@@ -86,7 +90,11 @@ export async function zookeeperElections({
     async openFaulty(name) {
       const flaky = faultyZooKeeper(zookeeper);
       const candidate = await open(name, flaky.zookeeper);
-      return { ...candidate, strike: (n, fault: Fault) => strike(flaky, n, fault) };
+      return {
+        ...candidate,
+        strike: (n, fault: Fault) => strike(flaky, n, fault),
+        deliver: async () => {},
+      };
     },
     async openOverWire(name) {
       const wire = opened.use(await TcpProxy.to(Number(server.split(":")[1])));

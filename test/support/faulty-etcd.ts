@@ -1,10 +1,9 @@
 import { StoreUnavailableError, UnknownOutcomeError } from "../../core/lock/errors.ts";
 import type { Etcd, LeaseId } from "../../core/stores/etcd/client/etcd.ts";
-import { pause } from "./until.ts";
 
 /**
- * The fault of a call. `answer-lost`: carried out. `request-lost`: not carried out. `late`: carried out a while after the
- * caller was told that the outcome is unknown. `refused`: certainly not carried out.
+ * The fault of a call. `answer-lost`: carried out. `request-lost`: not carried out. `late`: carried out by
+ * `deliver`, after the caller was told that the outcome is unknown. `refused`: certainly not carried out.
  */
 export type Fault = "answer-lost" | "request-lost" | "late" | "refused";
 
@@ -13,9 +12,6 @@ export const FAULTS: readonly Fault[] = ["answer-lost", "request-lost", "late", 
 const CALLS = ["txn", "range", "grant", "revoke", "keepAlive", "timeToLive"] as const;
 
 export type CallName = (typeof CALLS)[number];
-
-/** The delay of a late call, in milliseconds. */
-export const LATE = 300;
 
 export interface FaultyEtcd {
   readonly etcd: Etcd;
@@ -34,12 +30,16 @@ export interface FaultyEtcd {
 
   /** Called after each answered call. */
   answered: (call: CallName, n: number) => void;
+
+  /** Carries out the late calls. */
+  deliver(): Promise<void>;
 }
 
 /** Makes a client with injected faults. Watches are only counted. */
 export function faulty(inner: Etcd): FaultyEtcd {
   const calls: CallName[] = [];
   const leases: LeaseId[] = [];
+  const late: (() => Promise<unknown>)[] = [];
   const watches = { standing: 0, told: 0 };
   const watch: Etcd["watch"] = (keys, { ready, changed }) => {
     let stands = false;
@@ -72,7 +72,7 @@ export function faulty(inner: Etcd): FaultyEtcd {
         return answer;
       }
       if (fault === "answer-lost") await call(...args);
-      if (fault === "late") void pause(LATE).then(() => call(...args).catch(() => {}));
+      if (fault === "late") late.push(() => call(...args));
       const reads = name === "range" || name === "timeToLive" || fault === "refused";
       throw reads
         ? new StoreUnavailableError("a faulty etcd", "as told")
@@ -92,6 +92,7 @@ export function faulty(inner: Etcd): FaultyEtcd {
     leases,
     decide: () => undefined,
     answered: () => {},
+    deliver: async () => void (await Promise.allSettled(late.splice(0).map((call) => call()))),
   };
   return control;
 }

@@ -10,6 +10,7 @@ export class OwnRedis implements AsyncDisposable {
   readonly #server: Server;
   readonly #clients: Redis[] = [];
   readonly #stores: LockStore[] = [];
+  #admin: Required<Redis> | undefined;
 
   private constructor(server: Server) {
     this.#server = server;
@@ -39,8 +40,15 @@ export class OwnRedis implements AsyncDisposable {
     return this.#server.nodes[1] as ServerNode;
   }
 
+  /** A client of the test itself. */
+  get admin(): Required<Redis> {
+    this.#admin ??= this.client();
+    return this.#admin;
+  }
+
+  /** Makes a client that waits longer for an answer than any pause of a busy machine. */
   client(options: Partial<RedisOptions> = {}): Required<Redis> {
-    const redis = redisClient({ host: "127.0.0.1", port: this.port, ...options });
+    const redis = redisClient({ host: "127.0.0.1", port: this.port, timeout: 20_000, ...options });
     this.#clients.push(redis);
     return redis;
   }

@@ -14,8 +14,8 @@ import { endSession, freshRoot, overhear, singleZooKeeper } from "../support/zoo
 
 const LONG = 20_000;
 
-/** The longest time until a notification; most take milliseconds. */
-const AT_ONCE = 12_000;
+/** A ttl whose end a test can wait for, and that outlasts the pauses of a busy machine. */
+const SHORT = 4_000;
 
 const { servers } = singleZooKeeper();
 const [server = ""] = servers;
@@ -31,10 +31,11 @@ describe.concurrent("a session", () => {
   test("that another client ends aborts its signal and pending requests at once", async () => {
     await using wire = await overhear(server);
     await using client = over(wire);
-    const session = await client.openSession(LONG);
+    // Longer than the test waits.
+    const session = await client.openSession(10 * LONG);
     const { path } = await session.create({ path: `${freshRoot()}`, mode: "ephemeral" });
     await endSession(server, session.owner, await wire.password);
-    await until(() => session.signal.aborted, AT_ONCE);
+    await until(() => session.signal.aborted);
     expect(session.signal.reason).toMatchObject({ code: "SESSION_EXPIRED" });
     expect(session.remaining()).toBe(0);
     await expect(session.read(path)).rejects.toMatchObject({ code: "SESSION_EXPIRED" });
@@ -44,9 +45,9 @@ describe.concurrent("a session", () => {
   });
 
   test("lives for longer than its ttl without requests", async () => {
-    const session = await zookeeper.openSession(4_000);
+    const session = await zookeeper.openSession(2 * SHORT);
     const { path } = await session.create({ path: freshRoot(), mode: "ephemeral" });
-    await pause(9_000);
+    await pause(3 * SHORT);
     expect(session.signal.aborted).toBe(false);
     expect(session.remaining()).toBeGreaterThan(0);
     expect(await session.read(path)).toBeDefined();
@@ -54,7 +55,7 @@ describe.concurrent("a session", () => {
 
   test("without heartbeats expires, by our clock no later than by the server's", async () => {
     const other = await zookeeper.openSession(LONG);
-    const session = await zookeeper.openSession(1_000);
+    const session = await zookeeper.openSession(SHORT);
     const { path } = await session.create({ path: freshRoot(), mode: "ephemeral" });
     session.stopKeepAlive();
     const deleted = Promise.withResolvers<void>();
@@ -67,9 +68,9 @@ describe.concurrent("a session", () => {
     await using wire = await TcpProxy.to(port);
     await using client = over(wire);
     const other = await zookeeper.openSession(LONG);
-    const session = await client.openSession(1_000);
+    const session = await client.openSession(SHORT);
     const { path } = await session.create({ path: freshRoot(), mode: "ephemeral" });
-    await pause(600);
+    await pause(0.6 * SHORT);
     wire.cut();
     const deleted = Promise.withResolvers<void>();
     await other.read(path, { watch: () => deleted.resolve() });
@@ -123,7 +124,7 @@ describe.concurrent("a session", () => {
   });
 
   test("starts its ttl anew on a new connection", async () => {
-    const session = await zookeeper.openSession(4_000);
+    const session = await zookeeper.openSession(LONG);
     session.stopKeepAlive();
     await pause(500);
     const before = session.remaining();
@@ -180,7 +181,7 @@ describe.concurrent("a session", () => {
     await once(frozen.listen(0, "127.0.0.1"), "listening");
     const silent = `127.0.0.1:${(frozen.address() as AddressInfo).port}`;
     await using client = zookeeperClient({ servers: ["127.0.0.1:1", silent, server] });
-    for (let i = 0; i < 3; i += 1) await within(AT_ONCE, client.openSession(1_000));
+    for (let i = 0; i < 3; i += 1) await client.openSession(SHORT);
     await using nowhere = zookeeperClient({ servers: [silent] });
     const reason = new Error("enough");
     const caller = new AbortController();
@@ -210,7 +211,7 @@ describe.concurrent("a session", () => {
     expect(await script.line()).toBe("begun");
     wire.cut();
     expect(await script.line()).toBe("closed");
-    expect(await within(10_000, script.ended)).toBe(0);
+    expect(await within(60_000, script.ended)).toBe(0);
   });
 });
 
@@ -219,7 +220,7 @@ test("a server that is not a ZooKeeper server is refused", async () => {
   await once(other.listen(0, "127.0.0.1"), "listening");
   const address = `127.0.0.1:${(other.address() as AddressInfo).port}`;
   await using client = zookeeperClient({ servers: [address] });
-  await expect(client.openSession(1_000)).rejects.toMatchObject({ code: "STORE_UNAVAILABLE" });
+  await expect(client.openSession(SHORT)).rejects.toMatchObject({ code: "STORE_UNAVAILABLE" });
   expect(() => zookeeperClient({ servers: [] })).toThrow(TypeError);
   other.close();
 });

@@ -1,5 +1,6 @@
 import { appendFile, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { connect } from "node:tls";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { zookeeperClient } from "../../core/stores/zookeeper/client/client.ts";
 import { open } from "../../infra/open.ts";
@@ -8,8 +9,9 @@ import type { ServerNode } from "../../infra/servers/server.ts";
 import { startServer } from "../../infra/servers/start.ts";
 import { type Authority, makeAuthority } from "../support/certificates.ts";
 import { TcpProxy } from "../support/tcp-proxy.ts";
+import { until } from "../support/until.ts";
 
-const options = { ttl: 20_000, wait: 0 };
+const options = { ttl: 20_000, wait: 20_000 };
 
 const REFUSED = { code: "STORE_REFUSED", retryable: false };
 
@@ -40,7 +42,19 @@ async function startWith(host: string, days?: number, auth = "none") {
   ];
   await appendFile(join(folder, "zoo.cfg"), `${lines.join("\n")}\n`);
   await node.start();
+  await until(() => answersTls(port));
   return { port, plain: node.config.port, [Symbol.asyncDispose]: server.stop };
+}
+
+/** Whether a TLS handshake comes to an end. The first one takes seconds on a busy core. */
+function answersTls(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect({ port, host: "127.0.0.1", rejectUnauthorized: false })
+      .once("secureConnect", () => resolve(true))
+      .once("error", () => resolve(false))
+      .once("close", () => resolve(false))
+      .once("secureConnect", () => socket.destroy());
+  });
 }
 
 async function lockAt(url: string): Promise<string> {

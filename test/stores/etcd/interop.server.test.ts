@@ -31,7 +31,7 @@ describe.each(inject("etcdServers"))("etcdctl of $name and this library", (serve
     runProgram(server.etcdctl, args, { env: etcdctlEnv(server.endpoints) });
 
   const waitersOf = async (prefix: string, count: number) =>
-    until(async () => (await queueOf(etcd, prefix)).length === count, 20_000);
+    until(async () => (await queueOf(etcd, prefix)).length === count);
 
   test("wait for each other's locks in one queue, in either order", async () => {
     const name = freshPrefix();

@@ -49,9 +49,9 @@ describe.each(inject("etcdServers"))("a session on $name", (server) => {
 
   test("outlives its ttl while it is kept alive, together with its keys", async () => {
     const prefix = freshPrefix();
-    const session = await open({ ttl: 1_000 });
+    const session = await open({ ttl: 3_000 });
     await etcd.txn({ when: [], do: [put(`${prefix}/a`, "", session.id)] });
-    await pause(3 * session.ttl);
+    await pause(2 * session.ttl);
     session.assertAlive();
     expect(await queueOf(etcd, prefix)).toHaveLength(1);
   });
@@ -73,11 +73,11 @@ describe.each(inject("etcdServers"))("a session on $name", (server) => {
   });
 
   test("that is orphaned is done, and its lease lives on until it expires", async () => {
-    const session = await open({ ttl: 2_000 });
+    const session = await open({ ttl: 4_000 });
     session.orphan();
     expect(await isDone(session)).toBe(true);
     expect(await etcd.timeToLive(session.id)).toBeDefined();
-    await until(async () => (await etcd.timeToLive(session.id)) === undefined, 10_000);
+    await until(async () => (await etcd.timeToLive(session.id)) === undefined);
   });
 
   test("adopts an existing lease, with the ttl of that lease", async () => {
@@ -106,14 +106,14 @@ describe.each(inject("etcdServers"))("a session on $name", (server) => {
   test("ends by itself when its lease was revoked", async () => {
     const session = await open({ ttl: 2_000 });
     await etcdctl(server, "lease", "revoke", session.id.toString(16));
-    await until(() => isDone(session), 5_000);
+    await until(() => isDone(session));
     expect(session.signal.reason).toMatchObject({ code: "SESSION_EXPIRED" });
   });
 
   test("that is cut off has ended before its lease expires", async () => {
     const proxy = await TcpProxy.to(Number(server.endpoints[0]?.split(":").at(-1)));
     const client = etcdClient({ endpoints: [`127.0.0.1:${proxy.port}`] });
-    const session = await EtcdSession.open(client, { ttl: 2_000 });
+    const session = await EtcdSession.open(client, { ttl: 4_000 });
     let endedAt = Number.POSITIVE_INFINITY;
     session.signal.addEventListener("abort", () => {
       endedAt = performance.now();
@@ -121,7 +121,7 @@ describe.each(inject("etcdServers"))("a session on $name", (server) => {
     await pause(session.ttl);
     session.assertAlive();
     proxy.cut();
-    await until(async () => (await etcd.timeToLive(session.id)) === undefined, 20_000);
+    await until(async () => (await etcd.timeToLive(session.id)) === undefined);
     expect(endedAt).toBeLessThan(performance.now());
     proxy.mend();
     await session.close();
@@ -132,7 +132,7 @@ describe.each(inject("etcdServers"))("a session on $name", (server) => {
   test("survives a broken connection", async () => {
     const proxy = await TcpProxy.to(Number(server.endpoints[0]?.split(":").at(-1)));
     const client = etcdClient({ endpoints: [`127.0.0.1:${proxy.port}`] });
-    const session = await EtcdSession.open(client, { ttl: 3_000 });
+    const session = await EtcdSession.open(client, { ttl: 6_000 });
     for (let i = 0; i < 5; i += 1) {
       await pause(session.ttl / 4);
       proxy.reset();
@@ -157,18 +157,19 @@ describe.each(inject("etcdServers"))("a session on $name", (server) => {
           return call === n || call === n + 1 ? fault : undefined;
         };
         // The lease of a late request lives for one ttl; any other one is revoked.
-        const ttl = fault === "late" ? 1_000 : 30_000;
+        const ttl = fault === "late" ? 3_000 : 30_000;
         const session = await EtcdSession.open(flaky.etcd, { ttl }).catch((error) => {
           expect(error).toMatchObject({ code: "STORE_UNAVAILABLE" });
         });
         session?.assertAlive();
         if (session) expect(await etcd.timeToLive(session.id)).toBeDefined();
         await session?.close();
+        await flaky.deliver();
         leases.push(...flaky.leases);
       }
       expect(leases.length).toBeGreaterThan(0);
       for (const lease of leases) {
-        await until(async () => (await etcd.timeToLive(lease)) === undefined, 5_000);
+        await until(async () => (await etcd.timeToLive(lease)) === undefined);
       }
     },
   );
@@ -177,8 +178,8 @@ describe.each(inject("etcdServers"))("a session on $name", (server) => {
     const flaky = faulty(etcd);
     const kinds = ["request-lost", undefined, "answer-lost", "refused"] as const;
     flaky.decide = (call, n) => (call === "keepAlive" ? kinds[n % kinds.length] : undefined);
-    const session = await EtcdSession.open(flaky.etcd, { ttl: 2_000 });
-    await pause(4 * session.ttl);
+    const session = await EtcdSession.open(flaky.etcd, { ttl: 6_000 });
+    await pause(2 * session.ttl);
     session.assertAlive();
     expect(await etcd.timeToLive(session.id)).toBeDefined();
     await session.close();

@@ -7,11 +7,18 @@ import { EtcdSession } from "../../../core/stores/etcd/locks/session.ts";
 import { freshPrefix, queueOf } from "../../support/etcd.ts";
 import { etcdClient } from "../../support/etcd-client.ts";
 import { singleEtcds } from "../../support/etcd-under-test.ts";
-import { type Fault, faulty, LATE } from "../../support/faulty-etcd.ts";
+import { type Fault, faulty } from "../../support/faulty-etcd.ts";
 import { OwnEtcd } from "../../support/own-etcd.ts";
+import { stopTimers } from "../../support/timers.ts";
 import { pause, until, within } from "../../support/until.ts";
 
 const LONG = 30_000;
+
+/** A ttl whose end a test can wait for, and that outlasts the pauses of a busy machine. */
+const SHORT = 6_000;
+
+/** The shortest time until a waiter reads without a notification. */
+const LOOK = 5_000;
 
 const [server] = singleEtcds();
 if (!server) throw new Error("there is no etcd server");
@@ -39,12 +46,12 @@ function clients() {
   const strike = (fault: Fault, times = 1) => {
     strikeEach(...Array.from({ length: times }, () => fault));
   };
-  return { prefix, ours, theirs, strike, strikeEach };
+  return { prefix, ours, theirs, strike, strikeEach, deliver: flaky.deliver };
 }
 
 test("the next waiter of a client does not inherit a lost lock, even when the removal of its key fails", async () => {
   const { ours, theirs, strike } = clients();
-  const lost = await ours.lock("a", { ttl: LONG, wait: 0, maxHold: 300 });
+  const lost = await ours.lock("a", { ttl: LONG, wait: LONG, maxHold: 300 });
   const waiting = ours.lock("a", { ttl: LONG, wait: LONG });
   strike("request-lost");
   const next = await waiting;
@@ -58,13 +65,13 @@ test("the next waiter of a client does not inherit a lost lock, even when the re
 });
 
 test("a late request leaves no lock behind while the client holds others", async () => {
-  const { ours, theirs, strike } = clients();
-  const other = await ours.lock("other", { ttl: 3_000, wait: 0 });
-  const holder = await theirs.lock("a", { ttl: LONG, wait: 0 });
+  const { ours, theirs, strike, deliver } = clients();
+  const other = await ours.lock("other", { ttl: SHORT, wait: LONG });
+  const holder = await theirs.lock("a", { ttl: LONG, wait: LONG });
   strike("late");
-  expect(await ours.tryLock("a", { ttl: 3_000 })).toBeUndefined();
+  expect(await ours.tryLock("a", { ttl: SHORT })).toBeUndefined();
   await holder.unlock();
-  await pause(LATE + 100);
+  await deliver();
   const lock = await theirs.lock("a", { ttl: LONG, wait: LONG });
   other.assertHeld();
   expect(await lock.unlock()).toBe("released");
@@ -72,11 +79,12 @@ test("a late request leaves no lock behind while the client holds others", async
 
 test("a request whose answer is lost, and then refused, leaves no lock behind while the client holds others", async () => {
   const { ours, theirs, strikeEach } = clients();
-  const other = await ours.lock("other", { ttl: 3_000, wait: 0 });
+  const other = await ours.lock("other", { ttl: LONG, wait: LONG });
   strikeEach("answer-lost", "refused");
   const code = "STORE_UNAVAILABLE";
-  await expect(ours.lock("a", { ttl: 3_000, wait: LONG })).rejects.toMatchObject({ code });
-  const lock = await theirs.lock("a", { ttl: LONG, wait: 0 });
+  await expect(ours.lock("a", { ttl: LONG, wait: LONG })).rejects.toMatchObject({ code });
+  // Less than the time until what is left behind would be removed again.
+  const lock = await theirs.lock("a", { ttl: LONG, wait: LONG / 4 });
   other.assertHeld();
   expect(await lock.unlock()).toBe("released");
 });
@@ -91,45 +99,46 @@ test("an entry among nested names that was not the first, and could not be remov
   const txn: typeof etcd.txn = async (...args) => {
     count += 1;
     // Our client has seen no contender, and is about to enter.
-    if (count === 3) await theirs.lock("a", { ttl: LONG, wait: 0 });
+    if (count === 3) await theirs.lock("a", { ttl: LONG, wait: LONG });
     return flaky.etcd.txn(...args);
   };
   const ours = etcdLocks({ ...flaky.etcd, txn }, { prefix });
   stores.push(ours, theirs);
-  await theirs.lock("a/nested", { ttl: LONG, wait: 0 });
-  await ours.lock("other", { ttl: 3_000, wait: 0 });
+  await theirs.lock("a/nested", { ttl: LONG, wait: LONG });
+  await ours.lock("other", { ttl: SHORT, wait: LONG });
   count = 0;
   // The withdrawal is tried for one ttl: tryLock answers no or, after its 2 s, that the outcome is unknown.
-  const told = await ours.tryLock("a", { ttl: 3_000 }).catch(({ code }) => code);
+  const told = await ours.tryLock("a", { ttl: SHORT }).catch(({ code }) => code);
   expect([undefined, "UNKNOWN_OUTCOME"]).toContain(told);
   expect(count).toBeGreaterThan(4);
   // The nested entry, theirs, and our leftover.
   expect(await queueOf(etcd, `${prefix}a`)).toHaveLength(3);
   loses = false;
-  await until(async () => (await queueOf(etcd, `${prefix}a`)).length === 2, 10_000);
+  await until(async () => (await queueOf(etcd, `${prefix}a`)).length === 2);
 });
 
 test("a lock whose release was never answered is free after a ttl, although the client holds others", async () => {
   const { ours, theirs, strike } = clients();
-  const other = await ours.lock("other", { ttl: 3_000, wait: 0 });
-  const lock = await ours.lock("a", { ttl: 3_000, wait: 0 });
+  const other = await ours.lock("other", { ttl: SHORT, wait: LONG });
+  const lock = await ours.lock("a", { ttl: SHORT, wait: LONG });
   strike("request-lost", 100);
   await expect(lock.unlock()).rejects.toMatchObject({ code: "UNKNOWN_OUTCOME" });
   strike("request-lost", 0);
-  const next = await within(10_000, theirs.lock("a", { ttl: LONG, wait: LONG }));
+  const next = await theirs.lock("a", { ttl: LONG, wait: LONG });
   other.assertHeld();
   expect(await next.unlock()).toBe("released");
 });
 
 test("a holder notices that its key is gone although the first read fails", async () => {
+  stopTimers(LOOK);
   const { ours, theirs, strike } = clients();
-  const lock = await ours.lock("a", { ttl: LONG, wait: 0 });
+  const lock = await ours.lock("a", { ttl: LONG, wait: LONG });
   const prefix = (await queueKeys(lock.fence.token)) ?? "";
   strike("refused");
   await etcd.txn({ when: [], do: [{ op: "remove", keys: prefix }] });
-  await until(() => lock.signal.aborted, 4_000);
+  await until(() => lock.signal.aborted);
   expect(lock.signal.reason).toMatchObject({ why: "taken" });
-  const next = await theirs.lock("a", { ttl: LONG, wait: 0 });
+  const next = await theirs.lock("a", { ttl: LONG, wait: LONG });
   expect(await lock.unlock()).toBe("was-lost");
   expect(await next.unlock()).toBe("released");
 });
@@ -144,7 +153,7 @@ test.each(["lease", "key"])(
   "a waiter enters the queue again when its %s is gone, and still gets the lock",
   async (what) => {
     const { prefix, ours, theirs } = clients();
-    const holder = await theirs.lock("a", { ttl: LONG, wait: 0 });
+    const holder = await theirs.lock("a", { ttl: LONG, wait: LONG });
     const waiting = ours.lock("a", { ttl: LONG, wait: LONG });
     const second = async () => (await queueOf(etcd, `${prefix}a`))[1];
     const entry = await until(second);
@@ -162,23 +171,24 @@ test("a waiter survives an outage of etcd that is longer than its ttl", async ()
   await using client = etcdClient({ endpoints: [own.endpoint] });
   const [ours, theirs] = [etcdLocks(client), etcdLocks(client)];
   stores.push(ours, theirs);
-  await theirs.lock("a", { ttl: 1_000, wait: 0 });
-  const waiting = ours.lock("a", { ttl: 1_000, wait: 60_000 });
+  await theirs.lock("a", { ttl: SHORT, wait: LONG });
+  const waiting = ours.lock("a", { ttl: SHORT, wait: 60_000 });
   await until(async () => (await queueOf(client, "a")).length === 2);
   await own.stop();
-  await pause(3_000);
+  await pause(1.5 * SHORT);
   await own.start();
   expect(await (await waiting).unlock()).toBe("released");
 });
 
 test("maxHold counts from the acquisition of the lock, not from the renewal of its session", async () => {
   const { ours } = clients();
-  const first = await ours.lock("first", { ttl: 20_000, wait: 0 });
+  const first = await ours.lock("first", { ttl: LONG, wait: LONG });
   await pause(1_500);
-  const lock = await ours.lock("second", { ttl: 20_000, wait: 0, maxHold: 1_000 });
-  await pause(500);
-  lock.assertHeld();
-  await until(() => lock.signal.aborted, 3_000);
+  const askedAt = performance.now();
+  const lock = await ours.lock("second", { ttl: LONG, wait: LONG, maxHold: 1_000 });
+  await until(() => lock.signal.aborted);
+  // Timers fire up to a millisecond early.
+  expect(performance.now() - askedAt).toBeGreaterThan(990);
   expect(lock.signal.reason).toMatchObject({ why: "max-hold" });
   first.assertHeld();
 });
@@ -195,7 +205,7 @@ test("unlock during a second lock of the same mutex unlocks it", async () => {
 
 test("tryLock fails when the session ends meanwhile", async () => {
   const flaky = faulty(etcd);
-  const session = await EtcdSession.open(etcd, { ttl: 2_000 });
+  const session = await EtcdSession.open(etcd, { ttl: LONG });
   const mutex = new EtcdMutex(flaky.etcd, session, freshPrefix());
   flaky.answered = () => session.orphan();
   await expect(mutex.tryLock()).rejects.toMatchObject({ code: "SESSION_EXPIRED" });
@@ -226,7 +236,7 @@ test("an aborted caller of a mutex does not affect its other callers", async () 
 
 test("a waiting mutex rejects when its client is closed", async () => {
   const client = etcdClient(server);
-  const session = await EtcdSession.open(client, { ttl: 2_000 });
+  const session = await EtcdSession.open(client, { ttl: LONG });
   await using other = await EtcdSession.open(etcd, { ttl: LONG });
   const prefix = freshPrefix();
   const holder = new EtcdMutex(etcd, other, prefix);

@@ -71,7 +71,7 @@ function holder({ program, archive }: (typeof LOCKS)[number], path: string) {
 const NAME = "locks/job";
 
 const waitersOf = (path: string, count: number) =>
-  until(async () => (await lineOf(session, path)).length === count, 20_000);
+  until(async () => (await lineOf(session, path)).length === count);
 
 test.concurrent.each(LOCKS)(
   "$lock and this library wait for each other, in one line, whoever is first",
