@@ -66,11 +66,11 @@ describe("behind etcd's grpc-proxy,", () => {
     const prefix = `${freshPrefix()}/`;
     await using ours = etcdLocks(through, { prefix });
     await using theirs = etcdLocks(direct, { prefix });
-    const lock = await ours.lock("a", { ttl: 3_000, wait: 0 });
-    await pause(7_000);
+    const lock = await ours.lock("a", { ttl: 6_000, wait: 30_000 });
+    await pause(10_000);
     lock.assertHeld();
-    expect(await theirs.tryLock("a", { ttl: 3_000 })).toBeUndefined();
-    const waiting = theirs.lock("a", { ttl: 3_000, wait: 30_000 });
+    expect(await theirs.tryLock("a", { ttl: 6_000 })).toBeUndefined();
+    const waiting = theirs.lock("a", { ttl: 6_000, wait: 30_000 });
     expect(await lock.unlock()).toBe("released");
     expect(await (await waiting).unlock()).toBe("released");
   });

@@ -46,14 +46,13 @@ async function startWith(host: string, days?: number, auth = "none") {
   return { port, plain: node.config.port, [Symbol.asyncDispose]: server.stop };
 }
 
-/** Whether a TLS handshake comes to an end. The first one takes seconds on a busy core. */
+/** Whether a TLS handshake comes to an end, maybe with a refusal. The first one takes seconds on a busy core. */
 function answersTls(port: number): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = connect({ port, host: "127.0.0.1", rejectUnauthorized: false })
-      .once("secureConnect", () => resolve(true))
-      .once("error", () => resolve(false))
-      .once("close", () => resolve(false))
-      .once("secureConnect", () => socket.destroy());
+      .once("secureConnect", () => socket.destroy())
+      .once("error", ({ code }: NodeJS.ErrnoException) => resolve(code !== "ECONNREFUSED"))
+      .once("close", () => resolve(true));
   });
 }
 
