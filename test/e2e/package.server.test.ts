@@ -1,6 +1,6 @@
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { writeFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { text } from "node:stream/consumers";
@@ -119,6 +119,14 @@ test("the command runs from the package", async () => {
   const replay = ["--no-install", "lockstep", "oversell", "--json", ...size, ...files];
   const { strategies } = JSON.parse((await run("npx", replay, { cwd: project, env })).stdout);
   expect(strategies.at(-1)).toMatchObject({ name: "lockstep", sold: 4, oversold: 0 });
+});
+
+test("the alert rules and the dashboard are in the package", async () => {
+  for (const file of ["alerts.yml", "dashboard.json"]) {
+    const packaged = join(project, "node_modules/lockstep/dist/infra/monitoring", file);
+    const source = join(root, "infra/monitoring", file);
+    expect(await readFile(packaged, "utf8")).toBe(await readFile(source, "utf8"));
+  }
 });
 
 test("types are there for every entry point", async () => {

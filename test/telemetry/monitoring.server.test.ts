@@ -1,0 +1,88 @@
+import { readFile } from "node:fs/promises";
+import { fileURLToPath } from "node:url";
+import { expect, onTestFinished, test } from "vitest";
+import { createRuntime } from "../../core/steps/runtime.ts";
+import { openSqlite } from "../../core/stores/sqlite/index.ts";
+import { run } from "../../infra/servers/processes.ts";
+import { placeOrder } from "../programs/order.ts";
+import { prometheusBinaries, startPrometheus } from "../support/prometheus.ts";
+import { runCli } from "../support/script.ts";
+import { temporaryFile } from "../support/under-test.ts";
+import { until } from "../support/until.ts";
+
+const pathOf = (path: string) => fileURLToPath(new URL(`../../${path}`, import.meta.url));
+const ORDERS = pathOf("test/programs/order.ts");
+const RULES = pathOf("infra/monitoring/alerts.yml");
+const DASHBOARD = pathOf("infra/monitoring/dashboard.json");
+
+interface Panel {
+  readonly targets?: readonly { readonly expr: string }[];
+}
+
+/** The expressions of the dashboard. */
+async function expressionsOfPanels(): Promise<readonly string[]> {
+  const { panels } = JSON.parse(await readFile(DASHBOARD, "utf8"));
+  return panels.flatMap(({ targets = [] }: Panel) =>
+    targets.map(({ expr }) => expr.replaceAll("$__rate_interval", "1m")),
+  );
+}
+
+/** Starts a worker that has executed a run. Returns the URL of its metrics. */
+async function startWorker(): Promise<string> {
+  const { file, remove } = await temporaryFile();
+  onTestFinished(remove);
+  await using store = await openSqlite(file);
+  const runtime = createRuntime({ journal: store.journal, workflows: [placeOrder] });
+  await runtime.start(placeOrder, { orderId: "o-1" });
+  await runtime.start(placeOrder, { orderId: "o-2", trouble: "waits" });
+  const worker = runCli("worker", ORDERS, "--store", `sqlite:${file}`, "--port", "0");
+  onTestFinished(() => worker[Symbol.dispose]());
+  const { metrics } = JSON.parse(await worker.line());
+  await until(async () => (await store.journal.find("o-1"))?.status === "completed");
+  return metrics;
+}
+
+test("a Prometheus that scrapes a worker has every metric of it, of the rules and of the dashboard", async () => {
+  const metrics = await startWorker();
+  await using prometheus = await startPrometheus({ scrapes: metrics, rules: RULES });
+  await until(() => prometheus.has("lockstep_runs"));
+
+  const text = await (await fetch(metrics)).text();
+  const exported = new Set(text.match(/^lockstep_\w+/gm));
+  expect(exported.size).toBeGreaterThan(13);
+  for (const name of exported) {
+    expect(await prometheus.has(name), name).toBe(true);
+  }
+
+  const panels = await expressionsOfPanels();
+  const rules = await readFile(RULES, "utf8");
+  const labels = new Set(text.match(/lockstep_\w+(?==")/g));
+  const used = [...panels, rules]
+    .flatMap((expression) => expression.match(/\b(?:lockstep|process|nodejs)_\w+/g) ?? [])
+    .filter((name) => !labels.has(name));
+  expect(used).not.toEqual([]);
+  for (const name of new Set(used)) {
+    expect(await prometheus.has(name), name).toBe(true);
+  }
+  const inPanels = panels.join("\n");
+  for (const name of exported) {
+    expect(inPanels, name).toContain(name.replace(/_(?:bucket|sum|count)$/, ""));
+  }
+  for (const expression of panels) await prometheus.query(expression);
+
+  const names = [...rules.matchAll(/- alert: (\w+)/g)].map(([, name]) => name);
+  const isEvaluated = async () =>
+    (await prometheus.rules()).every(({ health }) => health !== "unknown");
+  await until(isEvaluated);
+  expect((await prometheus.rules()).map(({ name, health }) => `${name} ${health}`)).toEqual(
+    names.map((name) => `${name} ok`),
+  );
+  const docs = await readFile(pathOf("docs/telemetry.md"), "utf8");
+  expect([...docs.matchAll(/^\| `(Lockstep\w+)` \|/gm)].map(([, name]) => name)).toEqual(names);
+});
+
+test("promtool finds no fault in the rules, and each alert fires for its trouble alone", async () => {
+  const { promtool } = await prometheusBinaries();
+  await run(promtool, ["check", "rules", RULES]);
+  await run(promtool, ["test", "rules", pathOf("test/telemetry/alerts.yml")]);
+});
