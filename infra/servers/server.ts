@@ -8,7 +8,7 @@ import type { ServerName } from "./kinds.ts";
 import type { Command, NodeConfig } from "./server-kind.ts";
 
 /** How long a server may take to start, in milliseconds, on a cold disk and two busy cores. */
-const START_LIMIT = 60_000;
+const START_LIMIT = 180_000;
 
 /** How many log lines an error shows: etcd prints its usage after the error. */
 const LOG_LINES = 25;

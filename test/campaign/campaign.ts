@@ -73,6 +73,8 @@ export async function campaign({
       await inventory?.set({ sku, quantity: UNITS, operationId: `campaign-${sku}` });
     }
     workload.start();
+    // Processes take long to start on a busy machine.
+    await until(() => oracle.counts.writesApplied > 0);
     const ended = new AbortController();
     const injecting = nemesis.run(ended.signal);
     for (let second = 1; second <= seconds; second += 1) {

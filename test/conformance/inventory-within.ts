@@ -131,9 +131,9 @@ export function describeInventoryWithin(name: string, make: () => Promise<Journa
 
     test("a transaction refuses a late holder and keeps the claim until its end", async () => {
       const sku = await stocked(9);
-      const first = await locks.lock(stockLock(sku), { ttl: 20_000, wait: 0 });
+      const first = await locks.lock(stockLock(sku), { ttl: 60_000, wait: 60_000 });
       await first.unlock();
-      const next = await locks.lock(stockLock(sku), { ttl: 20_000, wait: 0 });
+      const next = await locks.lock(stockLock(sku), { ttl: 60_000, wait: 60_000 });
       const change = { sku, quantity: 1 };
       const order: string[] = [];
       const begun = Promise.withResolvers<void>();

@@ -83,7 +83,7 @@ export function describeLeases({ journal, underTest }: JournalFixture): void {
       for (const script of scripts) script[Symbol.dispose]();
       const all = kinds.flatMap((line) => JSON.parse(line) as string[]).sort();
       expect(all).toEqual([...Array(20).fill("busy"), "claimed"]);
-    }, 90_000);
+    }, 240_000);
 
     test("with another input or workflow is a conflict in any state of the run", async () => {
       const { claim, ...run } = await running(journal);
@@ -225,7 +225,7 @@ export function describeLeases({ journal, underTest }: JournalFixture): void {
       }
       expect(before).toBeGreaterThan(0);
       await other.close();
-    }, 60_000);
+    }, 240_000);
 
     test("is refused all writes after its own park or end", async () => {
       const parked = await running(journal);
@@ -264,7 +264,7 @@ export function describeLeases({ journal, underTest }: JournalFixture): void {
       const after = await journal.show(runId);
       expect({ ...after, now: undefined }).toEqual({ ...before, now: undefined });
       expect(after?.records.map(({ key }) => key)).toEqual(["before", "next"]);
-    }, 90_000);
+    }, 240_000);
   });
 
   describe("a renewal", () => {

@@ -65,7 +65,7 @@ export function describeTurns({ journal, underTest }: JournalFixture): void {
       for (const [i, run] of runs.entries()) {
         await journal.append(run, record(`step ${i}`));
         await journal.signal(run.runId, { name: "a", dedupeId: `${i}`, payload: "1" });
-        const wakeIn = i === 11 ? 60_000 : 50 * (11 - i);
+        const wakeIn = i === 11 ? 600_000 : 50 * (11 - i);
         await journal.park(run, { ...FOREVER, wakeIn, signalsSeen: 1 });
       }
       const crashed = await running(journal, { workflow, ttl: 1 });
@@ -271,7 +271,7 @@ export function describeTurns({ journal, underTest }: JournalFixture): void {
     const lock = newRunId();
     const runs = [await running(journal), await running(journal)];
     for (const run of runs) {
-      await journal.park(run, { ...FOREVER, reason: "lock-busy", wakeIn: 60_000, lock });
+      await journal.park(run, { ...FOREVER, reason: "lock-busy", wakeIn: 600_000, lock });
     }
     const client = underTest.open();
     for (const one of [journal, client.journal]) expect(await one.wakeWaiting(lock)).toBe(true);
@@ -289,9 +289,9 @@ export function describeTurns({ journal, underTest }: JournalFixture): void {
     }
     const [first, second, third] = runs as [(typeof runs)[0], (typeof runs)[0], (typeof runs)[0]];
     for (const run of [third, second]) {
-      await journal.park(run, { ...FOREVER, reason: "lock-busy", wakeIn: 60_000, lock });
+      await journal.park(run, { ...FOREVER, reason: "lock-busy", wakeIn: 600_000, lock });
     }
-    await journal.park(first, { ...FOREVER, reason: "lock-busy", wakeIn: 60_000, lock: "other" });
+    await journal.park(first, { ...FOREVER, reason: "lock-busy", wakeIn: 600_000, lock: "other" });
     expect(await journal.find(second.runId)).toMatchObject({ waitsFor: lock });
     expect(await journal.show(first.runId)).toMatchObject({ waitsFor: "other" });
     const isDue = async ({ claim }: typeof first) =>

@@ -31,9 +31,9 @@ test.each(databases.filter(({ server }) => server))(
     const inventory = sqlInventory(database);
     await inventory.set({ sku: "a", quantity: 10, operationId: "set" });
     await addOrders(database, [{ orderId: "order", sku: "a", quantity: 1 }]);
-    const late = await locks.lock("sku/a", { ttl: 60_000, wait: 0 });
+    const late = await locks.lock("sku/a", { ttl: 60_000, wait: 60_000 });
     await late.unlock();
-    const lock = await locks.lock("sku/a", { ttl: 60_000, wait: 0 });
+    const lock = await locks.lock("sku/a", { ttl: 60_000, wait: 60_000 });
     let answering: Promise<unknown> = Promise.resolve();
     await database.transaction(async (tx) => {
       await claimFence(database, tx, late.fence);

@@ -80,8 +80,8 @@ describe.each(names)("lockstep lock on %s", (storeName) => {
   });
 
   test("leaves a lock that is free within its ttl plus a second after a kill, and the next fence is larger", async () => {
-    const script = "console.log(process.env.LOCKSTEP_FENCE); setTimeout(() => {}, 20_000)";
-    const first = lock("killed", "--ttl", "1s", "--", node, "-e", script);
+    const script = "console.log(process.env.LOCKSTEP_FENCE); setTimeout(() => {}, 600_000)";
+    const first = lock("killed", "--ttl", "5s", "--", node, "-e", script);
     let fence = "";
     first.child.stdout?.on("data", (data) => {
       fence += data;
@@ -89,14 +89,14 @@ describe.each(names)("lockstep lock on %s", (storeName) => {
     await until(() => fence.length > 0);
     const stamp = ["sh", "-c", "echo at $(date +%s%3N) by $LOCKSTEP_FENCE"];
     const second = onTerminal("lock", "killed", "--store", store(), "--", ...stamp);
-    await until(() => second.shown().includes("waiting for killed"), 30_000);
+    await until(() => second.shown().includes("waiting for killed"));
     first.child.kill("SIGKILL");
     const killedAt = Date.now();
     expect(await second.status).toBe(0);
     const [, at, next = ""] = /at (\d+) by (\S+)/.exec(second.shown()) ?? [];
     expect(Number(at)).toBeGreaterThan(killedAt);
     // And the time that a busy machine takes to start a process.
-    expect(Number(at) - killedAt).toBeLessThan(15_000);
+    expect(Number(at) - killedAt).toBeLessThan(60_000);
     expect(next > fence.trim()).toBe(true);
   });
 
@@ -143,10 +143,10 @@ describe.each(names)("lockstep lock on %s", (storeName) => {
 
   test.concurrent("kills a command that does not end after the loss of the lock", async () => {
     const script = "process.on('SIGTERM', () => {}); setInterval(() => {}, 1000)";
-    const run = lock("stubborn", "--max-hold", "500ms", "--", node, "-e", script);
+    const run = lock("stubborn", "--max-hold", "5s", "--", node, "-e", script);
     const start = performance.now();
     expect((await run.finished).status).toBe(76);
-    expect(performance.now() - start).toBeGreaterThan(5_000);
+    expect(performance.now() - start).toBeGreaterThan(10_000);
   });
 
   test.concurrent("forwards signals to the command and exits with its status", async () => {
@@ -165,7 +165,7 @@ describe.each(names)("lockstep lock on %s", (storeName) => {
     const holder = lock("line");
     await untilPrinted(holder);
     const waiter = onTerminal("lock", "line", "--store", store(), "--", node, "-e", "");
-    await until(() => waiter.shown().includes("waiting for line, held by"), 30_000);
+    await until(() => waiter.shown().includes("waiting for line, held by"));
     waiter.type("\x03");
     expect(await waiter.status).toBe(128 + 2);
     holder.child.kill("SIGINT");
@@ -277,7 +277,7 @@ describe("lockstep", () => {
 
   test("ends all descendants of a command when its lock is lost", async () => {
     const { file, remove } = await temporaryFile();
-    const lock = ["lock", "gc", "--store", `sqlite:${file}`, "--max-hold", "500ms"];
+    const lock = ["lock", "gc", "--store", `sqlite:${file}`, "--max-hold", "4s"];
     const shell = (script: string) => cli(...lock, "--", "sh", "-c", script);
     // SIGTERM ends it (143), and the shell is there to say so: SIGKILL would end both.
     const lost = await shell("trap : TERM; sleep 61.5 & wait; wait $!; echo $! $?");
@@ -287,7 +287,7 @@ describe("lockstep", () => {
     expect(isRunning(pid)).toBe(false);
     const started = performance.now();
     const killed = await shell(`sh -c 'trap "" TERM; echo $$; sleep 61.5; sleep 61.5' & wait`);
-    expect(performance.now() - started).toBeGreaterThan(5_000);
+    expect(performance.now() - started).toBeGreaterThan(9_000);
     expect(killed.status).toBe(76);
     expect(isRunning(killed.stdout.trim())).toBe(false);
     await remove();
@@ -302,7 +302,7 @@ describe("lockstep", () => {
       setInterval(() => {}, 1000);`;
     const args = ["lock", "tty", "--store", `sqlite:${file}`, "--", node, "-e", count];
     const terminal = onTerminal(...args);
-    await until(() => terminal.shown().includes("on a terminal"), 30_000);
+    await until(() => terminal.shown().includes("on a terminal"));
     terminal.type("\x03");
     expect(await terminal.status).toBe(41);
     await remove();

@@ -207,7 +207,7 @@ describe.each(Object.keys(CLIENTS))(
         queue.send({ orderId: `${prefix}-${i}`, sku: "a", quantity: 1 });
       queue.send("{");
       await using _ = new EventSource({ queue, function: fn });
-      await until(() => queue.messages.length === 0, 20_000);
+      await until(() => queue.messages.length === 0);
       expect(poison.messages).toMatchObject([
         { body: "{", attributes: { code: "INVALID_MESSAGE" } },
       ]);
@@ -222,7 +222,7 @@ describe.each(Object.keys(CLIENTS))(
       const add = () => fn.invoke({ deliveryId: "d1", sku: "b", quantity: 5 });
       const { inventory, locks, close } = await open(url);
       await inventory.set({ sku: "b", quantity: 1, operationId: "supply-b" });
-      const held = await locks.lock("sku/b", { ttl: "60s", wait: 0 });
+      const held = await locks.lock("sku/b", { ttl: "60s", wait: 60_000 });
       expect(await add()).toMatchObject({ error: { errorType: "LockTimeoutError" } });
       await held.unlock();
       const replays: unknown[] = [];

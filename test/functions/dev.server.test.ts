@@ -26,7 +26,7 @@ const moduleText = (word: string) => `
     if (marker) {
       await ctx.step("slow", async () => {
         writeFileSync(marker, "");
-        await new Promise((resolve) => setTimeout(resolve, 1_500));
+        await new Promise((resolve) => setTimeout(resolve, 6_000));
       });
       await ctx.step("after", async () => {});
     }
@@ -108,7 +108,7 @@ test("lockstep dev serves a module's workflows, its stock and a page", async () 
   expect((await fetch(`${url}/ready`)).status).toBe(401);
   await until(() => log.some(({ operation, status }) => operation === "ready" && status === 401));
   // A run that sleeps is gone on with, though nobody asks.
-  const slept = await post("/workflows/greet/runs", "run-2", { name: "Bo", sleep: 1_200 });
+  const slept = await post("/workflows/greet/runs", "run-2", { name: "Bo", sleep: 5_000 });
   expect(slept.status).toBe(202);
   const woken = await until(async () => {
     const { body } = await curl("/runs/run-2");
@@ -179,7 +179,7 @@ test("on a signal lockstep dev answers active requests, parks the run and closes
   await until(() => exists(marker));
   script.child.kill("SIGTERM");
   expect(await answer).toMatchObject({ status: 202, body: { reason: "deadline" } });
-  expect(await within(10_000, script.ended)).toBe(0);
+  expect(await within(60_000, script.ended)).toBe(0);
   const next = await startDev(folder, "greet.ts");
   const done = await until(async () => {
     const { body } = await next.curl("/runs/run-1");
@@ -187,7 +187,7 @@ test("on a signal lockstep dev answers active requests, parks the run and closes
   });
   expect(done.timeline.map(({ key }: { key: string }) => key)).toEqual(["slow", "after", "say"]);
   next.script.child.kill("SIGINT");
-  expect(await within(10_000, next.script.ended)).toBe(0);
+  expect(await within(60_000, next.script.ended)).toBe(0);
   await next.logged;
 });
 
@@ -215,15 +215,18 @@ test("lockstep dev reloads an imported file that was removed and created again",
 test("on a second signal lockstep dev aborts running steps, and other processes resume their runs", async () => {
   const { folder, write } = await newProject();
   const marker = join(folder, "begun");
-  await write("greet.ts", moduleText("hello").replace("1_500", "60_000"));
+  await write("greet.ts", moduleText("hello").replace("6_000", "60_000"));
   const { script, post } = await startDev(folder, "greet.ts", "--grace", "60s");
   const answer = post("/workflows/greet/runs", "run-1", { name: "Ada", marker });
   await until(() => exists(marker));
   script.child.kill("SIGINT");
+  // Two at once count as one, and a busy process may get both at once.
+  const isAnswered = () => within(5_000, answer).catch(() => false);
   await pause(500);
-  script.child.kill("SIGINT");
-  expect(await within(10_000, answer)).toMatchObject({ status: 202, body: { reason: "deadline" } });
-  expect(await within(10_000, script.ended)).toBe(0);
+  do script.child.kill("SIGINT");
+  while (!(await isAnswered()));
+  expect(await within(60_000, answer)).toMatchObject({ status: 202, body: { reason: "deadline" } });
+  expect(await within(60_000, script.ended)).toBe(0);
 });
 
 test("lockstep dev ends on a signal while a module hangs in loading", async () => {
@@ -234,7 +237,7 @@ test("lockstep dev ends on a signal while a module hangs in loading", async () =
   const { child, finished } = startCli(["dev", "greet.ts", "--port", "0"], { cwd: folder });
   await until(() => exists(marker));
   child.kill("SIGINT");
-  expect(await within(10_000, finished)).toMatchObject({ status: "SIGINT" });
+  expect(await within(60_000, finished)).toMatchObject({ status: "SIGINT" });
 });
 
 test("without a module lockstep dev serves stock only, and does not print a given token", async () => {

@@ -124,7 +124,9 @@ describe.each(servers)("a Worker, and $name", (server: EtcdServer) => {
     expect(await etcdctl(server, "get", "--prefix", `${name}/`)).toMatch(
       /\nedge\/[\w-]+ \{"since":.+\}\n/,
     );
-    expect(await locks.tryLock(name, { ttl: 5_000 })).toBeUndefined();
+    await expect(locks.lock(name, { ttl: 5_000, wait: 2_000 })).rejects.toMatchObject({
+      code: "LOCK_TIMEOUT",
+    });
     for (const which of ["one", "other"]) {
       const busy = await call(`/write?name=${name}&value=taken`, undefined, which);
       expect(busy.status).toBe(423);
@@ -136,7 +138,7 @@ describe.each(servers)("a Worker, and $name", (server: EtcdServer) => {
     expect((await answering).status).toBe(200);
     expect(await read(`${name}-state`)).toBe("held");
     await until(async () => (await etcd.timeToLive(key?.lease ?? 0n)) === undefined);
-    const ours = await locks.lock(name, { ttl: 5_000, wait: 0 });
+    const ours = await locks.lock(name, { ttl: 5_000, wait: 60_000 });
     expect((await call(`/write?name=${name}&value=taken`)).status).toBe(423);
     await ours.unlock();
     const later = (await (await call(`/write?name=${name}&value=b`)).json()) as { fence: string };
@@ -178,7 +180,7 @@ describe.each(servers)("a Worker, and $name", (server: EtcdServer) => {
 
   test("leaves the queue when its client disconnects", async () => {
     const name = freshPrefix();
-    const ours = await locks.lock(name, { ttl: 10_000, wait: 0 });
+    const ours = await locks.lock(name, { ttl: 10_000, wait: 60_000 });
     expect(await (await call(`/leave?name=${name}&at=${name}/&keys=2`)).text()).toBe("left");
     await until(async () => (await queueOf(etcd, name)).length === 1);
     await ours.unlock();

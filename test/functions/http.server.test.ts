@@ -69,13 +69,19 @@ describe("the app without an answer of its store", () => {
     const hanging = await within(BEFORE_LONGEST_CALL, ask("GET", "/ready"));
     expect(hanging).toMatchObject({ status: 503, body: { checks: { inventory: "failed" } } });
     const asking = { key: "order-1", body: { quantity: 2 } };
-    const lost = await ask("POST", "/stock/a/decrement", asking);
+    /** On a busy machine, the time may be over before the request is sent. */
+    const askInTime = (path: string, what: object) =>
+      until(async () => {
+        const answer = await within(BEFORE_LONGEST_CALL, ask("POST", path, what));
+        return answer.body.code !== "NO_TIME" && answer;
+      });
+    const lost = await askInTime("/stock/a/decrement", asking);
     expect(lost).toMatchObject({ status: 503, body: { code: "UNKNOWN_OUTCOME" } });
     expect(Number(lost.headers.get("retry-after"))).toBeGreaterThan(0);
     expect(await ask("GET", "/stock/a")).toMatchObject({ status: 503, body: { code: "NO_TIME" } });
     const run = { key: "run-1", body: { does: "work" } };
     for (const path of [startPath, "/runs/run-1/signals/paid", "/runs/run-1/cancel"]) {
-      const unknown = await within(BEFORE_LONGEST_CALL, ask("POST", path, run));
+      const unknown = await askInTime(path, run);
       expect(unknown).toMatchObject({ status: 503, body: { code: "UNKNOWN_OUTCOME" } });
     }
     proxy.mend();
@@ -305,12 +311,12 @@ describe("invalid and hostile input", () => {
       expect(answer).toMatch(/^HTTP\/1\.1 408 .*"code":"BODY_INCOMPLETE"/s);
     }
     expect(log).toMatchObject([{ status: 408 }, { status: 408 }]);
-    expect((await ask("GET", "/stock/hostile")).status).toBe(200);
+    await until(async () => (await ask("GET", "/stock/hostile")).status === 200);
   });
 
   test("bodies that are still arriving keep nobody from reading, and have limits of their own", async () => {
     const limits = { requests: 1, bodies: 1 };
-    const { url, ask, log } = await serve({ bodyTimeout: 500, limits });
+    const { url, ask, log } = await serve({ bodyTimeout: 3_000, limits });
     const [half = ""] = HALVES;
     const answer = textOf(rawRequest(url, `POST ${change}`, half));
     const sale = { body: { quantity: 1 } };

@@ -56,7 +56,7 @@ describe.concurrent.each(Object.keys(CLIENTS))("the Lambda host with %s", (clien
   });
 
   test("distinguishes errors, exits and timeouts, and replaces a lost environment", async () => {
-    await using fn = lambda(client, "count", { timeout: 2_000 });
+    await using fn = lambda(client, "count", { timeout: 6_000 });
     const error = { errorType: "RangeError", errorMessage: "as asked for" };
     expect(await fn.invoke({ fail: true })).toMatchObject({ type: "error", error });
     expect(await fn.invoke({ exit: true })).toEqual({ type: "exit" });
@@ -102,7 +102,7 @@ describe("a queue and a function", () => {
     };
     const options = { queue, function: fn, batchSize: 1, onInvoked };
     await using _ = new EventSource(options);
-    await until(() => invoked === bodies.length, 10_000);
+    await until(() => invoked === bodies.length);
     await pause(20);
     return queue.messages.map(({ body }) => JSON.parse(body));
   };

@@ -23,7 +23,7 @@ afterAll(async () => {
 });
 
 test("a shell completes commands, and top prints held locks once in a pipe", async () => {
-  await using lock = await shop.locks.lock("nightly", { ttl: LONG, wait: 0 });
+  await using lock = await shop.locks.lock("nightly", { ttl: LONG, wait: 60_000 });
   const [script, words, top, traceOfNone, status] = await Promise.all([
     cli("completion"),
     cli("--get-yargs-completions", "lockstep", "do"),
@@ -46,7 +46,7 @@ describe("lockstep release", () => {
   test("frees the lock of another process, says who held it, and the stock refuses the late write", async () => {
     const name = stockLock("teapot");
     await shop.inventory.set({ sku: "teapot", quantity: 5, operationId: "set" });
-    const lock = await shop.locks.lock(name, { ttl: LONG, wait: 0 });
+    const lock = await shop.locks.lock(name, { ttl: LONG, wait: 60_000 });
     const fence = String(lock.fence);
     const wrong = await cli("release", name, "--fence", fence.replace(/.$/, "x"), "--store", url);
     expect(wrong).toMatchObject({

@@ -10,7 +10,7 @@ import { open } from "../../infra/open.ts";
 import { lambdaContext } from "../support/lambda.ts";
 import { anyPrefix, redisServer } from "../support/redis-under-test.ts";
 import { temporaryFile } from "../support/under-test.ts";
-import { pause } from "../support/until.ts";
+import { pause, until } from "../support/until.ts";
 
 /** The records of one store, as several processes see them. */
 interface Records {
@@ -175,6 +175,7 @@ describe.each([
     const records = await openRecords();
     const late = Promise.withResolvers<string>();
     const begun = Promise.withResolvers<void>();
+    const going = Promise.withResolvers<void>();
     const hang = () => {
       begun.resolve();
       return late.promise;
@@ -185,10 +186,18 @@ describe.each([
     let runs = 0;
     const again = async () => {
       runs += 1;
-      await pause(50);
+      await going.promise;
       return "second";
     };
     const all = [1, 2, 3].map(() => idempotent(records.layer(), again)(order));
+    let refused = 0;
+    for (const one of all) {
+      one.catch(() => {
+        refused += 1;
+      });
+    }
+    await until(() => refused === 2);
+    going.resolve();
     const answers = await Promise.allSettled(all);
     expect(runs).toBe(1);
     expect(answers.filter(({ status }) => status === "fulfilled")).toHaveLength(1);

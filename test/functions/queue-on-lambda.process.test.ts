@@ -72,7 +72,7 @@ describe.concurrent("queueHandler on the Lambda host", () => {
     for (const orderId of ids) sys.queue.send({ orderId, sku: orderId.slice(-1) });
     for (const body of ["{", { orderId: "poison-1", sku: "a" }, { sku: "a" }]) sys.queue.send(body);
     await using _ = sys.begin({ twice: () => Math.random() < 0.2 });
-    await until(() => sys.queue.messages.length === 0, 40_000);
+    await until(() => sys.queue.messages.length === 0, 200_000);
     expect((await sys.written()).sort()).toEqual(ids.sort());
     const codes = new Set(sys.poison.messages.map(({ attributes }) => attributes.code));
     expect([...codes].sort()).toEqual(["INVALID", "INVALID_MESSAGE", "POISON"]);
@@ -83,19 +83,19 @@ describe.concurrent("queueHandler on the Lambda host", () => {
     // Deliveries every second would take 60.
     await using sys = await system("busy", { redriveAfter: 30 });
     for (let i = 0; i < 10; i += 1) sys.queue.send({ orderId: `order-${i}`, sku: "hot" });
-    const held = await sys.opened.locks.lock("sku/hot", { ttl: 60_000, wait: 0 });
+    const held = await sys.opened.locks.lock("sku/hot", { ttl: 60_000, wait: 60_000 });
     await using _ = sys.begin();
     // 60 of the queue's seconds.
     await pause(3_000);
     expect(await sys.written()).toEqual([]);
     await held.unlock();
-    await until(() => sys.queue.messages.length === 0, 40_000);
+    await until(() => sys.queue.messages.length === 0, 200_000);
     expect(await sys.written()).toHaveLength(10);
     expect([...sys.dead.messages, ...sys.poison.messages]).toEqual([]);
   });
 
   test("keeps the order of each FIFO group across kills, and groups do not wait for each other", async () => {
-    await using sys = await system("orders.fifo", { timeout: 2_500, lease: 1_000 });
+    await using sys = await system("orders.fifo", { timeout: 6_000, lease: 3_000 });
     const groups = ["a", "b", "c"];
     const ids = Array.from({ length: 6 }, (_, i) =>
       groups.map((group) => ({ group, id: `${group}${i}` })),
@@ -105,7 +105,7 @@ describe.concurrent("queueHandler on the Lambda host", () => {
       sys.queue.send({ orderId, sku: group }, { group });
     }
     await using _ = sys.begin();
-    await until(() => sys.queue.messages.length === 0, 40_000);
+    await until(() => sys.queue.messages.length === 0, 200_000);
     const lines = await sys.written();
     for (const group of groups) {
       const own = lines

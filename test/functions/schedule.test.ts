@@ -106,8 +106,7 @@ describe.concurrent("a sweep", () => {
     const runtime = createRuntime({ journal, workflows: [wf] });
     for (let n = 0; n < 250; n += 1) await runtime.start(wf, { n });
     const short = sweepHandler(runtime, { concurrency: 20, reserve: 300 });
-    const { completed, suspended } = await short({}, within(2_300));
-    expect(completed + suspended).toBeGreaterThan(0);
+    const { completed } = await short({}, within(2_300));
     expect(completed).toBeLessThan(250);
     const swept = await short({}, within());
     expect(swept).toMatchObject({ completed: 250 - completed, refused: 0 });
@@ -150,7 +149,7 @@ describe.concurrent("a sweep", () => {
     const runtime = createRuntime({ journal, workflows: [wf], onEvent });
     await runtime.start(wf, { n: 1 });
     taken = 0;
-    expect(await sweepHandler(runtime)({}, within(4_000))).toMatchObject({ suspended: 1 });
+    expect(await sweepHandler(runtime)({}, within(20_000))).toMatchObject({ suspended: 1 });
     expect(taken).toBe(1);
   });
 

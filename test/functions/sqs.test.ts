@@ -2,19 +2,21 @@ import { beforeAll, describe, expect, test, vi } from "vitest";
 import { sqs } from "../../functions/lambda/index.ts";
 import { Queue } from "../support/lambda-host/queue.ts";
 import { sqsEndpoint } from "../support/lambda-host/sqs-endpoint.ts";
-import { pause } from "../support/until.ts";
+import { useVirtualClock } from "../support/timers.ts";
 
 const bodies = (records: readonly { readonly body: string }[]) => records.map(({ body }) => body);
 
 describe("the queue of the Lambda host", () => {
-  test("redelivers messages that were not deleted in time, and counts the deliveries", async () => {
+  useVirtualClock();
+
+  test("redelivers messages that were not deleted in time, and counts the deliveries", () => {
     const queue = new Queue({ name: "q", visibility: 1, second: 50 });
     queue.send("1");
     queue.send("2");
     const [first, second] = queue.receive(10);
     expect(queue.receive(10)).toEqual([]);
     queue.delete(first?.receiptHandle ?? "");
-    await pause(60);
+    vi.advanceTimersByTime(60);
     const again = queue.receive(10);
     expect(bodies(again)).toEqual(["2"]);
     expect(again[0]).toMatchObject({
@@ -28,7 +30,7 @@ describe("the queue of the Lambda host", () => {
     expect(queue.messages).toEqual([]);
   });
 
-  test("refuses to delete a visible message of a FIFO queue, and to delay a visible message", async () => {
+  test("refuses to delete a visible message of a FIFO queue, and to delay a visible message", () => {
     for (const [name, left] of [
       ["q.fifo", 1],
       ["q", 0],
@@ -36,7 +38,7 @@ describe("the queue of the Lambda host", () => {
       const queue = new Queue({ name, visibility: 1, second: 20 });
       queue.send("1", { group: "a" });
       const [record] = queue.receive(1);
-      await pause(40);
+      vi.advanceTimersByTime(40);
       expect(queue.changeVisibility(record?.receiptHandle ?? "", 10)).toBe(false);
       queue.delete(record?.receiptHandle ?? "");
       expect(queue.messages).toHaveLength(left);

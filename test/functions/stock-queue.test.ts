@@ -133,10 +133,10 @@ describe.concurrent("a stock handler", () => {
     const { handler, locks, delays, poison } = await shop();
     const held = await locks.lock(stockLock("a"), { ttl: 60_000, wait: 0 });
     const event = eventOf(sales("a1", "b1", "a2"));
-    const context = within();
+    const context = within(600_000);
     expect(await failed(event, handler(event, context))).toEqual([0, 2]);
     // One attempt: the function is not paid for waiting.
-    expect(context.getRemainingTimeInMillis()).toBeGreaterThan(16_000);
+    expect(context.getRemainingTimeInMillis()).toBeGreaterThan(500_000);
     expect(delays).toEqual([{ orders: ["a1", "a2"], seconds: 1 }]);
     expect(poison).toEqual([]);
     await held.unlock();

@@ -27,7 +27,7 @@ describe("a change of stock in etcd", () => {
       Array.from({ length: size }, (_, i) => ({ operationId: `${size}/${i}`, quantity: 1 }));
     const sku = "a";
     await stock.set({ sku, quantity: 5_000, operationId: "set" });
-    await using lock = await locks.lock(stockLock(sku), { ttl: 20_000, wait: 0 });
+    await using lock = await locks.lock(stockLock(sku), { ttl: 60_000, wait: 60_000 });
     const { fence } = lock;
     const costs = async (call: () => Promise<unknown>) => {
       count();
@@ -83,12 +83,12 @@ describe("a change of stock in etcd", () => {
     // Not locks in etcd: here the claim refuses the late holder.
     await using locks = memoryLocks();
     const sku = "a";
-    const first = await locks.lock(stockLock(sku), { ttl: 20_000, wait: 0 });
+    const first = await locks.lock(stockLock(sku), { ttl: 60_000, wait: 60_000 });
     const change = { sku, quantity: 1, fence: first.fence };
     await here.set({ sku, quantity: 5, operationId: "1" });
     await here.decrement({ ...change, operationId: "2" });
     await first.unlock();
-    const { fence } = await locks.lock(stockLock(sku), { ttl: 20_000, wait: 0 });
+    const { fence } = await locks.lock(stockLock(sku), { ttl: 60_000, wait: 60_000 });
     await there.claim(fence);
     const refused = { code: "FENCED_OUT", current: String(fence) };
     await expect(here.decrement({ ...change, operationId: "3" })).rejects.toMatchObject(refused);
@@ -122,7 +122,7 @@ describe("a change of stock in etcd", () => {
     const stock = etcdInventory(etcd, { prefix: "expired/" });
     const sku = "a";
     await stock.set({ sku, quantity: 5, operationId: "1" });
-    const { fence } = await locks.lock(stockLock(sku), { ttl: 1_000, wait: 0, renew: false });
+    const { fence } = await locks.lock(stockLock(sku), { ttl: 5_000, wait: 60_000, renew: false });
     const change = { sku, quantity: 1, fence };
     await stock.decrement({ ...change, operationId: "2" });
     await until(async () => (await locks.inspect(stockLock(sku))).holder === undefined);
@@ -165,7 +165,7 @@ describe("reservations in etcd", () => {
     await stock.set({ sku, quantity: 5, operationId: "1" });
     await stock.reserve({ sku, quantity: 2, operationId: "r", expiresIn: 60_000 });
     // The refused change raises the claim all the same.
-    const { fence } = await locks.lock(stockLock(sku), { ttl: 20_000, wait: 0 });
+    const { fence } = await locks.lock(stockLock(sku), { ttl: 60_000, wait: 60_000 });
     const closing = { sku, reservation: "r", fence };
     await expect(stock.confirm({ ...closing, operationId: "1" })).rejects.toMatchObject({
       code: "OPERATION_CONFLICT",

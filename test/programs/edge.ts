@@ -98,7 +98,7 @@ const under = (path: string) =>
     {
       etcd: ({ ETCD, AWAY }: Env) => ({ ...(path === "/away" ? AWAY : ETCD), fetch: fetching }),
       name: (request) => query(request, "name"),
-      wait: path === "/hold" ? "50s" : 0,
+      wait: path === "/hold" ? "50s" : "2s",
       timeout: "60s",
     },
     bodies[path] as Body,

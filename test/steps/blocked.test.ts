@@ -46,7 +46,7 @@ describe.concurrent("a blocked run", () => {
     const pauses: number[] = [];
     const tryOnce = async (i: number) => {
       await wake(rt, i);
-      const outcome = await rt.execute(wf, input, { id: "r", deadline: deadlineIn(2_000) });
+      const outcome = await rt.execute(wf, input, { id: "r", deadline: deadlineIn(4_000) });
       if (outcome.status === "blocked") pauses.push(outcome.retryIn);
     };
     name = "b";
@@ -75,7 +75,7 @@ describe.concurrent("a blocked run", () => {
     await rt.execute(wf, input, { id: "r" });
     name = "b";
     await rt.cancel("r");
-    const options = { id: "r", deadline: deadlineIn(2_000) };
+    const options = { id: "r", deadline: deadlineIn(4_000) };
     expect(await rt.execute(wf, input, options)).toMatchObject({ status: "blocked" });
     expect(undone).toEqual([]);
     name = "a";

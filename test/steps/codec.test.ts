@@ -333,12 +333,12 @@ describe.concurrent("a codec", () => {
       decode: (bytes) => bytes.toReversed(),
     };
     const wf = flow(async (ctx) => ctx.step("a", async () => SECRET));
-    const rt = createRuntime({ journal, codec, workflows: [wf], lease: 100 });
+    const rt = createRuntime({ journal, codec, workflows: [wf], lease: 3_000 });
     await createRuntime({ journal }).start(wf, input, { id: "r" });
     await expect(rt.resume("r")).rejects.toThrow("the key service is away");
     isAway = false;
     await expect
-      .poll(() => rt.resume("r"), { timeout: 5_000 })
+      .poll(() => rt.resume("r"), { timeout: 60_000 })
       .toMatchObject({ status: "completed", output: SECRET });
   });
 });

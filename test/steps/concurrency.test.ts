@@ -245,7 +245,7 @@ describe.concurrent("concurrent branches", () => {
       });
       await Promise.all([reserve, soldOut]);
     });
-    const outcome = await within(20_000, rt.run(wf, input, { id: "r" }));
+    const outcome = await within(60_000, rt.run(wf, input, { id: "r" }));
     expect(outcome).toMatchObject({ status: "failed", compensated: "yes" });
     expect(await database.read(sql`SELECT name FROM effect`)).toEqual([]);
     await locks.close();
@@ -287,7 +287,7 @@ describe.concurrent("concurrent branches", () => {
       };
       await Promise.allSettled([ctx.waitFor("answer", z.string()), refused()]);
     });
-    const outcome = await within(5_000, rt.execute(wf, input));
+    const outcome = await within(60_000, rt.execute(wf, input));
     expect(outcome).toMatchObject({ status: "suspended", reason: "signal" });
   });
 
@@ -336,6 +336,6 @@ describe.concurrent("concurrent branches", () => {
     const executing = rt.execute(wf, input, { signal: cut.signal });
     await until(() => begun);
     cut.abort();
-    expect(await within(5_000, executing)).toMatchObject({ status: "suspended" });
+    expect(await within(60_000, executing)).toMatchObject({ status: "suspended" });
   });
 });

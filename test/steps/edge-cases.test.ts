@@ -64,8 +64,8 @@ describe.concurrent("workflows", () => {
       await ctx.sleep("nap", 100);
       throw make();
     });
-    await within(5_000, rt.execute(wf, input, { id: "r" }));
-    const outcome = await within(5_000, rt.run(wf, input, { id: "r" }));
+    await within(60_000, rt.execute(wf, input, { id: "r" }));
+    const outcome = await within(60_000, rt.run(wf, input, { id: "r" }));
     expect(outcome).toMatchObject({ status: "failed" });
     expect(outcome).not.toMatchObject({ error: { code: "NON_DETERMINISM" } });
     const records = (await rt.journal.show("r"))?.records ?? [];
@@ -197,7 +197,7 @@ describe.concurrent("workflows", () => {
 
   test("a run that waits for a signal fails at its timeout", async () => {
     const rt = runtime();
-    const wf = flow(async (ctx) => ctx.waitFor("never", z.string()), { timeout: 60 });
+    const wf = flow(async (ctx) => ctx.waitFor("never", z.string()), { timeout: 3_000 });
     expect(await rt.execute(wf, input, { id: "r" })).toMatchObject({ status: "suspended" });
     await until(async () => (await dueOf(rt.journal, wf.name)).length > 0);
     const outcome = await rt.execute(wf, input, { id: "r" });
@@ -207,7 +207,7 @@ describe.concurrent("workflows", () => {
   test("a promise of the workflow's own does not delay the end of an execution at its deadline", async () => {
     const rt = runtime();
     const wf = flow(async () => new Promise(() => {}));
-    const outcome = await within(5_000, rt.execute(wf, input, { deadline: deadlineIn(50) }));
+    const outcome = await within(60_000, rt.execute(wf, input, { deadline: deadlineIn(50) }));
     expect(outcome).toMatchObject({ status: "suspended", reason: "deadline" });
   });
 
@@ -221,7 +221,7 @@ describe.concurrent("workflows", () => {
       isCut = true;
       await new Promise(() => {});
     });
-    expect(await within(5_000, rt.execute(wf, input))).toMatchObject({ status: "busy" });
+    expect(await within(60_000, rt.execute(wf, input))).toMatchObject({ status: "busy" });
   });
 
   test("a process that was frozen for longer than its lease does not start a step", async () => {
@@ -279,16 +279,16 @@ describe.concurrent("the locks of a step", () => {
 
   test("the wait for a lock leaves the step its budget", async () => {
     const locks = memoryLocks();
-    const held = await locks.lock("x", { ttl: 10_000, wait: 0 });
+    const held = await locks.lock("x", { ttl: 60_000, wait: 0 });
     const rt = runtime({ locks });
     let begun = false;
     const wf = flow(async (ctx) =>
-      ctx.step("a", { lock: "x", budget: 200 }, async () => {
+      ctx.step("a", { lock: "x", budget: 5_000 }, async () => {
         begun = true;
       }),
     );
-    setTimeout(() => void held.unlock(), 150);
-    const outcome = await rt.execute(wf, input, { deadline: deadlineIn(300) });
+    setTimeout(() => void held.unlock(), 3_500);
+    const outcome = await rt.execute(wf, input, { deadline: deadlineIn(6_000) });
     expect(outcome.status).toBe("suspended");
     expect(begun).toBe(false);
   });
@@ -332,7 +332,7 @@ describe.concurrent("children", () => {
       const isFirst = point === "finish:before" && ++cuts === 1;
       if (isFirst) throw new StoreUnavailableError("memory:", "cut off");
     });
-    const rt = runtime({ journal, lease: 100 });
+    const rt = runtime({ journal, lease: 3_000 });
     const child = flow(async () => "grown");
     const wf = flow(async (ctx) => ctx.child("a", child, input));
     const away = { code: "STORE_UNAVAILABLE" };

@@ -48,7 +48,7 @@ describe.concurrent("a call of the context inside a step", () => {
         await call(ctx);
       }),
     );
-    const outcome = await within(5_000, runtime().execute(wf, input));
+    const outcome = await within(60_000, runtime().execute(wf, input));
     const problem = `step "charge" calls ${name} inside its function; call it in the workflow's body`;
     expect(messageOf(outcome)).toContain(problem);
     expect(times).toBe(1);
@@ -106,7 +106,7 @@ describe.concurrent("a call of the context inside a step", () => {
         return "swallowed";
       }),
     );
-    const outcome = await within(5_000, runtime().execute(wf, input));
+    const outcome = await within(60_000, runtime().execute(wf, input));
     expect(messageOf(outcome)).toContain('step "charge" calls ctx.sleep');
   });
 
@@ -125,7 +125,7 @@ describe.concurrent("a call of the context inside a step", () => {
       );
       throw new Error("no");
     });
-    const outcome = await within(5_000, runtime().execute(wf, input));
+    const outcome = await within(60_000, runtime().execute(wf, input));
     expect(outcome).toMatchObject({ status: "failed", compensated: "no" });
     expect(undone).toEqual(["a"]);
   });
@@ -134,7 +134,7 @@ describe.concurrent("a call of the context inside a step", () => {
     const rt = runtime();
     const other = flow(async (ctx, { n }) => ctx.step("double", async () => n * 2));
     const wf = flow(async (ctx) => ctx.step("other", async () => rt.run(other, { n: 21 })));
-    const outcome = await within(5_000, rt.execute(wf, input));
+    const outcome = await within(60_000, rt.execute(wf, input));
     expect(outcome).toMatchObject({ output: { status: "completed", output: 42 } });
   });
 });
@@ -161,7 +161,7 @@ describe.concurrent("a call that the body does not await", () => {
         );
         return "done";
       });
-      const outcome = await within(5_000, runtime().execute(wf, input));
+      const outcome = await within(60_000, runtime().execute(wf, input));
       expect(messageOf(outcome)).toBe(`ctx.${kind} "log" was not awaited; await it in the body`);
       expect(undone).toEqual([]);
     },
@@ -189,7 +189,7 @@ describe.concurrent("a call that the body does not await", () => {
       await ctx.sleep("nap", 100);
     });
     await runtime(journal).execute(wf, input, { id: "r" });
-    const outcome = await within(5_000, runtime(journal).run(wf, input, { id: "r" }));
+    const outcome = await within(60_000, runtime(journal).run(wf, input, { id: "r" }));
     expect(messageOf(outcome)).toBe('ctx.step "log" was not awaited; await it in the body');
   });
 
@@ -198,7 +198,7 @@ describe.concurrent("a call that the body does not await", () => {
       void ctx.step("log", async () => {});
       throw new Error("no stock");
     });
-    expect(await within(5_000, runtime().execute(wf, input))).toMatchObject({
+    expect(await within(60_000, runtime().execute(wf, input))).toMatchObject({
       ...{ status: "failed", error: { message: "no stock" } },
     });
   });
@@ -211,7 +211,7 @@ describe.concurrent("a call that the body does not await", () => {
       await late;
       return ctx.step("returned", async () => "returned");
     });
-    const outcome = await within(5_000, runtime().execute(wf, input));
+    const outcome = await within(60_000, runtime().execute(wf, input));
     expect(outcome).toMatchObject({ status: "completed", output: "returned" });
   });
 });
@@ -230,7 +230,7 @@ describe.concurrent("the loser of a race", () => {
         }),
       ]),
     );
-    const outcome = await within(5_000, rt.execute(wf, input, { id: "r" }));
+    const outcome = await within(60_000, rt.execute(wf, input, { id: "r" }));
     expect(outcome).toMatchObject({ status: "completed", output: "fast" });
     expect(aborted).toEqual([false]);
     const { records = [] } = (await rt.journal.show("r")) ?? {};
@@ -253,7 +253,7 @@ describe.concurrent("the loser of a race", () => {
     );
     const first = await runtime(journal).execute(wf, input, { id: "r" });
     expect(first).toMatchObject({ status: "suspended", reason: "retry-delay" });
-    const outcome = await within(5_000, runtime(journal).run(wf, input, { id: "r" }));
+    const outcome = await within(60_000, runtime(journal).run(wf, input, { id: "r" }));
     expect(outcome).toMatchObject({ output: "fast" });
     expect(attempts).toEqual([1, 2]);
   });
@@ -266,7 +266,7 @@ describe.concurrent("the loser of a race", () => {
         ctx.step("fast", async () => "fast"),
       ]),
     );
-    const outcome = await within(5_000, runtime().execute(wf, input));
+    const outcome = await within(60_000, runtime().execute(wf, input));
     expect(outcome).toMatchObject({ status: "completed", output: "fast" });
   });
 
@@ -284,7 +284,7 @@ describe.concurrent("the loser of a race", () => {
       await Promise.race([slow, begun.promise]);
       throw new Error("no");
     });
-    expect(await within(5_000, runtime().execute(wf, input))).toMatchObject({ status: "failed" });
+    expect(await within(60_000, runtime().execute(wf, input))).toMatchObject({ status: "failed" });
     expect(isAborted).toBe(true);
   });
 });
@@ -300,7 +300,7 @@ describe.concurrent("two calls of one name in parallel branches", () => {
     "ctx.%s called twice with one name at the same time blocks the run",
     async ([, call]) => {
       const wf = flow(async (ctx) => Promise.all([call(ctx), call(ctx)]));
-      const outcome = await within(5_000, runtime().execute(wf, input));
+      const outcome = await within(60_000, runtime().execute(wf, input));
       const problem = 'two calls of the name "look" are in progress at the same time';
       expect(messageOf(outcome)).toContain(problem);
     },

@@ -1,5 +1,6 @@
 import type { EtcdServer } from "./etcd-servers.ts";
 import { OwnEtcd } from "./own-etcd.ts";
+import { until } from "./until.ts";
 
 export const PASSWORD = "canary-7f3a";
 
@@ -7,16 +8,27 @@ export const PASSWORD = "canary-7f3a";
 export async function startWithUsers(server: EtcdServer): Promise<OwnEtcd> {
   const own = await OwnEtcd.like(server);
   for (const name of ["root", "shop"]) {
-    await own.post("/v3/auth/user/add", { name, password: PASSWORD });
-    await own.post("/v3/auth/role/add", { name });
-    await own.post("/v3/auth/user/grant", { user: name, role: name });
+    await ensured(own, "/v3/auth/user/add", { name, password: PASSWORD });
+    await ensured(own, "/v3/auth/role/add", { name });
+    await ensured(own, "/v3/auth/user/grant", { user: name, role: name });
   }
   const key = Buffer.from("shop/").toString("base64");
   const range_end = Buffer.from("shop0").toString("base64");
   const perm = { permType: "READWRITE", key, range_end };
-  await own.post("/v3/auth/role/grant", { name: "shop", perm });
+  await ensured(own, "/v3/auth/role/grant", { name: "shop", perm });
   await own.post("/v3/auth/enable", {});
   return own;
+}
+
+/** Sends the request again when a busy etcd has timed out. The first one may have been carried out. */
+function ensured(own: OwnEtcd, path: string, message: object): Promise<unknown> {
+  return until(() =>
+    own.post(path, message).catch(({ message: why }: Error) => {
+      if (/already/.test(why)) return true;
+      if (!/request timed out/.test(why)) throw new Error(why);
+      return undefined;
+    }),
+  );
 }
 
 /** Invalidates a user's tokens by a change of the password. Resolves to the number of log entries so far. */

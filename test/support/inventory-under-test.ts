@@ -18,14 +18,12 @@ import { RestProxy } from "./rest-proxy.ts";
 import type { SqlServer } from "./sql-servers.ts";
 import { temporaryDatabase, temporaryFile } from "./under-test.ts";
 
-const SQL = { fencedByLock: false, expiredAfter: (expiresIn: number) => expiresIn + 20 } as const;
-
 export async function sqliteInventory(): Promise<InventoryUnderTest> {
   const { file, remove } = await temporaryFile();
   const admin = sqliteDatabase(file);
   await migrate(admin);
   return {
-    ...SQL,
+    fencedByLock: false,
     open() {
       const database = sqliteDatabase(file);
       const locks = sqlLocks(database, { closeDatabase: true });
@@ -44,7 +42,7 @@ export async function sqlServerInventory(server: SqlServer): Promise<InventoryUn
   const admin = open();
   await migrate(admin);
   return {
-    ...SQL,
+    fencedByLock: false,
     open() {
       const database = open();
       const locks = sqlLocks(database, { closeDatabase: true });
@@ -64,8 +62,6 @@ export async function etcdInventoryUnderTest({
   const admin = etcdClient({ endpoints });
   return {
     fencedByLock: true,
-    // Leases last whole seconds; etcd checks every half second for expired ones.
-    expiredAfter: (expiresIn) => Math.ceil(expiresIn / 1_000) * 1_000 + 1_500,
     open() {
       const etcd = etcdClient({ endpoints });
       const locks = etcdLocks(etcd, { prefix, closeEtcd: true });
@@ -83,7 +79,6 @@ export async function redisInventoryUnderTest(): Promise<InventoryUnderTest> {
   const prefix = anyPrefix();
   return {
     fencedByLock: false,
-    expiredAfter: (expiresIn) => expiresIn + 20,
     open() {
       const redis = openLocal();
       const locks = redisLocks(redis, { prefix, closeRedis: true });
@@ -98,7 +93,6 @@ export async function redisRestInventoryUnderTest(): Promise<InventoryUnderTest>
   const rest = await RestProxy.to(redisServer("redis").ports[0] ?? 0);
   return {
     fencedByLock: false,
-    expiredAfter: (expiresIn) => expiresIn + 20,
     open() {
       const { locks, inventory } = redisStore(redisRestClient(rest), { prefix });
       return { inventory, locks };

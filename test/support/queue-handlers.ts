@@ -11,7 +11,7 @@ export const Order = z.object({ orderId: z.string(), amount: z.number().default(
 export type Order = z.infer<typeof Order>;
 
 /** A Lambda context with `millis` left. */
-export function within(millis = 20_000) {
+export function within(millis = 60_000) {
   const endsAt = Date.now() + millis;
   return { getRemainingTimeInMillis: () => Math.max(0, endsAt - Date.now()) };
 }

@@ -20,7 +20,7 @@ export const HASH = "0123456789abcdef".repeat(4);
 
 export function claimOf(runId: string, more: Partial<RunClaim> = {}): RunClaim {
   return {
-    ...{ runId, owner: "a tester", ttl: 20_000, workflow: "order", version: 1 },
+    ...{ runId, owner: "a tester", ttl: 300_000, workflow: "order", version: 1 },
     ...{ input: '{"units":1}', inputHash: HASH, ...more },
   };
 }
@@ -69,7 +69,7 @@ export const STALE = { code: "STALE_RUN" };
 /** Claims the run for a successor as soon as its lease has expired. */
 export function taken(journal: Journal, runId: string): Promise<RunKey> {
   return until(async () => {
-    const answer = await journal.take({ runId, owner: "a successor", ttl: 20_000 });
+    const answer = await journal.take({ runId, owner: "a successor", ttl: 300_000 });
     return answer.kind === "claimed" && { runId, epoch: answer.epoch };
   });
 }
@@ -87,5 +87,5 @@ export async function dueOf(journal: Journal, workflow: string): Promise<readonl
 /** Requests due runs of version 1 of the workflow. */
 export function dueQuery(workflow: string, more: Partial<DueQuery> = {}): DueQuery {
   const workflows = [{ workflow, version: 1 }];
-  return { workflows, queues: ["default"], owner: "a worker", ttl: 20_000, limit: 100, ...more };
+  return { workflows, queues: ["default"], owner: "a worker", ttl: 300_000, limit: 100, ...more };
 }

@@ -77,7 +77,6 @@ function onDatabases(name: string, create: () => Promise<() => Database>) {
       const open = await create();
       return {
         fencedByLock: false,
-        expiredAfter: (expiresIn) => expiresIn + 20,
         open() {
           const database = open();
           const locks = sqlLocks(database, { closeDatabase: true });

@@ -192,6 +192,6 @@ export function describeFamilyCancels({ newId, runtime, toEnd }: StepsHarness): 
       };
       const stops = Array.from({ length: 10 }, (_, i) => i + 1);
       await Promise.all(stops.flatMap((stop) => [stopAt(stop, "before"), stopAt(stop, "after")]));
-    }, 60_000);
+    }, 240_000);
   });
 }

@@ -21,22 +21,23 @@ export function describeReplay({ newId, runtime, toEnd }: StepsHarness): void {
         const done: string[] = [];
         const wf = flow(async (ctx) => {
           for (const name of names) await ctx.step(name, async () => done.push(name));
-          if (names === before) await ctx.sleep("nap", 200);
+          if (names === before) await ctx.waitFor("go", z.unknown());
         });
         const id = newId();
         await rt.execute(wf, { n: 1 }, { id });
         names = after;
-        await sleep(210);
-        const options = { id, deadline: deadlineIn(6_000) };
-        const outcome = await rt.execute(wf, { n: 1 }, options);
+        // A signal makes the run due at once.
+        await rt.signal(id, "go", 1, { dedupeId: "1" });
+        // A part of the deadline is the patience with code that may still reach the recorded step.
+        const tryOnce = () => rt.execute(wf, { n: 1 }, { id, deadline: deadlineIn(8_000) });
+        const outcome = await tryOnce();
         expect(outcome).toMatchObject({ status: "blocked", error: { code: "NON_DETERMINISM" } });
         if (problem) expect((outcome as { error: Error }).error.message).toContain(problem);
         expect(done).toEqual(before);
         expect(await rt.journal.show(id)).toMatchObject({ status: "blocked" });
-        const again = await rt.execute(wf, { n: 1 }, options);
+        const again = await tryOnce();
         expect(again).toMatchObject({ status: "blocked", error: { code: "NON_DETERMINISM" } });
         names = before;
-        // A signal makes the run due at once.
         await rt.signal(id, "news", 1, { dedupeId: "1" });
         expect(await toEnd(rt, wf, id)).toMatchObject({ status: "completed" });
       },
@@ -50,12 +51,12 @@ export function describeReplay({ newId, runtime, toEnd }: StepsHarness): void {
           const args = { sku: changed && change === "args" ? "b" : "a", quantity: 1 };
           if (changed && change === "kind") await ctx.sleep("reserve", 1);
           else await ctx.step("reserve", { args }, async () => {});
-          await ctx.sleep("nap", 200);
+          await ctx.waitFor("go", z.unknown());
         });
         const id = newId();
         await rt.execute(wf, { n: 1 }, { id });
         changed = true;
-        await sleep(210);
+        await rt.signal(id, "go", 1, { dedupeId: "1" });
         const outcome = await toEnd(rt, wf, id);
         expect(outcome).toMatchObject({ status: "blocked", error: { code: "NON_DETERMINISM" } });
       }
@@ -66,13 +67,14 @@ export function describeReplay({ newId, runtime, toEnd }: StepsHarness): void {
       const branch = async (ctx: WorkflowContext, name: string, millis: number) => {
         await ctx.step(`${name}1`, () => sleep(millis));
         await ctx.step(`${name}2`, () => sleep(millis));
-        await ctx.sleep(`${name}3`, 20);
+        await ctx.waitFor(`${name}3`, z.unknown());
         return ctx.step(`${name}4`, async () => name);
       };
       const wf = flow(async (ctx) => Promise.all([branch(ctx, "a", 30), branch(ctx, "b", 5)]));
       const id = newId();
       const first = await ours.execute(wf, { n: 1 }, { id });
-      expect(first).toMatchObject({ status: "suspended", reason: "sleep" });
+      expect(first).toMatchObject({ status: "suspended", reason: "signal" });
+      for (const name of ["a3", "b3"]) await ours.signal(id, name, 1, { dedupeId: "1" });
       expect(await toEnd(theirs, wf, id)).toMatchObject({ output: ["a", "b"] });
     });
 
@@ -91,13 +93,14 @@ export function describeReplay({ newId, runtime, toEnd }: StepsHarness): void {
         won.push(await Promise.race([...steps, late]));
         decided.resolve();
         await Promise.all(steps);
-        await ctx.sleep("nap", 60);
+        await ctx.waitFor("go", z.unknown());
         return won.at(-1);
       });
       const id = newId();
       await ours.execute(wf, { n: 1 }, { id });
+      await ours.signal(id, "go", 1, { dedupeId: "1" });
       expect(await toEnd(theirs, wf, id)).toMatchObject({ output: 1 });
-      expect(new Set(won)).toEqual(new Set([1]));
+      expect(won).toEqual([1, 1]);
     });
 
     test("now, random and uuid return the same values in the replay", async () => {
@@ -125,15 +128,19 @@ export function describeReplay({ newId, runtime, toEnd }: StepsHarness): void {
         await ctx.step("a", async () => {});
         const patched = isNew && (await ctx.patched("b-first"));
         if (patched) await ctx.step("b", async () => {});
-        await ctx.sleep("nap", 200);
+        await ctx.step("c", async () => {});
+        await ctx.waitFor("go", z.unknown());
         return patched;
       });
       const old = newId();
       await rt.execute(wf, { n: 1 }, { id: old });
       isNew = true;
-      await sleep(210);
+      await rt.signal(old, "go", 1, { dedupeId: "1" });
       expect(await toEnd(rt, wf, old)).toMatchObject({ output: false });
-      expect(await toEnd(rt, wf, newId())).toMatchObject({ output: true });
+      const young = newId();
+      await rt.execute(wf, { n: 1 }, { id: young });
+      await rt.signal(young, "go", 1, { dedupeId: "1" });
+      expect(await toEnd(rt, wf, young)).toMatchObject({ output: true });
     });
   });
 }

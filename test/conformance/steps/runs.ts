@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { z } from "zod";
-import { deadlineIn } from "../../../core/lock/duration.ts";
+import { type Duration, deadlineIn } from "../../../core/lock/duration.ts";
 import { type Runtime, TerminalError, workflow } from "../../../core/steps/index.ts";
 import { flow, Input } from "../../support/flow.ts";
 import { until } from "../../support/until.ts";
@@ -117,22 +117,22 @@ export function describeRuns({ newId, runtime }: StepsHarness): void {
       const name = newId();
       const make = (version: number) =>
         workflow({ name, version, input: Input }, async (ctx) => {
-          await ctx.sleep("nap", 200);
+          await ctx.waitFor("go", z.unknown());
           return version;
         });
       const id = newId();
       await rt.execute(make(1), { n: 1 }, { id });
       const newer = make(2);
-      await sleep(210);
+      await rt.signal(id, "go", 1, { dedupeId: "1" });
       expect(await rt.execute(newer, { n: 1 }, { id })).toMatchObject({ output: 1 });
       const stranger = runtime();
       const old = newId();
       await rt.execute(
-        flow(async (ctx) => ctx.sleep("nap", 200)),
+        flow(async (ctx) => ctx.waitFor("go", z.unknown())),
         { n: 1 },
         { id: old },
       );
-      await sleep(210);
+      await rt.signal(old, "go", 1, { dedupeId: "1" });
       await expect(stranger.resume(old)).rejects.toMatchObject({ code: "UNKNOWN_WORKFLOW" });
     });
 
@@ -190,12 +190,15 @@ export function describeRuns({ newId, runtime }: StepsHarness): void {
     test("an outcome is kept for the span of `keep`; then the id is free", async () => {
       const rt = runtime();
       let times = 0;
-      const wf = flow(async () => ++times, { keep: 500 });
-      const id = newId();
-      expect(await rt.execute(wf, { n: 1 }, { id })).toMatchObject({ output: 1 });
-      expect(await rt.execute(wf, { n: 1 }, { id })).toMatchObject({ output: 1 });
-      await sleep(600);
-      expect(await rt.execute(wf, { n: 2 }, { id })).toMatchObject({ output: 2 });
+      const keeping = (keep: Duration) => flow(async () => ++times, { keep });
+      const [kept, forgotten] = [keeping("1h"), keeping(20)];
+      const [id, free] = [newId(), newId()];
+      expect(await rt.execute(kept, { n: 1 }, { id })).toMatchObject({ output: 1 });
+      expect(await rt.execute(kept, { n: 1 }, { id })).toMatchObject({ output: 1 });
+      await expect(rt.execute(kept, { n: 2 }, { id })).rejects.toThrow();
+      expect(await rt.execute(forgotten, { n: 1 }, { id: free })).toMatchObject({ output: 2 });
+      await sleep(50);
+      expect(await rt.execute(forgotten, { n: 2 }, { id: free })).toMatchObject({ output: 3 });
     });
   });
 }

@@ -4,6 +4,7 @@ import { asText, sql } from "../../../core/database/sql.ts";
 import { createRuntime, type Runtime, type TxScope } from "../../../core/steps/index.ts";
 import { flow } from "../../support/flow.ts";
 import type { DatabaseUnderTest } from "../../support/steps-under-test.ts";
+import { until } from "../../support/until.ts";
 
 /** The promises of steps in transactions of the journal's database. */
 export function describeStepTransactions(
@@ -125,21 +126,30 @@ export function describeStepTransactions(
     test("a transaction that times out is rolled back, together with its late writes", async () => {
       const rt = runtime();
       const lock = newId();
+      const isLate = Promise.withResolvers<void>();
+      let calls = 0;
       const wf = flow(async (ctx) =>
         ctx.step.tx(
           "slow",
-          { lock, timeout: 500, retry: { attempts: 2, base: 1 } },
+          // On a busy machine, more than one attempt may time out.
+          { lock, timeout: 500, retry: { attempts: 100, base: 1 } },
           async (scope) => {
-            await insert(scope, `attempt ${scope.attempt}`);
-            if (scope.attempt === 1) await sleep(1_000);
-            await insert(scope, `late ${scope.attempt}`);
+            calls += 1;
+            if (calls > 1) return insert(scope, `call ${calls}`);
+            try {
+              await insert(scope, "early");
+              await until(() => scope.signal.aborted);
+              await insert(scope, "late");
+            } finally {
+              isLate.resolve();
+            }
           },
         ),
       );
       const id = newId();
       expect(await rt.run(wf, { n: 1 }, { id })).toMatchObject({ status: "completed" });
-      await sleep(1_000);
-      expect(await effects(id)).toEqual(["attempt 2", "late 2"]);
+      await isLate.promise;
+      expect(await effects(id)).toEqual([`call ${calls}`]);
     });
 
     test("no other transaction changes the rows between the read and the write of a step", async () => {

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { z } from "zod";
+import type { Duration } from "../../../core/lock/duration.ts";
 import { TerminalError } from "../../../core/steps/index.ts";
 import { flow, signalled } from "../../support/flow.ts";
 import type { StepsHarness } from "./harness.ts";
@@ -10,15 +11,19 @@ export function describeWaitsAndMaps({ newId, recordsOf, runtime, toEnd }: Steps
   describe("waits", () => {
     test("a run sleeps once, and occupies no process", async () => {
       const rt = runtime();
+      let span: Duration = "1h";
       const wf = flow(async (ctx) => {
-        await ctx.sleep("nap", 1_000);
+        await ctx.sleep("nap", span);
         return "rested";
       });
       const id = newId();
       const outcome = await rt.execute(wf, { n: 1 }, { id });
       expect(outcome).toMatchObject({ status: "suspended", reason: "sleep" });
+      const before = await rt.journal.find(id);
       expect(await rt.execute(wf, { n: 1 }, { id })).toMatchObject({ status: "suspended" });
-      expect(await toEnd(rt, wf, id)).toMatchObject({ output: "rested" });
+      expect(await rt.journal.find(id)).toMatchObject({ dueAt: before?.dueAt });
+      span = 20;
+      expect(await toEnd(rt, wf, newId())).toMatchObject({ output: "rested" });
     });
 
     test("a sleeping branch lets the others go on", async () => {
