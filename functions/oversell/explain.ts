@@ -1,4 +1,5 @@
 import { type Hold, holdsOf, type Observations } from "./observations.ts";
+import type { Strategy } from "./strategy.ts";
 import { overlapping } from "./trace.ts";
 
 interface Figures {
@@ -7,21 +8,35 @@ interface Figures {
   readonly lost: number;
   readonly duplicates: number;
   readonly refused: number;
+  readonly stuck: number;
 }
 
 /** Explains the result of a strategy in one sentence: "sold 37 of 30: two holders after the lock expired at 1.2 s". */
 export function explain(observed: Observations, figures: Figures): string {
-  const { sold, oversold, lost, duplicates } = figures;
+  const { sold, oversold, lost, duplicates, stuck } = figures;
   const clauses = [
-    oversold + lost > 0 ? causeOf(observed) : defenceOf(observed, figures),
+    ...(stuck > 0 ? [`${deathIn(observed)}, and ${count(stuck, "buyer")} wait for ever`] : []),
+    ...(oversold + lost > 0 ? [causeOf(observed)] : []),
+    ...(oversold + lost + stuck === 0 ? [defenceOf(observed, figures)] : []),
     ...(lost > 0 && oversold === 0 ? [`${count(lost, "unit")} missing from the books`] : []),
     ...(duplicates > 0 ? [`${count(duplicates, "order")} sold twice`] : []),
   ];
   return `sold ${sold} of ${observed.stock}: ${clauses.join("; ")}`;
 }
 
+/** Says which process was killed before its lock had an expiry. */
+function deathIn({ handlings }: Observations): string {
+  const dead = handlings.find(
+    ({ answer, trace }) => answer === "killed" && !trace.some(({ type }) => type === "holds"),
+  );
+  const process = dead ? `process ${dead.worker + 1}` : "a process";
+  return `${process} was killed between SETNX and EXPIRE`;
+}
+
 /** Says why stock was oversold or lost. */
 function causeOf({ strategy, handlings, ttlMillis }: Observations): string {
+  if (strategy.stock === "decr-and-test")
+    return "a process was killed between DECR and the record of its sale";
   if (strategy.lock === "none") return "buyers read the same stock, and each of them sells";
   const holds = holdsOf(handlings);
   const [later] = overlapping(holds);
@@ -44,14 +59,23 @@ function causeOf({ strategy, handlings, ttlMillis }: Observations): string {
 /** Says why nothing was oversold or lost. */
 function defenceOf({ strategy, handlings }: Observations, { refused }: Figures): string {
   const most = mostAtOnce(holdsOf(handlings));
+  if (strategy.stock === "version-column" && refused > 0)
+    return `${count(refused, "write")} on an old version changed nothing`;
   if (refused > 0) {
     const holders = most === 2 ? "two" : `up to ${most}`;
     return `${holders} holders at once, and the stock refused ${count(refused, "late write")}`;
   }
   if (most > 1) return "two holders at once, which did no harm this time";
-  if (strategy.lock === "none") return "a sale subtracts a unit only if one is left";
+  if (strategy.lock === "none") return DEFENCES[strategy.stock] ?? "no two buyers read at once";
   return "no two holders at once";
 }
+
+const DEFENCES: Partial<Record<Strategy["stock"], string>> = {
+  "conditional-decrement": "a sale subtracts a unit only if one is left",
+  "decr-and-test": "DECR is atomic, and a result below zero is put back",
+  "version-column": "a write on an old version changes nothing",
+  "select-for-update": "each sale waits until the stock's row is free",
+};
 
 /** Returns the largest number of workers that considered themselves the holder at the same time. */
 export function mostAtOnce(holds: readonly Hold[]): number {

@@ -44,7 +44,7 @@ export interface Belief extends Interval {
 export interface Message extends Interval {
   readonly worker: number;
   readonly token: string | undefined;
-  readonly type: "claimed" | "reads" | "sold" | "replayed" | "sold-out" | "refused";
+  readonly type: "claimed" | "reads" | "takes" | "sold" | "replayed" | "sold-out" | "refused";
 }
 
 export interface Delay extends Interval {

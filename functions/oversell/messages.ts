@@ -7,7 +7,7 @@ export type Fault =
   | "slow"
   /** The process is frozen (SIGSTOP) between the read of the stock and the sale, for longer than the lock's ttl. */
   | "freeze"
-  /** The process is killed (SIGKILL) between the read of the stock and the sale. */
+  /** The process is killed (SIGKILL) between the read of the stock and the sale, or between SETNX and EXPIRE. */
   | "kill-before"
   /** The process is killed after the sale, before its answer. */
   | "kill-after";
@@ -15,6 +15,9 @@ export type Fault =
 /** The configuration of a worker for one shop. */
 export interface WorkerConfig {
   readonly store: string;
+
+  /** The store of the locks, if it is another one. */
+  readonly locks: string | undefined;
   readonly shop: string;
   readonly strategy: Strategy;
   readonly ttlMillis: number;
@@ -52,10 +55,10 @@ export type ToWorker =
   | { readonly type: "wake" };
 
 /**
- * The answer to an order. `busy`: no lock in time. `refused`: the fence was late. Orders with these two answers are
- * redelivered, as by a queue.
+ * The answer to an order. `busy`: no lock in time. `refused`: the fence or the version was late. Orders with these two answers are
+ * redelivered, as by a queue. `stuck`: the lock is held for ever.
  */
-export type OrderAnswer = "sold" | "sold-out" | "busy" | "refused";
+export type OrderAnswer = "sold" | "sold-out" | "busy" | "refused" | "stuck";
 
 /** The result of a delivery. `killed`: the process died while it handled the order. */
 export interface HandledOrder {

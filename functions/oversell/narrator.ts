@@ -44,6 +44,9 @@ export class Narrator {
   /** The workers that consider themselves the holder. */
   readonly #believers = new Set<Handling>();
   readonly #read = new Map<Handling, number>();
+
+  /** The orders whose unit is subtracted before the sale is recorded. */
+  readonly #took = new Set<Handling>();
   #holder: { handling: Handling; since: number; until: number } | undefined;
   #newestClaim: Handling | undefined;
   #recorded: number;
@@ -108,6 +111,8 @@ export class Narrator {
       case "reads":
         this.#read.set(handling, stock ?? 0);
         return { text: `${name} reads the stock: ${stock} left.` };
+      case "takes":
+        return this.#take(step, name);
       case "freezes":
         this.#limit(handling, at + this.#ttl);
         return { text: `${name} is frozen.`, isKey: true };
@@ -137,23 +142,41 @@ export class Narrator {
       case "releases":
         return this.#release(handling, at, name);
       case "dies":
+        if (this.#strategy.lock === "setnx-then-expire" && !this.#believers.has(handling)) {
+          this.#grant(handling, at, Number.POSITIVE_INFINITY);
+          return {
+            text: `${name} is killed between SETNX and EXPIRE. Its lock stays for ever.`,
+            isKey: true,
+          };
+        }
         this.#believers.delete(handling);
         this.#limit(handling, at + this.#ttl);
         return { text: `${name} is killed. Its lock stays until it expires.`, isKey: true };
     }
   }
 
+  #take({ at, handling, stock = 0 }: Step, name: string) {
+    if (stock < 0) return { text: `${name} subtracts a unit, and adds it again: none was left.` };
+    this.#took.add(handling);
+    this.#recorded = stock;
+    this.curve.push({ at, recorded: stock, left: this.#stock - this.#sold });
+    return { text: `${name} subtracts a unit: ${stock} left.` };
+  }
+
   #sell({ at, handling, stock }: Step, name: string) {
     const before = this.#recorded;
+    const hasTaken = this.#took.has(handling);
     this.#sold += 1;
-    this.#recorded = stock ?? before - 1;
+    this.#recorded = stock ?? before - (hasTaken ? 0 : 1);
     const left = this.#stock - this.#sold;
     this.curve.push({ at, recorded: this.#recorded, left });
     const read = this.#read.get(handling);
     const isStale = stock !== undefined && read !== undefined && read !== before;
+    const subtracts = hasTaken ? "the sale is recorded" : "one unit is subtracted";
+    const change = stock === undefined ? subtracts : `writes ${stock}`;
     const sale = isStale
       ? `${name} sells: it read ${read}, and writes ${stock}. The stock was at ${before} by then: a sale is forgotten.`
-      : `${name} sells, and ${stock === undefined ? "one unit is subtracted" : `writes ${stock}`}.`;
+      : `${name} sells, and ${change}.`;
     const over = left < 0 ? ` ${-left} sold that ${left === -1 ? "does" : "do"} not exist.` : "";
     return { text: `${sale}${over}`, isKey: isStale || left < 0 };
   }
@@ -175,9 +198,9 @@ export class Narrator {
     return { text: `${name} has no lock to release any more.` };
   }
 
-  #grant(handling: Handling, at: number): void {
+  #grant(handling: Handling, at: number, span = this.#ttl): void {
     this.#end(at);
-    const until = this.#strategy.renewal ? Number.POSITIVE_INFINITY : at + this.#ttl;
+    const until = this.#strategy.renewal ? Number.POSITIVE_INFINITY : at + span;
     this.#holder = { handling, since: at, until };
   }
 

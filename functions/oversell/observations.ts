@@ -30,6 +30,9 @@ export interface Observations {
   readonly handlings: readonly Handling[];
   readonly ttlMillis: number;
 
+  /** The number of orders that never get an answer, because the lock is held for ever. */
+  readonly stuck: number;
+
   /** The duration of the sale. */
   readonly millis: number;
 }

@@ -5,6 +5,13 @@ import { hasCode } from "../../core/lock/errors.ts";
 import type { Fence } from "../../core/lock/fence.ts";
 import type { Lock } from "../../core/lock/lock.ts";
 import type { AnyStore } from "../../infra/open.ts";
+import {
+  decrAndTest,
+  pollPause,
+  sellByVersion,
+  sellUnderRowLock,
+  setnxThenExpire,
+} from "./known-ways.ts";
 import type { Delivery, Fault, HandledOrder, OrderAnswer, WorkerConfig } from "./messages.ts";
 import { openShop } from "./open-shop.ts";
 import type { Shop, WriteResult } from "./shop.ts";
@@ -25,13 +32,20 @@ const LOCK_WAIT = 10_000;
 /** Handles the orders of a shop with one strategy. */
 export class OrderHandler {
   readonly #opened: AnyStore;
+  readonly #locks: AnyStore;
   readonly #shop: Shop;
   readonly #config: WorkerConfig;
   readonly #injectFault: InjectFault;
 
-  constructor(opened: AnyStore, config: WorkerConfig, injectFault: InjectFault) {
+  constructor(
+    opened: AnyStore,
+    config: WorkerConfig,
+    injectFault: InjectFault,
+    locks: AnyStore = opened,
+  ) {
     this.#opened = opened;
-    this.#shop = openShop(opened, config.shop);
+    this.#locks = locks;
+    this.#shop = openShop(opened, config.shop, locks);
     this.#config = config;
     this.#injectFault = injectFault;
   }
@@ -46,8 +60,8 @@ export class OrderHandler {
   async #handle(delivery: Delivery, trace: Trace): Promise<OrderAnswer> {
     const isLocked = this.#config.strategy.lock !== "none";
     if (isLocked) trace.add("asks");
-    const held = await this.#lock();
-    if (held === undefined) return "busy";
+    const held = await this.#lock(delivery, trace);
+    if (held === "busy" || held === "stuck") return held;
     if (isLocked) trace.add("holds", held.fence && { token: String(held.fence.token) });
     try {
       await this.#identify(delivery, trace);
@@ -63,30 +77,43 @@ export class OrderHandler {
     }
   }
 
-  async #lock(): Promise<HeldLock | undefined> {
+  async #lock({ fault }: Delivery, trace: Trace): Promise<HeldLock | "busy" | "stuck"> {
     const { strategy, ttlMillis } = this.#config;
     if (strategy.lock === "none") return { fence: undefined, release: async () => {} };
     if (strategy.lock === "lockstep") return this.#lockstepLock();
     const shop = this.#shop;
     const owner = randomUUID();
-    const giveUpAt = monotonicNow() + LOCK_WAIT;
-    while (!(await shop.setIfAbsent(owner, ttlMillis))) {
-      if (monotonicNow() > giveUpAt) return undefined;
-      await sleep(5 + Math.random() * 10);
-    }
+    const beforeExpire = async () => {
+      if (fault === "kill-before") await this.#injectFault(fault, trace);
+    };
+    const options = { owner, ttlMillis, waitMillis: LOCK_WAIT, beforeExpire };
+    const taken =
+      strategy.lock === "setnx-then-expire"
+        ? await setnxThenExpire(existing(shop.setnx), options)
+        : await this.#setIfAbsent(owner);
+    if (taken !== "held") return taken;
     const isChecked = strategy.release === "owner-checked";
     const release = () => (isChecked ? shop.removeIfOwner(owner) : shop.remove());
     return { fence: undefined, release };
   }
 
-  async #lockstepLock(): Promise<HeldLock | undefined> {
+  async #setIfAbsent(owner: string): Promise<"held" | "busy"> {
+    const giveUpAt = monotonicNow() + LOCK_WAIT;
+    while (!(await this.#shop.setIfAbsent(owner, this.#config.ttlMillis))) {
+      if (monotonicNow() > giveUpAt) return "busy";
+      await sleep(pollPause());
+    }
+    return "held";
+  }
+
+  async #lockstepLock(): Promise<HeldLock | "busy"> {
     const { strategy, ttlMillis, shop } = this.#config;
     const options = { ttl: ttlMillis, wait: LOCK_WAIT, renew: strategy.renewal };
     try {
-      const held = await this.#opened.locks.lock(stockLock(shop), options);
+      const held = await this.#locks.locks.lock(stockLock(shop), options);
       return { fence: held.fence, release: () => release(held) };
     } catch (error) {
-      if (hasCode(error, "LOCK_TIMEOUT", "STORE_UNAVAILABLE", "UNKNOWN_OUTCOME")) return undefined;
+      if (hasCode(error, "LOCK_TIMEOUT", "STORE_UNAVAILABLE", "UNKNOWN_OUTCOME")) return "busy";
       throw error;
     }
   }
@@ -110,8 +137,15 @@ export class OrderHandler {
     const { strategy } = this.#config;
     const shop = this.#shop;
     const sale = { orderId, saleId: strategy.operationIds ? orderId : randomUUID() };
+    const work = () => this.#work(fault, trace);
+    if (strategy.stock === "decr-and-test")
+      return decrAndTest(existing(shop.counter), sale, trace, work);
+    if (strategy.stock === "version-column")
+      return sellByVersion(existing(shop.row), sale, trace, work);
+    if (strategy.stock === "select-for-update")
+      return sellUnderRowLock(existing(shop.row), sale, trace, work);
     if (strategy.stock === "conditional-decrement") {
-      await this.#work(fault, trace);
+      await work();
       return stockKeeper(strategy) === "by-inventory"
         ? this.#sellFromInventory(orderId, fence, trace)
         : toAnswer(await trace.request(() => shop.decrement(sale, true), toEvent));
@@ -127,7 +161,7 @@ export class OrderHandler {
       (stock) => ({ type: "reads", stock }),
     );
     if (stock < 1) return "sold-out";
-    await this.#work(fault, trace);
+    await work();
     if (strategy.stock === "compare-then-decrement")
       return toAnswer(await trace.request(() => shop.decrement(sale, false), toEvent));
     const checked = strategy.fence === "none" ? undefined : fence;
@@ -165,6 +199,12 @@ export class OrderHandler {
     await sleep(this.#config.workMillis * (1 + Math.random()));
     if (fault === "freeze" || fault === "kill-before") await this.#injectFault(fault, trace);
   }
+}
+
+/** Returns what the store has. oversell() refuses a strategy that its store does not have. */
+function existing<T>(ways: T | undefined): T {
+  if (ways === undefined) throw new TypeError("the store does not have this strategy");
+  return ways;
 }
 
 function toEvent(type: WriteResult | "sold-out") {

@@ -12,6 +12,9 @@ import { WorkerProcess } from "./worker-process.ts";
 
 export interface OversellOptions {
   readonly store: string;
+
+  /** The store of the locks. Default: the store itself. */
+  readonly locks?: string | undefined;
   readonly strategies: readonly Strategy[];
   readonly stock: number;
   readonly buyers: number;
@@ -34,6 +37,9 @@ export interface OversellOptions {
 
 export interface OversellReport {
   readonly store: string;
+
+  /** The store of the locks, if it is another one. */
+  readonly locks?: string;
   readonly stock: number;
   readonly buyers: number;
   readonly workers: number;
@@ -46,27 +52,38 @@ export async function oversell(options: OversellOptions): Promise<OversellReport
   check(options);
   const { strategies, stock, buyers, workers: count, seed } = options;
   const opened = await open(options.store);
+  const lockedBy = options.locks === undefined ? opened : await open(options.locks);
   const workers = Array.from({ length: count }, () => new WorkerProcess());
   try {
     if (options.ttlMillis !== undefined && strategies.some(({ lock }) => lock === "lockstep")) {
-      checkSpan("ttl", options.ttlMillis, opened.locks.traits.minTtl);
+      checkSpan("ttl", options.ttlMillis, lockedBy.locks.traits.minTtl);
     }
-    if (opened.has("database")) await migrate(opened.database);
+    for (const each of new Set([opened, lockedBy])) {
+      if (each.has("database")) await migrate(each.database);
+    }
     const reports: StrategyReport[] = [];
     for (const strategy of strategies) {
-      const { ttlMillis = Math.max(150, shortestTtl(opened, strategy)) } = options;
+      const { ttlMillis = Math.max(150, shortestTtl(lockedBy, strategy)) } = options;
       const { pauseMillis = 3 * ttlMillis } = options;
       const times = { ttlMillis, pauseMillis, ...timesOfService(options, ttlMillis) };
       const deliveries = scheduleDeliveries(options);
       const onProgress = (progress: SaleProgress) => options.onProgress?.(strategy, progress);
-      const sale = { ...options, ...times, opened, workers, deliveries, onProgress };
+      const sale = {
+        ...{ ...options, ...times, locks: options.locks },
+        ...{ opened, lockedBy, workers, deliveries, onProgress },
+      };
       const observations = await runSale(sale, strategy);
       options.onObservations?.(observations);
       reports.push(judge(observations));
     }
-    return { store: opened.url, stock, buyers, workers: count, seed, strategies: reports };
+    const stores = {
+      store: opened.url,
+      ...(options.locks !== undefined && { locks: lockedBy.url }),
+    };
+    return { ...stores, stock, buyers, workers: count, seed, strategies: reports };
   } finally {
     for (const worker of workers) worker.stop();
+    if (lockedBy !== opened) await lockedBy.close();
     await opened.close();
   }
 }
@@ -82,7 +99,7 @@ export function timesOfService(
 }
 
 function check({ strategies, faults, ...options }: OversellOptions): void {
-  strategies.forEach(checkStrategy);
+  for (const strategy of strategies) checkStrategy(strategy, options);
   checkWhole("stock", options.stock, 1, 100_000);
   checkWhole("buyers", options.buyers, 1, 100_000);
   checkWhole("workers", options.workers, 1, 64);

@@ -54,6 +54,34 @@ export function redisShop(redis: Redis, prefix: string, inventory: Inventory, sh
       return (await sell(sale, args)) as WriteResult;
     },
 
+    setnx: {
+      async setnx(owner) {
+        return Number(await redis.call(["SETNX", lockKey, owner])) === 1;
+      },
+
+      async expire(ttl) {
+        const [unit, time] = expiryIn(ttl);
+        await redis.call([unit === "EX" ? "EXPIRE" : "PEXPIRE", lockKey, time]);
+      },
+
+      async ownerWithoutExpiry() {
+        const owner = await redis.run(OWNER_WITHOUT_EXPIRY, { keys: [lockKey], args: [] });
+        return owner === null ? undefined : String(owner);
+      },
+    },
+
+    counter: {
+      decr: async () => Number(await redis.call(["DECR", stockKey])),
+
+      async incr() {
+        await redis.call(["INCR", stockKey]);
+      },
+
+      async record({ saleId, orderId }, stock) {
+        await redis.call(["HSET", salesKey, saleId, `${stock} ${orderId}`]);
+      },
+    },
+
     decrement: (sale, ifEnough) => sell(sale, ["decrement", ifEnough ? 1 : 0, "", ""]),
     totals: () => readTotals(),
 
@@ -97,6 +125,11 @@ function expiryIn(ttl: Millis): readonly [string, number] {
 /** KEYS: the lock. ARGV: its owner. */
 const COMPARE_AND_DELETE = script(`
   return redis.call('GET', KEYS[1]) == ARGV[1] and redis.call('DEL', KEYS[1]) or 0
+`);
+
+/** KEYS: the lock. Returns its owner if it has no expiry. */
+const OWNER_WITHOUT_EXPIRY = script(`
+  return redis.call('TTL', KEYS[1]) == -1 and redis.call('GET', KEYS[1])
 `);
 
 /**

@@ -91,7 +91,7 @@ process is frozen, two believe that they hold the lock, and the late write bounc
 <ol id="moments"></ol>
 <h2>All figures</h2>
 ${figures(incidents)}
-<p class="faint">Safe: no unit is oversold, lost or sold twice, at any timing and with any fault.</p>
+<p class="faint">Safe: no unit is oversold, lost or sold twice, and no buyer waits for ever, at any timing and with any fault.</p>
 <h2>How it was made</h2>
 <p><code>${escapeHtml(command)}</code></p>
 <p class="faint">${Object.entries(facts)
@@ -210,6 +210,7 @@ function figures(incidents: readonly Incident[]): string {
     "lowest stock",
     "overlaps",
     "refused",
+    "stuck",
     "p50 ms",
     "p99 ms",
     "orders/s",

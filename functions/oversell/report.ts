@@ -24,8 +24,11 @@ export interface StrategyReport {
   /** Holds that started while another worker still considered itself the holder. */
   readonly overlaps: number;
 
-  /** Late writes refused by a fence. */
+  /** Late writes, refused by a fence or a version. */
   readonly refused: number;
+
+  /** Orders that never get an answer, because the lock is held for ever. */
+  readonly stuck: number;
 
   /** Time from an order's first delivery to its answer. */
   readonly p50Millis: number;
@@ -47,6 +50,7 @@ export function figuresOf(report: StrategyReport): readonly (string | number)[] 
     report.lowestStock,
     report.overlaps,
     report.refused,
+    report.stuck,
     report.p50Millis,
     report.p99Millis,
     report.ordersPerSec,
@@ -62,6 +66,7 @@ export function judge(observed: Observations): StrategyReport {
     ({ orderId, answer }) => answer === "sold" && !buyers.has(orderId),
   );
   const millis = orders.map((order) => order.millis).sort((a, b) => a - b);
+  const quantile = (part: number) => (millis.length > 0 ? round(quantileSorted(millis, part)) : 0);
   const figures = {
     name: strategy.name,
     claimsSafe: claimsSafe(strategy),
@@ -72,16 +77,17 @@ export function judge(observed: Observations): StrategyReport {
     lowestStock: totals.lowest,
     overlaps: overlapping(holdsOf(handlings)).length,
     refused: handlings.filter(({ answer }) => answer === "refused").length,
-    p50Millis: round(quantileSorted(millis, 0.5)),
-    p99Millis: round(quantileSorted(millis, 0.99)),
+    stuck: observed.stuck,
+    p50Millis: quantile(0.5),
+    p99Millis: quantile(0.99),
     ordersPerSec: round((orders.length / observed.millis) * 1_000),
   };
   return { ...figures, why: explain(observed, figures) };
 }
 
-/** Whether units were oversold, lost or sold twice. */
-export function isWrong({ oversold, lost, duplicates }: StrategyReport): boolean {
-  return oversold + lost + duplicates > 0;
+/** Whether units were oversold, lost or sold twice, or buyers wait for ever. */
+export function isWrong({ oversold, lost, duplicates, stuck }: StrategyReport): boolean {
+  return oversold + lost + duplicates + stuck > 0;
 }
 
 /** Whether a strategy claims to be safe but is not. */

@@ -10,6 +10,9 @@ import { beliefOf, monotonicNow } from "./trace.ts";
 
 export interface SaleOptions extends Omit<WorkerConfig, "shop" | "strategy"> {
   readonly opened: AnyStore;
+
+  /** The store of the locks: `opened`, or another one. */
+  readonly lockedBy: AnyStore;
   readonly workers: readonly Worker[];
   readonly deliveries: readonly Delivery[];
   readonly stock: number;
@@ -26,14 +29,15 @@ export interface SaleProgress {
 
 /** Sells the stock once with one strategy. Resolves to the observations. */
 export async function runSale(sale: SaleOptions, strategy: Strategy): Promise<Observations> {
-  const { store, stock, ttlMillis, pauseMillis, workMillis, answersAt } = sale;
+  const { store, locks, stock, ttlMillis, pauseMillis, workMillis, answersAt } = sale;
   const name = `oversell-${randomUUID()}`;
-  const shop = openShop(sale.opened, name);
+  const shop = openShop(sale.opened, name, sale.lockedBy);
   await shop.open(stock, stockKeeper(strategy));
   try {
-    const config = { store, shop: name, strategy, ttlMillis, pauseMillis, workMillis, answersAt };
+    const times = { ttlMillis, pauseMillis, workMillis, answersAt };
+    const config = { store, locks, shop: name, strategy, ...times };
     await Promise.all(sale.workers.map((worker) => worker.configure(config)));
-    const queue = new OrderQueue(sale);
+    const queue = new OrderQueue(sale, strategy);
     await Promise.all(sale.workers.map((worker, number) => queue.deliverTo(worker, number)));
     return { strategy, stock, ttlMillis, totals: await shop.totals(), ...queue.observations() };
   } finally {
@@ -70,6 +74,10 @@ class OrderQueue {
   readonly #waiting: QueuedDelivery[];
   readonly #onProgress: SaleOptions["onProgress"];
   readonly #pauseMillis: number;
+
+  /** Whether a frozen process keeps all others from selling. */
+  readonly #freezesAll: boolean;
+  readonly #orderCount: number;
   readonly #startedAt = monotonicNow();
   readonly #firstAt = new Map<string, number>();
   readonly #orders = new Map<string, OrderRecord>();
@@ -78,10 +86,12 @@ class OrderQueue {
   #now = "";
   #busy = 0;
 
-  constructor({ deliveries, onProgress, pauseMillis }: SaleOptions) {
+  constructor({ deliveries, onProgress, pauseMillis }: SaleOptions, { stock }: Strategy) {
     this.#waiting = deliveries.map((delivery) => ({ ...delivery, redeliveries: 0 }));
     this.#onProgress = onProgress;
     this.#pauseMillis = pauseMillis;
+    this.#freezesAll = stock === "select-for-update";
+    this.#orderCount = new Set(deliveries.map(({ orderId }) => orderId)).size;
   }
 
   async deliverTo(worker: Worker, number: number): Promise<void> {
@@ -110,9 +120,10 @@ class OrderQueue {
     }
   }
 
-  observations(): Pick<Observations, "orders" | "handlings" | "millis"> {
+  observations(): Pick<Observations, "orders" | "handlings" | "stuck" | "millis"> {
     const orders = [...this.#orders.values()];
-    return { orders, handlings: this.#handlings, millis: this.#elapsed() };
+    const stuck = this.#orderCount - orders.length;
+    return { orders, handlings: this.#handlings, stuck, millis: this.#elapsed() };
   }
 
   #elapsed(): number {
@@ -126,14 +137,15 @@ class OrderQueue {
 
   /**
    * Resolves after the pause, and not before an order that another process began meanwhile is answered: on a busy machine
-   * the pause alone may be over before another process has the lock.
+   * the pause alone may be over before another process has the lock. No other order is answered while the stock's row is
+   * locked, or the lock is held for ever.
    */
   async #freezeEnd(worker: number): Promise<void> {
     this.#progress(`process ${worker + 1} is frozen`);
     const holder = { since: this.#elapsed(), overtaken: new Notifier() };
     this.#frozen.add(holder);
-    const isOvertaken = holder.overtaken.wait({ span: MAX_FREEZE * this.#pauseMillis });
-    await Promise.all([sleep(this.#pauseMillis), isOvertaken]);
+    const span = this.#freezesAll ? 0 : MAX_FREEZE * this.#pauseMillis;
+    await Promise.all([sleep(this.#pauseMillis), holder.overtaken.wait({ span })]);
     this.#frozen.delete(holder);
     this.#progress(`process ${worker + 1} wakes`);
   }
@@ -146,13 +158,20 @@ class OrderQueue {
     this.#handlings.push({ worker, orderId, fault, answer, trace });
     if (answer === "refused") this.#progress(`process ${worker + 1} is late and refused`);
     if (answer === "killed") this.#progress(`process ${worker + 1} was killed`);
+    if (answer === "stuck") {
+      this.#progress(`process ${worker + 1} finds a lock that is held for ever`);
+      this.#waiting.length = 0;
+      for (const { overtaken } of this.#frozen) overtaken.notify();
+      return;
+    }
     if (answer !== "sold" && answer !== "sold-out") {
       this.#waiting.push({ orderId, fault: undefined, redeliveries: redeliveries + 1 });
       return;
     }
     const belief = beliefOf(trace);
+    const beganAt = belief?.from ?? trace[0]?.at ?? 0;
     for (const { since, overtaken } of this.#frozen) {
-      if (belief === undefined || belief.from > since) overtaken.notify();
+      if (beganAt > since) overtaken.notify();
     }
     if (!this.#orders.has(orderId)) {
       const millis = this.#elapsed() - (this.#firstAt.get(orderId) ?? 0);

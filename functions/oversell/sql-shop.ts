@@ -30,11 +30,8 @@ const TABLES = [
 export function sqlShop(database: Database, inventory: Inventory, shop: string): Shop {
   const { now } = database.dialect;
 
-  /** Changes the stock under a condition and records the sale, in one transaction. */
-  const sell = async (
-    sale: Sale,
-    { set, where, before = [] }: { set: Sql; where: Sql; before?: readonly Sql[] },
-  ): Promise<boolean> => {
+  /** The statements that change the stock under a condition and record the sale. */
+  const changes = (sale: Sale, { set, where }: { set: Sql; where: Sql }): readonly Sql[] => {
     const mark = randomUUID();
     const change = sql`
       UPDATE lockstep_oversell_stock SET ${set}, changed_by = ${mark}
@@ -43,7 +40,15 @@ export function sqlShop(database: Database, inventory: Inventory, shop: string):
       INSERT INTO lockstep_oversell_sale (sale_id, shop, order_id, stock)
       SELECT ${`${shop}/${sale.saleId}`}, shop, ${sale.orderId}, stock FROM lockstep_oversell_stock
       WHERE shop = ${shop} AND changed_by = ${mark}`;
-    const results = await database.batch([...before, change, record]);
+    return [change, record];
+  };
+
+  /** Changes the stock under a condition and records the sale, in one transaction. */
+  const sell = async (
+    sale: Sale,
+    { before = [], ...change }: { set: Sql; where: Sql; before?: readonly Sql[] },
+  ): Promise<boolean> => {
+    const results = await database.batch([...before, ...changes(sale, change)]);
     return results.at(-1)?.affected === 1;
   };
 
@@ -113,6 +118,39 @@ export function sqlShop(database: Database, inventory: Inventory, shop: string):
       const set = sql`stock = stock - 1`;
       const where = ifEnough ? sql`stock >= 1` : sql`1 = 1`;
       return orReplayed(async () => ((await sell(sale, { set, where })) ? "sold" : "sold-out"));
+    },
+
+    row: {
+      async readVersion() {
+        const [row] = await database.read(
+          sql`SELECT stock, changed_by FROM lockstep_oversell_stock WHERE shop = ${shop}`,
+        );
+        return { stock: asNumber(row?.stock), version: asText(row?.changed_by) };
+      },
+
+      // Every change puts a new value into changed_by: the column is the version.
+      writeVersion: (sale, stock, version) =>
+        orReplayed(async () => {
+          const change = { set: sql`stock = ${stock}`, where: sql`changed_by = ${version}` };
+          return (await sell(sale, change)) ? "sold" : "refused";
+        }),
+
+      sellUnderRowLock: (sale, work) =>
+        orReplayed(() =>
+          database.transaction(async (tx) => {
+            const [answer] = await tx.batch([
+              sql`
+                SELECT stock FROM lockstep_oversell_stock WHERE shop = ${shop}
+                ${database.dialect.forUpdate}`,
+            ]);
+            const stock = asNumber(answer?.rows[0]?.stock);
+            await work(stock);
+            if (stock < 1) return "sold-out";
+            const change = { set: sql`stock = ${stock - 1}`, where: sql`1 = 1` };
+            await tx.commit(changes(sale, change));
+            return "sold";
+          }),
+        ),
     },
 
     totals: () => readTotals(database, shop),

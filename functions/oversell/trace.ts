@@ -14,6 +14,8 @@ export interface TraceEvent {
     | "claimed"
     /** The worker has read the stock. */
     | "reads"
+    /** The worker has subtracted a unit, and not recorded a sale. */
+    | "takes"
     /** The process is about to be frozen. */
     | "freezes"
     /** The process continues after a freeze. */
@@ -23,7 +25,7 @@ export interface TraceEvent {
     /** The stock had recorded this sale before. */
     | "replayed"
     | "sold-out"
-    /** The stock has refused a late fence. */
+    /** The stock has refused a late fence, or a late version. */
     | "refused"
     /** The worker releases the lock. */
     | "releases"

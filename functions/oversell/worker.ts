@@ -5,6 +5,7 @@ import { type InjectFault, OrderHandler } from "./order-handler.ts";
 /** A worker process of the shop: handles one order at a time, like a serverless function. */
 
 let opened: AnyStore | undefined;
+let locks: AnyStore | undefined;
 let handler: OrderHandler | undefined;
 let wake: (() => void) | undefined;
 
@@ -18,7 +19,8 @@ process.on("disconnect", () => process.exit());
 async function receive(message: ToWorker): Promise<void> {
   if (message.type === "configure") {
     opened ??= await open(message.config.store);
-    handler = new OrderHandler(opened, message.config, injectFault);
+    if (message.config.locks !== undefined) locks ??= await open(message.config.locks);
+    handler = new OrderHandler(opened, message.config, injectFault, locks);
     await send({ type: "ready" });
   } else if (message.type === "wake") {
     wake?.();

@@ -422,6 +422,8 @@ describe("lockstep", () => {
       [["oversell", "--workers", "1000"], "workers"],
       [["oversell", "--strategy", "hope"], "strategy"],
       [["oversell", "--fence", "claimed"], "fence"],
+      [["oversell", "--strategy", "decr-and-test", "--store", "sqlite:none.db"], "redis:"],
+      [["oversell", "--decide", "select-for-update", "--store", "sqlite:none.db"], "mysql:"],
       [["oversell", "--store", "sqlite:none.db", "--ttl", "50ms"], "ttl"],
       [["oversell", "--report", "x.html", "--buyers", "500"], "--report"],
       [["servers", "up", "oracle"], "oracle"],

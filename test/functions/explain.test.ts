@@ -25,6 +25,7 @@ function sale(strategy: string, sales: number, handlings: readonly Handling[]): 
     orders: buyers.map((orderId) => ({ orderId, answer: "sold", millis: 1 })),
     handlings,
     ttlMillis: 1_000,
+    stuck: 0,
     millis: 10,
   };
 }
@@ -52,6 +53,14 @@ test.each([
     "sold 3 of 1: up to 3 holders at once after another process deleted the lock at 0.5 s",
   ],
   ["renewed", 2, frozen, "sold 2 of 1: two holders after process 1 was frozen at 0.4 s"],
+  [
+    "version-column",
+    1,
+    [handled(0, {}, "refused"), handled(1, {})],
+    "sold 1 of 1: 1 write on an old version changed nothing",
+  ],
+  ["select-for-update", 1, [], "sold 1 of 1: each sale waits until the stock's row is free"],
+  ["decr-and-test", 1, [], "sold 1 of 1: DECR is atomic, and a result below zero is put back"],
   ["no-lock", 2, [], "sold 2 of 1: buyers read the same stock, and each of them sells"],
   ["renewed", 1, frozen, "sold 1 of 1: two holders at once, which did no harm this time"],
   ["renewed", 1, frozen.slice(1), "sold 1 of 1: no two holders at once"],
@@ -68,6 +77,27 @@ test.each([
   },
 );
 
+test("a sale that is stuck names the process that died, and the buyers that wait", () => {
+  const killed = [handled(0, { asks: 1, dies: 2 }, "killed")];
+  const report = judge({ ...sale("setnx-then-expire", 0, killed), stuck: 2, totals: UNSOLD });
+  expect(report.why).toBe(
+    "sold 0 of 1: process 1 was killed between SETNX and EXPIRE, and 2 buyers wait for ever",
+  );
+  const replay = { store: "redis:", stock: 1, buyers: 2, workers: 1, seed: 1 };
+  expect(drawReplay({ ...replay, strategies: [report] }, 80)).toMatch(
+    /^Stuck: setnx-then-expire\. /m,
+  );
+});
+
+const UNSOLD = { remaining: 1, lowest: 1, sales: [] };
+
+test("a unit that DECR has taken, and nobody has sold, is explained", () => {
+  const totals = { remaining: 0, lowest: 0, sales: [] };
+  expect(judge({ ...sale("decr-and-test", 0, []), totals }).why).toBe(
+    "sold 0 of 1: a process was killed between DECR and the record of its sale; 1 unit missing from the books",
+  );
+});
+
 test("no line of a replay is wider than the terminal, and the conclusion names what oversold", () => {
   const strategies = STRATEGIES.map(({ name, operationIds }) =>
     judge(sale(name, operationIds ? 1 : 2, deleted)),
@@ -76,7 +106,7 @@ test("no line of a replay is wider than the terminal, and the conclusion names w
   const drawn = stripVTControlCharacters(drawReplay(report, 80));
   for (const line of drawn.split("\n")) expect(line.length).toBeLessThanOrEqual(80);
   for (const { name } of STRATEGIES) expect(drawn).toMatch(new RegExp(`^[✓~✗]  ${name} `, "m"));
-  expect(drawn).toMatch(/^Oversold: as-in-the-incident, no-lock, owner-checked, decrement\./m);
+  expect(drawn).toMatch(/^Oversold: as-in-the-incident, setnx-then-expire, no-lock,/m);
   expect(drawn).toMatch(/^Safe: fence-claimed, decrement-once, lockstep\./m);
 });
 

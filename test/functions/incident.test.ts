@@ -28,6 +28,7 @@ function sale(name: string, handlings: readonly Handling[]): Observations {
     orders: sales.map((orderId) => ({ orderId, answer: "sold", millis: 1 })),
     handlings,
     ttlMillis: 1_000,
+    stuck: 0,
     millis: 4_000,
   };
 }
@@ -100,6 +101,34 @@ test("a late write is told with the tokens of both holders", () => {
   expect(told).toContain(
     "Process 1 (token 41) writes late. Process 2 (token 42) has claimed the stock. Refused.",
   );
+});
+
+test("a process that dies between SETNX and EXPIRE leaves a lock for ever", () => {
+  const died = sale("setnx-then-expire", [handled(0, "killed", ["asks", 100], ["dies", 200])]);
+  const { frames, grants } = incidentOf(died);
+  expect(frames.map(({ text }) => text)).toEqual([
+    "Process 1 is killed between SETNX and EXPIRE. Its lock stays for ever.",
+  ]);
+  expect(grants).toMatchObject([{ worker: 0, from: 200, to: 4_000 }]);
+});
+
+test("a unit that DECR has taken is gone before its sale is recorded", () => {
+  const { curve, frames } = incidentOf(
+    sale("decr-and-test", [
+      handled(0, "sold", ["takes", 100, { stock: 0 }], ["sold", 300]),
+      handled(1, "sold-out", ["takes", 200, { stock: -1 }]),
+    ]),
+  );
+  expect(frames.map(({ text }) => text)).toEqual([
+    "Process 1 subtracts a unit: 0 left.",
+    "Process 2 subtracts a unit, and adds it again: none was left.",
+    "Process 1 sells, and the sale is recorded.",
+  ]);
+  expect(curve.map(({ recorded, left }) => [recorded, left])).toEqual([
+    [1, 1],
+    [0, 1],
+    [0, 0],
+  ]);
 });
 
 test("the stock falls below zero where a unit is sold that does not exist", () => {

@@ -6,10 +6,10 @@ import { cli } from "../support/cli.ts";
 import { OwnRedis } from "../support/own-redis.ts";
 import { monitor } from "../support/redis-monitor.ts";
 
-test("the incident's strategy sends the incident's commands, and the repair compares before it deletes", async () => {
+test("each strategy sends its own commands, and the repair compares before it deletes", async () => {
   await using own = await OwnRedis.start();
   using wire = await monitor(own.client(), own.port);
-  const names = ["as-in-the-incident", "owner-checked"];
+  const names = ["as-in-the-incident", "setnx-then-expire", "owner-checked"];
   const size = ["--stock", "3", "--buyers", "6", "--workers", "2", "--duplicates", "0"];
   const { status } = await cli(
     "oversell",
@@ -22,8 +22,8 @@ test("the incident's strategy sends the incident's commands, and the repair comp
   const locks = [
     ...new Set(heard.flatMap((args) => args.filter((arg) => arg.startsWith(lockKey)))),
   ];
-  expect(locks).toHaveLength(2);
-  const [incident = [], repaired = []] = locks.map((lock) =>
+  expect(locks).toHaveLength(3);
+  const [incident = [], older = [], repaired = []] = locks.map((lock) =>
     // But for the last one, which removes the whole shop.
     heard.filter((args) => args.includes(lock)).slice(0, -1),
   );
@@ -32,6 +32,11 @@ test("the incident's strategy sends the incident's commands, and the repair comp
   expect(incident.filter(([name]) => name === "DEL")).toEqual(Array(6).fill(["DEL", locks[0]]));
   expect(new Set(incident.map(([name]) => name))).toEqual(new Set(["SET", "DEL"]));
   for (const args of incident) if (args[0] === "SET") expect(args).toEqual(taken);
+  expect(older).toContainEqual(["SETNX", locks[1], expect.any(String)]);
+  expect(older.filter(([name]) => name === "EXPIRE")).toEqual(
+    Array(6).fill(["EXPIRE", locks[1], "1"]),
+  );
+  expect(older.filter(([name]) => name === "DEL")).toEqual(Array(6).fill(["DEL", locks[1]]));
   expect(new Set(repaired.map(([name]) => name?.slice(0, 4)))).toEqual(new Set(["SET", "EVAL"]));
   const stock = keyOf(PREFIX, "oversell-stock", "");
   expect(heard.find(([name, key]) => name === "GET" && key?.startsWith(stock))).toBeDefined();

@@ -35,7 +35,15 @@ async function sell(opened: AnyStore, name: string, seed: number) {
   const demand = { stock: 4, buyers: 12, seed, faults, duplicates: 0 };
   const sale = {
     ...timesOfService({ isOverloaded: true, seed }, ttlMillis),
-    ...{ opened, store: opened.url, stock: 4, ttlMillis, pauseMillis: 0 },
+    ...{
+      opened,
+      lockedBy: opened,
+      store: opened.url,
+      locks: undefined,
+      stock: 4,
+      ttlMillis,
+      pauseMillis: 0,
+    },
     workers: Array.from({ length: 4 }, () => localWorker(opened)),
     deliveries: scheduleDeliveries(demand),
     onProgress() {},

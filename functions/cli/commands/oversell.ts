@@ -12,14 +12,15 @@ import { MAX_REPORT_ORDERS, renderPicture, renderReport } from "../../oversell/r
 import { SCENARIOS, type ScenarioName } from "../../oversell/scenarios/index.ts";
 import { isUnsafe, type ScenarioReport } from "../../oversell/scenarios/report.ts";
 import { STORY_PARTS, story } from "../../oversell/story.ts";
-import { STRATEGIES, type Strategy } from "../../oversell/strategy.ts";
+import { existsOn, STRATEGIES, type Strategy } from "../../oversell/strategy.ts";
 import { EXIT } from "../exit-status.ts";
-import { parseDuration, type StoreArgs, storeOption } from "../options.ts";
+import { locksOption, parseDuration, type StoreArgs, storeOption } from "../options.ts";
 import { drawFigures, drawReplay, drawStory, verdict } from "../terminal/draw-replay.ts";
 import { note, print, warn } from "../terminal/output.ts";
 import { table } from "../terminal/table.ts";
 
 interface OversellArgs extends StoreArgs {
+  readonly locks: string | undefined;
   readonly scenario: ScenarioName | undefined;
   readonly story: boolean | undefined;
   readonly strategy: readonly string[] | undefined;
@@ -69,12 +70,12 @@ export const oversellCommand = (version: string): CommandModule<unknown, Oversel
   command: "oversell",
   describe: "Replay an oversell incident on your store, repair by repair",
   builder: (yargs) =>
-    storeOption(yargs)
+    locksOption(storeOption(yargs), "the store of the locks")
       .option("strategy", {
         type: "string",
         array: true,
         choices: STRATEGIES.map(({ name }) => name),
-        describe: "only these strategies; default: all",
+        describe: "only these strategies; default: all that the store has",
       })
       .option("scenario", {
         choices: Object.keys(SCENARIOS) as ScenarioName[],
@@ -106,7 +107,7 @@ export const oversellCommand = (version: string): CommandModule<unknown, Oversel
       .option("wide", {
         type: "boolean",
         default: false,
-        describe: "print all figures, in a table of 134 columns",
+        describe: "print all figures, in a table of 142 columns",
       })
       .option("picture", {
         type: "string",
@@ -123,17 +124,27 @@ export const oversellCommand = (version: string): CommandModule<unknown, Oversel
         requiresArg: true,
         describe: "write a JSON file for ui.perfetto.dev: holders, requests and stock over time",
       })
-      .option("lock", { choices: ["none", "set-if-absent", "lockstep"] as const })
+      .option("lock", {
+        choices: ["none", "set-if-absent", "setnx-then-expire", "lockstep"] as const,
+      })
       .option("release", { choices: ["unconditional", "owner-checked"] as const })
       .option("renewal", { type: "boolean" })
       .option("fence", { choices: ["none", "on-write", "claimed"] as const })
       .option("decide", {
-        choices: ["get-and-compare", "compare-then-decrement", "conditional-decrement"] as const,
+        choices: [
+          "get-and-compare",
+          "compare-then-decrement",
+          "conditional-decrement",
+          "decr-and-test",
+          "version-column",
+          "select-for-update",
+        ] as const,
       })
       .option("operation-ids", { type: "boolean" })
       .group(["lock", "release", "renewal", "fence", "decide", "operation-ids"], SWITCHES)
       .example("$0 oversell", "replay the incident and each repair")
       .example("$0 oversell --store mysql://root@127.0.0.1/shop", "use your own store")
+      .example("$0 oversell --store mysql://… --locks redis://…", "locks in a store of their own")
       .example(
         "$0 oversell --strategy renewed --strategy fence-claimed",
         "show that a lock alone is not enough",
@@ -145,7 +156,7 @@ export const oversellCommand = (version: string): CommandModule<unknown, Oversel
       .example("$0 oversell --scenario clock-jump", "two holders of a Redlock after a clock jump")
       .epilog(
         `Exit status: 1 if a strategy or variant that claims to be safe oversold, lost or
-duplicated a unit; 73 if a file could not be written.`,
+duplicated a unit, or left buyers waiting for ever; 73 if a file could not be written.`,
       ),
   async handler(args) {
     if (args.scenario) return playScenario(args.scenario, args);
@@ -188,7 +199,7 @@ function checkReport(args: OversellArgs): void {
 }
 
 /** Returns what the report says about its making. */
-function settingOf({ store, seed }: OversellArgs, version: string) {
+function settingOf({ store, locks, seed }: OversellArgs, version: string) {
   const words = process.argv
     .slice(2)
     .map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word}'`));
@@ -196,6 +207,7 @@ function settingOf({ store, seed }: OversellArgs, version: string) {
     command: redact(["lockstep", ...words].join(" ")),
     facts: {
       store: redact(store),
+      ...(locks !== undefined && { locks: redact(locks) }),
       seed,
       Lockstep: version,
       "Node.js": process.versions.node,
@@ -263,9 +275,9 @@ function optionsOf(
   args: OversellArgs,
   onObservations: (observations: Observations) => void,
 ): OversellOptions {
-  const { store, stock, buyers, workers, seed, duplicates } = args;
+  const { store, locks, stock, buyers, workers, seed, duplicates } = args;
   return {
-    ...{ store, stock, buyers, workers, seed, duplicates, onObservations },
+    ...{ store, locks, stock, buyers, workers, seed, duplicates, onObservations },
     strategies: strategiesOf(args),
     ttlMillis: args.ttl === undefined ? undefined : parseDuration("ttl", args.ttl),
     pauseMillis: args.pause === undefined ? undefined : parseDuration("pause", args.pause),
@@ -328,7 +340,9 @@ function strategiesOf(args: OversellArgs): readonly Strategy[] {
       operationIds: args["operation-ids"],
     }).filter(([, value]) => value !== undefined),
   );
-  if (Object.keys(switches).length === 0) return named.length > 0 ? named : STRATEGIES;
+  if (Object.keys(switches).length === 0) {
+    return named.length > 0 ? named : STRATEGIES.filter((one) => existsOn(one, args));
+  }
   const [base = STRATEGIES[0] as Strategy] = named;
   return [{ ...base, ...switches, name: "custom" }];
 }

@@ -8,9 +8,9 @@ import { table } from "./table.ts";
 
 /** Draws the report of a replay as one sentence per strategy and a conclusion, `width` columns wide. */
 export function drawReplay(report: OversellReport, width: number): string {
-  const { store, stock, buyers, workers, strategies } = report;
+  const { strategies } = report;
   return [
-    `${stock} units, ${buyers} buyers, ${workers} processes, on ${store}`,
+    ...settingOf(report),
     "",
     columns(
       strategies.map((strategy) => [markOf(strategy), strategy.name, strategy.why]),
@@ -27,11 +27,12 @@ export function drawReplay(report: OversellReport, width: number): string {
 
 /** Draws the story as a table with a column for each part, and what each part adds, `width` columns wide. */
 export function drawStory(report: StoryReport, width: number): string {
-  const { store, stock, buyers, workers, parts } = report;
+  const { parts } = report;
   const names = parts[0]?.strategies.map(({ name }) => name) ?? [];
   const cell = (one: StrategyReport) => {
     const twice = one.duplicates > 0 ? `, ${one.duplicates} twice` : "";
-    return `${markOf(one)} ${one.sold}${twice}`;
+    const stuck = one.stuck > 0 ? ", stuck" : "";
+    return `${markOf(one)} ${one.sold}${twice}${stuck}`;
   };
   const rows = names.map((name, i) => [
     name,
@@ -42,7 +43,7 @@ export function drawStory(report: StoryReport, width: number): string {
     firstWrong.length > 0 ? `goes wrong now: ${firstWrong.join(", ")}` : "nothing else goes wrong",
   ]);
   return [
-    `${stock} units, ${buyers} buyers, ${workers} processes, on ${store}`,
+    ...settingOf(report),
     "A service is overloaded, under a lock that expires. Each column adds a fault.",
     "",
     columns([["units sold", ...parts.map(({ adds }) => adds)], ...rows], width),
@@ -51,6 +52,14 @@ export function drawStory(report: StoryReport, width: number): string {
     "",
     columns(LEGEND, width),
   ].join("\n");
+}
+
+function settingOf(report: Omit<OversellReport, "strategies">): readonly string[] {
+  const { stock, buyers, workers, store, locks } = report;
+  return [
+    `${stock} units, ${buyers} buyers, ${workers} processes, on ${store}`,
+    ...(locks === undefined ? [] : [`locks in ${locks}`]),
+  ];
 }
 
 /** Draws all figures of a replay as a table. */
@@ -64,6 +73,7 @@ export function drawFigures({ strategies }: OversellReport): string {
     "lowest stock",
     "overlaps",
     "refused",
+    "stuck",
     "p50 ms",
     "p99 ms",
     "orders/s",
@@ -92,9 +102,17 @@ const [WRONG, LUCKY, SAFE] = [
 ] as const;
 
 const LEGEND = [
-  [SAFE, "safe", "no unit is oversold, lost or sold twice, at any timing and with any fault"],
+  [
+    SAFE,
+    "safe",
+    "no unit is oversold, lost or sold twice, no buyer waits for ever, with any fault",
+  ],
   [LUCKY, "lucky", "nothing went wrong this time, and nothing ensures it"],
-  [WRONG, "wrong", "units were oversold, lost, or sold twice to one order"],
+  [
+    WRONG,
+    "wrong",
+    "units were oversold, lost, or sold twice to one order, or buyers wait for ever",
+  ],
 ];
 
 function markOf(report: StrategyReport): string {
@@ -106,11 +124,15 @@ function conclude(strategies: readonly StrategyReport[]): string {
   const broken = strategies.filter(isBroken);
   if (broken.length > 0) return `BROKEN: ${namesOf(broken)} claims to be safe and is not.`;
   const oversold = strategies.filter((one) => one.oversold > 0);
+  const stuck = strategies.filter((one) => one.stuck > 0);
   const safe = strategies.filter((one) => one.claimsSafe);
   return [
     oversold.length === 0
       ? "Nothing was oversold this time."
       : `Oversold: ${namesOf(oversold)}. A check before the sale does not last, under a lock either: its holder does not notice that it expires.`,
+    ...(stuck.length > 0
+      ? [`Stuck: ${namesOf(stuck)}. A lock without an expiry outlives the process that died.`]
+      : []),
     ...(safe.length > 0
       ? [`Safe: ${namesOf(safe)}. The stock itself refuses what is late, and counts an order once.`]
       : []),
