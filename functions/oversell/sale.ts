@@ -75,6 +75,8 @@ class OrderQueue {
   readonly #onProgress: SaleOptions["onProgress"];
   readonly #pauseMillis: number;
 
+  readonly #isLocked: boolean;
+
   /** Whether a frozen process keeps all others from selling. */
   readonly #freezesAll: boolean;
   readonly #orderCount: number;
@@ -86,10 +88,11 @@ class OrderQueue {
   #now = "";
   #busy = 0;
 
-  constructor({ deliveries, onProgress, pauseMillis }: SaleOptions, { stock }: Strategy) {
+  constructor({ deliveries, onProgress, pauseMillis }: SaleOptions, { lock, stock }: Strategy) {
     this.#waiting = deliveries.map((delivery) => ({ ...delivery, redeliveries: 0 }));
     this.#onProgress = onProgress;
     this.#pauseMillis = pauseMillis;
+    this.#isLocked = lock !== "none";
     this.#freezesAll = stock === "select-for-update";
     this.#orderCount = new Set(deliveries.map(({ orderId }) => orderId)).size;
   }
@@ -137,7 +140,7 @@ class OrderQueue {
 
   /**
    * Resolves after the pause, and not before an order that another process began meanwhile is answered: on a busy machine
-   * the pause alone may be over before another process has the lock. No other order is answered while the stock's row is
+   * the pause alone may be over before another process has the lock. Without a lock, not before the stock is sold out. No other order is answered while the stock's row is
    * locked, or the lock is held for ever.
    */
   async #freezeEnd(worker: number): Promise<void> {
@@ -170,8 +173,11 @@ class OrderQueue {
     }
     const belief = beliefOf(trace);
     const beganAt = belief?.from ?? trace[0]?.at ?? 0;
+    const isLast = this.#waiting.length === 0 && this.#busy - 1 <= this.#frozen.size;
     for (const { since, overtaken } of this.#frozen) {
-      if (beganAt > since) overtaken.notify();
+      if (beganAt > since && (this.#isLocked || answer === "sold-out" || isLast)) {
+        overtaken.notify();
+      }
     }
     if (!this.#orders.has(orderId)) {
       const millis = this.#elapsed() - (this.#firstAt.get(orderId) ?? 0);

@@ -1,5 +1,11 @@
 import { describe, expect, inject, test } from "vitest";
+import type { LockEvent } from "../../core/lock/events.ts";
+import { keyOf } from "../../core/stores/redis/client/names.ts";
+import { openShop } from "../../functions/oversell/open-shop.ts";
+import { OrderHandler } from "../../functions/oversell/order-handler.ts";
 import type { OversellReport } from "../../functions/oversell/oversell.ts";
+import { STRATEGIES, type Strategy } from "../../functions/oversell/strategy.ts";
+import { open } from "../../infra/open.ts";
 import { cli } from "../support/cli.ts";
 import { cliInProcess } from "../support/cli-in-process.ts";
 import { anyPrefix, redisServer } from "../support/redis-under-test.ts";
@@ -51,6 +57,41 @@ describe.concurrent("locks in one store, and stock in another", () => {
       await drop();
     },
   );
+
+  test("the locks are taken in their own store", async () => {
+    const { file, remove } = await temporaryFile();
+    const url: string = `sqlite:${file}`;
+    await using opened = await open(url);
+    const prefix = anyPrefix();
+    const redisUrl: string = `${redisServer("redis").url}?prefix=${prefix}`;
+    const events: LockEvent[] = [];
+    await using redis = await open(redisUrl, { onEvent: (event) => events.push(event) });
+
+    const shop = openShop(opened, "shop", redis);
+    await shop.open(1, "by-hand");
+    expect(await shop.setIfAbsent("one", 60_000)).toBe(true);
+    expect(await redis.redis.call(["GET", keyOf(prefix, "oversell-lock", "shop")])).toBe("one");
+    expect(await shop.removeIfOwner("two")).toBe(undefined);
+    expect(await shop.setIfAbsent("two", 60_000)).toBe(false);
+    await shop.remove();
+    expect(await shop.setnx?.setnx("three")).toBe(true);
+    await shop.close();
+    const sql = openShop(opened, "shop");
+    expect(await sql.setIfAbsent("four", 60_000)).toBe(true);
+    await sql.close();
+
+    const [strategy] = STRATEGIES.filter(({ name }) => name === "fence-claimed");
+    const times = { ttlMillis: 60_000, pauseMillis: 1, workMillis: 1, answersAt: [] };
+    const stores = { store: url, locks: redisUrl, shop: "shop" };
+    const config = { ...stores, ...times, strategy: strategy as Strategy };
+    const handler = new OrderHandler(opened, config, async () => {}, redis);
+    await openShop(opened, "shop", redis).open(1, "by-hand");
+    const order = { orderId: "order-1", fault: undefined };
+    expect(await handler.handle(order, 0)).toMatchObject({ answer: "sold" });
+    expect(events.map(({ type }) => type)).toContain("acquired");
+    await openShop(opened, "shop", redis).close();
+    await remove();
+  });
 
   test("a store without records that expire has no hand-written lock", async () => {
     const { file, remove } = await temporaryFile();
