@@ -534,7 +534,9 @@ describe.concurrent("lockstep worker", () => {
     expect(await finished).toMatchObject({
       status: 0,
       stdout: '{"completed":0,"failed":0,"parked":1,"blocked":0}\n',
-      stderr: "",
+      stderr: expect.stringMatching(
+        /^lockstep: executing patient v1, 8 at a time, on sqlite:.*\nlockstep: run a of patient: executing\nlockstep: run a: parked: deadline, .*\n$/,
+      ),
     });
     expect(await said()).toEqual(["a begins, 1 held", "a first"]);
     expect(await locks.list()).toEqual([]);
@@ -546,7 +548,10 @@ describe.concurrent("lockstep worker", () => {
     await visitsOfA.tell("add", 2, { operationId: "1" });
     await until(async () => (await visitsOfA.state()) === 2, LONG);
     other.child.kill("SIGINT");
-    expect((await other.finished).status).toBe(0);
+    expect(await other.finished).toMatchObject({
+      status: 0,
+      stderr: expect.stringContaining("\nlockstep: run a: completed\n"),
+    });
     await close();
   }, 180_000);
 
@@ -577,6 +582,19 @@ describe.concurrent("lockstep worker", () => {
       expect(await locks.list()).toEqual([]);
       expect(await journal.show("a")).toMatchObject({ status: "parked", crashes: 0 });
     }
+    await close();
+  }, 180_000);
+
+  test("logs a lost lock, also with --quiet", async () => {
+    const { worker, begin, said, locks, close } = await place();
+    await begin("patient", "a", 120_000);
+    const { child, finished } = worker("--quiet", "--drain", "0s");
+    await until(async () => (await said()).includes("a begins, 1 held"), LONG);
+    const held = await locks.inspect("bench");
+    await locks.release("bench", { fence: String(held?.fence) });
+    await until(async () => (await said()).includes("a aborted"), LONG);
+    child.kill("SIGTERM");
+    expect((await finished).stderr).toMatch(/^lockstep: lock "bench" was lost: taken\n/);
     await close();
   }, 180_000);
 

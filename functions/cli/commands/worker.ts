@@ -5,6 +5,7 @@ import { checkSpan, checkWhole } from "../../../core/lock/checks.ts";
 import { quote } from "../../../core/lock/errors.ts";
 import type { LockEvent } from "../../../core/lock/events.ts";
 import type { RunEvent } from "../../../core/steps/events.ts";
+import type { RunOutcome } from "../../../core/steps/workflow.ts";
 import type { ServerOptions } from "../../http/server.ts";
 import type { PrometheusMetrics } from "../../telemetry/prometheus.ts";
 import type { WorkerEvent } from "../../worker/options.ts";
@@ -24,6 +25,7 @@ interface WorkerArgs extends RuntimeArgs {
   readonly drain: string;
   readonly host: string;
   readonly port: string | undefined;
+  readonly quiet: boolean;
 }
 
 export const workerCommand: CommandModule<unknown, WorkerArgs> = {
@@ -60,10 +62,18 @@ export const workerCommand: CommandModule<unknown, WorkerArgs> = {
         default: "127.0.0.1",
         describe: "the address to serve /metrics on",
       })
+      .option("quiet", {
+        type: "boolean",
+        default: false,
+        describe: "log only warnings, and no line when a run starts and ends",
+      })
       .example("$0 worker order.ts --store mysql://shop@db/shop", "start any number of workers")
       .example("$0 worker order.ts --locks etcd://127.0.0.1:2379", "keep the steps' locks in etcd")
       .epilog(
         `${MODULE_HELP}
+
+Logs a line on standard error when it takes a run, takes one over from a lost
+process, loses a lock, and parks or ends a run.
 
 With --port, prints one line of JSON with the URL of /metrics, which answers
 Prometheus without a token: counts, durations, the names of workflows and
@@ -88,20 +98,21 @@ number; 69 store unavailable; 64 usage.`,
     const port = args.port === undefined ? undefined : parseInteger("--port", args.port);
     if (port !== undefined) checkWhole("--port", port, 0, 65_535);
     const metrics = port === undefined ? undefined : await createMetrics();
+    const log = args.quiet ? () => {} : logLine;
     const program = await loadWorkflowModule(args.file);
     await withRuntime(
       args,
-      { program, lease, onEvent: reportRun, observer: metrics?.telemetry },
+      { program, lease, onEvent: (event) => reportRun(event, log), observer: metrics?.telemetry },
       async ({ runtime, workflows }) => {
         using shutdown = listenForShutdown();
         subscribe("lockstep:lock", (event) => reportLoss(event as LockEvent));
         const names = workflows.map(({ name, version }) => `${name} v${version}`).join(", ");
-        note(`executing ${names}, ${concurrency} at a time, on ${runtime.journal.address}`);
+        log(`executing ${names}, ${concurrency} at a time, on ${runtime.journal.address}`);
         if (metrics && port !== undefined) {
           await serveMetrics(metrics, runtime.journal, { host: args.host, port });
         }
         const { isClean, ...counts } = await runWorker({
-          ...{ runtime, concurrency, drain, onEvent: reportEvent },
+          ...{ runtime, concurrency, drain, onEvent: (event) => reportEvent(event, log) },
           signal: shutdown.requested,
           abort: shutdown.forced,
           ...(args.queue && { queues: args.queue }),
@@ -130,21 +141,38 @@ async function serveMetrics(
   print(JSON.stringify({ metrics: `${url}/metrics` }));
 }
 
+type Log = (line: string) => void;
+
+/** Logs one line: ids and messages of errors may contain several. */
+function logLine(text: string): void {
+  warn(text.replaceAll(/\s+/g, " "));
+}
+
 /** Reports a start, and a run that was taken over from a process that crashed or hangs. */
-function reportRun(event: RunEvent): void {
+function reportRun(event: RunEvent, log: Log): void {
   if (event.type !== "taken") return;
   const { runId, workflow, crashes } = event;
-  if (crashes === 0) note(`${runId}  executing ${workflow}`);
+  if (crashes === 0) log(`run ${runId} of ${workflow}: executing`);
   else
-    warn(`run ${runId} of ${workflow} was taken over: its process was lost, ${crashes} in a row`);
+    logLine(
+      `run ${runId} of ${workflow} was taken over: its process was lost, ${crashes} in a row`,
+    );
 }
 
 function reportLoss(event: LockEvent): void {
-  if (event.type === "lost") warn(`lock ${quote(...event.names)} was lost: ${event.why}`);
+  if (event.type === "lost") logLine(`lock ${quote(...event.names)} was lost: ${event.why}`);
 }
 
-function reportEvent(event: WorkerEvent): void {
-  if (event.type === "executed") note(`${event.outcome.runId}  ${describeOutcome(event.outcome)}`);
+/** A busy run was lost to another process. */
+function reportOutcome(outcome: RunOutcome<unknown>, log: Log): void {
+  const { runId, status } = outcome;
+  if (status === "busy") logLine(`run ${runId} was lost: another process has taken it over`);
+  else if (status === "suspended") log(`run ${runId}: parked: ${describeOutcome(outcome)}`);
+  else log(`run ${runId}: ${describeOutcome(outcome)}`);
+}
+
+function reportEvent(event: WorkerEvent, log: Log): void {
+  if (event.type === "executed") reportOutcome(event.outcome, log);
   if (event.type === "draining")
     note(`running: ${event.running}; a second signal aborts their steps`);
   if (event.type === "aborting") warn(`aborted runs: ${event.running}`);

@@ -10,7 +10,7 @@ export function note(line: string): void {
   if (process.stderr.isTTY) process.stderr.write(`${line}\n`);
 }
 
-/** Prints a warning on standard error, without the credentials of URLs. */
+/** Prints a warning, or a line of a log, on standard error, without the credentials of URLs. */
 export function warn(line: string): void {
   process.stderr.write(`lockstep: ${redact(line)}\n`);
 }

@@ -108,7 +108,9 @@ async function withOwnWorkers(runtimes: readonly Runtime[], work: () => Promise<
 
 /** Runs `work` beside worker processes. */
 async function withWorkers(count: number, stores: readonly string[], work: () => Promise<void>) {
-  const workers = Array.from({ length: count }, () => startCli(["worker", MODULE, ...stores]));
+  const workers = Array.from({ length: count }, () =>
+    startCli(["worker", MODULE, "--quiet", ...stores]),
+  );
   try {
     await work();
   } finally {
