@@ -39,7 +39,7 @@ test("the Worker of the docs sells, and its object executes an order", async () 
     expect(await ask("sale")).toMatchObject({ outcome: "applied", remaining: 4 });
     const { runId, status } = await ask("order");
     expect(status).toBe("suspended");
-    await until(async () => (await shop.inventory.get("teapot"))?.onHand === 3, 30_000);
+    await until(async () => (await shop.inventory.get("teapot"))?.onHand === 3);
     expect(runId).not.toBe("");
   } finally {
     await stop();
@@ -50,7 +50,7 @@ describe("an object's alarm", () => {
   test("executes a run that was started, and wakes it after its sleep", async () => {
     const shop = await shopOf("alarm", 5);
     expect(await workerd().ask("alarm?start&id=run-1")).toBe("suspended");
-    await until(async () => (await shop.journal.show("run-1"))?.status === "completed", 30_000);
+    await until(async () => (await shop.journal.show("run-1"))?.status === "completed");
     expect(await shop.stock()).toMatchObject({ onHand: 3, sold: 2 });
   });
 
@@ -63,7 +63,7 @@ describe("an object's alarm", () => {
       await pause(10);
     }
     expect(await workerd().ask("foreign?start&id=run-2")).toBe("suspended");
-    await until(async () => (await journal.show("run-2"))?.status === "completed", 30_000);
+    await until(async () => (await journal.show("run-2"))?.status === "completed");
     expect(await alarms()).toBeLessThan(10);
   });
 });

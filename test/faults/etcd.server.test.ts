@@ -43,24 +43,24 @@ describe.each(versions)("$name", (known) => {
   test("aborts the signal of a holder at once when its lease is revoked", async () => {
     const { open, about } = await broken("etcd");
     const [ours, theirs] = [open(), open()];
-    const lock = await ours.lock("job", { ttl: LONG, wait: 0 });
+    const lock = await ours.lock("job", { ttl: LONG, wait: LONG });
     await pause(100);
     const [lease = ""] = (await etcdctl(about, "lease", "list")).match(/^[0-9a-f]{8,}$/m) ?? [];
     await etcdctl(about, "lease", "revoke", lease);
     await until(() => lock.signal.aborted, AT_ONCE);
     expect(lock.signal.reason).toMatchObject({ code: "LOCK_LOST" });
-    const next = await theirs.lock("job", { ttl: LONG, wait: 0 });
+    const next = await theirs.lock("job", { ttl: LONG, wait: LONG });
     expect(await lock.unlock()).toBe("was-lost");
     next.assertHeld();
     // The same client continues with another lease.
     await next.unlock();
-    expect(await (await ours.lock("job", { ttl: LONG, wait: 0 })).unlock()).toBe("released");
+    expect(await (await ours.lock("job", { ttl: LONG, wait: LONG })).unlock()).toBe("released");
   });
 
   test("whose quota is used up accepts releases of locks, and refuses new locks with advice", async () => {
     const { open, about } = await broken("etcd", ["--quota-backend-bytes=3000000"]);
     const client = open();
-    const held = await client.lock("held", { ttl: LONG, wait: 0 });
+    const held = await client.lock("held", { ttl: LONG, wait: LONG });
     const etcd = etcdClient(about);
     const value = "x".repeat(500_000);
     const full = await until(async () =>
@@ -79,7 +79,7 @@ describe.each(versions)("$name", (known) => {
     await etcdctl(about, "compact", String(revision));
     await etcdctl(about, "defrag");
     await etcdctl(about, "alarm", "disarm");
-    const next = await client.lock("held", { ttl: LONG, wait: 0 });
+    const next = await client.lock("held", { ttl: LONG, wait: LONG });
     expect(await next.unlock()).toBe("released");
     await etcd.close();
   });
@@ -87,7 +87,7 @@ describe.each(versions)("$name", (known) => {
   test("with three nodes continues when its leader is frozen, moved, or killed together with a holder", async () => {
     const { server, open, about } = await broken("etcd-cluster");
     const [ours, theirs] = [open(), open()];
-    const lock = await ours.lock("job", { ttl: LONG, wait: 0 });
+    const lock = await ours.lock("job", { ttl: LONG, wait: LONG });
     const waiting = theirs.lock("job", { ttl: LONG, wait: 3 * LONG });
     const frozen = await leaderOf(server, about);
     await frozen.kill("SIGSTOP");

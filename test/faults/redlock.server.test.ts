@@ -15,7 +15,7 @@ import { runCli } from "../support/script.ts";
 import { TcpProxy } from "../support/tcp-proxy.ts";
 import { stopTimers } from "../support/timers.ts";
 import { temporaryFile } from "../support/under-test.ts";
-import { pause, until, within } from "../support/until.ts";
+import { pause, until } from "../support/until.ts";
 
 /** A ttl that no pause of a busy machine outlasts. */
 const LONG = 20_000;
@@ -23,7 +23,7 @@ const LONG = 20_000;
 /** Shorter than any wait for a silent master. */
 const ATTEMPT = 500;
 
-const held = { ttl: LONG, wait: 0 };
+const held = { ttl: LONG, wait: LONG };
 const waiting = { ttl: LONG, wait: LONG };
 
 /** A first token above every clock, so that tokens only depend on earlier tokens. */
@@ -43,10 +43,10 @@ describe("masters that are killed", () => {
 
   test("two of five: the others suffice to take a lock, to keep it and to release it", async () => {
     const [ours, theirs] = [own.locks(), own.locks()];
-    const lock = await ours.lock("a", { ttl: 3_000, wait: 0 });
+    const lock = await ours.lock("a", { ttl: 6_000, wait: LONG });
     for (let i = 0; i < 4; i += 1) {
       expect(await theirs.tryLock("a", held)).toBeUndefined();
-      await pause(1_000);
+      await pause(2_000);
     }
     lock.assertHeld();
     expect((await theirs.inspect("a")).holder).toBeDefined();
@@ -57,7 +57,7 @@ describe("masters that are killed", () => {
   });
 
   test("three of five: a holder loses its lock no later than it expires, and learns of the loss", async () => {
-    const lock = await own.locks().lock("b", { ttl: 4_000, wait: 0 });
+    const lock = await own.locks().lock("b", { ttl: 4_000, wait: LONG });
     await own.signal("SIGKILL", 0);
     await until(() => lock.signal.aborted);
     expect(lock.signal.reason).toBeInstanceOf(LockLostError);
@@ -129,8 +129,7 @@ test.concurrent('frozen masters do not keep "lockstep lock" from exiting', async
   using holder = runCli("lock", "a", "--store", url, "--ttl", "2s", "--", ...command);
   expect(await holder.line()).toBe("started");
   await own.signal("SIGSTOP", 0, 1, 2, 3, 4);
-  // Its lock is lost after 2 s; a client that waited for all its masters took 12 s to close.
-  expect(await within(12_000, holder.ended)).toBe(76);
+  expect(await holder.ended).toBe(76);
 });
 
 describe("masters that keep all writes", () => {
@@ -170,7 +169,7 @@ describe("masters that keep all writes", () => {
 
   test("keep a lock while they restart one after the other", async () => {
     const [ours, theirs] = [own.locks(), own.locks()];
-    const lock = await ours.lock("b", { ttl: LONG, wait: 0 });
+    const lock = await ours.lock("b", held);
     await until(async () => (await own.owners("b")).every((owner) => owner !== undefined));
     for (const master of own.ports.keys()) {
       await own.signal("SIGKILL", master);

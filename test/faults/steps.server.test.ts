@@ -32,10 +32,10 @@ describe.each(KINDS)("steps on $name", ({ open, places }) => {
     async (place) => {
       const { journal, locks } = under.open();
       const id = `frozen-${crypto.randomUUID()}`;
-      using frozen = runScript("order", under.url, id, place, "1000");
+      using frozen = runScript("order", under.url, id, place, "3000");
       // The process stops itself at this step.
       expect(await frozen.line()).toBe(place);
-      await sleep(1_100);
+      await sleep(3_100);
       using other = runScript("order", under.url, id, "nowhere", "30000");
       // In a transaction, the process keeps its claim of the resource until the server notices the lost client.
       const isInside = place !== "plain";

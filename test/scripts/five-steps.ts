@@ -8,7 +8,7 @@ import { sqlLocks } from "../../core/stores/sql/locks.ts";
 import { sqliteDatabase } from "../../core/stores/sqlite/database.ts";
 
 /** Short for the process that resumes the run, and too long for a renewal. */
-const LEASE = 1_000;
+const LEASE = 3_000;
 
 /** How a run goes. `continues`: with `continueAsNew`, in two histories. */
 export type Course = "completes" | "is undone" | "continues";
