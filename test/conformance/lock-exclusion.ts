@@ -39,7 +39,7 @@ export function describeExclusion(suite: LockSuite): void {
       for (const { ended } of processes) expect(await ended).toBe(0);
       expect(await readFile(file, "utf8")).toBe(String(100 + processes.length * 25));
       await remove();
-    }, 120_000);
+    }, 240_000);
 
     test("lockAll takes all names or none, in any order of the names", async () => {
       const [ours, theirs] = [open(), open()];
@@ -88,7 +88,7 @@ export function describeExclusion(suite: LockSuite): void {
         last = lock.fence;
         await lock.unlock();
       }
-    }, 60_000);
+    }, 240_000);
 
     test("fences rise across expiry, a lost record, and a new client", async () => {
       const name = freshName();

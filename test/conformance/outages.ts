@@ -100,7 +100,7 @@ export function describeOutages({ start, open: openStore }: BreakableServers): v
     expect(compareFence(lock.fence, next.fence)).toBe(-1);
     expect(await lock.unlock()).toBe("was-lost");
     next.assertHeld();
-  }, 120_000);
+  });
 }
 
 /** Opens stores on a server that the test breaks, and closes them after the test, with all nodes running. */

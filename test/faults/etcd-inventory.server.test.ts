@@ -104,5 +104,5 @@ describe("an etcd server that is killed and started again", () => {
     const stocks = clients.map((etcd) => etcdInventory(etcd)) as [Inventory, ...Inventory[]];
     await sellThroughKills(own, stocks);
     for (const etcd of clients) await etcd.close();
-  }, 120_000);
+  });
 });

@@ -44,7 +44,7 @@ test.concurrent.each(inject("etcdServers").filter(({ endpoints }) => endpoints.l
     for (let kill = 0; kill < KILLS; kill += 1) {
       const before = acknowledged.length;
       await until(() => acknowledged.length >= before + 10, 60_000);
-      const leader = await until(() => leaderOf(server, about).catch(() => undefined), 30_000);
+      const leader = await until(() => leaderOf(server, about).catch(() => undefined));
       await leader.kill("SIGKILL");
       const killed = acknowledged.length;
       await until(() => acknowledged.length >= killed + 3, 60_000);

@@ -115,5 +115,5 @@ describe.each(versions)("$name", (known) => {
     await killed.kill("SIGKILL");
     (await last).assertHeld();
     await killed.start();
-  }, 120_000);
+  });
 });

@@ -122,7 +122,7 @@ for (const server of inject("sqlServers")) {
         await expectRejection(overtaken, { code: "STALE_RUN" });
         expect(await effects(admin, `${late.runId} a`)).toBe(0);
       }
-    }, 120_000);
+    });
   });
 }
 

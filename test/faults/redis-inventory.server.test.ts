@@ -171,5 +171,5 @@ describe("a decrement in Redis", () => {
     const stocks = clients.map((redis) => redisInventory(redis)) as [Inventory, ...Inventory[]];
     await sellThroughKills(server, stocks);
     for (const redis of clients) await redis.close();
-  }, 120_000);
+  });
 });

@@ -33,7 +33,7 @@ export async function sellThroughKills(
   });
   for (let kill = 0; kill < 3; kill += 1) {
     const before = acknowledged.size;
-    await until(() => acknowledged.size > before + 300, 30_000);
+    await until(() => acknowledged.size > before + 100);
     await node?.kill("SIGKILL");
     await node?.start();
   }
