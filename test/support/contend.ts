@@ -15,7 +15,7 @@ export async function contend(
 ): Promise<void> {
   const contender = async () => {
     for (let round = 0; round < rounds; round += 1) {
-      const lock = await store.lock(name, { ttl: 10_000, wait: 60_000 });
+      const lock = await store.lock(name, { ttl: 10_000, wait: 200_000 });
       const count = Number(await readFile(file, "utf8"));
       await writeFile(file, String(count + 1));
       await lock.unlock();

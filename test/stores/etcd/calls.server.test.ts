@@ -84,8 +84,8 @@ test("a release wakes exactly one of 200 that wait", async () => {
       () => {},
     ),
   );
-  await until(async () => (await queueOf(etcd, prefix)).length === 201, 30_000);
-  await until(() => waiters.every(({ counted }) => counted.watches.standing > 0), 30_000);
+  await until(async () => (await queueOf(etcd, prefix)).length === 201);
+  await until(() => waiters.every(({ counted }) => counted.watches.standing > 0));
   await holder.unlock();
   await until(() => held.length === 1);
   // The server notifies all watches of one change at the same time.
