@@ -29,6 +29,14 @@ describe.concurrent("oversell --scenario", () => {
     expect(of("lock alone, with replicas=1")).toMatchObject(ALONE);
   });
 
+  test("the scenario split-brain has a holder on each master, and only the fence prevents overselling", async () => {
+    const of = await play("split-brain");
+    expect(of("lock alone")).toMatchObject(OVERSOLD);
+    expect(of("claimed fence, conditional decrement")).toMatchObject(REFUSED);
+    expect(of("the same, the old primary's client last")).toMatchObject(REFUSED);
+    expect(of("lock alone, with replicas=1")).toMatchObject(ALONE);
+  });
+
   test("the scenario clock-jump has two holders, and only the fence prevents overselling", async () => {
     const of = await play("clock-jump");
     expect(of("lock alone, two of five clocks")).toMatchObject(ALONE);

@@ -153,6 +153,7 @@ export const oversellCommand = (version: string): CommandModule<unknown, Oversel
       .example("$0 oversell --report incident.html", "a page that replays the sale")
       .example("$0 oversell --trace incident.trace.json", "look at it in Perfetto")
       .example("$0 oversell --scenario failover", "two holders after the promotion of a replica")
+      .example("$0 oversell --scenario split-brain", "two masters at once, each with a holder")
       .example("$0 oversell --scenario clock-jump", "two holders of a Redlock after a clock jump")
       .epilog(
         `Exit status: 1 if a strategy or variant that claims to be safe oversold, lost or

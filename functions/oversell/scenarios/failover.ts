@@ -67,7 +67,8 @@ export const FAILOVER: Scenario<Failover> = {
   },
 };
 
-function connect(node: ServerNode | undefined): Redis {
+/** Opens a client of one server. */
+export function connect(node: ServerNode | undefined): Redis {
   return redisClient({ host: "127.0.0.1", port: node?.config.port ?? 0 });
 }
 

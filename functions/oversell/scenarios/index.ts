@@ -10,6 +10,12 @@ export const SCENARIOS = {
     return play(FAILOVER, options);
   },
 
+  async "split-brain"(options: ScenarioOptions) {
+    await loadIoredis();
+    const { SPLIT_BRAIN } = await import("./split-brain.ts");
+    return play(SPLIT_BRAIN, options);
+  },
+
   async "clock-jump"(options: ScenarioOptions) {
     await loadIoredis();
     const { CLOCK_JUMP } = await import("./clock-jump.ts");
