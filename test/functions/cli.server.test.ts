@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { mkdir, readdir, readFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
@@ -380,6 +381,7 @@ describe("lockstep", () => {
   }, 240_000);
 
   test("names invalid input and exits with 64", async () => {
+    const none = `sqlite:${join(tmpdir(), "none.db")}`;
     const cases = [
       [["lock"], "Not enough"],
       [["lock", ""], "lock name"],
@@ -422,9 +424,9 @@ describe("lockstep", () => {
       [["oversell", "--workers", "1000"], "workers"],
       [["oversell", "--strategy", "hope"], "strategy"],
       [["oversell", "--fence", "claimed"], "fence"],
-      [["oversell", "--strategy", "decr-and-test", "--store", "sqlite:none.db"], "redis:"],
-      [["oversell", "--decide", "select-for-update", "--store", "sqlite:none.db"], "mysql:"],
-      [["oversell", "--store", "sqlite:none.db", "--ttl", "50ms"], "ttl"],
+      [["oversell", "--strategy", "decr-and-test", "--store", none], "redis:"],
+      [["oversell", "--decide", "select-for-update", "--store", none], "mysql:"],
+      [["oversell", "--store", none, "--ttl", "50ms"], "ttl"],
       [["oversell", "--report", "x.html", "--buyers", "500"], "--report"],
       [["servers", "up", "oracle"], "oracle"],
       [["raise-generation", "--at-least", "-1"], "generation"],

@@ -136,7 +136,7 @@ describe("a change of stock", () => {
       });
     const fences: string[] = [];
     for (let i = 0; i < 2; i += 1) {
-      await opened.locks.withLock(stockLock(sku), { ttl: 5_000, wait: 5_000 }, async (lock) => {
+      await opened.locks.withLock(stockLock(sku), { ttl: 60_000, wait: 60_000 }, async (lock) => {
         fences.push(await sealFence(lock.fence, SECRET));
       });
     }
@@ -149,7 +149,7 @@ describe("a change of stock", () => {
     }
     const ofAnother = await opened.locks.withLock(
       stockLock(await newSku()),
-      { ttl: 5_000, wait: 5_000 },
+      { ttl: 60_000, wait: 60_000 },
       (lock) => sealFence(lock.fence, SECRET),
     );
     expect(await sell(ofAnother)).toMatchObject({ status: 400, body: { code: "FENCE_INVALID" } });

@@ -1,7 +1,7 @@
 /** Polls until the result of `check` is truthy, for `within` milliseconds at the most. */
 export async function until<T>(
   check: () => Promise<T | undefined | false> | T | undefined | false,
-  within = 60_000,
+  within = 120_000,
 ): Promise<T> {
   const giveUpAt = performance.now() + within;
   for (;;) {
