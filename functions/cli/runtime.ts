@@ -92,7 +92,8 @@ interface RuntimeSetup {
   readonly observer?: PartialTelemetry | undefined;
 }
 
-interface ModuleRuntime {
+/** The runtime of a module's workflows, and what it was made of. */
+export interface ModuleRuntime extends Pick<RunServices, "services" | "addresses"> {
   readonly runtime: Runtime;
   readonly workflows: readonly AnyWorkflow[];
 }
@@ -103,7 +104,7 @@ export async function withRuntime<T>(
   { program, lease, onEvent, observer }: RuntimeSetup,
   work: (loaded: ModuleRuntime) => Promise<T>,
 ): Promise<T> {
-  const execute = async ({ services, journal, owner, telemetry }: RunServices) => {
+  const execute = async ({ services, journal, owner, addresses, telemetry }: RunServices) => {
     const { workflows, entities } = await program.create(services);
     const { locks } = services;
     const options = { journal, locks, workflows, entities, owner, lease, codec: program.codec };
@@ -111,7 +112,7 @@ export async function withRuntime<T>(
       ...options,
       ...combineTelemetry({ runtime: { onEvent } }, telemetry).runtime,
     });
-    return work({ runtime, workflows });
+    return work({ runtime, workflows, services, addresses });
   };
   return withServices(args, execute, observer);
 }

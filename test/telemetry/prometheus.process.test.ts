@@ -6,8 +6,8 @@ import { openSqlite } from "../../core/stores/sqlite/index.ts";
 import { METRICS } from "../../functions/telemetry/metrics.ts";
 import { PrometheusMetrics } from "../../functions/telemetry/prometheus.ts";
 import { placeOrder } from "../programs/order.ts";
-import { cli } from "../support/cli.ts";
-import { runCli } from "../support/script.ts";
+import { cli, MAIN } from "../support/cli.ts";
+import { runNode } from "../support/script.ts";
 import { temporaryFile } from "../support/under-test.ts";
 import { until } from "../support/until.ts";
 
@@ -23,8 +23,11 @@ async function temporaryStore() {
 }
 
 /** Starts a command that prints a line of JSON with URLs. */
-async function started(...args: readonly string[]): Promise<Record<string, string>> {
-  const command = runCli(...args);
+async function started(
+  args: readonly string[],
+  env: NodeJS.ProcessEnv = { LOCKSTEP_TOKEN: undefined },
+): Promise<Record<string, string>> {
+  const command = runNode([MAIN, ...args], { env: { ...process.env, ...env } });
   onTestFinished(() => command[Symbol.dispose]());
   return JSON.parse(await command.line());
 }
@@ -37,7 +40,7 @@ test("/metrics of a worker has the metrics of its runs and the depths of the que
   await runtime.start(placeOrder, { orderId: "o-1", trouble: "flaky" });
   await runtime.start(placeOrder, { orderId: "o-2", sku: "cup", trouble: "waits" });
   const args = ["--store", url, "--lease", "10m", "--port", "0"];
-  const { metrics = "" } = await started("worker", ORDERS, ...args);
+  const { metrics = "" } = await started(["worker", ORDERS, ...args]);
   expect(metrics).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/metrics$/);
   const has = (...lines: readonly string[]) =>
     until(async () => {
@@ -68,16 +71,35 @@ test("/metrics of a worker has the metrics of its runs and the depths of the que
   expect(documented).toEqual(names);
 
   const { origin } = new URL(metrics);
-  expect((await fetch(`${origin}/runs`)).status).toBe(404);
+  expect((await fetch(`${origin}/`)).status).toBe(404);
   expect((await fetch(metrics, { method: "POST" })).status).toBe(404);
 });
 
 test("/metrics of lockstep dev needs no token", async () => {
   const { url } = await temporaryStore();
-  const dev = await started("dev", ORDERS, "--store", url, "--port", "0");
+  const dev = await started(["dev", ORDERS, "--store", url, "--port", "0"]);
   const text = await textOf(`${dev.url}/metrics`);
   expect(text).toContain("\nlockstep_journal_up 1\n");
   expect(text).toContain('\nlockstep_lock_lost_total{lockstep_reason="expired"} 0\n');
+});
+
+test("a worker with a token has the console, which needs the token; /metrics needs none", async () => {
+  const { store, url } = await temporaryStore();
+  const runtime = createRuntime({ journal: store.journal, workflows: [placeOrder] });
+  await runtime.start(placeOrder, { orderId: "o-1", trouble: "waits" });
+  const token = "a token of 16 characters".replaceAll(" ", "-");
+  const args = ["worker", ORDERS, "--store", url, "--port", "0"];
+  const worker = await started(args, { LOCKSTEP_TOKEN: token });
+  expect(await textOf(`${worker.console}`)).toContain("<title>");
+  const read = (path: string, more: Record<string, string> = {}) =>
+    fetch(`${worker.console}console/api/${path}`, {
+      headers: { "lockstep-console": "1", ...more },
+    });
+  expect((await read("runs")).status).toBe(401);
+  const own = { authorization: `Bearer ${token}` };
+  expect(await (await read("runs", own)).json()).toMatchObject({ runs: [{ runId: "o-1" }] });
+  expect(await (await read("info", own)).json()).toMatchObject({ store: url, watches: true });
+  expect(await textOf(`${worker.metrics}`)).toContain("\nlockstep_journal_up 1\n");
 });
 
 test("a worker refuses a port that is none", async () => {

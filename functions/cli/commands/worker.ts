@@ -1,20 +1,28 @@
 import { subscribe } from "node:diagnostics_channel";
 import type { CommandModule } from "yargs";
-import type { Journal } from "../../../core/journal/journal.ts";
 import { checkSpan, checkWhole } from "../../../core/lock/checks.ts";
 import { quote } from "../../../core/lock/errors.ts";
 import type { LockEvent } from "../../../core/lock/events.ts";
 import type { RunEvent } from "../../../core/steps/events.ts";
 import type { RunOutcome } from "../../../core/steps/workflow.ts";
+import { readConfig } from "../../../infra/config.ts";
+import type { IncidentLog } from "../../console/incidents.ts";
 import type { ServerOptions } from "../../http/server.ts";
 import type { PrometheusMetrics } from "../../telemetry/prometheus.ts";
+import { combineTelemetry } from "../../telemetry/telemetry.ts";
 import type { WorkerEvent } from "../../worker/options.ts";
 import { runWorker } from "../../worker/worker.ts";
 import { loadWorkflowModule } from "../../worker/workflow-module.ts";
 import { describeError, exitStatusOfSignal } from "../exit-status.ts";
 import { parseDuration, parseInteger } from "../options.ts";
 import { listenForShutdown } from "../process/signals.ts";
-import { MODULE_HELP, type RuntimeArgs, runtimeOptions, withRuntime } from "../runtime.ts";
+import {
+  MODULE_HELP,
+  type ModuleRuntime,
+  type RuntimeArgs,
+  runtimeOptions,
+  withRuntime,
+} from "../runtime.ts";
 import { describeOutcome } from "../terminal/outcome.ts";
 import { note, print, warn } from "../terminal/output.ts";
 
@@ -54,13 +62,13 @@ export const workerCommand: CommandModule<unknown, WorkerArgs> = {
       .option("port", {
         type: "string",
         requiresArg: true,
-        describe: "the port to serve /metrics on; 0 picks a free one",
+        describe: "the port of /metrics and of the console; 0 picks a free one",
         defaultDescription: "none",
       })
       .option("host", {
         type: "string",
         default: "127.0.0.1",
-        describe: "the address to serve /metrics on",
+        describe: "the address of /metrics and of the console",
       })
       .option("quiet", {
         type: "boolean",
@@ -77,7 +85,7 @@ process, loses a lock, and parks or ends a run.
 
 With --port, prints one line of JSON with the URL of /metrics, which answers
 Prometheus without a token: counts, durations, the names of workflows and
-queues.
+queues. If LOCKSTEP_TOKEN is set, the console is at /, and needs the token.
 
 On TERM, INT or HUP, takes no more runs, lets running steps finish, parks each
 run before its next step, and ends. A second signal, or the end of --drain,
@@ -97,19 +105,23 @@ number; 69 store unavailable; 64 usage.`,
     checkSpan("--lease", lease, 100);
     const port = args.port === undefined ? undefined : parseInteger("--port", args.port);
     if (port !== undefined) checkWhole("--port", port, 0, 65_535);
-    const metrics = port === undefined ? undefined : await createMetrics();
+    const observers = port === undefined ? undefined : await createObservers();
     const log = args.quiet ? () => {} : logLine;
     const program = await loadWorkflowModule(args.file);
     await withRuntime(
       args,
-      { program, lease, onEvent: (event) => reportRun(event, log), observer: metrics?.telemetry },
-      async ({ runtime, workflows }) => {
+      {
+        ...{ program, lease, onEvent: (event) => reportRun(event, log) },
+        observer: observers && combineTelemetry(observers.metrics.telemetry, observers.incidents),
+      },
+      async (loaded) => {
+        const { runtime, workflows } = loaded;
         using shutdown = listenForShutdown();
         subscribe("lockstep:lock", (event) => reportLoss(event as LockEvent));
         const names = workflows.map(({ name, version }) => `${name} v${version}`).join(", ");
         log(`executing ${names}, ${concurrency} at a time, on ${runtime.journal.address}`);
-        if (metrics && port !== undefined) {
-          await serveMetrics(metrics, runtime.journal, { host: args.host, port });
+        if (observers && port !== undefined) {
+          await serve(observers, loaded, { host: args.host, port });
         }
         const { isClean, ...counts } = await runWorker({
           ...{ runtime, concurrency, drain, onEvent: (event) => reportEvent(event, log) },
@@ -124,21 +136,42 @@ number; 69 store unavailable; 64 usage.`,
   },
 };
 
-async function createMetrics(): Promise<PrometheusMetrics> {
-  const { PrometheusMetrics } = await import("../../telemetry/prometheus.ts");
-  return new PrometheusMetrics();
+/** What a worker with a port shows of itself. */
+interface Observers {
+  readonly metrics: PrometheusMetrics;
+  readonly incidents: IncidentLog;
 }
 
-/** Serves the metrics until the process ends, and prints their URL. */
-async function serveMetrics(
-  metrics: PrometheusMetrics,
-  journal: Journal,
-  options: ServerOptions,
+async function createObservers(): Promise<Observers> {
+  const { IncidentLog } = await import("../../console/incidents.ts");
+  const { PrometheusMetrics } = await import("../../telemetry/prometheus.ts");
+  return { metrics: new PrometheusMetrics(), incidents: new IncidentLog() };
+}
+
+/** Serves the metrics, and with LOCKSTEP_TOKEN the console, until the process ends, and prints their URLs. */
+async function serve(
+  { metrics, incidents }: Observers,
+  { runtime, services, addresses }: ModuleRuntime,
+  { host, port }: Required<ServerOptions>,
 ): Promise<void> {
+  const { createConsole } = await import("../../console/console.ts");
+  const { isLoopback } = await import("../../console/guard.ts");
+  const { pageFiles } = await import("../../console/page-files.ts");
   const { serveHttp } = await import("../../http/server.ts");
-  const others = { fetch: () => new Response("not found\n", { status: 404 }) };
-  const { url } = await serveHttp(metrics.serve(others, journal), options);
-  print(JSON.stringify({ metrics: `${url}/metrics` }));
+  const { token } = readConfig();
+  const { locks, inventory } = services;
+  const nothing = { fetch: () => new Response("not found\n", { status: 404 }) };
+  const console =
+    token === undefined
+      ? undefined
+      : createConsole({
+          ...{ addresses, locks, inventory, runtime, token, incidents, page: await pageFiles() },
+          ...{ isLocal: isLoopback(host), isDev: false, readOnly: false },
+          onError: (error) => warn(describeError(error)),
+        });
+  const app = metrics.serve(console ?? nothing, runtime.journal);
+  const { url } = await serveHttp(app, { host, port });
+  print(JSON.stringify({ metrics: `${url}/metrics`, ...(console && { console: `${url}/` }) }));
 }
 
 type Log = (line: string) => void;
