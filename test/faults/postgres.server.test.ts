@@ -164,7 +164,7 @@ for (const server of inject("postgresServers")) {
   });
 }
 
-const options = { ttl: 30_000, wait: 0 };
+const options = { ttl: 30_000, wait: 30_000 };
 
 /** The code of the error of a lock on this URL. */
 async function failureOf(url: string): Promise<unknown> {
