@@ -35,6 +35,7 @@ export const STORES = {
   sqlite: openSqlite,
   mariadb: sql("mariadb"),
   mysql: sql("mysql"),
+  postgres: sql("postgres"),
   etcd: etcd("etcd"),
   "etcd-cluster": etcd("etcd-cluster"),
   redis: (log) => onServers("redis", { log, args: DURABLE_REDIS }),
