@@ -189,7 +189,7 @@ export function describeChildRuns({ newId, runtime, toEnd, recordsOf }: StepsHar
       const cut = injectFaults(rt.journal, (point) => {
         if (point === "append:before") throw new Error("cut off");
       });
-      const stopped = createRuntime({ journal: cut, lease: 1_000 });
+      const stopped = createRuntime({ journal: cut, lease: 5_000 });
       await expect(stopped.execute(wf, { n: 1 }, { id })).rejects.toThrow("cut off");
       for (const n of [0, 1]) await stopped.resume(`${id}/all[${n}]`);
       expect(await toEnd(rt, wf, id)).toMatchObject({ output: [0, 1, 2, 3, 4] });
