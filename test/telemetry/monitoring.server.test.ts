@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
-import { expect, onTestFinished, test } from "vitest";
+import { beforeAll, expect, onTestFinished, test } from "vitest";
 import { createRuntime } from "../../core/steps/runtime.ts";
 import { openSqlite } from "../../core/stores/sqlite/index.ts";
 import { run } from "../../infra/servers/processes.ts";
@@ -14,6 +14,11 @@ const pathOf = (path: string) => fileURLToPath(new URL(`../../${path}`, import.m
 const ORDERS = pathOf("test/programs/order.ts");
 const RULES = pathOf("infra/monitoring/alerts.yml");
 const DASHBOARD = pathOf("infra/monitoring/dashboard.json");
+
+// Installs Prometheus where it is missing.
+beforeAll(async () => {
+  await prometheusBinaries();
+}, 600_000);
 
 interface Panel {
   readonly targets?: readonly { readonly expr: string }[];
