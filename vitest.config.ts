@@ -15,6 +15,7 @@ export default defineConfig({
           name: "unit",
           include: ["test/**/*.test.ts"],
           exclude: ["**/node_modules/**", "test/**/*.{process,server}.test.ts"],
+          testTimeout: 20_000,
         },
       },
       { extends: true, test: { name: "processes", include: ["test/**/*.process.test.ts"] } },
