@@ -6,6 +6,7 @@ import {
   type Inventory,
   type LedgerEntry,
   operationConflict,
+  type Reservation,
   type StockLevel,
   type StockOperations,
   type StockResult,
@@ -25,6 +26,7 @@ export interface InventoryBackend extends OperationBackend {
   list(page: StockPage): Promise<readonly StockLevel[]>;
   expire(sku: string): Promise<void>;
   history(sku: string, page: HistoryPage): Promise<readonly LedgerEntry[]>;
+  reservations(sku: string, limit: number): Promise<readonly Reservation[]>;
   claim(fence: Fence): Promise<void>;
 }
 
@@ -69,6 +71,12 @@ export function createInventory(
       checkWhole("limit", limit, 1, 10_000);
       checkWhole("before", before, 0, Number.MAX_SAFE_INTEGER);
       return backend.history(sku, { limit, before });
+    },
+
+    async reservations(sku, { limit = 100 } = {}) {
+      checkSku(sku);
+      checkWhole("limit", limit, 1, 10_000);
+      return backend.reservations(sku, limit);
     },
 
     async claim(fence) {

@@ -4,6 +4,7 @@ export type {
   DecrementResult,
   Inventory,
   LedgerEntry,
+  Reservation,
   StockLevel,
   StockOperations,
   StockResult,

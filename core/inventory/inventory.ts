@@ -1,6 +1,7 @@
 import type { Duration } from "../lock/duration.ts";
 import { quote } from "../lock/errors.ts";
 import type { Fence } from "../lock/fence.ts";
+import type { Millis } from "../lock/time.ts";
 
 /** The arguments that every change of stock has. */
 export interface StockChange {
@@ -117,6 +118,16 @@ export interface LedgerEntry {
   readonly at: Date;
 }
 
+/** A reservation whose units are set aside. */
+export interface Reservation {
+  /** The operation id of its reserve. */
+  readonly id: string;
+  readonly quantity: number;
+
+  /** The time until it expires, by the database's clock. 0: it has expired, and its units are not yet back on hand. */
+  readonly expiresIn: Millis;
+}
+
 /**
  * Reads and changes of stock. A SQL store also offers them within a caller's transaction.
  *
@@ -168,6 +179,9 @@ export interface Inventory extends StockOperations {
     sku: string,
     options?: { readonly limit?: number; readonly before?: number },
   ): Promise<readonly LedgerEntry[]>;
+
+  /** Lists the sku's reservations whose units are set aside, in the store's order: at most `limit` (default 100). */
+  reservations(sku: string, options?: { readonly limit?: number }): Promise<readonly Reservation[]>;
 
   /**
    * Claims a resource for the holder of this fence: earlier holders are refused from now on.

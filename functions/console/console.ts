@@ -178,11 +178,12 @@ function readsOf(options: ConsoleOptions): Hono {
   api.get("/sku", async (c) => {
     const { sku, before } = Sku.parse(c.req.query());
     const stock = present("inventory", inventory);
-    const [level, entries] = await Promise.all([
+    const [level, reservations, entries] = await Promise.all([
       stock.get(sku),
+      stock.reservations(sku, { limit: MOST_ROWS }),
       stock.history(sku, { limit: MOST_ROWS, ...(before !== undefined && { before }) }),
     ]);
-    return send({ level, entries });
+    return send({ level, reservations, entries });
   });
 
   api.get("/runs", async (c) => {

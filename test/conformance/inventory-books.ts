@@ -178,6 +178,31 @@ export function describeReservations(suite: InventorySuite): void {
       await expectConservation(sku);
     });
 
+    test("reservations are listed until they are closed, or expired ones are put back", async () => {
+      const sku = await stocked(9);
+      const reserve = (id: string, quantity: number, expiresIn: number) =>
+        suite.inventory.reserve({ sku, quantity, operationId: `${sku}/${id}`, expiresIn });
+      expect(await suite.inventory.reservations(sku)).toEqual([]);
+      await reserve("a b", 1, 50);
+      await reserve("c", 2, 600_000);
+      await reserve("d", 3, 900_000);
+      await untilExpired(50);
+      const [expired, open, last] = await suite.inventory.reservations(sku);
+      expect(expired).toEqual({ id: `${sku}/a b`, quantity: 1, expiresIn: 0 });
+      expect(open).toMatchObject({ id: `${sku}/c`, quantity: 2 });
+      expect(open?.expiresIn).toBeGreaterThan(300_000);
+      expect(open?.expiresIn).toBeLessThanOrEqual(660_000);
+      expect(last).toMatchObject({ id: `${sku}/d`, quantity: 3 });
+      expect(await suite.inventory.reservations(sku, { limit: 2 })).toMatchObject([
+        { id: `${sku}/a b` },
+        { id: `${sku}/c` },
+      ]);
+      await suite.inventory.expire(sku);
+      await suite.inventory.confirm({ sku, reservation: `${sku}/c`, operationId: `${sku}/e` });
+      expect(await suite.inventory.reservations(sku)).toMatchObject([{ id: `${sku}/d` }]);
+      await expect(suite.inventory.reservations(sku, { limit: 0 })).rejects.toThrow(RangeError);
+    });
+
     test("an expired reservation cannot be confirmed, and its units are sold to others", async () => {
       const sku = await stocked(5);
       const reservation = `${sku}/r`;

@@ -122,6 +122,8 @@ test("stock, ledgers and runs are shown, hostile names are text, and axe finds n
   const { inventory } = store;
   await inventory.set({ sku: HOSTILE, quantity: 3, operationId: "set" });
   await inventory.decrement({ sku: HOSTILE, quantity: 2, operationId: HOSTILE });
+  const reservation = `${HOSTILE}/basket`;
+  await inventory.reserve({ sku: HOSTILE, quantity: 1, operationId: reservation, expiresIn: "1d" });
   await runtime.execute(order, { sku: HOSTILE }, { id: HOSTILE });
   await using lock = await store.locks.lock(HOSTILE, { ttl: "30s", wait: 0 });
   const { page, problems } = await openPage(url);
@@ -135,7 +137,12 @@ test("stock, ledgers and runs are shown, hostile names are text, and axe finds n
   await page.getByRole("link", { name: HOSTILE }).click();
   await page.getByRole("cell", { name: "decrement" }).waitFor();
   expect(await page.getByText("3, which is on hand + reserved + sold").count()).toBe(1);
+  const reservations = page.getByRole("region", { name: "Open reservations" });
+  await reservations.getByRole("row").filter({ hasText: reservation }).waitFor();
+  expect(await reservations.innerText()).toMatch(/23 h/);
   await sees("dark");
+  await inventory.cancel({ sku: HOSTILE, reservation, operationId: "cancel" });
+  await reservations.waitFor({ state: "detached" });
   await page.getByRole("link", { name: "Runs" }).click();
   await page.getByRole("cell", { name: /a pause, due in 23 h/ }).waitFor();
   await page.getByRole("link", { name: HOSTILE }).click();

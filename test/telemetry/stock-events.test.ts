@@ -4,6 +4,7 @@ import type { StockEvent } from "../../core/inventory/events.ts";
 import type {
   DecrementResult,
   LedgerEntry,
+  Reservation,
   StockLevel,
   StockResult,
 } from "../../core/inventory/inventory.ts";
@@ -28,6 +29,9 @@ class Shelf implements InventoryBackend {
     return this.#result ? [] : [];
   }
   async history(): Promise<readonly LedgerEntry[]> {
+    return this.#result ? [] : [];
+  }
+  async reservations(): Promise<readonly Reservation[]> {
     return this.#result ? [] : [];
   }
   async expire(): Promise<void> {

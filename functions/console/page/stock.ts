@@ -1,7 +1,7 @@
-import { html, nothing } from "lit-html";
-import type { LedgerEntry, StockLevel } from "../../../core/inventory/inventory.ts";
-import type { StockAnswer } from "../shapes.ts";
-import { clock, href, shortFence } from "./format.ts";
+import { html, nothing, type TemplateResult } from "lit-html";
+import type { LedgerEntry, Reservation, StockLevel } from "../../../core/inventory/inventory.ts";
+import { MOST_ROWS, type StockAnswer } from "../shapes.ts";
+import { clock, formatDuration, href, shortFence } from "./format.ts";
 import { emptyLine, facts, searchField, table } from "./parts.ts";
 import { read } from "./server.ts";
 import { type AnyView, type Place, refine, view } from "./view.ts";
@@ -39,6 +39,7 @@ export function stockView(place: Place): AnyView {
 /** As JSON. */
 interface SkuAnswer {
   readonly level?: StockLevel;
+  readonly reservations: readonly Reservation[];
   readonly entries: readonly (Omit<LedgerEntry, "at"> & { readonly at: string })[];
 }
 
@@ -47,7 +48,7 @@ export function skuView(sku: string, place: Place): AnyView {
   return view<SkuAnswer>({
     title: sku,
     load: () => read("sku", { sku, before: place.query.get("before") ?? "" }),
-    draw: ({ level, entries }) => html`
+    draw: ({ level, reservations, entries }) => html`
       <h2>${sku}</h2>
       ${
         level
@@ -60,6 +61,7 @@ export function skuView(sku: string, place: Place): AnyView {
             ])
           : html`<p>This sku does not exist.</p>`
       }
+      ${reservations.length > 0 ? reservationTable(reservations) : nothing}
       ${table(
         "Ledger, newest first",
         [
@@ -91,4 +93,17 @@ export function skuView(sku: string, place: Place): AnyView {
           : nothing
       }`,
   });
+}
+
+function reservationTable(reservations: readonly Reservation[]): TemplateResult {
+  const isAll = reservations.length < MOST_ROWS;
+  return table(
+    isAll ? "Open reservations" : `The first ${MOST_ROWS} open reservations`,
+    ["Reservation", "#Quantity", "#Expires in"],
+    reservations.map(({ id, quantity, expiresIn }) => [
+      id,
+      quantity,
+      expiresIn > 0 ? formatDuration(expiresIn) : "expired, not yet put back",
+    ]),
+  );
 }

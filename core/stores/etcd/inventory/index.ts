@@ -4,12 +4,17 @@ import {
   type StockPage,
 } from "../../../inventory/backend.ts";
 import type { InventoryOptions } from "../../../inventory/events.ts";
-import type { Inventory, LedgerEntry, StockLevel } from "../../../inventory/inventory.ts";
+import type {
+  Inventory,
+  LedgerEntry,
+  Reservation,
+  StockLevel,
+} from "../../../inventory/inventory.ts";
 import { KeyedQueue } from "../../../lock/keyed-queue.ts";
 import { type Etcd, get } from "../client/etcd.ts";
 import { checkPrefix } from "../client/names.ts";
 import { applyBatch } from "./change.ts";
-import { type EtcdContext, RevisionCache, skuIn, stockKeys } from "./context.ts";
+import { type EtcdContext, RevisionCache, reservationIn, skuIn, stockKeys } from "./context.ts";
 import { expire } from "./expiry.ts";
 import { claim } from "./fence.ts";
 import { parseEntries, parseStock } from "./transaction.ts";
@@ -41,6 +46,7 @@ export function etcdInventory(
       applyMany: (batch, signal) => applyBatch(context, batch, signal),
       expire: (sku) => expire(context, sku),
       history: (sku, page) => readHistory(context, sku, page),
+      reservations: (sku, limit) => readReservations(context, sku, limit),
       claim: (fence) => claim(context, fence),
     },
     rest,
@@ -94,4 +100,23 @@ async function readHistory(
     if (entries.length >= limit || kvs.length < PAGE) return entries.slice(0, limit);
     after = kvs.at(-1)?.key ?? after;
   }
+}
+
+async function readReservations(
+  { etcd, keys }: EtcdContext,
+  sku: string,
+  limit: number,
+): Promise<readonly Reservation[]> {
+  // A reservation has two keys until it expires, and one until its units are back on hand.
+  const { kvs } = await etcd.range(get({ prefix: keys.reservations(sku) }, { limit: 2 * limit }));
+  const leases = new Map(kvs.map(({ key, lease }) => [key, lease]));
+  const units = kvs.map(({ key, value }) => ({ key, id: reservationIn(key), value }));
+  const reserved = units.filter(({ key, id }) => key === keys.units(sku, id)).slice(0, limit);
+  return Promise.all(
+    reserved.map(async ({ id, value }) => {
+      const lease = leases.get(keys.open(sku, id));
+      const left = lease === undefined ? 0 : ((await etcd.timeToLive(lease)) ?? 0);
+      return { id, quantity: Number(value), expiresIn: 1_000 * left };
+    }),
+  );
 }

@@ -8,6 +8,7 @@ import type {
   Inventory,
   LedgerEntry,
   LedgerEntryKind,
+  Reservation,
   StockLevel,
   StockOutcome,
 } from "../../../inventory/inventory.ts";
@@ -18,7 +19,7 @@ import type { Redis } from "../client/redis.ts";
 import { replicatedWrites } from "../client/replicas.ts";
 import { scan } from "../client/scan.ts";
 import { applyBatch, claim, type RedisContext, runUntilKnown, stockKeys } from "./change.ts";
-import { EXPIRE, MAX_RELEASED, READ_LEDGER } from "./scripts.ts";
+import { EXPIRE, MAX_RELEASED, READ_LEDGER, READ_RESERVATIONS } from "./scripts.ts";
 
 export interface RedisInventoryOptions extends InventoryOptions {
   /**
@@ -62,6 +63,7 @@ export function redisInventory(redis: Redis, options: RedisInventoryOptions = {}
       applyMany: (batch, signal) => applyBatch(context, batch, signal),
       expire: (sku) => expire(context, sku),
       history: (sku, page) => readHistory(context, sku, page),
+      reservations: (sku, limit) => readReservations(context, sku, limit),
       claim: (fence) => claim(context, fence),
     },
     rest,
@@ -137,4 +139,17 @@ function toEntry(seq: number, text: string): LedgerEntry {
     fence: fence || undefined,
     at: new Date(Number(at) / 1_000),
   };
+}
+
+async function readReservations(
+  { redis, keys }: RedisContext,
+  sku: string,
+  limit: number,
+): Promise<readonly Reservation[]> {
+  const input = { keys: [keys.reservations(sku)], args: [limit] };
+  const reply = await redis.run(READ_RESERVATIONS, input);
+  return (reply as readonly string[]).map((text) => {
+    const [, expiresIn, quantity, id = ""] = /^(\d+) (\d+) (.*)$/s.exec(text) ?? [];
+    return { id, quantity: Number(quantity), expiresIn: Number(expiresIn) / 1_000 };
+  });
 }

@@ -224,3 +224,18 @@ export const READ_LEDGER = script(
 `,
   { reads: true },
 );
+
+/** KEYS: the reservations. ARGV: how many. Answers each as "MICROSECONDS QUANTITY ID", the first to expire first. */
+export const READ_RESERVATIONS = script(
+  `
+  local time = redis.call('TIME')
+  local now = time[1] * 1000000 + time[2]
+  local found = redis.call('ZRANGE', KEYS[1], 0, ARGV[1] - 1, 'WITHSCORES')
+  local answer = {}
+  for i = 1, #found, 2 do
+    answer[#answer + 1] = string.format('%.0f %s', math.max(found[i + 1] - now, 0), found[i])
+  end
+  return answer
+`,
+  { reads: true },
+);

@@ -24,6 +24,7 @@ import type {
   Inventory,
   LedgerEntry,
   LedgerEntryKind,
+  Reservation,
   StockLevel,
   StockOperations,
   StockOutcome,
@@ -31,6 +32,7 @@ import type {
 } from "../../../inventory/inventory.ts";
 import type { Operation, OperationBatch } from "../../../inventory/operation.ts";
 import { checkFence, type Fence, formatFence } from "../../../lock/fence.ts";
+import { toMillis } from "../micros.ts";
 import { apply, attempt } from "./apply.ts";
 import { applyMany, plan } from "./batch.ts";
 import { applyInOneBatch } from "./one-batch.ts";
@@ -62,6 +64,7 @@ export function sqlInventory(database: Database, options: InventoryOptions = {})
         : applyMany(database, batch, signal),
     expire: async (sku) => void (await database.batch(releaseExpired(database.dialect, sku))),
     history: (sku, page) => readHistory(database, sku, page),
+    reservations: (sku, limit) => readReservations(database, sku, limit),
     claim: (fence) => claimResource(database, fence),
   };
   return {
@@ -142,6 +145,24 @@ function toEntry(row: Row): LedgerEntry {
       row.token == null ? undefined : formatFence(asNumber(row.generation), asBigInt(row.token)),
     at: new Date(asNumber(row.at) / 1_000),
   };
+}
+
+async function readReservations(
+  database: Database,
+  sku: string,
+  limit: number,
+): Promise<readonly Reservation[]> {
+  const rows = await database.read(sql`
+    SELECT id, quantity, expires_at - ${database.dialect.now} AS expires_in
+    FROM lockstep_reservation
+    WHERE sku = ${sku}
+    ORDER BY expires_at, id
+    LIMIT ${limit}`);
+  return rows.map((row) => ({
+    id: asText(row.id),
+    quantity: asNumber(row.quantity),
+    expiresIn: Math.max(0, toMillis(row.expires_in)),
+  }));
 }
 
 /** An open transaction with the interface of its database. */
