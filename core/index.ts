@@ -31,6 +31,7 @@ export type {
   LockSet,
   LockStore,
   StoreTraits,
+  WaiterInfo,
 } from "./lock/lock.ts";
 export type { OpenStore } from "./lock/open-store.ts";
 export type { Deadline } from "./lock/time.ts";

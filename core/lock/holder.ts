@@ -1,4 +1,4 @@
-import type { HolderInfo, LockInfo } from "./lock.ts";
+import type { HolderInfo, LockInfo, WaiterInfo } from "./lock.ts";
 
 /** The part of a HolderInfo that is written beside the holder's id. The label of the id tells host and pid. */
 export type HolderWork = Pick<HolderInfo, "command" | "run" | "step">;
@@ -50,8 +50,17 @@ export function holderIdOf(holder: string): string {
 export function describeLock(record: LockRecord): LockInfo {
   const { holder } = record;
   if (holder === undefined) return { ...record, about: undefined };
-  const [, id = holder, json = "{}"] = HOLDER.exec(holder) ?? [];
-  return { ...record, holder: id, about: { ...processOf(id), ...parseWork(json) } };
+  const { id, ...about } = describeWaiter(holder);
+  return { ...record, holder: id, about };
+}
+
+/** The most waiters of one lock that `inspect` shows. */
+export const MOST_WAITERS = 100;
+
+/** Splits the text of a waiter, which becomes the holder's, into its id, and what it says of itself. */
+export function describeWaiter(text: string): WaiterInfo {
+  const [, id = text, json = "{}"] = HOLDER.exec(text) ?? [];
+  return { id, ...processOf(id), ...parseWork(json) };
 }
 
 /** Labels of processes are "HOST:PID". */

@@ -112,6 +112,15 @@ export interface HolderInfo {
   readonly step?: string | undefined;
 }
 
+/** A waiter in the queue at the store. A lost waiter is listed until its session ends; on Redis, until its turn. */
+export interface WaiterInfo extends HolderInfo {
+  /** The waiter's label and unique id. */
+  readonly id: string;
+
+  /** When the waiter requested the lock, by its own clock or the store's; undefined for foreign clients on etcd. */
+  readonly since?: Date | undefined;
+}
+
 /** A snapshot of a lock. It may be out of date when you read it, and proves nothing. */
 export interface LockInfo {
   readonly name: string;
@@ -128,8 +137,11 @@ export interface LockInfo {
   /** The last fence, as text; undefined where the store has none: never locked, or free and forgotten. */
   readonly fence: string | undefined;
 
-  /** The number of waiters: those of this client and, with `traits.fair`, those in the queue at the store. */
+  /** The number of waiters: those of this client, and those in the queue at the store. */
   readonly waiters: number;
+
+  /** The first 100 waiters in the queue at the store, in order. Undefined in lists, and for stores without a queue. */
+  readonly queue?: readonly WaiterInfo[] | undefined;
 }
 
 /** What a store offers beyond the contract. The conformance suite reads the traits. */

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { LockLostError } from "../../core/lock/errors.ts";
 import { compareFence } from "../../core/lock/fence.ts";
-import type { Lock } from "../../core/lock/lock.ts";
+import type { Lock, LockInfo } from "../../core/lock/lock.ts";
 import { runScript } from "../support/script.ts";
 import { pause, until } from "../support/until.ts";
 import { freshName, LONG, type LockSuite, SHORT } from "./lock-suite.ts";
@@ -241,6 +241,40 @@ export function describeCalls(suite: LockSuite): void {
         holder: undefined,
         expiresIn: undefined,
       });
+    });
+
+    test("inspect shows the waiters in the store's queue, in order, each since it came", async () => {
+      const name = freshName();
+      const holder = open();
+      const lock = await holder.lock(name, { ttl: LONG, wait: LONG });
+      const queued = async () => (await holder.inspect(name)).queue;
+      if (!holder.traits.watches) {
+        expect((await queued()) ?? []).toEqual([]);
+        return;
+      }
+      const before = Date.now();
+      const wait = (pid: number) =>
+        open({ label: `web:${pid}` }).lock(name, { ttl: LONG, wait: 6 * LONG });
+      const first = wait(71);
+      await until(async () => (await queued())?.length === 1);
+      const second = wait(72);
+      let info: LockInfo | undefined;
+      await until(async () => {
+        info = await holder.inspect(name);
+        return info.queue?.length === 2;
+      });
+      expect(info?.waiters).toBe(2);
+      expect(info?.queue).toMatchObject([
+        { id: expect.stringMatching(/^web:71\//), host: "web", pid: 71 },
+        { host: "web", pid: 72 },
+      ]);
+      for (const { since = 0 } of info?.queue ?? []) {
+        expect(Math.abs(Number(since) - before)).toBeLessThan(60_000);
+      }
+      await lock.unlock();
+      await (await first).unlock();
+      await (await second).unlock();
+      await until(async () => (await queued())?.length === 0);
     });
 
     test("inspect and list show what the holder says of itself", async () => {

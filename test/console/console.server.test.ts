@@ -162,6 +162,26 @@ test("stock, ledgers and runs are shown, hostile names are text, and axe finds n
   lock.assertHeld();
 });
 
+test("the line of a lock shows each waiter, and how long it has waited", async () => {
+  const underTest = await etcdUnderTest(first(inject("etcdServers")));
+  onTestFinished(() => underTest.close());
+  const { store, url } = await servingConsole(underTest.url ?? "");
+  const lock = await store.locks.lock("report", { ttl: "60s", wait: 0 });
+  const others = underTest.open({ label: "web:71" });
+  const waiting = others.lock("report", { ttl: "60s", wait: "5m" });
+  const { page, problems } = await openPage(`${url}/#/locks/report`);
+  const line = page.getByRole("region", { name: "The line" });
+  const waiter = line.getByRole("row").filter({ hasText: "web:71" });
+  await waiter.waitFor();
+  expect(await waiter.innerText()).toMatch(/^1\s+web:71\s.*\d m?s$/s);
+  expect(await seriousFaults(page)).toEqual([]);
+  await lock.unlock();
+  await line.waitFor({ state: "detached" });
+  await (await waiting).unlock();
+  await others.close();
+  expect(problems).toEqual([]);
+});
+
 test("a filter is part of the address, and a link to it works", async () => {
   const { store, url } = await servingConsole(await newStore());
   for (const name of ["import/eu", "import/us", "report"]) {

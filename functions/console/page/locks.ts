@@ -1,5 +1,5 @@
 import { html, nothing, type TemplateResult } from "lit-html";
-import type { HolderInfo, LockInfo } from "../../../core/lock/lock.ts";
+import type { HolderInfo, LockInfo, WaiterInfo } from "../../../core/lock/lock.ts";
 import type { ConsoleInfo, LocksAnswer } from "../shapes.ts";
 import { type Action, button } from "./actions.ts";
 import { clock, formatDuration, href, shortFence, since } from "./format.ts";
@@ -7,9 +7,12 @@ import { type Cell, emptyLine, facts, searchField, table } from "./parts.ts";
 import { read } from "./server.ts";
 import { type AnyView, type Place, view } from "./view.ts";
 
+type Shown<T extends HolderInfo> = Omit<T, "since"> & { readonly since?: string };
+
 /** As JSON. */
-type ShownLock = Omit<LockInfo, "about"> & {
-  readonly about?: Omit<HolderInfo, "since"> & { readonly since?: string };
+type ShownLock = Omit<LockInfo, "about" | "queue"> & {
+  readonly about?: Shown<HolderInfo>;
+  readonly queue?: readonly Shown<WaiterInfo>[];
 };
 
 /** The held locks. */
@@ -50,7 +53,8 @@ export function lockView(name: string): AnyView {
     load: () => read("lock", { name }),
     draw: (lock, info) => html`
       <h2>${name}</h2>
-      ${lock.holder === undefined ? freeLock(lock) : heldLock(lock, info)}`,
+      ${lock.holder === undefined ? freeLock(lock) : heldLock(lock, info)}
+      ${lock.queue?.length ? lineOf(lock, lock.queue) : nothing}`,
   });
 }
 
@@ -81,6 +85,20 @@ function heldLock(lock: ShownLock, { readOnly, isDev }: ConsoleInfo): TemplateRe
       ["Waiting", waiters],
     ])}
     ${readOnly ? nothing : actions.map((action) => button(action(lock)))}`;
+}
+
+/** Draws the queue at the store. */
+function lineOf({ waiters }: ShownLock, queue: readonly Shown<WaiterInfo>[]): TemplateResult {
+  return table(
+    waiters > queue.length ? `The first ${queue.length} of ${waiters} in line` : "The line",
+    ["#Place", "Waiter", "For", "#Has waited"],
+    queue.map((about, i) => [
+      i + 1,
+      html`<span title=${about.id}>${processOf({ about, holder: about.id })}</span>`,
+      workOf({ about }),
+      heldFor({ about }),
+    ]),
+  );
 }
 
 function releaseOf({ name, fence = "" }: ShownLock): Action {
@@ -114,16 +132,16 @@ function killOf({ name, fence = "", about }: ShownLock): Action {
 }
 
 /** The holder's process, or the id of a holder that does not name it. */
-function processOf({ about, holder = "" }: ShownLock): string {
+function processOf({ about, holder = "" }: Pick<ShownLock, "about" | "holder">): string {
   return about?.pid === undefined ? holder : `${about.host}:${about.pid}`;
 }
 
-function workOf({ about }: ShownLock): Cell {
+function workOf({ about }: Pick<ShownLock, "about">): Cell {
   if (about?.run === undefined) return about?.command;
   return html`<a href=${href("runs", about.run)}>${about.run}</a> ${about.step}`;
 }
 
-function heldFor({ about }: ShownLock): string {
+function heldFor({ about }: Pick<ShownLock, "about">): string {
   return about?.since === undefined ? "" : formatDuration(since(about.since));
 }
 

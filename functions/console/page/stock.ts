@@ -103,7 +103,7 @@ function reservationTable(reservations: readonly Reservation[]): TemplateResult 
     reservations.map(({ id, quantity, expiresIn }) => [
       id,
       quantity,
-      expiresIn > 0 ? formatDuration(expiresIn) : "expired, not yet put back",
+      expiresIn > 0 ? formatDuration(expiresIn) : "expired",
     ]),
   );
 }

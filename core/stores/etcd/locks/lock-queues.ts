@@ -2,7 +2,13 @@ import { deadline, noAnswer, race } from "../../../lock/abort.ts";
 import type { FoundLock, LockRequest } from "../../../lock/backend.ts";
 import { HIGHEST_GENERATION, noMoreGenerations } from "../../../lock/checks.ts";
 import { type Fence, formatFence, issueFence } from "../../../lock/fence.ts";
-import { describeHolder, describeLock, newHolderId } from "../../../lock/holder.ts";
+import {
+  describeHolder,
+  describeLock,
+  describeWaiter,
+  MOST_WAITERS,
+  newHolderId,
+} from "../../../lock/holder.ts";
 import type { LockInfo, StoreTraits } from "../../../lock/lock.ts";
 import { Notifier } from "../../../lock/notifier.ts";
 import type { HolderOptions } from "../../../lock/polling.ts";
@@ -148,8 +154,9 @@ export class EtcdLockQueues implements LockQueues<LockSession, EtcdQueueEntry> {
     const [all, generation] = answers;
     const [holder, ...waiters] = all?.kvs.filter(({ key }) => isIn(queue, key)) ?? [];
     const info = await this.#toInfo(name, holder, waiters.length, toGeneration(generation));
+    const shown = waiters.slice(0, MOST_WAITERS).map((kv) => describeWaiter(textOf(kv)));
     const drop = async (limit: AbortSignal) => holder !== undefined && this.#remove(holder, limit);
-    return { info, drop };
+    return { info: { ...info, queue: shown }, drop };
   }
 
   async #remove({ key, createRevision }: KeyValue, limit: AbortSignal): Promise<boolean> {
@@ -232,12 +239,17 @@ export class EtcdLockQueues implements LockQueues<LockSession, EtcdQueueEntry> {
     }
     return describeLock({
       name,
-      holder: holder.value || `lease ${hex(holder.lease)}`,
+      holder: textOf(holder),
       expiresIn: left * 1_000,
       fence: formatFence(generation, holder.createRevision),
       waiters,
     });
   }
+}
+
+/** What a holder or waiter says of itself. The entries of Go's clients are empty. */
+function textOf({ value, lease }: KeyValue): string {
+  return value || `lease ${hex(lease)}`;
 }
 
 /** The value of the generation's key; 0 when the key does not exist. */

@@ -1,15 +1,15 @@
 import { HIGHEST_GENERATION, noMoreGenerations } from "../../../lock/checks.ts";
 import { UnknownOutcomeError } from "../../../lock/errors.ts";
 import { formatFence } from "../../../lock/fence.ts";
-import type { LockRecord } from "../../../lock/holder.ts";
-import type { StoreTraits } from "../../../lock/lock.ts";
+import { describeWaiter, type LockRecord, MOST_WAITERS } from "../../../lock/holder.ts";
+import type { StoreTraits, WaiterInfo } from "../../../lock/lock.ts";
 import type { Claim, Claims, Token } from "../../../lock/polling.ts";
 import type { Millis } from "../../../lock/time.ts";
 import { nameOf, patternOf } from "../client/names.ts";
 import type { Redis, Reply, Script, ScriptInput } from "../client/redis.ts";
 import type { ReplicatedWrites } from "../client/replicas.ts";
 import { scan } from "../client/scan.ts";
-import { LockKeys } from "./keys.ts";
+import { holderIdIn, LockKeys } from "./keys.ts";
 import { CLAIM, DROP, FREE_IN, INSPECT, RAISE, RENEW } from "./scripts.ts";
 
 export const TRAITS: StoreTraits = {
@@ -85,7 +85,7 @@ export class RedisClaims implements Claims {
   }
 
   async inspect(name: string): Promise<LockRecord> {
-    const [info] = await this.#inspect([name]);
+    const [info] = await this.#inspect([name], MOST_WAITERS);
     return info as LockRecord;
   }
 
@@ -94,7 +94,7 @@ export class RedisClaims implements Claims {
     const found = new Map<string, LockRecord>();
     for await (const keys of scan(this.#redis, pattern)) {
       const names = keys.map((key) => nameOf(this.#options.prefix, "lock", key));
-      for (const info of await this.#inspect(names)) found.set(info.name, info);
+      for (const { queue: _, ...info } of await this.#inspect(names, 0)) found.set(info.name, info);
     }
     return [...found.values()]
       .filter(({ holder }) => holder !== undefined)
@@ -123,21 +123,42 @@ export class RedisClaims implements Claims {
     throw new UnknownOutcomeError(this.#redis.address, what);
   }
 
-  async #inspect(names: readonly string[]): Promise<readonly LockRecord[]> {
-    const keys = [...this.keys.of(names, "lock", "fence"), this.keys.generation];
-    const [generation, ...found] = (await this.#redis.run(INSPECT, { keys })) as Inspected;
+  /** Also reads the first waiters of each lock. */
+  async #inspect(names: readonly string[], waiters: number): Promise<readonly LockRecord[]> {
+    const keys = [...this.keys.of(names, "lock", "fence", "wait"), this.keys.generation];
+    const input = { keys, args: [waiters] };
+    const [generation, ...found] = (await this.#redis.run(INSPECT, input)) as Inspected;
     this.#seen.see(Number(generation));
     return names.map((name, i) => toInfo(name, Number(generation), found[i] as Found));
   }
 }
 
-type Found = readonly [owner: string | undefined, left: string, token: string | undefined];
+type Found = readonly [
+  owner: string | undefined,
+  left: string,
+  token: string | undefined,
+  waiters: string,
+  queue: readonly string[],
+];
 type Inspected = readonly [generation: string, ...Found[]];
 
-function toInfo(name: string, generation: number, [holder, left, token]: Found): LockRecord {
+function toInfo(
+  name: string,
+  generation: number,
+  [holder, left, token, waiters, queue]: Found,
+): LockRecord {
   const expiresIn = holder === undefined || left === "-1" ? undefined : Math.max(0, Number(left));
   const fence = token === undefined ? undefined : formatFence(generation, BigInt(token));
-  return { name, holder, expiresIn, fence, waiters: 0 };
+  return { name, holder, expiresIn, fence, waiters: Number(waiters), queue: toWaiters(queue) };
+}
+
+/** Reads the queue's entries, each followed by the time of its arrival in microseconds. */
+function toWaiters(queue: readonly string[]): readonly WaiterInfo[] {
+  return queue.flatMap((waiter, i) => {
+    if (i % 2 === 1) return [];
+    const since = new Date(Number(queue[i + 1]) / 1_000);
+    return [{ ...describeWaiter(holderIdIn(waiter)), since }];
+  });
 }
 
 /** The highest generation that a client has seen, for servers that may have lost their data. */

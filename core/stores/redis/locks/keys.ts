@@ -34,3 +34,8 @@ export class LockKeys {
     return `${this.#client}/${holderIdOf(owner)}`;
   }
 }
+
+/** Returns the holder's id in the id of a waiter. */
+export function holderIdIn(waiter: string): string {
+  return waiter.slice(waiter.indexOf("/") + 1);
+}

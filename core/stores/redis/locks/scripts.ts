@@ -169,14 +169,21 @@ export const FREE_IN = script(
   { reads: true },
 );
 
-/** KEYS: the locks, their fences, the generation. Returns the generation, then owner, time left and token of each. */
+/**
+ * KEYS: the locks, their fences, their queues, the generation. ARGV: how many waiters to list. Returns the generation, then
+ * owner, time left, token, number of waiters, and the first waiters with their times of arrival, of each.
+ */
 export const INSPECT = script(
   `
-  local n = (#KEYS - 1) / 2
+  local n, most = (#KEYS - 1) / 3, tonumber(ARGV[1])
   local answer = { redis.call('GET', KEYS[#KEYS]) or '0' }
   for i = 1, n do
-    local lock, fence = KEYS[i], KEYS[n + i]
-    answer[i + 1] = { redis.call('GET', lock), redis.call('PTTL', lock), redis.call('GET', fence) }
+    local lock, fence, queue = KEYS[i], KEYS[n + i], KEYS[2 * n + i]
+    answer[i + 1] = {
+      redis.call('GET', lock), redis.call('PTTL', lock), redis.call('GET', fence),
+      redis.call('ZCARD', queue),
+      most > 0 and redis.call('ZRANGE', queue, 0, most - 1, 'WITHSCORES') or {},
+    }
   end
   return answer
 `,

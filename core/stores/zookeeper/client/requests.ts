@@ -179,7 +179,7 @@ const CONTAINER = -(2n ** 63n);
 function readStat(answer: Reader): Stat {
   const czxid = answer.long();
   const mzxid = answer.long();
-  answer.long();
+  const createdAt = new Date(Number(answer.long()));
   answer.long();
   const version = answer.int();
   answer.int();
@@ -188,5 +188,5 @@ function readStat(answer: Reader): Stat {
   answer.int();
   answer.int();
   answer.long();
-  return { czxid, mzxid, version, owner: owner === CONTAINER ? 0n : owner };
+  return { czxid, mzxid, createdAt, version, owner: owner === CONTAINER ? 0n : owner };
 }

@@ -184,6 +184,9 @@ export interface Stat {
   /** The change that last wrote the data. */
   readonly mzxid: Zxid;
 
+  /** By the clock of the server that led then. */
+  readonly createdAt: Date;
+
   /** 0 for a new node, and one more after each write. */
   readonly version: number;
 

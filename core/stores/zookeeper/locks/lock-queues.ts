@@ -3,8 +3,14 @@ import type { FoundLock, LockRequest } from "../../../lock/backend.ts";
 import { HIGHEST_GENERATION, noMoreGenerations } from "../../../lock/checks.ts";
 import { StoreUnavailableError } from "../../../lock/errors.ts";
 import { type Fence, formatFence, issueFence } from "../../../lock/fence.ts";
-import { describeHolder, describeLock, newHolderId } from "../../../lock/holder.ts";
-import type { LockInfo, StoreTraits } from "../../../lock/lock.ts";
+import {
+  describeHolder,
+  describeLock,
+  describeWaiter,
+  MOST_WAITERS,
+  newHolderId,
+} from "../../../lock/holder.ts";
+import type { LockInfo, StoreTraits, WaiterInfo } from "../../../lock/lock.ts";
 import { Notifier } from "../../../lock/notifier.ts";
 import type { HolderOptions } from "../../../lock/polling.ts";
 import { type PooledSession, SessionPool } from "../../../lock/session-pool.ts";
@@ -143,7 +149,9 @@ export class ZooKeeperLockQueues implements LockQueues<ZooKeeperSession, ZooKeep
         session.sync(signal),
         this.#generation(session, signal),
       ]);
-      return this.#find(session, name, generation, signal);
+      const { waiters, ...found } = await this.#find(session, name, generation, signal);
+      const queue = await describeWaiters(session, waiters.slice(0, MOST_WAITERS), signal);
+      return { ...found, info: { ...found.info, queue } };
     });
   }
 
@@ -245,14 +253,14 @@ export class ZooKeeperLockQueues implements LockQueues<ZooKeeperSession, ZooKeep
     name: string,
     generation: number,
     signal: AbortSignal,
-  ): Promise<FoundLock> {
+  ): Promise<FoundLock & { readonly waiters: readonly Path[] }> {
     const queue = queueOf(this.#options.root, name);
     for (;;) {
       const children = (await session.children(queue, { signal })) ?? [];
       const contenders = await contendersIn(session, queue, children, signal);
       const [first, ...waiters] = contenders;
       if (first === undefined) {
-        return { info: describeLock({ name, ...FREE }), drop: async () => false };
+        return { info: describeLock({ name, ...FREE }), drop: async () => false, waiters: [] };
       }
       const path = `${queue}/${first}`;
       const node = await session.read(path, { signal });
@@ -261,9 +269,26 @@ export class ZooKeeperLockQueues implements LockQueues<ZooKeeperSession, ZooKeep
       const { holder, ttl: expiresIn, token = node.stat.czxid } = decodeRecord(node);
       const fence = formatFence(generation, token);
       const info = describeLock({ name, holder, expiresIn, fence, waiters: waiters.length });
-      return { info, drop: (limit) => this.#remove(path, limit) };
+      return {
+        info,
+        drop: (limit) => this.#remove(path, limit),
+        waiters: waiters.map((waiter) => `${queue}/${waiter}`),
+      };
     }
   }
+}
+
+/** Reads what the waiters say of themselves. The nodes of foreign clients tell when they were created. */
+async function describeWaiters(
+  session: ZooKeeperSession,
+  paths: readonly Path[],
+  signal: AbortSignal,
+): Promise<readonly WaiterInfo[]> {
+  const nodes = await Promise.all(paths.map((path) => session.read(path, { signal })));
+  return nodes.flatMap((node) => {
+    if (!node) return [];
+    return [{ since: node.stat.createdAt, ...describeWaiter(decodeRecord(node).holder) }];
+  });
 }
 
 const FREE = { holder: undefined, expiresIn: undefined, fence: undefined, waiters: 0 } as const;
