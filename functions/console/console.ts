@@ -24,6 +24,7 @@ import {
   type ConsolePart,
   type LocksAnswer,
   MOST_ROWS,
+  type QueuesAnswer,
   type StockAnswer,
 } from "./shapes.ts";
 
@@ -190,6 +191,17 @@ function readsOf(options: ConsoleOptions): Hono {
     const query = RunFilter.parse(c.req.query());
     const { journal } = present("journal", options.runtime);
     return send({ runs: await journal.list({ ...(query as RunQuery), limit: MOST_ROWS }) });
+  });
+
+  api.get("/queues", async (c) => {
+    const { filter } = Filter.parse(c.req.query());
+    const { journal } = present("journal", options.runtime);
+    const [depths, limits] = await Promise.all([journal.queueDepths(), journal.limits()]);
+    const found = depths.filter(({ queue }) => queue.toLowerCase().includes(filter.toLowerCase()));
+    const queues = found
+      .slice(0, MOST_ROWS)
+      .map((depth) => ({ ...depth, ...limits.get(depth.queue) }));
+    return send({ queues, total: found.length } satisfies QueuesAnswer);
   });
 
   api.get("/run", async (c) => {

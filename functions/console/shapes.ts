@@ -1,4 +1,6 @@
 import type { StockLevel } from "../../core/inventory/inventory.ts";
+import type { QueueDepth } from "../../core/journal/journal.ts";
+import type { QueueLimits } from "../../core/journal/limits.ts";
 import type { LockInfo } from "../../core/lock/lock.ts";
 import type { Millis } from "../../core/lock/time.ts";
 
@@ -43,6 +45,12 @@ export interface StockAnswer {
 
   /** Whether there are more after the last one. */
   readonly hasMore: boolean;
+}
+
+/** At most MOST_ROWS queues with open runs, of `total` ones that match, each with its limits. */
+export interface QueuesAnswer {
+  readonly queues: readonly (QueueDepth & QueueLimits)[];
+  readonly total: number;
 }
 
 /** A bar of a run's waterfall. Times are in milliseconds from the run's start. */

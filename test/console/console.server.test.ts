@@ -8,6 +8,7 @@ import { open } from "../../infra/open.ts";
 import { INSTALLING_BROWSER, startBrowser } from "../support/browser.ts";
 import { servingConsole } from "../support/console.ts";
 import { WHOLE_MATRIX } from "../support/matrix.ts";
+import { FOREVER, running } from "../support/runs.ts";
 import { runScript } from "../support/script.ts";
 import {
   etcdUnderTest,
@@ -179,6 +180,28 @@ test("the line of a lock shows each waiter, and how long it has waited", async (
   await line.waitFor({ state: "detached" });
   await (await waiting).unlock();
   await others.close();
+  expect(problems).toEqual([]);
+});
+
+test("the queues are shown with their depths, the age of the oldest due run, and their limits", async () => {
+  const { store, url } = await servingConsole(await newStore());
+  const { journal } = store;
+  const due = await running(journal, { turn: { queue: HOSTILE } });
+  await journal.park(due, { ...FOREVER, wakeIn: 0 });
+  await running(journal, { turn: { queue: HOSTILE } });
+  const other = await running(journal, { turn: { queue: "nightly" } });
+  await journal.setLimits(HOSTILE, { concurrency: 17, perKey: 3 });
+  const { page, problems } = await openPage(`${url}/#/queues`);
+  const queue = page.getByRole("row").filter({ hasText: HOSTILE });
+  await queue.waitFor();
+  const cells = await queue.getByRole("cell").allInnerTexts();
+  expect(cells).toEqual([HOSTILE, "1", "1", "0", "1", expect.stringMatching(/^\d.*s$/), "17", "3"]);
+  expect(await seriousFaults(page)).toEqual([]);
+  await page.getByRole("searchbox", { name: "Queue" }).fill("NIGHT");
+  await queue.waitFor({ state: "detached" });
+  await page.getByRole("link", { name: "nightly" }).click();
+  await page.getByRole("link", { name: other.runId }).waitFor();
+  expect(await page.getByRole("link", { name: due.runId }).count()).toBe(0);
   expect(problems).toEqual([]);
 });
 

@@ -2,6 +2,7 @@ import { html, nothing, render, type TemplateResult } from "lit-html";
 import type { ConsoleInfo } from "../shapes.ts";
 import { incidentsView } from "./incidents.ts";
 import { locksView, lockView } from "./locks.ts";
+import { queuesView } from "./queues.ts";
 import { runsView, runView } from "./runs.ts";
 import { read, setToken, TokenNeeded, takeTokenFromLink } from "./server.ts";
 import { skuView, stockView } from "./stock.ts";
@@ -14,6 +15,7 @@ const TABS = [
   { name: "locks", title: "Locks", part: undefined },
   { name: "stock", title: "Stock", part: "inventory" },
   { name: "runs", title: "Runs", part: "journal" },
+  { name: "queues", title: "Queues", part: "journal" },
   { name: "incidents", title: "Incidents", part: undefined },
 ] as const;
 
@@ -31,6 +33,7 @@ function viewAt(place: Place): AnyView {
   const [tab, name] = place.path;
   if (tab === "stock") return name ? skuView(name, place) : stockView(place);
   if (tab === "runs") return name ? runView(name, place) : runsView(place);
+  if (tab === "queues") return queuesView(place);
   if (tab === "incidents") return incidentsView();
   return name ? lockView(name) : locksView(place);
 }
