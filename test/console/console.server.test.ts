@@ -7,6 +7,7 @@ import { createRuntime } from "../../core/steps/runtime.ts";
 import { open } from "../../infra/open.ts";
 import { INSTALLING_BROWSER, startBrowser } from "../support/browser.ts";
 import { servingConsole } from "../support/console.ts";
+import { etcdElections, zookeeperElections } from "../support/elections-under-test.ts";
 import { WHOLE_MATRIX } from "../support/matrix.ts";
 import { FOREVER, running } from "../support/runs.ts";
 import { runScript } from "../support/script.ts";
@@ -182,6 +183,53 @@ test("the line of a lock shows each waiter, and how long it has waited", async (
   await others.close();
   expect(problems).toEqual([]);
 });
+
+const ELECTIONS = {
+  async etcd() {
+    const server = first(inject("etcdServers"));
+    return { server, elections: await etcdElections(server) };
+  },
+  async zookeeper() {
+    const server = first(inject("zookeeperServers"));
+    return { server, elections: await zookeeperElections(server) };
+  },
+};
+
+test.each(["etcd", "zookeeper"] as const)(
+  "on %s, an election is shown as a lock, with its leader and its candidates",
+  async (name) => {
+    const knowsTimes = name === "zookeeper";
+    const { server, elections } = await ELECTIONS[name]();
+    onTestFinished(() => elections.close());
+    const root = elections.freshName();
+    const { url } = await servingConsole(`${server.url}/${root.replace("/", "")}`);
+    const [leader, candidate] = [
+      await elections.open(`${root}/leader`),
+      await elections.open(`${root}/leader`),
+    ];
+    await leader.election.campaign("host-7");
+    const campaign = candidate.election.campaign("host-8");
+    const { page, problems } = await openPage(url);
+    await page.getByRole("row").filter({ hasText: "host-7" }).getByRole("link").click();
+    await page.getByRole("definition").filter({ hasText: "host-7" }).waitFor();
+    const row = page.getByRole("region", { name: "The line" }).getByRole("row").nth(1);
+    await row.waitFor();
+    const cells = await row.getByRole("cell").allInnerTexts();
+    expect(cells).toEqual([
+      "1",
+      "host-8",
+      "",
+      expect.stringMatching(knowsTimes ? /^\d.*s$/ : /^$/),
+    ]);
+    expect(await page.getByText("Held for").count()).toBe(knowsTimes ? 1 : 0);
+    await leader.election.resign();
+    await campaign;
+    await page.getByRole("definition").filter({ hasText: "host-8" }).waitFor();
+    expect(await page.getByRole("region", { name: "The line" }).count()).toBe(0);
+    await candidate.session.close();
+    expect(problems).toEqual([]);
+  },
+);
 
 test("the queues are shown with their depths, the age of the oldest due run, and their limits", async () => {
   const { store, url } = await servingConsole(await newStore());

@@ -269,8 +269,10 @@ export class ZooKeeperLockQueues implements LockQueues<ZooKeeperSession, ZooKeep
       const { holder, ttl: expiresIn, token = node.stat.czxid } = decodeRecord(node);
       const fence = formatFence(generation, token);
       const info = describeLock({ name, holder, expiresIn, fence, waiters: waiters.length });
+      // The nodes of foreign clients, and of elections, tell when they were created.
+      const about = { since: node.stat.createdAt, ...info.about };
       return {
-        info,
+        info: { ...info, about },
         drop: (limit) => this.#remove(path, limit),
         waiters: waiters.map((waiter) => `${queue}/${waiter}`),
       };
@@ -278,7 +280,7 @@ export class ZooKeeperLockQueues implements LockQueues<ZooKeeperSession, ZooKeep
   }
 }
 
-/** Reads what the waiters say of themselves. The nodes of foreign clients tell when they were created. */
+/** Reads what the waiters say of themselves. */
 async function describeWaiters(
   session: ZooKeeperSession,
   paths: readonly Path[],
