@@ -97,8 +97,8 @@ export interface LockOptions extends TryLockOptions {
 /** What a holder says of itself, for humans: it may be shortened, and proves nothing. */
 export interface HolderInfo {
   /**
-   * When the holder requested the lock, by the holder's clock. On etcd and ZooKeeper a holder may have waited in the queue
-   * since then.
+   * When the holder requested the lock, by the holder's clock; for other clients of ZooKeeper, by the server's. On etcd and
+   * ZooKeeper a holder may have waited in the queue since then.
    */
   readonly since?: Date | undefined;
   readonly host?: string | undefined;

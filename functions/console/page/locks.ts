@@ -146,5 +146,5 @@ function heldFor({ about }: Pick<ShownLock, "about">): string {
 }
 
 function remaining({ expiresIn }: ShownLock): string {
-  return expiresIn === undefined ? "never" : formatDuration(expiresIn);
+  return expiresIn === undefined ? "not known" : formatDuration(expiresIn);
 }
