@@ -66,7 +66,9 @@ for (const server of inject("sqlServers")) {
 }
 
 for (const server of [...inject("sqlServers"), ...inject("postgresServers")]) {
-  test(`concurrent processes apply each migration once on ${server.name}`, async () => {
+  test(`concurrent processes apply each migration once on ${server.name}`, {
+    repeats: 10,
+  }, async () => {
     const { open, drop } = await temporaryDatabase(server);
     await expectOnce(() => open());
     await drop();

@@ -79,10 +79,10 @@ async function prepare(database: Database, signal: AbortSignal): Promise<void> {
   const table = sql`CREATE TABLE IF NOT EXISTS lockstep_migration (version INTEGER NOT NULL PRIMARY KEY)`;
   const turnstile = sql`
     INSERT INTO lockstep_migration (version) VALUES (0) ${onConflict("version")} version = 0`;
-  await database.batch([table], signal).catch((error) => {
-    // PostgreSQL refuses the second of two concurrent statements that make the same table.
-    if (!(error instanceof DuplicateKeyError)) throw error;
-  });
+  const make = () => database.batch([table], signal);
+  // PostgreSQL refuses the second of two concurrent statements that make the same table, by a duplicate key, relation or
+  // type. By then the table is there, and the repeated statement finds it.
+  await make().catch(make);
   await database.batch([turnstile], signal);
 }
 
