@@ -175,6 +175,8 @@ export function describeResults({ journal, underTest }: JournalFixture): void {
     for (let i = 0; i < 7; i += 1) {
       const turn = { queue: i < 4 ? "mail" : "default", key: i % 2 ? "odd" : undefined };
       ids.unshift((await running(journal, { workflow, turn })).runId);
+      // Runs of one millisecond are listed by their ids.
+      await pause(3);
     }
     const pages: string[][] = [];
     for (let after: string | undefined; ; after = pages.at(-1)?.at(-1)) {
