@@ -144,6 +144,9 @@ export const KINDS = {
       // Suites that run side by side open more than the default of 100.
       "-c",
       "max_connections=500",
+      // In the data folder: a killed server leaves its segments behind in /dev/shm.
+      "-c",
+      "dynamic_shared_memory_type=mmap",
     ],
     serves: acceptsLogins,
     url: ([port]) => `postgres://postgres@127.0.0.1:${port}/postgres`,

@@ -1,5 +1,5 @@
 import { existsSync } from "node:fs";
-import { mkdtemp } from "node:fs/promises";
+import { mkdtemp, readFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { expect, inject, onTestFinished, test } from "vitest";
 import { redisClient } from "../../core/stores/redis/client/ioredis.ts";
@@ -138,6 +138,13 @@ test("a killed server restarts on the same port with the same data", async () =>
   expect(node?.pid).not.toBe(first);
   const { status } = await startCli(["migrate", "--store", server.url]).finished;
   expect(status).toBe(0);
+});
+
+test("PostgreSQL keeps its shared memory in its folder, so that a killed server leaves none behind", async () => {
+  await using server = await startServer("postgres", { onProgress: () => {} });
+  const maps = await readFile(`/proc/${server.nodes[0]?.pid}/maps`, "utf8");
+  expect(maps).toContain("pg_dynshmem");
+  expect(maps).not.toContain("/dev/shm/PostgreSQL");
 });
 
 test("each of three nodes can be killed: the others answer, and it restarts with their writes", async () => {
