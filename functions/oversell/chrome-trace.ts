@@ -1,27 +1,7 @@
+import { type ChromeTraceEvent, micros, nameEvent, spanEvent } from "../telemetry/trace-events.ts";
 import { incidentOf } from "./incident.ts";
 import type { Observations } from "./observations.ts";
 import type { Interval } from "./trace.ts";
-
-/** An event of the Trace Event Format. `ts` and `dur` are in microseconds. */
-interface ChromeEvent {
-  readonly name: string;
-
-  /** `M`: a name, `X`: a span, `i`: a moment, `C`: a counter, `s` and `f`: both ends of an arrow. */
-  readonly ph: "M" | "X" | "i" | "C" | "s" | "f";
-  readonly pid: number;
-  readonly tid: number;
-  readonly ts: number;
-  readonly dur?: number;
-  readonly cat?: string;
-  readonly id?: string;
-
-  /** The arrow ends at the span around it. */
-  readonly bp?: "e";
-
-  /** The moment belongs to its thread. */
-  readonly s?: "t";
-  readonly args?: Readonly<Record<string, string | number | undefined>>;
-}
 
 /** The thread of the lock store. The threads of the workers and that of the stock follow. */
 const STORE = 1;
@@ -32,37 +12,25 @@ export function renderTrace(observed: readonly Observations[]): string {
   return JSON.stringify({ displayTimeUnit: "ms", traceEvents });
 }
 
-function eventsOf(observed: Observations, pid: number): readonly ChromeEvent[] {
+function eventsOf(observed: Observations, pid: number): readonly ChromeTraceEvent[] {
   const { report, workers, beliefs, grants, delays, messages, curve, frames } =
     incidentOf(observed);
   const threadOf = (worker: number) => STORE + 1 + worker;
   const stock = threadOf(workers);
-  const nameOf = (
-    type: "process_name" | "thread_name",
-    tid: number,
-    name: string,
-  ): ChromeEvent => ({
-    ...{ name: type, ph: "M", pid, tid, ts: 0 },
-    args: { name },
-  });
   const span = (
     name: string,
     cat: string,
     tid: number,
     { from, to }: Interval,
-    args: ChromeEvent["args"] = {},
-  ): ChromeEvent => ({
-    ...{ name, cat, ph: "X", pid, tid, ts: micros(from) },
-    // The difference of rounded times: a span inside another one stays inside.
-    ...{ dur: micros(to) - micros(from), args },
-  });
+    args: ChromeTraceEvent["args"] = {},
+  ) => spanEvent({ name, cat, pid, tid, from, to, args });
   return [
-    nameOf("process_name", 0, `${report.name}: ${report.why}`),
-    nameOf("thread_name", STORE, "lock store"),
+    nameEvent("process_name", { pid, tid: 0 }, `${report.name}: ${report.why}`),
+    nameEvent("thread_name", { pid, tid: STORE }, "lock store"),
     ...Array.from({ length: workers }, (_, i) =>
-      nameOf("thread_name", threadOf(i), `process ${i + 1}`),
+      nameEvent("thread_name", { pid, tid: threadOf(i) }, `process ${i + 1}`),
     ),
-    nameOf("thread_name", stock, "stock"),
+    nameEvent("thread_name", { pid, tid: stock }, "stock"),
     ...grants.map((grant) =>
       span(`process ${grant.worker + 1}`, "grant", STORE, grant, { token: grant.token }),
     ),
@@ -70,8 +38,8 @@ function eventsOf(observed: Observations, pid: number): readonly ChromeEvent[] {
       span(belief.overlaps ? "second holder" : "holder", "belief", threadOf(belief.worker), belief),
     ),
     ...delays.map((delay) => span(delay.type, "delay", threadOf(delay.worker), delay)),
-    ...messages.flatMap(({ type, worker, token, from, to }, i): readonly ChromeEvent[] => {
-      const arrow = { name: type, cat: "message", id: `${pid}-${i}`, pid };
+    ...messages.flatMap(({ type, worker, token, from, to }, i): readonly ChromeTraceEvent[] => {
+      const arrow = { name: type, cat: "message", id: `${pid}-${i}`, pid, args: {} };
       const at = micros(to);
       const args = { process: worker + 1, token };
       return [
@@ -83,20 +51,16 @@ function eventsOf(observed: Observations, pid: number): readonly ChromeEvent[] {
       ];
     }),
     ...curve.map(
-      ({ at, recorded, left }): ChromeEvent => ({
+      ({ at, recorded, left }): ChromeTraceEvent => ({
         ...{ name: "stock", ph: "C", pid, tid: stock, ts: micros(at) },
         args: { recorded, left },
       }),
     ),
     ...frames.map(
-      ({ at, worker, text }): ChromeEvent => ({
-        ...{ name: text, cat: "moment", ph: "i", s: "t", pid, tid: threadOf(worker) },
+      ({ at, worker, text }): ChromeTraceEvent => ({
+        ...{ name: text, cat: "moment", ph: "i", s: "t", pid, tid: threadOf(worker), args: {} },
         ts: micros(at),
       }),
     ),
   ];
-}
-
-function micros(millis: number): number {
-  return Math.round(millis * 1_000);
 }
