@@ -51,8 +51,9 @@ export interface OversellReport {
 export async function oversell(options: OversellOptions): Promise<OversellReport> {
   check(options);
   const { strategies, stock, buyers, workers: count, seed } = options;
-  const opened = await open(options.store);
-  const lockedBy = options.locks === undefined ? opened : await open(options.locks);
+  await using opened = await open(options.store);
+  await using other = options.locks === undefined ? undefined : await open(options.locks);
+  const lockedBy = other ?? opened;
   const workers = Array.from({ length: count }, () => new WorkerProcess());
   try {
     if (options.ttlMillis !== undefined && strategies.some(({ lock }) => lock === "lockstep")) {
@@ -76,15 +77,10 @@ export async function oversell(options: OversellOptions): Promise<OversellReport
       options.onObservations?.(observations);
       reports.push(judge(observations));
     }
-    const stores = {
-      store: opened.url,
-      ...(options.locks !== undefined && { locks: lockedBy.url }),
-    };
+    const stores = { store: opened.url, ...(other && { locks: other.url }) };
     return { ...stores, stock, buyers, workers: count, seed, strategies: reports };
   } finally {
     for (const worker of workers) worker.stop();
-    if (lockedBy !== opened) await lockedBy.close();
-    await opened.close();
   }
 }
 

@@ -140,8 +140,9 @@ class OrderQueue {
 
   /**
    * Resolves after the pause, and not before an order that another process began meanwhile is answered: on a busy machine
-   * the pause alone may be over before another process has the lock. Without a lock, not before the stock is sold out. No other order is answered while the stock's row is
-   * locked, or the lock is held for ever.
+   * the pause alone may be over before another process has the lock. Without a lock, the process stays frozen until the
+   * stock is sold out. The pause alone counts while the stock's row is locked, or a lock is held for ever: no other order
+   * is answered then.
    */
   async #freezeEnd(worker: number): Promise<void> {
     this.#progress(`process ${worker + 1} is frozen`);
