@@ -57,7 +57,10 @@ describe("connections to a MySQL server of its own", () => {
 
   test("never exceed the pool's size, however many calls are abandoned", async () => {
     const { login, admin } = await prepare({ name: "own", url: server.url });
-    const database = mysqlDatabase({ ...login, connections: 4 });
+    await using proxy = await TcpProxy.to(login.port ?? 0);
+    // A busy server sees the end of a connection late.
+    proxy.endDelay = 800;
+    const database = mysqlDatabase({ ...login, port: proxy.port, connections: 4 });
     const locks = sqlLocks(database);
     await admin.query("FLUSH TABLES WITH READ LOCK");
     let most = 0;

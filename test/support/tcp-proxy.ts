@@ -22,6 +22,9 @@ export class TcpProxy {
   /** The answer in place of the lost one; undefined ends the connection. */
   #instead: Uint8Array | undefined;
 
+  /** How long the server does not learn that a client has ended its connection, in milliseconds. */
+  endDelay = 0;
+
   /** Connections that drop answers until they end. */
   readonly #muted = new WeakSet<Pair>();
 
@@ -177,7 +180,7 @@ export class TcpProxy {
         if (this.#dead.has(pair) && pair.some(({ destroyed }) => !destroyed)) return;
         this.#pairs.delete(pair);
         client.destroy();
-        upstream.destroy();
+        setTimeout(() => upstream.destroy(), this.endDelay);
       });
     }
   }

@@ -83,7 +83,8 @@ export class PostgresKiller implements Killer<PostgresWire> {
   readonly ready = Promise.resolve();
 
   /** The pool closes the connection when the cancelled statement has failed. */
-  async kill({ wire }: PooledConnection<PostgresWire>): Promise<boolean> {
+  async kill({ wire, isClosed }: PooledConnection<PostgresWire>): Promise<boolean> {
+    if (isClosed) return true;
     wire.cancellations += 1;
     if (wire.cancellations > MOST_CANCELLATIONS) return true;
     await wire.cancel();

@@ -43,6 +43,7 @@ export const KEEP_ALIVE_DELAY: Millis = 5_000;
 export class PooledConnection<W extends Wire = Wire> {
   readonly wire: W;
   readonly #closed = Promise.withResolvers<void>();
+  readonly #ended = Promise.withResolvers<void>();
 
   /** Resolves when the connection can be used. */
   readonly ready: Promise<void>;
@@ -65,9 +66,19 @@ export class PooledConnection<W extends Wire = Wire> {
     return this.wire.socket.destroyed;
   }
 
-  /** Resolves when the connection is closed. */
+  /** Resolves when the client's side of the connection is closed. */
   get closed(): Promise<void> {
     return this.#closed.promise;
+  }
+
+  /** Resolves when the pool no longer counts the connection. */
+  get ended(): Promise<void> {
+    return this.#ended.promise;
+  }
+
+  /** Resolves `ended`. */
+  forget(): void {
+    this.#ended.resolve();
   }
 
   query(text: string): Promise<unknown> {

@@ -10,6 +10,9 @@ const FRESH: Millis = 1_000;
 /** The longest wait for requests in flight when the pool closes. */
 const LONGEST_CLOSE: Millis = 2_000;
 
+/** How long a killer without work stays connected: the server sees the end of its connection late, and would count two. */
+const KILLER_IDLE: Millis = 2_000;
+
 /** How long the pool makes no connection after the server has refused one as too many. */
 const FULL_PAUSE: Millis = 100;
 
@@ -33,6 +36,7 @@ export class ConnectionPool<W extends Wire> {
   #fullError: unknown;
   #killing: Promise<void> | undefined;
   #killer: Killer<W> | undefined;
+  #cancelKillerEnd = () => {};
   #closing: Promise<void> | undefined;
   #isOver = false;
 
@@ -70,14 +74,14 @@ export class ConnectionPool<W extends Wire> {
 
   /** Takes back a connection in an unknown state. Resolves when the server has ended it. */
   abandon(connection: PooledConnection<W>): Promise<void> {
-    const { pending } = connection;
-    if (pending && !connection.isClosed && !this.#closing) {
+    if (connection.isClosed || this.#closing) connection.destroy();
+    else {
       this.#abandoned.add(connection);
       // After its last answer, the server sees the end of the connection.
-      void pending.then(() => connection.destroy());
+      void Promise.resolve(connection.pending).then(() => connection.destroy());
       this.#killing ??= this.#killAbandoned();
-    } else connection.destroy();
-    return connection.closed;
+    }
+    return connection.ended;
   }
 
   /** Ends all connections. Destroys idle ones after 400 ms, and those with a request in flight after 2 s. */
@@ -89,7 +93,10 @@ export class ConnectionPool<W extends Wire> {
   async #close(): Promise<void> {
     for (const next of this.#waiters.splice(0)) next(undefined);
     for (const connection of this.#idle.splice(0)) connection.end();
-    for (const connection of this.#abandoned) connection.destroySoon();
+    for (const connection of this.#abandoned) {
+      if (connection.isClosed) this.#remove(connection);
+      else connection.destroySoon();
+    }
     using limit = deadline(LONGEST_CLOSE, noAnswer);
     if (this.#open.size > 0) await race(this.#emptied.promise, limit.signal).catch(() => {});
     this.#isOver = true;
@@ -106,7 +113,10 @@ export class ConnectionPool<W extends Wire> {
   async #connect(connect: () => W, limit: AbortSignal): Promise<PooledConnection<W> | undefined> {
     const made = new PooledConnection(connect());
     this.#open.add(made);
-    void made.closed.then(() => this.#remove(made));
+    void made.closed.then(() => {
+      // The server may still know an abandoned connection.
+      if (!this.#abandoned.has(made) || this.#closing) this.#remove(made);
+    });
     try {
       await race(made.ready, limit);
       this.#wakeWaiter();
@@ -135,6 +145,7 @@ export class ConnectionPool<W extends Wire> {
       });
     }
     this.#fullError = error;
+    if (this.#killing === undefined) this.#endKiller();
   }
 
   async #wait(limit: AbortSignal): Promise<PooledConnection<W> | undefined> {
@@ -161,6 +172,7 @@ export class ConnectionPool<W extends Wire> {
   #remove(connection: PooledConnection<W>): void {
     this.#open.delete(connection);
     this.#abandoned.delete(connection);
+    connection.forget();
     const at = this.#idle.indexOf(connection);
     if (at >= 0) this.#idle.splice(at, 1);
     this.#wakeWaiter();
@@ -198,21 +210,26 @@ export class ConnectionPool<W extends Wire> {
   /** Kills until the server knows none of the abandoned connections. */
   async #killAbandoned(): Promise<void> {
     for (let attempt = 0; this.#abandoned.size > 0 && !this.#isOver; attempt += 1) {
+      this.#cancelKillerEnd();
       try {
         using limit = deadline(LONGEST_CONNECT, noAnswer);
         const connect = await this.#client();
         this.#killer ??= this.#driver.killer(connect);
         await race(this.#killer.ready, limit.signal);
         for (const connection of this.#abandoned) {
-          if (await race(this.#killer.kill(connection), limit.signal)) connection.destroy();
+          if (await race(this.#killer.kill(connection), limit.signal)) {
+            connection.destroy();
+            this.#remove(connection);
+          }
         }
       } catch {
         this.#endKiller();
       }
       await sleep(Math.min(5 * 2 ** attempt, 200));
     }
-    this.#endKiller();
     this.#killing = undefined;
+    if (this.#isOver) this.#endKiller();
+    else this.#cancelKillerEnd = after(KILLER_IDLE, () => this.#endKiller(), { idle: true });
   }
 
   #endKiller(): void {
