@@ -80,6 +80,61 @@ const sql = {
   url: ([port]) => `mysql://root@127.0.0.1:${port}/lockstep`,
 } as const satisfies Partial<ServerKind>;
 
+/** The user postgres has no password. */
+const postgres = {
+  size: 1,
+  binaries: ["postgres"],
+  packages: ["postgresql"],
+  containers: ["postgres"],
+  user: "postgres",
+  stopSignal: "SIGQUIT",
+  prepare: (binary, _version, { folder }) => [
+    join(dirname(binary), "initdb"),
+    `--pgdata=${join(folder, "data")}`,
+    "--username=postgres",
+    "--auth=trust",
+    "--encoding=UTF8",
+    "--no-locale",
+    "--no-sync",
+  ],
+  start: (binary, _version, { port, folder }) => [
+    binary,
+    "-D",
+    join(folder, "data"),
+    "-p",
+    String(port),
+    "-k",
+    folder,
+    "-c",
+    "listen_addresses=127.0.0.1",
+    // Suites that run side by side open more than the default of 100.
+    "-c",
+    "max_connections=500",
+    // In the data folder: a killed server leaves its segments behind in /dev/shm.
+    "-c",
+    "dynamic_shared_memory_type=mmap",
+  ],
+  serves: acceptsLogins,
+  url: ([port]) => `postgres://postgres@127.0.0.1:${port}/postgres`,
+} as const satisfies ServerKind;
+
+const PGBOUNCER = "/usr/sbin/pgbouncer";
+
+/** Returns PgBouncer's configuration. It tries a server that is not up yet again after a second, not after 15. */
+function pooling({ port, folder }: NodeConfig, [server]: readonly NodeConfig[]): string {
+  return `[databases]
+* = host=127.0.0.1 port=${server?.port} user=postgres
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = ${port}
+unix_socket_dir = ${folder}
+auth_type = any
+pool_mode = transaction
+max_client_conn = 1000
+server_login_retry = 1
+`;
+}
+
 export const KINDS = {
   mariadb: {
     ...sql,
@@ -114,42 +169,23 @@ export const KINDS = {
     start: (binary, version, config) => [...sql.start(binary, version, config), "--mysqlx=OFF"],
   },
 
-  /** The user postgres has no password. */
-  postgres: {
-    size: 1,
-    binaries: ["postgres"],
-    packages: ["postgresql"],
-    containers: ["postgres"],
-    user: "postgres",
-    stopSignal: "SIGQUIT",
-    prepare: (binary, _version, { folder }) => [
-      join(dirname(binary), "initdb"),
-      `--pgdata=${join(folder, "data")}`,
-      "--username=postgres",
-      "--auth=trust",
-      "--encoding=UTF8",
-      "--no-locale",
-      "--no-sync",
-    ],
-    start: (binary, _version, { port, folder }) => [
-      binary,
-      "-D",
-      join(folder, "data"),
-      "-p",
-      String(port),
-      "-k",
-      folder,
-      "-c",
-      "listen_addresses=127.0.0.1",
-      // Suites that run side by side open more than the default of 100.
-      "-c",
-      "max_connections=500",
-      // In the data folder: a killed server leaves its segments behind in /dev/shm.
-      "-c",
-      "dynamic_shared_memory_type=mmap",
-    ],
-    serves: acceptsLogins,
-    url: ([port]) => `postgres://postgres@127.0.0.1:${port}/postgres`,
+  postgres,
+
+  /** A PgBouncer in transaction mode, which the URL names, in front of a PostgreSQL server. */
+  pgbouncer: {
+    ...postgres,
+    size: 2,
+    needs: [PGBOUNCER],
+    packages: [...postgres.packages, "pgbouncer"],
+    containers: ["pgbouncer-server", "pgbouncer"],
+    files: (config, all) => (isFirst(config, all) ? {} : { "pgbouncer.ini": pooling(config, all) }),
+    prepare: (binary, version, config, all) =>
+      isFirst(config, all) ? postgres.prepare(binary, version, config) : undefined,
+    start: (binary, version, config, all) =>
+      isFirst(config, all)
+        ? postgres.start(binary, version, config)
+        : [PGBOUNCER, join(config.folder, "pgbouncer.ini")],
+    url: ([, port]) => postgres.url([port ?? 0]),
   },
 
   etcd,
@@ -162,9 +198,8 @@ export const KINDS = {
     size: 2,
     containers: ["redis-replica-1", "redis-replica-2"],
     start: (binary, version, config, all) => {
-      const [primary] = all as readonly [NodeConfig, ...NodeConfig[]];
-      const replicaOf = ["--replicaof", `127.0.0.1 ${primary.port}`];
-      return [...redis.start(binary, version, config), ...(config === primary ? [] : replicaOf)];
+      const replicaOf = ["--replicaof", `127.0.0.1 ${all[0]?.port}`];
+      return [...redis.start(binary, version, config), ...(isFirst(config, all) ? [] : replicaOf)];
     },
     serves: isReplicaInSync,
   },
@@ -184,6 +219,11 @@ export const KINDS = {
 } as const satisfies Readonly<Record<string, ServerKind>>;
 
 export type ServerName = keyof typeof KINDS;
+
+/** Whether the process is the primary, or the server behind a proxy. */
+function isFirst(config: NodeConfig, all: readonly NodeConfig[]): boolean {
+  return config === all[0];
+}
 
 function etcdName({ port }: NodeConfig): string {
   return `node-${port}`;

@@ -35,8 +35,13 @@ export interface ServerKind extends Requirement {
   /** Files to write into the folder before the first command, by name. */
   files?(config: NodeConfig, all: readonly NodeConfig[]): Readonly<Record<string, string>>;
 
-  /** Returns the command that initialises the data folder. */
-  prepare?(binary: string, version: string, config: NodeConfig): Command;
+  /** Returns the command that initialises the data folder; undefined if the process needs none. */
+  prepare?(
+    binary: string,
+    version: string,
+    config: NodeConfig,
+    all: readonly NodeConfig[],
+  ): Command | undefined;
 
   /** Returns the command of the process. */
   start(binary: string, version: string, config: NodeConfig, all: readonly NodeConfig[]): Command;

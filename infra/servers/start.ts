@@ -98,7 +98,7 @@ async function prepare(
     await writeFile(join(config.folder, file), text);
   }
   if (kind.user && IS_ROOT) await run("chown", ["-R", `${kind.user}:`, config.folder]);
-  const command = kind.prepare?.(binary, version, config);
+  const command = kind.prepare?.(binary, version, config, configs);
   if (!command) return;
   const [file, ...args] = asUser(kind, command);
   await run(file, args, { cwd: config.folder });

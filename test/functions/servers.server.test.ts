@@ -1,5 +1,5 @@
 import { existsSync } from "node:fs";
-import { mkdtemp, readFile } from "node:fs/promises";
+import { chmod, mkdtemp, readFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { expect, inject, onTestFinished, test } from "vitest";
 import { redisClient } from "../../core/stores/redis/client/ioredis.ts";
@@ -93,6 +93,18 @@ test("lockstep servers starts Redis servers, a primary with its replica among th
   expect(stdout.match(/running .*Redis server v=\d+/g)).toHaveLength(3);
   expect(await servers("down")).toMatchObject({ status: 0 });
   expect((await servers("status")).stdout).toBe("none\n");
+});
+
+test("lockstep servers starts PgBouncer with a PostgreSQL server behind it, and stops both", async () => {
+  const servers = await serversCommand("pgbouncer");
+  const up = await servers("up", "pgbouncer");
+  expect(up).toMatchObject({ status: 0, stderr: "" });
+  const url = up.stdout.trim();
+  const migrated = await startCli(["migrate", "--store", url]).finished;
+  expect(migrated.stdout).toContain("applied");
+  expect((await servers("status")).stdout).toMatch(/pgbouncer .* running .* \d+ \d+ /);
+  expect(await servers("down")).toMatchObject({ status: 0 });
+  await until(async () => !(await acceptsConnections(Number(new URL(url).port))));
 });
 
 test("a replica is ready once it is in sync with its primary", async () => {
@@ -204,6 +216,8 @@ async function serversCommand(needed: ServerName) {
   const { file, remove } = await temporaryFile();
   const cwd = dirname(file);
   reap(cwd);
+  // PostgreSQL runs as another user.
+  await chmod(cwd, 0o711);
   const env = { TMPDIR: cwd, XDG_STATE_HOME: cwd };
   // The user's servers are the same ones in every folder.
   const servers = async (...args: readonly string[]) => {

@@ -55,7 +55,8 @@ export class PostgresWire implements Wire {
       request.writeInt32BE(word, 4 * i);
     });
     return new Promise((resolve, reject) => {
-      const socket = connect({ host, port }, () => socket.end(request));
+      // Without the end of our side: PgBouncer drops the request of a client that has gone, and up to 1.19 crashes.
+      const socket = connect({ host, port }, () => socket.write(request));
       const cancel = after(LONGEST_CONNECT, () => socket.destroy());
       socket.on("error", reject);
       // The server closes the connection when it has sent the signal to its process.
