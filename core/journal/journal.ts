@@ -64,11 +64,17 @@ export interface Journal extends AsyncDisposable {
   take(request: RunLeaseRequest, signal?: AbortSignal): Promise<RunClaimResult | RunNotFound>;
 
   /**
-   * Renews the run's lease for `ttl` milliseconds, and never shortens it. Undefined: the lease is lost.
+   * Renews the run's lease for `ttl` milliseconds, and never shortens it. Replaces the run's steps in progress, of which
+   * there are at most MOST_IN_PROGRESS. Undefined: the lease is lost.
    *
    * @internal
    */
-  renew(run: RunKey, ttl: Millis, signal?: AbortSignal): Promise<RunRenewal | undefined>;
+  renew(
+    run: RunKey,
+    ttl: Millis,
+    signal?: AbortSignal,
+    inProgress?: readonly StepInProgress[],
+  ): Promise<RunRenewal | undefined>;
 
   /**
    * Writes a record under its key once. Resolves to the record under that key, which may be an earlier one of the same
@@ -259,6 +265,18 @@ export interface RunRenewal {
 
   /** The number of signals that the run has received. */
   readonly signals: number;
+}
+
+/** A step that the holder of its run executes, or that waits for a lock. */
+export interface StepInProgress {
+  /** The step's key. */
+  readonly key: string;
+
+  /** When the wait for the lock or, with the lock, the attempt began. */
+  readonly since: Date;
+
+  /** The lock that the step waits for, as in `RunInfo`. Undefined: the attempt has begun. */
+  readonly waitsFor?: string | undefined;
 }
 
 /** Requests the lease of an existing run. */
@@ -690,6 +708,12 @@ export interface RunInfo extends WorkflowVersion {
 
   /** Of a run that is parked for a busy lock: its name. A JSON list of names, or its hash, for several locks. */
   readonly waitsFor: string | undefined;
+
+  /**
+   * Of a running run: the steps that its holder had in progress for more than a second at its last renewal, at most 10.
+   * After the end of the lease: what a lost holder was at.
+   */
+  readonly inProgress: readonly StepInProgress[];
   readonly crashes: number;
   readonly cancelled: boolean;
 
@@ -722,6 +746,9 @@ export const LONGEST_VALUE = 1_048_576;
 
 /** The most forks that `show` returns. */
 export const MOST_FORKS = 100;
+
+/** The most steps in progress on record. */
+export const MOST_IN_PROGRESS = 10;
 
 /** The most bytes of a record's result: 16 MiB. */
 export const LONGEST_RESULT = 16 * LONGEST_VALUE;

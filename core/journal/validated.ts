@@ -11,6 +11,7 @@ import {
   type Journal,
   LONGEST_RESULT,
   LONGEST_VALUE,
+  MOST_IN_PROGRESS,
   type NewRecord,
   type NewRun,
   type ParkRequest,
@@ -95,11 +96,12 @@ export function validatedJournal(journal: Omit<Journal, "dueListeners">): Journa
       return journal.take(request, signal);
     },
 
-    async renew(run, ttl, signal) {
+    async renew(run, ttl, signal, inProgress = []) {
       checkRun(run);
       checkSpan("ttl", ttl, 1);
+      checkWhole("the number of steps in progress", inProgress.length, 0, MOST_IN_PROGRESS);
       signal?.throwIfAborted();
-      return journal.renew(run, ttl, signal);
+      return journal.renew(run, ttl, signal, inProgress);
     },
 
     async append(run, record, signal) {

@@ -130,6 +130,11 @@ export class Lease {
     this.assertHeld(span);
   }
 
+  /** Brings the next renewal in the background forward. */
+  renewEarly(): void {
+    if (!this.#ended) this.#renewIn(0);
+  }
+
   /** Ends the lease if it has expired, even before its timer fires. */
   checkExpiry(): void {
     if (this.remaining() <= 0) this.#endExpired();

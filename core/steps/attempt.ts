@@ -19,6 +19,7 @@ import {
 import type { RunExecution } from "./execution.ts";
 import { attemptKey, type StepHistory } from "./history.ts";
 import { intercept } from "./interceptor.ts";
+import { contentionName } from "./lock-contention.ts";
 import { retryDelay } from "./retry.ts";
 import { validate } from "./schema.ts";
 import type { CheckedLock, Step } from "./step.ts";
@@ -141,6 +142,8 @@ class Attempt {
       const isInterrupted = stop instanceof Suspension || isBlocking(stop.error);
       if (isInterrupted && this.#mayHaveEffect) await this.#recordStart();
       throw stop;
+    } finally {
+      this.#execution.inProgress.end(key);
     }
   }
 
@@ -180,6 +183,7 @@ class Attempt {
     const bounds = [wait, Math.max(0, deadline.remaining() - this.#step.budget)];
     if (parksEarly) bounds.push(contention.hasWaiting(names) ? 0 : lockWait);
     const patience = Math.min(...bounds);
+    this.#execution.inProgress.begin(this.#step.key, contentionName(names));
     try {
       const defaultTtl = Math.max(DEFAULT_TTL, locks.traits.minTtl);
       const work = { run: this.#execution.runId, step: this.#step.key };
@@ -257,6 +261,7 @@ class Attempt {
     scope.signal.throwIfAborted();
     const { fn, output, key } = this.#step;
     this.#hasBegun = true;
+    this.#execution.inProgress.begin(key);
     this.#execution.history.begin(key);
     const called = callStep(this.#execution, key, () => fn(scope));
     const result = await race(called, scope.signal);

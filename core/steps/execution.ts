@@ -35,6 +35,7 @@ import type { InterceptedStep, Interceptor } from "./interceptor.ts";
 import type { LockContention } from "./lock-contention.ts";
 import { ReplayGate } from "./replay-gate.ts";
 import type { Step } from "./step.ts";
+import { StepsInProgress } from "./steps-in-progress.ts";
 import type { AnyWorkflow } from "./workflow.ts";
 
 export interface RuntimeServices {
@@ -99,6 +100,7 @@ export class RunExecution {
   readonly claimed: ClaimedRun;
   readonly deadline: Deadline;
   readonly history: History;
+  readonly inProgress: StepsInProgress;
   readonly #options: ExecutionOptions;
   readonly #services: RuntimeServices;
   readonly #claimedAt = performance.now();
@@ -122,7 +124,7 @@ export class RunExecution {
   #isUndoing = false;
 
   constructor(options: ExecutionOptions) {
-    const { key, workflow, claimed, deadline, services } = options;
+    const { key, workflow, claimed, deadline, services, lease } = options;
     this.#options = options;
     this.#services = services;
     this.runId = key.runId;
@@ -133,6 +135,10 @@ export class RunExecution {
       patience: () => this.#patience(),
       values: (keys) => services.journal.values(this.runId, keys).catch(failEngine),
     });
+    this.inProgress = new StepsInProgress(
+      () => new Date(this.#now()),
+      () => lease.renewEarly(),
+    );
     this.#isCancelled = claimed.cancelled;
     this.#bodyGate.signal.addEventListener("abort", () => {
       this.#attempts.abort(this.#bodyGate.signal.reason);
@@ -457,8 +463,11 @@ export class RunExecution {
 
   /** Returns the milliseconds since a time of the journal's clock. */
   since(at: Date): Millis {
-    const now = this.claimed.now.getTime() + performance.now() - this.#claimedAt;
-    return now - at.getTime();
+    return this.#now() - at.getTime();
+  }
+
+  #now(): Millis {
+    return this.claimed.now.getTime() + performance.now() - this.#claimedAt;
   }
 
   /** Throws a Suspension or an EngineFailure once the execution has stopped. */

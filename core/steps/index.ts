@@ -5,6 +5,7 @@ export type {
   RunInfo,
   RunResult,
   RunSignal,
+  StepInProgress,
   StepRecord,
 } from "../journal/journal.ts";
 export { StaleRunError } from "../journal/journal.ts";

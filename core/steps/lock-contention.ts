@@ -66,7 +66,7 @@ export class LockContention {
 
   /** Notes that a run will be parked for the locks: for `polledFor` unless they are watched. */
   busy(names: readonly string[], polledFor: Millis): Waiting {
-    const lock = toLock(names);
+    const lock = contentionName(names);
     const busy = this.#busy.get(lock) ?? this.#add(lock, names);
     const { isWatched, releases } = busy;
     const wakeIn = isWatched ? this.#watchedWait * (0.5 + Math.random()) : polledFor;
@@ -165,8 +165,8 @@ class BusyLocks {
   }
 }
 
-/** Names a set of locks. A text that is too long is replaced by its hash. */
-function toLock(names: readonly string[]): string {
+/** Returns the name of a set of locks in the journal. A text that is too long is replaced by its hash. */
+export function contentionName(names: readonly string[]): string {
   const [name] = names;
   if (name !== undefined && names.length === 1) return name;
   const lock = JSON.stringify(names.toSorted());

@@ -578,11 +578,12 @@ class Engine implements Runtime {
       services: this.#services,
       lease: renewal.lease,
     });
-    renewal.onCancelled = () => execution.cancel();
+    renewal.execution = execution;
     this.#executions.set(key.runId, execution);
     try {
       return await executeRun(execution, new Context(execution, this.#childStarter(key)));
     } finally {
+      execution.inProgress[Symbol.dispose]();
       if (this.#executions.get(key.runId) === execution) this.#executions.delete(key.runId);
     }
   }
@@ -648,8 +649,8 @@ class Engine implements Runtime {
 
   /** Renews the run's lease until the lease ends. */
   #renew(key: RunKey, sentAt: Instant): LeaseRenewal {
-    const renewal = {
-      onCancelled: () => {},
+    const renewal: LeaseRenewal = {
+      execution: undefined,
       lease: new Lease({
         names: [key.runId],
         ttl: this.#leaseTtl,
@@ -660,8 +661,9 @@ class Engine implements Runtime {
         toLossError: () => new StaleRunError(key),
         renew: async (ttl, signal) => {
           const grant = { ttl, sentAt: instant() };
-          const renewed = await this.#journal.renew(key, ttl, signal);
-          if (renewed?.cancelled) renewal.onCancelled();
+          const inProgress = renewal.execution?.inProgress.report();
+          const renewed = await this.#journal.renew(key, ttl, signal, inProgress);
+          if (renewed?.cancelled) renewal.execution?.cancel();
           return renewed && grant;
         },
       }),
@@ -685,8 +687,8 @@ type Parked = Extract<ExecutionResult, { readonly park: unknown }>["park"];
 interface LeaseRenewal {
   readonly lease: Lease;
 
-  /** Called when a renewal tells that the run is cancelled. */
-  onCancelled: () => void;
+  /** Undefined before the run's records are read. */
+  execution: RunExecution | undefined;
 }
 
 type ClaimedExecution = Omit<ExecutionOptions, "services" | "lease" | "records"> & {

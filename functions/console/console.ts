@@ -7,6 +7,7 @@ import type { LockStore } from "../../core/lock/lock.ts";
 import type { Runtime } from "../../core/steps/contract.ts";
 import { unknownRun } from "../../core/steps/errors.ts";
 import { redact } from "../../infra/redact.ts";
+import { holdersFor } from "../cli/holders.ts";
 import { toJson } from "../cli/json.ts";
 import { timelineOf } from "../cli/terminal/timeline.ts";
 import { bearer } from "../http/auth.ts";
@@ -209,6 +210,7 @@ function readsOf(options: ConsoleOptions): Hono {
     const run = await present("journal", options.runtime).show(id, { after, part });
     if (!run) throw unknownRun(id);
     const { input, records: _, signals, ending, error, ...info } = run;
+    const holders = await holdersFor(run, locks);
     return send({
       ...info,
       input: text(shownValue(input)),
@@ -218,6 +220,7 @@ function readsOf(options: ConsoleOptions): Hono {
       error: shownProblem(ending && ending.status !== "completed" ? ending.value : error),
       signals: signals.map(({ name, at }) => ({ name, at })),
       bars: timelineOf(run),
+      holders: Object.fromEntries(holders),
     });
   });
 

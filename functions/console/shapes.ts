@@ -65,6 +65,9 @@ export interface Bar {
   readonly waited?: Millis;
   readonly fence?: string;
   readonly error?: string;
+
+  /** The busy lock of a step that waits for it. */
+  readonly waitsFor?: string;
   readonly isResumed: boolean;
 }
 

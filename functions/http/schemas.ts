@@ -149,6 +149,12 @@ const Step = z
   })
   .meta({ id: "Step" });
 
+const StepInProgress = z.object({
+  key: z.string(),
+  since: z.iso.datetime(),
+  waitsFor: z.string().optional().meta({ description: "the busy lock" }),
+});
+
 const Signal = z.object({
   name: z.string(),
   dedupeId: z.string(),
@@ -165,6 +171,9 @@ export const Run = z
     status: z.enum(["running", "parked", "blocked", "completed", "failed", "cancelled"]),
     reason: z.string().optional().meta({ description: "the reason why the run is parked" }),
     waitsFor: z.string().optional().meta({ description: "the busy lock of a parked run" }),
+    inProgress: z.array(StepInProgress).meta({
+      description: "the steps of a running run that take longer than a second, at the last renewal",
+    }),
     queue: z.string(),
     key: z.string().optional().meta({ description: "the key whose runs take turns with others'" }),
     priority: z.int(),

@@ -16,7 +16,7 @@ import {
   taken,
 } from "../support/runs.ts";
 import { runScript } from "../support/script.ts";
-import { pause } from "../support/until.ts";
+import { pause, until } from "../support/until.ts";
 
 /** Tests of claims, of leases, and of holders that have lost a run. */
 export function describeLeases({ journal, underTest }: JournalFixture): void {
@@ -283,6 +283,31 @@ export function describeLeases({ journal, underTest }: JournalFixture): void {
       await journal.append(run, record("late, but not too late"));
       expect(await journal.renew(run, 20_000)).toBeDefined();
       expect((await journal.claim(claim)).kind).toBe("busy");
+    });
+
+    test("puts the steps in progress on record, until the next one or another claim", async () => {
+      const { claim, ...run } = await running(journal, { ttl: 20 });
+      const steps = [
+        { key: "chärge\u0000'\\", since: new Date(1_700_000_000_123) },
+        { key: "ship", since: new Date(1_700_000_000_456), waitsFor: "truck/1" },
+      ];
+      const recorded = async () => (await journal.find(run.runId))?.inProgress;
+      expect(await recorded()).toEqual([]);
+      await journal.renew(run, 20, undefined, steps);
+      expect(await recorded()).toEqual(steps);
+      expect((await journal.show(run.runId))?.inProgress).toEqual(steps);
+      await journal.renew(run, 20);
+      expect(await recorded()).toEqual([]);
+      await journal.renew(run, 20, undefined, steps);
+      const claimed = await until(async () => {
+        const answer = await journal.claim(claim);
+        return answer.kind === "claimed" && answer;
+      });
+      expect(await recorded()).toEqual([]);
+      const again = { runId: run.runId, epoch: claimed.epoch };
+      await journal.renew(again, 20_000, undefined, steps);
+      await journal.park(again, { reason: "sleep", wakeIn: 0, signalsSeen: 0 });
+      expect(await recorded()).toEqual([]);
     });
 
     test("returns the number of signals, and a cancellation", async () => {

@@ -228,6 +228,7 @@ export function describeResults({ journal, underTest }: JournalFixture): void {
       },
       ...{ queue: "default", key: undefined, priority: 0 },
       ...{ owner: "owner 0", reason: "child", crashes: 0, cancelled: false, dueAt: undefined },
+      ...{ inProgress: [] },
       ...{ startedAt: expect.any(Date), changedAt: expect.any(Date) },
     });
     expect(listed[1]).toMatchObject({ cancelled: true, dueAt: expect.any(Date) });

@@ -2,6 +2,7 @@ import axe from "axe-core";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, inject, onTestFinished, test } from "vitest";
 import * as z from "zod";
+import { encode } from "../../core/steps/codec.ts";
 import { workflow } from "../../core/steps/index.ts";
 import { createRuntime } from "../../core/steps/runtime.ts";
 import { open } from "../../infra/open.ts";
@@ -233,6 +234,25 @@ test.each(["etcd", "zookeeper"] as const)(
     expect(problems).toEqual([]);
   },
 );
+
+test("a running run shows its steps in progress, and the holder of the lock that one waits for", async () => {
+  const { store, url } = await servingConsole(await newStore());
+  const run = await running(store.journal, { input: encode("input") });
+  await using lock = await store.locks.lock(HOSTILE, { ttl: "60s", wait: 0 });
+  await store.journal.renew(run, 600_000, undefined, [
+    { key: "charge", since: new Date() },
+    { key: "ship", since: new Date(), waitsFor: HOSTILE },
+  ]);
+  const { page, problems } = await openPage(`${url}/#/runs`);
+  await page.getByRole("cell", { name: `lock ${HOSTILE}` }).waitFor();
+  await page.getByRole("link", { name: run.runId }).click();
+  await page.getByRole("img", { name: /^charge begun/ }).waitFor();
+  const waits = page.getByRole("cell", { name: `waits for lock ${HOSTILE}, held by ` });
+  expect(await waits.innerText()).toContain(`:${process.pid}/`);
+  expect(await seriousFaults(page)).toEqual([]);
+  expect(problems).toEqual([]);
+  lock.assertHeld();
+});
 
 test("the queues are shown with their depths, the age of the oldest due run, and their limits", async () => {
   const { store, url } = await servingConsole(await newStore());

@@ -35,6 +35,7 @@ const failed: RunDetails = {
     owner: "host:123",
     reason: undefined,
     waitsFor: undefined,
+    inProgress: [],
     crashes: 1,
     cancelled: false,
     origin: undefined,
@@ -178,9 +179,11 @@ test("the last lines show the event that a run waits for, and the deadline", () 
   );
   expect(last({ ...asleep, dueAt: at(0) }).at(-1)).toBe("parked  sleeps, and is due");
   const busy = { ...asleep, reason: "lock-busy", waitsFor: "sku/teapot", dueAt: at(0) } as const;
-  expect(drawRun(busy, 100, "web-1:47/a").split("\n").at(-1)).toBe(
-    'parked  waits for lock "sku/teapot", held by web-1:47/a, and is due',
-  );
+  expect(
+    drawRun(busy, 100, new Map([["sku/teapot", "web-1:47/a"]]))
+      .split("\n")
+      .at(-1),
+  ).toBe('parked  waits for lock "sku/teapot", held by web-1:47/a, and is due');
   const running = { ...asleep, status: "running", reason: undefined } as const;
   expect(last({ ...running, dueAt: at(70_000), cancelled: true })).toEqual([
     "",
@@ -190,4 +193,35 @@ test("the last lines show the event that a run waits for, and the deadline", () 
   expect(last({ ...running, dueAt: at(50_000) }).at(-1)).toContain(
     "lease expired: another process may take the run",
   );
+});
+
+test("steps in progress are drawn up to now, and those that wait for a lock name its holder", () => {
+  const run: RunDetails = {
+    ...failed,
+    ...{ status: "running", ending: undefined, signals: [], crashes: 0, dueAt: at(70_000) },
+    records: [
+      record(1_000, { key: "reserve", took: 500 }),
+      record(10_000, { key: "charge@1 started", outcome: "started" }),
+    ],
+    inProgress: [
+      // Its record is newer than the last renewal.
+      { key: "reserve", since: at(500) },
+      { key: "charge", since: at(10_000) },
+      { key: "ship", since: at(55_000), waitsFor: "truck/1" },
+      { key: "~undo/pack", since: at(59_000) },
+    ],
+  };
+  const lines = drawRun(run, 100, new Map([["truck/1", "web-1:47/a"]])).split("\n");
+  expect(lines.slice(5).filter((line) => line !== "")).toEqual([
+    "     1.00 s reserve               ok            500 ms                     █",
+    "    1 m 0 s charge                begun         50.0 s                         ━━━━━━━━━━━━━━━━━━━━━",
+    "    1 m 0 s ship                  waits                   5.00 s                                 ░░┄",
+    "    1 m 0 s ↶ pack                begun         1.00 s                                             ━",
+    "running  on host:123, lease ends in 10.0 s unless renewed",
+    'ship waits for lock "truck/1", held by web-1:47/a, for 5.00 s',
+  ]);
+  const lost = { ...run, dueAt: at(20_000) };
+  expect(timelineOf(lost).find(({ step }) => step === "charge")).toMatchObject({
+    ...{ label: "begun", from: 10_000, at: 20_000 },
+  });
 });

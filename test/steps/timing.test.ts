@@ -5,6 +5,8 @@ import { memoryJournal } from "../../core/stores/memory/journal.ts";
 import { memoryLocks } from "../../core/stores/memory/locks.ts";
 import { flow } from "../support/flow.ts";
 
+const sleep = (span: number) => new Promise<void>((resolve) => setTimeout(resolve, span));
+
 const input = { n: 1 };
 
 describe("with a virtual clock", () => {
@@ -63,6 +65,51 @@ describe("with a virtual clock", () => {
     await vi.advanceTimersByTimeAsync(400_000);
     expect(await outcome).toMatchObject({ status: "completed" });
     expect(parked.reduce((sum, wakeIn) => sum + wakeIn, 0)).toBeGreaterThan(350_000);
+  });
+
+  test("a step that takes more than a second is on record soon, and not for long after its end", async () => {
+    const journal = memoryJournal();
+    const renew = vi.spyOn(journal, "renew");
+    const work = (span: number) => () => sleep(span);
+    const wf = flow(async (ctx) => {
+      for (let i = 0; i < 50; i += 1) await ctx.step(`short-${i}`, work(100));
+      await ctx.step("long", work(5_000));
+      for (let i = 0; i < 50; i += 1) await ctx.step(`later-${i}`, work(100));
+    });
+    const outcome = createRuntime({ journal, lease: 300_000 }).run(wf, input, { id: "long" });
+    const recorded = async () => (await journal.find("long"))?.inProgress;
+    await vi.advanceTimersByTimeAsync(5_000);
+    expect(renew).not.toHaveBeenCalled();
+    const begunAt = Date.now();
+    await vi.advanceTimersByTimeAsync(2_100);
+    expect(await recorded()).toEqual([{ key: "long", since: expect.any(Date) }]);
+    expect((await recorded())?.[0]?.since.getTime()).toBeCloseTo(begunAt, -2);
+    await vi.advanceTimersByTimeAsync(2_900 + 1_100);
+    expect(await recorded()).toEqual([]);
+    await vi.advanceTimersByTimeAsync(10_000);
+    expect(await outcome).toMatchObject({ status: "completed" });
+    expect(renew).toHaveBeenCalledTimes(2);
+  });
+
+  test("a step that waits for a lock says so, and since when the step itself goes on", async () => {
+    const [journal, locks] = [memoryJournal(), memoryLocks()];
+    const runtime = createRuntime({ journal, locks });
+    const wf = flow(async (ctx) => {
+      await ctx.step("one", { lock: { names: "a", wait: 60_000 } }, () => sleep(5_000));
+    });
+    const holder = await locks.lock("a", { ttl: 60_000, wait: 0 });
+    const outcome = runtime.run(wf, input, { id: "waits" });
+    await vi.advanceTimersByTimeAsync(3_000);
+    const [waiting] = (await journal.find("waits"))?.inProgress ?? [];
+    expect(waiting).toMatchObject({ key: "one", waitsFor: "a" });
+    await holder[Symbol.asyncDispose]();
+    await vi.advanceTimersByTimeAsync(3_000);
+    const [going] = (await journal.find("waits"))?.inProgress ?? [];
+    expect(going?.waitsFor).toBeUndefined();
+    expect(Number(going?.since) - Number(waiting?.since)).toBeCloseTo(3_000, -2);
+    await vi.advanceTimersByTimeAsync(5_000);
+    expect(await outcome).toMatchObject({ status: "completed" });
+    expect((await journal.find("waits"))?.inProgress).toEqual([]);
   });
 
   test("a process that takes a run over waits for the rest of the pause after a failed attempt", async () => {

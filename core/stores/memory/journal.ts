@@ -18,6 +18,7 @@ import {
   type RunState,
   type RunStatus,
   StaleRunError,
+  type StepInProgress,
   type StepRecord,
 } from "../../journal/journal.ts";
 import { largeResult } from "../../journal/large-result.ts";
@@ -56,6 +57,7 @@ interface Run extends Omit<NewRun, "owner" | "turn"> {
 
   /** The lock that the parked run waits for. */
   waitsFor: string | undefined;
+  inProgress: readonly StepInProgress[];
 
   /** The end of the lease, of the sleep, or of the result's retention, by the monotonic clock. */
   until: Millis;
@@ -125,6 +127,7 @@ export function memoryJournal(): Journal {
       epoch: lastEpoch,
       owner,
       reason: undefined,
+      inProgress: [],
       ...after(ttl),
       crashes: isKept ? run.crashes + (isCrash ? 1 : 0) : 0,
       blocks: isKept ? run.blocks : 0,
@@ -264,9 +267,10 @@ export function memoryJournal(): Journal {
       return run ? take(run, request) : { kind: "missing" };
     },
 
-    async renew(key, ttl) {
+    async renew(key, ttl, _, inProgress = []) {
       if (!hasStatus(key, "running")) return undefined;
       const run = held(key);
+      run.inProgress = inProgress;
       if (performance.now() + ttl > run.until) Object.assign(run, after(ttl));
       return { cancelled: run.cancelled, signals: run.signals.length };
     },
@@ -538,6 +542,7 @@ function create(claim: NewRun, origin?: RunInfo["origin"]): Run {
     owner: "",
     reason: undefined,
     waitsFor: undefined,
+    inProgress: [],
     ...after(0),
     crashes: 0,
     blocks: 0,
@@ -594,6 +599,7 @@ function info(run: Run): RunInfo {
     ...{ startedAt, changedAt },
     reason: status === "parked" ? run.reason : undefined,
     waitsFor: status === "parked" ? run.waitsFor : undefined,
+    inProgress: status === "running" ? run.inProgress : [],
     dueAt: ending ? undefined : untilDate,
   };
 }

@@ -353,4 +353,13 @@ CREATE TABLE IF NOT EXISTS lockstep_start (
 ) ENGINE = InnoDB;
 `,
   },
+  {
+    name: "0008-steps-in-progress",
+    script: `
+-- The steps of a running run that its holder had in progress for long at its last renewal, as JSON.
+--
+-- One line, hence one batch: an interrupted migration is repeated, and MySQL has no ADD COLUMN IF NOT EXISTS.
+SET @add = IF((SELECT COUNT(*) FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = 'lockstep_run' AND column_name = 'in_progress') = 0, 'ALTER TABLE lockstep_run ADD COLUMN in_progress MEDIUMBLOB', 'DO 0'); PREPARE change_run FROM @add; EXECUTE change_run; DEALLOCATE PREPARE change_run;
+`,
+  },
 ];

@@ -358,4 +358,11 @@ CREATE TABLE IF NOT EXISTS lockstep_start (
 CREATE INDEX IF NOT EXISTS lockstep_start_run ON lockstep_start (run_id);
 `,
   },
+  {
+    name: "0008-steps-in-progress",
+    script: `
+-- The steps of a running run that its holder had in progress for long at its last renewal, as JSON.
+ALTER TABLE lockstep_run ADD COLUMN in_progress TEXT;
+`,
+  },
 ];

@@ -15,10 +15,10 @@ import { exportRun } from "../../../core/steps/replay-check.ts";
 import { isEnded, runAtEnd } from "../../../core/steps/run-end.ts";
 import { createRuntime } from "../../../core/steps/runtime.ts";
 import { sqlJournal } from "../../../core/stores/sql/journal/index.ts";
-import type { AnyStore } from "../../../infra/open.ts";
 import { shownResult, shownValue } from "../../json/shown-value.ts";
 import { loadWorkflowModule } from "../../worker/workflow-module.ts";
 import { EXIT } from "../exit-status.ts";
+import { holdersFor } from "../holders.ts";
 import { parseJson, toJson } from "../json.ts";
 import {
   jsonOption,
@@ -41,7 +41,7 @@ import {
   withCalls,
   withRuntime,
 } from "../runtime.ts";
-import { withLocks, withStore, withStoreToRead, withTimeout } from "../store.ts";
+import { withLocks, withStore, withStoreToRead } from "../store.ts";
 import { drawRun } from "../terminal/draw-run.ts";
 import { formatDuration } from "../terminal/duration.ts";
 import { reportOutcome, showEvent } from "../terminal/outcome.ts";
@@ -165,8 +165,8 @@ const showCommand: CommandModule<unknown, ShowArgs> = {
       .option("after", { type: "string", describe: "go on after a page: what it says is next" })
       .example("$0 runs show order-7", "draw the run's timeline")
       .epilog(
-        `In the timeline, █ is work, ▓ a failed attempt, ▒ an undo, ░ the wait for a
-lock, ┄ a sleep or the wait for a signal. "after" is the time from the run's
+        `In the timeline, █ is work, ━ work that goes on, ▓ a failed attempt, ▒ an undo,
+░ the wait for a lock, ┄ a sleep or the wait for a signal. "after" is the time from the run's
 start to the journal entry, by the journal's clock. Values that were encoded by
 a codec are shown as their codec and size without --module.`,
       ),
@@ -182,25 +182,14 @@ a codec are shown as their codec and size without --module.`,
       const run = await runtime.show(args.id, { part, after: args.after, limit });
       if (!run) throw unknownRun(args.id);
       if (args.json) return print(toJson(decodeRun(run)));
-      const holder = run.waitsFor && (await holderOf(run.waitsFor, opened, args.locks));
-      print(drawRun(run, Math.min(Math.max(process.stdout.columns ?? 100, 100), 160), holder));
+      const width = Math.min(Math.max(process.stdout.columns ?? 100, 100), 160);
+      const holders = await withLocks(args.locks, (others) =>
+        holdersFor(run, (others ?? opened).locks),
+      );
+      print(drawRun(run, width, holders));
     });
   },
 };
-
-/** Resolves to a description of the lock's holder. Undefined without one, and when the lock store does not answer. */
-function holderOf(
-  lock: string,
-  opened: AnyStore,
-  url: string | undefined,
-): Promise<string | undefined> {
-  return withLocks(url, async (others) => {
-    const looking = (others ?? opened).locks.inspect(lock);
-    const { holder, about } = (await withTimeout(1_000, looking)) ?? {};
-    const work = [about?.command, about?.run, about?.step].filter(Boolean).join(" · ");
-    return holder && work ? `${holder} (${work})` : holder;
-  });
-}
 
 interface ExportArgs extends IdArgs {
   readonly trace: boolean;

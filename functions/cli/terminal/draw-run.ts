@@ -9,8 +9,8 @@ import { colour, drawTimeline, escapeControls, truncate } from "./draw-timeline.
 import { formatDuration } from "./duration.ts";
 import { timelineOf } from "./timeline.ts";
 
-/** Draws a run as text with lines of at most `width` columns. `holder` names the holder of the lock that it waits for. */
-export function drawRun(run: RunDetails, width: number, holder?: string): string {
+/** Draws a run as text with lines of at most `width` columns. `holders` has the holders of the locks that it waits for. */
+export function drawRun(run: RunDetails, width: number, holders = NOBODY): string {
   const entries = timelineOf(run);
   const until = run.ending?.at ?? (run.status === "running" ? run.now : run.changedAt);
   const end = Math.max(since(run, until), ...entries.map(({ at }) => at));
@@ -30,9 +30,13 @@ export function drawRun(run: RunDetails, width: number, holder?: string): string
       ? []
       : [colour("faint", cut(`more records: --after '${run.next}'`))]),
     "",
-    ...outcomeLines(run, holder).map(cut),
+    ...outcomeLines(run, holders).map(cut),
   ].join("\n");
 }
+
+type Holders = ReadonlyMap<string, string>;
+
+const NOBODY: Holders = new Map();
 
 function familyOf({ origin, forks }: RunDetails): readonly string[] {
   return [
@@ -45,16 +49,15 @@ function statusOf({ status, ending }: RunDetails, end: Millis): string {
   return ending ? `${status} in ${formatDuration(end)}` : status;
 }
 
-function outcomeLines(run: RunDetails, holder: string | undefined): readonly string[] {
+function outcomeLines(run: RunDetails, holders: Holders): readonly string[] {
   const { status, ending, cancelled, crashes } = run;
   const notes = [
     ...(cancelled && !ending ? ["cancelled: the run is stopped and undone"] : []),
     ...(crashes > 0 ? [`consecutive crashes: ${crashes}`] : []),
   ];
   if (status === "blocked") return [describeBlocked(run), ...notes];
-  if (!ending) {
-    return [status === "parked" ? describeParked(run, holder) : describeRunning(run), ...notes];
-  }
+  if (status === "parked") return [describeParked(run, holders), ...notes];
+  if (!ending) return [describeRunning(run), ...waitsOf(run, holders), ...notes];
   if (status === "completed") return [`output  ${toJson(shownValue(ending.value)) ?? "nothing"}`];
   const failure = shownError(ending.value);
   const { name, code, message } = failure;
@@ -86,12 +89,22 @@ const REASONS: Readonly<Record<NonNullable<RunDetails["reason"]>, string>> = {
   child: "waits for another run",
 };
 
-function describeParked(
-  { reason, waitsFor, dueAt, now }: RunDetails,
-  holder: string | undefined,
-): string {
-  const lock =
-    waitsFor && `waits for lock ${quote(waitsFor)}${holder ? `, held by ${holder}` : ""}`;
+function describeWait(lock: string, holders: Holders): string {
+  const holder = holders.get(lock);
+  return `waits for lock ${quote(lock)}${holder ? `, held by ${holder}` : ""}`;
+}
+
+/** Returns a line for each step in progress that waits for a lock. */
+function waitsOf(run: RunDetails, holders: Holders): readonly string[] {
+  return timelineOf(run).flatMap(({ step, waitsFor, waited = 0 }) =>
+    waitsFor === undefined
+      ? []
+      : [`${step} ${describeWait(waitsFor, holders)}, for ${formatDuration(waited)}`],
+  );
+}
+
+function describeParked({ reason, waitsFor, dueAt, now }: RunDetails, holders: Holders): string {
+  const lock = waitsFor && describeWait(waitsFor, holders);
   const why = lock ?? (reason ? REASONS[reason] : "was started");
   if (dueAt === undefined) return `parked  ${why}`;
   const wakeIn = dueAt.getTime() - now.getTime();

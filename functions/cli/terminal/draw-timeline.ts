@@ -12,6 +12,7 @@ const COLOURS: Readonly<Record<EntryStyle | "faint" | "strong", Parameters<typeo
     retried: "yellow",
     failed: "red",
     undone: "magenta",
+    begun: "cyan",
     waiting: "blue",
     noted: "gray",
     faint: "gray",
@@ -27,6 +28,7 @@ const BARS: Readonly<Record<EntryStyle, string>> = {
   retried: "▓",
   failed: "▓",
   undone: "▒",
+  begun: "━",
   waiting: "┄",
   noted: "·",
 };

@@ -1,4 +1,9 @@
-import type { RunDetails, RunSignal, StepRecord } from "../../../core/journal/journal.ts";
+import type {
+  RunDetails,
+  RunSignal,
+  StepInProgress,
+  StepRecord,
+} from "../../../core/journal/journal.ts";
 import { originalKey } from "../../../core/journal/superseded.ts";
 import type { Millis } from "../../../core/lock/time.ts";
 import type { ErrorInfo } from "../../../core/steps/errors.ts";
@@ -6,7 +11,7 @@ import { originIn, stepName } from "../../../core/steps/history.ts";
 import { shownError, shownValue } from "../../json/shown-value.ts";
 
 /** The kind of an entry, which decides its colour and bar. */
-export type EntryStyle = "done" | "retried" | "failed" | "undone" | "waiting" | "noted";
+export type EntryStyle = "done" | "retried" | "failed" | "undone" | "begun" | "waiting" | "noted";
 
 /** A line of a run's timeline. Times are in milliseconds from the run's start. */
 export interface TimelineEntry {
@@ -23,6 +28,9 @@ export interface TimelineEntry {
   readonly fence: string | undefined;
   readonly error: string | undefined;
 
+  /** The busy lock of a step that waits for it. */
+  readonly waitsFor?: string | undefined;
+
   /** Whether the entry is the first one of another execution of the run. */
   readonly isResumed: boolean;
 }
@@ -31,9 +39,12 @@ export interface TimelineEntry {
 export function timelineOf(run: RunDetails): readonly TimelineEntry[] {
   const keys = new Set(run.records.map(({ key }) => key));
   const starts = new Map(run.records.filter(isStarted).map((one) => [stepOf(one.key), one]));
-  // The entry of an ended step or attempt includes its start.
+  const inProgress = run.inProgress.filter(({ key }) => !keys.has(key));
+  // The entry of an ended step or attempt includes its start, that of a step in progress says more.
   const hasEnded = ({ key }: StepRecord) =>
-    keys.has(stepOf(key)) || keys.has(key.replace(/ started$/, ""));
+    keys.has(stepOf(key)) ||
+    keys.has(key.replace(/ started$/, "")) ||
+    inProgress.some((step) => step.key === stepOf(key));
   const records = run.records.filter((one) => !isStarted(one) || !hasEnded(one));
   let epoch = records[0]?.epoch;
   const entries = records.map((record) => {
@@ -43,7 +54,25 @@ export function timelineOf(run: RunDetails): readonly TimelineEntry[] {
     return { ...entryOf(run, record, starts.get(record.key)), isResumed };
   });
   const signals = run.signals.map((signal) => entryOfSignal(run, signal));
-  return [...entries, ...signals].sort((a, b) => a.at - b.at);
+  const ongoing = inProgress.map((step) => entryOfOngoing(run, step));
+  return [...entries, ...signals, ...ongoing].sort((a, b) => a.at - b.at);
+}
+
+/** The bar of a step in progress ends now or, if its process was lost, with the lease. */
+function entryOfOngoing(run: RunDetails, step: StepInProgress): TimelineEntry {
+  const { key, since: begunAt, waitsFor } = step;
+  const from = since(run, begunAt);
+  const at = Math.max(from, since(run, new Date(Math.min(+run.now, +(run.dueAt ?? run.now)))));
+  const isWaiting = waitsFor !== undefined;
+  return {
+    ...{ at, waitedFrom: from, from: isWaiting ? at : from },
+    step: stepLabel({ key, kind: key.startsWith("~undo/") ? "undo" : "step" }),
+    label: isWaiting ? "waits" : "begun",
+    style: isWaiting ? "waiting" : "begun",
+    took: isWaiting ? undefined : at - from,
+    waited: isWaiting ? at - from : undefined,
+    ...{ fence: undefined, error: undefined, waitsFor, isResumed: false },
+  };
 }
 
 function entryOf(
@@ -130,7 +159,7 @@ function styleOf(record: StepRecord): EntryStyle {
 }
 
 /** Returns the step's name for display. */
-export function stepLabel(record: StepRecord): string {
+export function stepLabel(record: Pick<StepRecord, "key" | "kind">): string {
   const { key, kind } = record;
   const original = originalKey(key);
   if (original !== undefined) return `(${stepLabel({ ...record, key: original })})`;

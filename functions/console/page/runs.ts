@@ -3,19 +3,23 @@ import type { RunInfo } from "../../../core/journal/journal.ts";
 import type { Bar } from "../shapes.ts";
 import { type Action, button } from "./actions.ts";
 import { clock, formatDuration, href, shortFence } from "./format.ts";
-import { choice, emptyLine, facts, searchField, table } from "./parts.ts";
+import { type Cell, choice, emptyLine, facts, searchField, table } from "./parts.ts";
 import { read } from "./server.ts";
 import { type AnyView, type Place, refine, view } from "./view.ts";
 
 const STATUSES = ["running", "parked", "blocked", "completed", "failed", "cancelled"];
 
 /** As JSON. */
-type Run = Omit<RunInfo, "epoch" | "startedAt" | "changedAt" | "dueAt"> & {
+type Run = Omit<RunInfo, "epoch" | "startedAt" | "changedAt" | "dueAt" | "inProgress"> & {
   readonly epoch: string;
   readonly startedAt: string;
   readonly changedAt: string;
   readonly dueAt?: string;
+  readonly inProgress: readonly { readonly waitsFor?: string }[];
 };
+
+/** The holders of busy locks, as far as the lock store tells. */
+type Holders = Readonly<Record<string, string>>;
 
 /** The runs, newest first. */
 export function runsView(place: Place): AnyView {
@@ -79,12 +83,20 @@ const REASONS: Readonly<Record<NonNullable<Run["reason"]>, string>> = {
   child: "another run",
 };
 
-function waitOf({ status, reason, dueAt }: Run): string | undefined {
-  if (status !== "parked" && status !== "blocked") return undefined;
-  const what = status === "blocked" ? "a fix" : reason ? REASONS[reason] : "a worker";
+function waitOf(run: Run, holders: Holders = {}): Cell {
+  const { status, reason, dueAt, waitsFor, inProgress } = run;
+  const busy = waitsFor ?? inProgress.find((step) => step.waitsFor !== undefined)?.waitsFor;
+  const lock = busy === undefined ? undefined : lockWait(busy, holders);
+  if (status !== "parked" && status !== "blocked") return lock;
+  const what = lock ?? (status === "blocked" ? "a fix" : reason ? REASONS[reason] : "a worker");
   if (dueAt === undefined) return what;
   const left = Date.parse(dueAt) - Date.now();
-  return left > 0 ? `${what}, due in ${formatDuration(left)}` : `${what}; due`;
+  return html`${what}${left > 0 ? `, due in ${formatDuration(left)}` : "; due"}`;
+}
+
+function lockWait(lock: string, holders: Holders): TemplateResult {
+  const holder = holders[lock];
+  return html`lock <a href=${href("locks", lock)}>${lock}</a>${holder === undefined ? nothing : `, held by ${holder}`}`;
 }
 
 interface RunAnswer extends Run {
@@ -97,6 +109,7 @@ interface RunAnswer extends Run {
   readonly next?: string;
   readonly forks: readonly string[];
   readonly bars: readonly Bar[];
+  readonly holders: Holders;
 }
 
 /** One run and its steps. */
@@ -110,7 +123,7 @@ export function runView(id: string, place: Place): AnyView {
       ${facts([
         ["Workflow", `${run.workflow} v${run.version}`],
         ["Status", statusOf(run)],
-        ["Waits for", waitOf(run)],
+        ["Waits for", waitOf(run, run.holders)],
         ["Started", clock(run.startedAt)],
         ["Ended", clock(run.endedAt)],
         ["Queue", run.key === undefined ? run.queue : `${run.queue}, key ${run.key}`],
@@ -132,7 +145,7 @@ export function runView(id: string, place: Place): AnyView {
         ["All steps undone", run.compensated],
       ])}
       ${readOnly ? nothing : html`<p class="actions">${actionsOf(run).map(button)}</p>`}
-      ${run.bars.length === 0 ? emptyLine("No steps yet.") : waterfall(run.bars)}
+      ${run.bars.length === 0 ? emptyLine("No steps yet.") : waterfall(run.bars, run.holders)}
       ${run.next === undefined ? nothing : html`<button @click=${() => refine(place, { after: run.next ?? "" })}>More records</button>`}`,
   });
 }
@@ -215,14 +228,14 @@ function signalOf(run: string): Action {
   };
 }
 
-function waterfall(bars: readonly Bar[]): TemplateResult {
+function waterfall(bars: readonly Bar[], holders: Holders): TemplateResult {
   const end = Math.max(1, ...bars.map(({ at }) => at));
   return table(
     `Steps, over ${formatDuration(end)}`,
     ["Step", "Outcome", "#Took", "#Waited", "#Fence", "Time"],
     bars.map((bar) => [
       html`${bar.isResumed ? html`<span title="another execution: the run was parked, or its process was lost">↻ </span>` : nothing}${bar.step}`,
-      html`<span class="badge ${bar.style}">${bar.label}</span>${bar.error === undefined ? nothing : html`<div class="error">${bar.error}</div>`}`,
+      html`<span class="badge ${bar.style}">${bar.label}</span>${bar.error === undefined ? nothing : html`<div class="error">${bar.error}</div>`}${bar.waitsFor === undefined ? nothing : html`<div>for ${lockWait(bar.waitsFor, holders)}</div>`}`,
       bar.took === undefined ? undefined : formatDuration(bar.took),
       bar.waited === undefined ? undefined : formatDuration(bar.waited),
       shortFence(bar.fence),

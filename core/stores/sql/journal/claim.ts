@@ -120,7 +120,7 @@ export function updateToRunning(
         WHEN status <> 'running' OR ${hasWritten} THEN 0
         ELSE crashes + 1 END,
       status = 'running', epoch = epoch + 1, owner = ${owner}, claimed_by = ${mark}, reason = NULL, waits_for = NULL,
-      due_at = ${now} + ${micros(ttl)}, changed_at = ${now},
+      in_progress = NULL, due_at = ${now} + ${micros(ttl)}, changed_at = ${now},
       cancelled = CASE WHEN cancelled = 1 THEN 2 ELSE cancelled END
     WHERE ${condition} AND due_at <= ${now} AND claimed_by <> ${mark}`;
 }

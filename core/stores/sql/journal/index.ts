@@ -44,7 +44,7 @@ export function sqlJournal(database: Database): Journal {
     claim: (claim, signal) => claimRun(context, claim, signal),
     startKeyed: (run, start, signal) => startKeyed(database, run, start, signal),
     take: (request, signal) => takeRun(database, request, signal),
-    renew: (run, ttl, signal) => renew(database, run, ttl, signal),
+    renew: (run, ttl, signal, inProgress) => renew(database, run, ttl, signal, inProgress),
     append: (run, record, signal) => append(context, run, record, signal),
     transact: (run, step, body, signal) => transact(context, { ...step, run, body }, signal),
     park: (run, request, signal) => park(database, run, request, signal),

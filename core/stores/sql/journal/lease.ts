@@ -15,6 +15,7 @@ import {
   type RunRenewal,
   type RunStatus,
   StaleRunError,
+  type StepInProgress,
 } from "../../../journal/journal.ts";
 import { quote } from "../../../lock/errors.ts";
 import { retryUntilKnown } from "../../../lock/retry.ts";
@@ -27,11 +28,14 @@ export async function renew(
   run: RunKey,
   ttl: Millis,
   signal: AbortSignal | undefined,
+  inProgress: readonly StepInProgress[] = [],
 ): Promise<RunRenewal | undefined> {
   const { now } = database.dialect;
   const later = sql`${now} + ${micros(ttl)}`;
+  const steps = inProgress.length > 0 ? JSON.stringify(inProgress) : null;
   const renew = sql`
-    UPDATE lockstep_run SET due_at = CASE WHEN due_at < ${later} THEN ${later} ELSE due_at END
+    UPDATE lockstep_run
+    SET due_at = CASE WHEN due_at < ${later} THEN ${later} ELSE due_at END, in_progress = ${steps}
     WHERE ${isHeld(run)}`;
   const read = sql`SELECT cancelled, signals FROM lockstep_run WHERE ${isHeld(run)}`;
   const what = `run ${quote(run.runId)} was renewed`;

@@ -20,6 +20,7 @@ import type {
   RunSignal,
   RunState,
   RunStatus,
+  StepInProgress,
   StepRecord,
 } from "../../../journal/journal.ts";
 import type { Millis } from "../../../lock/time.ts";
@@ -60,7 +61,7 @@ export function toSignal(row: Row): RunSignal {
 
 export const INFO = sql`
   run_id, part, workflow, version, queue, turn_key, priority, status, ${exact(sql`epoch`)} AS epoch, owner,
-  reason, waits_for, crashes, cancelled, origin_run, origin_step, started_at, changed_at, due_at`;
+  reason, waits_for, in_progress, crashes, cancelled, origin_run, origin_step, started_at, changed_at, due_at`;
 
 export function toInfo(row: Row): RunInfo {
   return {
@@ -76,6 +77,7 @@ export function toInfo(row: Row): RunInfo {
     owner: asText(row.owner),
     reason: optional(row.reason, asText) as ParkReason | undefined,
     waitsFor: asText(row.status) === "parked" ? optional(row.waits_for, asText) : undefined,
+    inProgress: asText(row.status) === "running" ? (optional(row.in_progress, toSteps) ?? []) : [],
     crashes: asNumber(row.crashes),
     cancelled: asNumber(row.cancelled) > 0,
     origin: toOrigin(row),
@@ -83,6 +85,11 @@ export function toInfo(row: Row): RunInfo {
     changedAt: toDate(row.changed_at),
     dueAt: optional(row.due_at, toDate),
   };
+}
+
+function toSteps(text: unknown): readonly StepInProgress[] {
+  const steps: readonly StepInProgress[] = JSON.parse(asText(text));
+  return steps.map((step) => ({ ...step, since: new Date(step.since) }));
 }
 
 export function isOpen(status: RunStatus): status is Exclude<RunStatus, FinalStatus> {
