@@ -200,7 +200,7 @@ describe.concurrent("a plain SET NX PX of another program", () => {
     expect(await set("theirs")).toBeUndefined();
     await lock.unlock();
     await redis.call(["SET", "{lockstep}lock:a", "for ever"]);
-    await expect(locks.lock("a", { ttl: LONG, wait: 100 })).rejects.toMatchObject({
+    await expect(locks.lock("a", { ttl: LONG, wait: 2_000 })).rejects.toMatchObject({
       code: "LOCK_TIMEOUT",
     });
     expect(await locks.inspect("a")).toMatchObject({ holder: "for ever", expiresIn: undefined });
@@ -307,7 +307,7 @@ describe.concurrent("waiters", () => {
     const first = own.locks().lock("a", { ...waiting, signal: caller.signal });
     const outcome = expect(first).rejects.toBe("enough");
     await until(() => waiters(own, "a", 1));
-    const second = own.locks().lock("a", { ttl: LONG, wait: 200 });
+    const second = own.locks().lock("a", { ttl: LONG, wait: 2_000 });
     await expect(second).rejects.toMatchObject({ code: "LOCK_TIMEOUT" });
     expect(await waiters(own, "a", 1)).toBe(true);
     caller.abort("enough");
