@@ -1,12 +1,12 @@
 import { execFile } from "node:child_process";
-import { existsSync } from "node:fs";
-import { chmod, cp, mkdir, readdir, readFile, writeFile } from "node:fs/promises";
-import { dirname, join, normalize } from "node:path";
+import { chmod, cp, mkdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import mysql, { type Connection } from "mysql2/promise";
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import { cli, MAIN } from "../support/cli.ts";
+import { blocksOf, examples, pages } from "../support/docs.ts";
 import { type PackedProject, packedProject } from "../support/packed-project.ts";
 import { runNode } from "../support/script.ts";
 import { temporaryDatabase } from "../support/under-test.ts";
@@ -14,28 +14,10 @@ import { temporaryDatabase } from "../support/under-test.ts";
 const run = promisify(execFile);
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
-/** Every page, by its path. */
-const pages = new Map<string, string>();
-for (const path of ["README.md", "CONTRIBUTING.md", ...(await markdownIn("docs"))]) {
-  pages.set(path, await readFile(join(root, path), "utf8"));
-}
-
-/** Every file of the folder `examples`, by its name. */
-const examples = new Map<string, string>();
-for (const name of await readdir(join(root, "examples"))) {
-  examples.set(name, await readFile(join(root, "examples", name), "utf8"));
-}
-
-async function markdownIn(folder: string): Promise<readonly string[]> {
-  const names = await readdir(join(root, folder), { recursive: true });
-  return names.filter((name) => name.endsWith(".md")).map((name) => `${folder}/${name}`);
-}
-
-/** The code blocks of all pages in one of these languages. */
+/** The code blocks in one of these languages, without those of translations and of the runbook, which has a test of its own. */
 function blocks(...languages: readonly string[]): readonly string[] {
-  const block = new RegExp(`^\`\`\`(?:${languages.join("|")})\\n(.*?)^\`\`\``, "gms");
-  return [...pages.values()].flatMap((page) =>
-    [...page.matchAll(block)].map(([, code = ""]) => code),
+  return [...pages].flatMap(([path, page]) =>
+    /zh-CN|operations/.test(path) ? [] : blocksOf(page, ...languages),
   );
 }
 
@@ -87,53 +69,6 @@ async function folderOf(name: string): Promise<string> {
   for (const [file, code] of examples) await writeFile(join(folder, file), onOurServers(code));
   return folder;
 }
-
-describe("the docs", () => {
-  test("show only programs that stand in examples, and show all of them", () => {
-    const programs = [...examples].filter(([name]) => /\.(ts|mjs|js)$/.test(name));
-    const shown = blocks("ts", "js");
-    for (const code of shown) expect([...examples.values()]).toContain(code);
-    const mentioned = [...pages.values()].join("\n");
-    for (const [name, code] of programs) {
-      expect(shown.includes(code) || mentioned.includes(name), name).toBe(true);
-    }
-  });
-
-  test("link to pages and sections that exist", async () => {
-    for (const [path, text] of pages) {
-      for (const [, link = ""] of text.matchAll(/\]\(([^)\s]+)\)/g)) {
-        if (/^https?:/.test(link)) continue;
-        const [file = "", section] = link.split("#");
-        const target = file === "" ? path : normalize(join(dirname(path), file));
-        const content = await readFile(join(root, target), "utf8").catch(() => undefined);
-        expect(content, `${path} links to ${link}`).toBeDefined();
-        const sections = [...(content ?? "").matchAll(/^#+ (.*)$/gm)].map(([, title = ""]) =>
-          title
-            .toLowerCase()
-            .replace(/[^\w\- ]/g, "")
-            .replaceAll(" ", "-"),
-        );
-        if (section) expect(sections, `${path} links to ${link}`).toContain(section);
-      }
-    }
-  });
-
-  test("name only files and folders of the architecture that exist, at most three for a question", async () => {
-    const page = pages.get("docs/architecture.md") ?? "";
-    const paths = [...page.matchAll(/`((?:core|functions|infra|test)\/[\w./-]+)`/g)];
-    expect(paths.length).toBeGreaterThan(30);
-    for (const [, path = ""] of paths) expect(existsSync(join(root, path)), path).toBe(true);
-    for (const row of page.split("\n").filter((line) => line.startsWith("| "))) {
-      expect(row.match(/`(?:core|functions|infra|test)\//g)?.length ?? 0, row).toBeLessThanOrEqual(
-        3,
-      );
-    }
-  });
-
-  test("fit: the README has at most 200 lines", () => {
-    expect(pages.get("README.md")?.split("\n").length).toBeLessThanOrEqual(201);
-  });
-});
 
 describe("an example", () => {
   test("compiles against the package", async () => {

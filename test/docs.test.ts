@@ -1,0 +1,110 @@
+import { existsSync, globSync, readFileSync } from "node:fs";
+import { dirname, join, normalize } from "node:path";
+import { fileURLToPath } from "node:url";
+import { describe, expect, test } from "vitest";
+import { anchorsOf, blocksOf, examples, linksOf, pageAt, pages } from "./support/docs.ts";
+
+const root = fileURLToPath(new URL("..", import.meta.url));
+
+test("the docs show only programs that stand in examples, and show all of them", () => {
+  const programs = [...examples].filter(([name]) => /\.(ts|mjs|js)$/.test(name));
+  const shown = [...pages.values()].flatMap((page) => blocksOf(page, "ts", "js"));
+  for (const code of shown) expect([...examples.values()]).toContain(code);
+  const mentioned = [...pages.values()].join("\n");
+  for (const [name, code] of programs) {
+    expect(shown.includes(code) || mentioned.includes(name), name).toBe(true);
+  }
+});
+
+test("every link leads to a file and a section that exist", () => {
+  for (const [path, text] of pages) {
+    for (const link of linksOf(text)) {
+      if (/^https?:/.test(link)) continue;
+      const [file = "", section] = link.split("#");
+      const target = file === "" ? path : normalize(join(dirname(path), file));
+      expect(existsSync(join(root, target)), `${path} links to ${link}`).toBe(true);
+      if (!section) continue;
+      const anchors = anchorsOf(pages.get(target) ?? "");
+      expect(anchors, `${path} links to ${link}`).toContain(decodeURI(section));
+    }
+  }
+});
+
+test("every page can be reached from the README", () => {
+  const reached = new Set(["README.md"]);
+  for (const path of reached) {
+    for (const link of linksOf(pages.get(path) ?? "")) {
+      const target = normalize(join(dirname(path), link.split("#")[0] ?? ""));
+      if (pages.has(target)) reached.add(target);
+    }
+  }
+  expect([...pages.keys()].filter((path) => !reached.has(path))).toEqual([]);
+});
+
+test("the architecture names only files and folders that exist, at most three for a question", () => {
+  const page = pageAt("docs/architecture.md");
+  const paths = [...page.matchAll(/`((?:core|functions|infra|test)\/[\w./-]+)`/g)];
+  expect(paths.length).toBeGreaterThan(30);
+  for (const [, path = ""] of paths) expect(existsSync(join(root, path)), path).toBe(true);
+  for (const row of page.split("\n").filter((line) => line.startsWith("| "))) {
+    expect(row.match(/`(?:core|functions|infra|test)\//g)?.length ?? 0, row).toBeLessThanOrEqual(3);
+  }
+});
+
+test("the README has at most 200 lines", () => {
+  expect(pageAt("README.md").split("\n").length).toBeLessThanOrEqual(201);
+});
+
+test("the runbook has a section for every alert", () => {
+  const rules = readFileSync(join(root, "infra/monitoring/alerts.yml"), "utf8");
+  const alerts = [...rules.matchAll(/- alert: (\w+)/g)].map(([, name]) => name);
+  expect(alerts.length).toBeGreaterThan(5);
+  const rows = pageAt("docs/operations.md").matchAll(/^\| `(Lockstep\w+)` \| \[/gm);
+  expect([...rows].map(([, name]) => name)).toEqual(alerts);
+});
+
+describe("the page of errors", () => {
+  const page = pageAt("docs/errors.md");
+  const documented = new Set(
+    page
+      .split("\n")
+      .filter((line) => line.startsWith("| `"))
+      .flatMap((row) => [...(row.split("|")[1] ?? "").matchAll(/`([A-Z_]+)`/g)])
+      .map(([, code = ""]) => code),
+  );
+  const sources = globSync(["core/**/*.ts", "functions/**/*.ts"], {
+    cwd: root,
+    exclude: ["core/stores/**"],
+  });
+  const thrown = new Set(
+    sources.flatMap((path) => codesIn(readFileSync(join(root, path), "utf8"))),
+  );
+
+  test("has every code of the source, and no other", () => {
+    expect(thrown.size).toBeGreaterThan(70);
+    expect([...documented].filter((code) => !thrown.has(code))).toEqual([]);
+    expect([...thrown].filter((code) => !documented.has(code))).toEqual([]);
+  });
+
+  test("has a cause and a cure for every code", () => {
+    const rows = page.split("\n").filter((line) => line.startsWith("| `"));
+    for (const row of rows) {
+      const cells = row.split("|").slice(2, 4);
+      for (const cell of cells) expect(cell.trim().length, row).toBeGreaterThan(10);
+    }
+  });
+});
+
+/** The codes of the errors that a module makes. */
+function codesIn(source: string): readonly string[] {
+  const patterns = [
+    /(?:new (?:TerminalError|InventoryError)|super)\(\s*"([A-Z_]+)"/g,
+    /new Problem\(\s*\w+,\s*"([A-Z_]+)"/g,
+    /\bcode(?: =|:) "([A-Z_]+)"/g,
+    /\bcode (?:\?\?|= \w+ === \d+ \?) "([A-Z_]+)"/g,
+    /^const REFUSALS = \{\n.*\["([A-Z_]+)".*\n.*\["([A-Z_]+)"/gm,
+  ];
+  return patterns.flatMap((pattern) =>
+    [...source.matchAll(pattern)].flatMap(([, ...codes]) => codes),
+  );
+}

@@ -1,0 +1,106 @@
+import { execFile } from "node:child_process";
+import { chmod, mkdir, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { expect, test } from "vitest";
+import { z } from "zod";
+import { createRuntime } from "../../core/steps/runtime.ts";
+import { workflow } from "../../core/steps/workflow.ts";
+import { openSqlite } from "../../core/stores/sqlite/index.ts";
+import { MAIN } from "../support/cli.ts";
+import { blocksOf, pageAt } from "../support/docs.ts";
+import { temporaryFile } from "../support/under-test.ts";
+
+const steps = fileURLToPath(new URL("../../core/steps/index.ts", import.meta.url));
+
+/** Waits for a payment, and longer after it: the run never ends by itself. */
+const MODULE = `
+import { workflow } from ${JSON.stringify(steps)};
+import { z } from ${JSON.stringify(import.meta.resolve("zod"))};
+export const order = workflow({ name: "order", version: 1, input: z.null() }, async (ctx) => {
+  await ctx.waitFor("paid", z.object({ amount: z.number() }));
+  await ctx.sleep("delivery", "1d");
+});
+`;
+
+test("the commands of the runbook do what it says", { timeout: 240_000 }, async () => {
+  const { file, remove } = await temporaryFile();
+  await using shop = await openSqlite(file);
+  const lines = blocksOf(pageAt("docs/operations.md"), "sh")
+    .flatMap((code) => code.split("\n"))
+    .map((line) => line.replace(/#.*/, "").trim())
+    .filter(Boolean);
+  expect(lines.length).toBeGreaterThan(15);
+
+  // Two runs that do not go on, and a lock whose holder hangs.
+  const order = workflow({ name: "order", version: 1, input: z.null() }, async (ctx) => {
+    await ctx.waitFor("paid", z.object({ amount: z.number() }));
+    await ctx.sleep("delivery", "1d");
+  });
+  const broken = workflow({ name: "broken", version: 1, input: z.null() }, async (ctx) => {
+    void ctx.step("forgotten", async () => {});
+  });
+  const { journal, locks } = shop;
+  const runtime = createRuntime({ journal, locks, workflows: [order, broken] });
+  await runtime.start(order, null, { id: "order-7" });
+  expect(await runtime.execute(order, null, { id: "order-7" })).toMatchObject({
+    status: "suspended",
+  });
+  expect(await runtime.execute(broken, null, { id: "order-8" })).toMatchObject({
+    status: "blocked",
+  });
+  const lock = await locks.lock("nightly-report", { ttl: "1h", wait: "1m" });
+  await shop.inventory.set({ sku: "teapot", quantity: 1, operationId: "count" });
+
+  const folder = dirname(file);
+  await writeFile(join(folder, "order.mjs"), MODULE);
+  await mkdir(join(folder, "bin"));
+  const command = join(folder, "bin/lockstep");
+  await writeFile(command, `#!/bin/sh\nexec "${process.execPath}" "${MAIN}" "$@"\n`);
+  await chmod(command, 0o755);
+  const env = {
+    ...process.env,
+    PATH: `${join(folder, "bin")}:${process.env.PATH}`,
+    LOCKSTEP_STORE: `sqlite:${file}`,
+  };
+  const shown = new Map<string, string>();
+  for (const line of lines) {
+    const words = line.replace("FENCE", String(lock.fence));
+    const { status, output } = await inShell(words, { cwd: folder, env });
+    // A run that waits again.
+    const expected = line.includes("runs resume") ? 75 : 0;
+    expect(status, `${line}: ${output}`).toBe(expected);
+    shown.set(line, output);
+  }
+
+  const outputOf = (start: string) =>
+    [...shown].find(([line]) => line.startsWith(start))?.[1] ?? "";
+  expect(outputOf("lockstep top")).toContain("nightly-report");
+  expect(outputOf("lockstep inspect")).toContain(String(lock.fence));
+  expect(outputOf("lockstep release")).toContain('"fencedOut":true');
+  expect(outputOf("lockstep runs list --status blocked")).toContain("order-8");
+  expect(outputOf("lockstep runs show order-8")).toContain("MISUSE");
+  expect(outputOf("lockstep raise-generation --at-least 5")).toContain("generation 5");
+  expect(await lock.unlock()).toBe("was-lost");
+  const next = await locks.lock("nightly-report", { ttl: "1m", wait: "1m" });
+  expect(next.fence.generation).toBeGreaterThan(5);
+  await next.unlock();
+  await remove();
+});
+
+interface Ended {
+  readonly status: number;
+  readonly output: string;
+}
+
+function inShell(
+  line: string,
+  options: { readonly cwd: string; readonly env: NodeJS.ProcessEnv },
+): Promise<Ended> {
+  return new Promise((resolve) => {
+    execFile("sh", ["-c", line], options, (error, stdout, stderr) => {
+      const status = typeof error?.code === "number" ? error.code : error ? -1 : 0;
+      resolve({ status, output: `${stdout}${stderr}` });
+    });
+  });
+}
