@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import type { EntityMessage, EntityRecords } from "../../core/journal/entities.ts";
+import type { EntityId, EntityMessage, EntityRecords } from "../../core/journal/entities.ts";
 import type { Journal } from "../../core/journal/journal.ts";
 import { compareFence } from "../../core/lock/fence.ts";
 import type { Runtime } from "../../core/steps/contract.ts";
@@ -7,7 +7,7 @@ import { createRuntime } from "../../core/steps/runtime.ts";
 import { account, calls, hooks } from "../support/account.ts";
 import type { JournalUnderTest } from "../support/journal-under-test.ts";
 import { HASH } from "../support/runs.ts";
-import { until } from "../support/until.ts";
+import { pause, until } from "../support/until.ts";
 
 let keys = 0;
 
@@ -277,6 +277,33 @@ function describeRecords(get: () => EntityRecords): void {
       expect(await records.read(id)).toMatchObject({ freeIn: 0 });
       expect(await records.waiting(["thing"], 1_000)).toContainEqual(id);
       expect(await records.waiting(["other"], 1_000)).toEqual([]);
+    });
+
+    test("waits behind those whose oldest message has waited longer", async () => {
+      const entity = newKey();
+      const records = get();
+      const [first, second] = ["a", "b"].map((key) => ({ entity, key })) as [EntityId, EntityId];
+      const waiting = () => records.waiting([entity, "other"], 10);
+      for (const id of [first, second, first]) {
+        await records.visit(id, { message: message(newKey()) });
+        await pause(2);
+      }
+      expect(await waiting()).toEqual([first, second]);
+      expect(await records.waiting([entity], 1)).toEqual([first]);
+      const { claimed } = await records.visit(first, { ttl: 60_000 });
+      if (!claimed) throw new Error("not claimed");
+      expect(await waiting()).toEqual([second]);
+      const [oldest, ...others] = claimed.messages as [EntityMessage, ...EntityMessage[]];
+      await records.commit(claimed, commitOf(oldest));
+      await records.release(claimed);
+      expect(await waiting()).toEqual([second, first]);
+      const again = (await records.visit(first, { ttl: 60_000 })).claimed;
+      if (!again) throw new Error("not claimed");
+      await records.commit(again, commitOf(...others));
+      expect(await waiting()).toEqual([second]);
+      // An operation that is known does not let the entity wait.
+      await records.visit(first, { message: oldest });
+      expect(await waiting()).toEqual([second]);
     });
 
     test("is purged of answers after their keep, and keeps its state", async () => {

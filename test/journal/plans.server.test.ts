@@ -3,7 +3,7 @@ import { type Database, type Row, type Sql, type SqlResult, sql } from "../../co
 import type { Journal } from "../../core/journal/journal.ts";
 import { sqlJournal } from "../../core/stores/sql/journal/index.ts";
 import { sqlServerJournal } from "../support/journal-under-test.ts";
-import { claimed, DONE, dueQuery, FOREVER, record, running } from "../support/runs.ts";
+import { claimed, DONE, dueQuery, FOREVER, HASH, record, running } from "../support/runs.ts";
 
 /** Of 200,000 runs, the share of each kind. */
 const RUNS = 200_000;
@@ -103,6 +103,51 @@ for (const server of inject("sqlServers")) {
       const request = { part: 1, input: "1", received: [] };
       await expectBounded((one) => one.continueAsNew({ ...run, epoch }, request));
       await expectBounded((one) => claimed(one, claim));
+    });
+
+    test("a poll of the inboxes reads few rows, though 60,000 keys wait, and so does a turn with 20,000 messages", async () => {
+      const { now } = database.dialect;
+      const key = sql`CONCAT('key-', n)`;
+      const waits = sql`
+        INSERT INTO lockstep_entity (entity, entity_key, fence, claimed_by, held_until, seq, waits_since)
+        SELECT CASE WHEN n < 30000 THEN 'account' WHEN n < 60000 THEN 'unserved' ELSE 'idle' END,
+          ${key}, 1, '', 0, 2, CASE WHEN n < 60000 THEN ${now} - 1000 * n ELSE 0 END
+        FROM (${hundredThousand}) AS numbers`;
+      const messages = sql`
+        INSERT INTO lockstep_message (
+          entity, entity_key, operation_id, seq, handler, input, input_hash, at)
+        SELECT entity, entity_key, 'one', 1, 'handler', '1', '', waits_since
+        FROM lockstep_entity WHERE waits_since > 0`;
+      const more = sql`
+        INSERT INTO lockstep_message (
+          entity, entity_key, operation_id, seq, handler, input, input_hash, at)
+        SELECT 'account', 'key-29999', n, n, 'handler', '1', '', ${now}
+        FROM (${hundredThousand}) AS numbers WHERE n < 20000`;
+      const analyze = sql`ANALYZE TABLE lockstep_entity, lockstep_message`;
+      await patiently(database, [waits, messages, more, analyze]);
+      const names = ["account", "idle", "unknown"];
+      const longest = { entity: "account", key: "key-29999" };
+      let found: readonly unknown[] = [];
+      const polls = await costs(async ({ entities }) => {
+        found = await entities.waiting(names, 16);
+      });
+      expect(found).toHaveLength(16);
+      expect(found[0]).toEqual(longest);
+      expect(polls.reduce((sum, { rows }) => sum + rows, 0)).toBeLessThanOrEqual(64);
+      await expectBounded(({ entities }) => entities.waiting(names, 16));
+      const message = { operationId: "new", handler: "handler", input: "1", inputHash: HASH };
+      await expectBounded(({ entities }) => entities.visit(longest, { message }));
+      await expectBounded(async ({ entities }) => {
+        const { claimed: turn } = await entities.visit(longest, { ttl: 600_000 });
+        if (!turn) throw new Error("the entity is not free");
+        const answers = turn.messages.map((one) => ({
+          ...{ message: one, outcome: "ok" as const, value: "1" },
+        }));
+        const change = { state: "1", answers, writes: [], keep: 600_000 };
+        expect(await entities.commit(turn, change)).toHaveLength(32);
+        await entities.release(turn);
+      });
+      expect(await sqlJournal(database).entities.waiting(names, 16)).not.toContainEqual(longest);
     });
 
     test("lists read few rows, by every filter and on every page", async () => {

@@ -15,8 +15,13 @@ interface Entity {
   state: string | undefined;
   fence: Fence | undefined;
   heldUntil: Millis;
-  readonly inbox: Map<string, EntityMessage>;
+  readonly inbox: Map<string, Waiting>;
   readonly answers: Map<string, Answer>;
+}
+
+interface Waiting {
+  readonly message: EntityMessage;
+  readonly since: Millis;
 }
 
 interface Answer extends EntityAnswer {
@@ -46,9 +51,9 @@ export function memoryEntities(): EntityRecords {
       const entity = find(id);
       const answer = message && entity.answers.get(message.operationId);
       if (message && !answer && !entity.inbox.has(message.operationId)) {
-        entity.inbox.set(message.operationId, message);
+        entity.inbox.set(message.operationId, { message, since: performance.now() });
       }
-      const waiting = message && entity.inbox.get(message.operationId);
+      const waiting = message && entity.inbox.get(message.operationId)?.message;
       return {
         inputHash: (answer ?? waiting)?.inputHash,
         answer: answer && toAnswer(answer),
@@ -97,6 +102,7 @@ export function memoryEntities(): EntityRecords {
     async waiting(names, limit) {
       return [...entities.values()]
         .filter((one) => names.includes(one.id.entity) && one.inbox.size > 0 && isFree(one))
+        .sort((a, b) => waitsSince(a) - waitsSince(b))
         .slice(0, limit)
         .map(({ id }) => id);
     },
@@ -141,5 +147,11 @@ function isFree({ heldUntil }: Entity): boolean {
 }
 
 function oldest({ inbox }: Entity): readonly EntityMessage[] {
-  return [...inbox.values()].slice(0, MOST_MESSAGES);
+  return [...inbox.values()].slice(0, MOST_MESSAGES).map(({ message }) => message);
+}
+
+/** The time of the oldest message. */
+function waitsSince({ inbox }: Entity): Millis {
+  const [first] = inbox.values();
+  return first?.since ?? Number.POSITIVE_INFINITY;
 }

@@ -362,4 +362,17 @@ CREATE TABLE IF NOT EXISTS lockstep_start (
 SET @add = IF((SELECT COUNT(*) FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = 'lockstep_run' AND column_name = 'in_progress') = 0, 'ALTER TABLE lockstep_run ADD COLUMN in_progress MEDIUMBLOB', 'DO 0'); PREPARE change_run FROM @add; EXECUTE change_run; DEALLOCATE PREPARE change_run;
 `,
   },
+  {
+    name: "0009-waiting-entities",
+    script: `
+-- Since when the oldest message of the entity waits. 0 without one. Polls read the longest waiting entities from the index.
+--
+-- One line, hence one batch: an interrupted migration is repeated, and MySQL has no ADD COLUMN IF NOT EXISTS.
+SET @add = IF((SELECT COUNT(*) FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = 'lockstep_entity' AND column_name = 'waits_since') = 0, 'ALTER TABLE lockstep_entity ADD COLUMN waits_since BIGINT NOT NULL DEFAULT 0, ADD KEY lockstep_entity_waits (entity, waits_since)', 'DO 0'); PREPARE change_entity FROM @add; EXECUTE change_entity; DEALLOCATE PREPARE change_entity;
+
+UPDATE lockstep_entity SET waits_since = COALESCE((
+  SELECT MIN(m.at) FROM lockstep_message AS m
+  WHERE m.entity = lockstep_entity.entity AND m.entity_key = lockstep_entity.entity_key), 0);
+`,
+  },
 ];

@@ -365,4 +365,17 @@ CREATE INDEX IF NOT EXISTS lockstep_start_run ON lockstep_start (run_id);
 ALTER TABLE lockstep_run ADD COLUMN in_progress TEXT;
 `,
   },
+  {
+    name: "0009-waiting-entities",
+    script: `
+-- Since when the oldest message of the entity waits. 0 without one. Polls read the longest waiting entities from the index.
+ALTER TABLE lockstep_entity ADD COLUMN waits_since INTEGER NOT NULL DEFAULT 0;
+
+UPDATE lockstep_entity SET waits_since = COALESCE((
+  SELECT MIN(m.at) FROM lockstep_message AS m
+  WHERE m.entity = lockstep_entity.entity AND m.entity_key = lockstep_entity.entity_key), 0);
+
+CREATE INDEX IF NOT EXISTS lockstep_entity_waits ON lockstep_entity (entity, waits_since);
+`,
+  },
 ];

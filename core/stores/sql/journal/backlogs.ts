@@ -10,7 +10,7 @@ import {
 import type { NewRun } from "../../../journal/journal.ts";
 import { DEFAULT_QUEUE, type WaitingRun } from "../../../journal/turn-order.ts";
 import type { Millis } from "../../../lock/time.ts";
-import { isFrom, type RunSource, readUnion, selectDue } from "./due-runs.ts";
+import { isFrom, type RunSource, readDue, selectDue } from "./due-runs.ts";
 
 /** The runs of one workflow version with the same queue, priority and key. */
 export interface Backlog extends RunSource {
@@ -111,7 +111,7 @@ export async function dueInBacklogs(
   const parts = backlogs.map((backlog) =>
     selectDue(database.dialect.now, sql`${isFrom(backlog)} AND ${isIn(backlog)}`, perBacklog),
   );
-  return readUnion(database, parts, limit);
+  return readDue(database, parts, limit);
 }
 
 function isIn({ level, key }: Backlog): Sql {

@@ -16,7 +16,7 @@ import { retryUntilKnown } from "../../../lock/retry.ts";
 import { dueInBacklogs } from "./backlogs.ts";
 import { readClaimed, toClaimedRun, updateToRunning } from "./claim.ts";
 import type { SqlJournalContext } from "./context.ts";
-import { isFrom, type RunSource, readUnion, selectDue } from "./due-runs.ts";
+import { isFrom, type RunSource, readDue, selectDue } from "./due-runs.ts";
 import { countClaims, lockLimits, readUse } from "./limits.ts";
 
 /** Due runs that are read for each run to claim: other processes take some of them. */
@@ -92,7 +92,7 @@ async function readWaiting(
   const { now } = database.dialect;
   const ofParent = parent === undefined ? sql`` : sql`AND parent_run = ${parent}`;
   const parts = sources.map((source) => selectDue(now, sql`${isFrom(source)} ${ofParent}`, most));
-  const due = await readUnion(database, parts, limit);
+  const due = await readDue(database, parts, limit);
   if (parent !== undefined) return due;
   const full = sources.filter(
     ({ queue, workflow, version }) =>

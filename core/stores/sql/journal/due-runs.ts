@@ -1,9 +1,7 @@
 import { asNumber, asText, type Database, type Row, type Sql, sql } from "../../../database/sql.ts";
 import type { WorkflowVersion } from "../../../journal/journal.ts";
 import type { WaitingRun } from "../../../journal/turn-order.ts";
-
-/** The most SELECTs in one UNION. SQLite allows 500. */
-const MOST_PARTS = 64;
+import { readUnion } from "./union.ts";
 
 /** The runs of one workflow version in one queue. */
 export interface RunSource extends WorkflowVersion {
@@ -23,26 +21,13 @@ export function isFrom({ queue, workflow, version }: RunSource): Sql {
   return sql`queue = ${queue} AND workflow = ${workflow} AND version = ${version}`;
 }
 
-/** Runs the SELECTs in as few reads as possible. */
-export async function readUnion(
+/** Reads due runs with SELECTs of `selectDue`. */
+export async function readDue(
   database: Database,
   parts: readonly Sql[],
   limit: AbortSignal,
 ): Promise<readonly FoundRun[]> {
-  // Workers allow five SELECTs in one UNION, and many in one round trip.
-  if (database.dialect.isOptimistic) {
-    const results = await database.batch(parts, limit);
-    return results.flatMap((result) => result.rows.map(toWaiting));
-  }
-  const rows: Row[] = [];
-  for (let i = 0; i < parts.length; i += MOST_PARTS) {
-    const union = parts
-      .slice(i, i + MOST_PARTS)
-      .map((part) => sql`SELECT * FROM (${part}) AS part`)
-      .reduce((all, part) => sql`${all} UNION ALL ${part}`);
-    rows.push(...(await database.read(union, limit)));
-  }
-  return rows.map(toWaiting);
+  return (await readUnion(database, parts, limit)).map(toWaiting);
 }
 
 function toWaiting(row: Row): FoundRun {

@@ -28,14 +28,17 @@ export async function commit(
   const isOurs = isClaimedBy(claim);
   const operationIds = list(change.answers.map(({ message }) => message.operationId));
   const next = readMessages(id, sql`${isOurs} AND held_until > 0`);
+  const oldest = sql`(SELECT at FROM lockstep_message WHERE ${isOf(id)} ORDER BY seq LIMIT 1)`;
   const statements = [
     sql`UPDATE lockstep_entity SET state = ${change.state} WHERE ${isOurs}`,
     ...change.answers.map((answer) => insertAnswer(database, claim, answer, change)),
     sql`DELETE FROM lockstep_message WHERE ${isOf(id)} AND operation_id IN (${operationIds})`,
     ...change.writes,
     sql`
-      UPDATE lockstep_entity SET held_until = 0
-      WHERE ${isOurs} AND NOT EXISTS (SELECT 1 FROM lockstep_message WHERE ${isOf(id)})`,
+      UPDATE lockstep_entity
+      SET held_until = CASE WHEN ${oldest} IS NULL THEN 0 ELSE held_until END,
+        waits_since = COALESCE(${oldest}, 0)
+      WHERE ${isOurs}`,
     next,
   ];
   const what = `messages of ${quote(entityResource(id))} were answered`;

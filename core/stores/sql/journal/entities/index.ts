@@ -1,4 +1,4 @@
-import { asText, type Database, list, sql } from "../../../../database/sql.ts";
+import { asNumber, asText, type Database, sql } from "../../../../database/sql.ts";
 import {
   type EntityClaim,
   type EntityId,
@@ -10,6 +10,7 @@ import { quote } from "../../../../lock/errors.ts";
 import { retryUntilKnown } from "../../../../lock/retry.ts";
 import type { Millis } from "../../../../lock/time.ts";
 import { micros, toMillis } from "../../micros.ts";
+import { readUnion } from "../union.ts";
 import { commit } from "./commit.ts";
 import { isClaimedBy, isOf, readAnswer, toAnswer } from "./rows.ts";
 import { visit } from "./visit.ts";
@@ -90,13 +91,19 @@ async function waiting(
 ): Promise<readonly EntityId[]> {
   if (entities.length === 0) return [];
   const { now } = database.dialect;
-  const rows = await database.read(sql`
-    SELECT e.entity, e.entity_key, MIN(m.at) AS since
-    FROM lockstep_message AS m JOIN lockstep_entity AS e
-      ON e.entity = m.entity AND e.entity_key = m.entity_key
-    WHERE m.entity IN (${list(entities)}) AND e.held_until <= ${now}
-    GROUP BY e.entity, e.entity_key ORDER BY since LIMIT ${limit}`);
-  return rows.map((row) => ({ entity: asText(row.entity), key: asText(row.entity_key) }));
+  const rows = await readUnion(
+    database,
+    entities.map(
+      (entity) => sql`
+        SELECT entity, entity_key, waits_since FROM lockstep_entity
+        WHERE entity = ${entity} AND waits_since > 0 AND held_until <= ${now}
+        ORDER BY waits_since LIMIT ${limit}`,
+    ),
+  );
+  const longestFirst = rows.toSorted((a, b) => asNumber(a.waits_since) - asNumber(b.waits_since));
+  return longestFirst
+    .slice(0, limit)
+    .map((row) => ({ entity: asText(row.entity), key: asText(row.entity_key) }));
 }
 
 function purge(database: Database, limit: number): Promise<number> {

@@ -41,7 +41,7 @@ export function visit(
   const operationId = message?.operationId ?? "";
   const writes = [
     lockRow(dialect, id),
-    ...(message ? [deliver(dialect, id, message)] : []),
+    ...(message ? [deliver(dialect, id, message), noteWait(dialect, id)] : []),
     ...(ttl === undefined ? [] : [claim(dialect, id, mark, ttl)]),
   ];
   const isOurs = sql`${isOf(id)} AND claimed_by = ${mark} AND held_until > 0`;
@@ -89,6 +89,14 @@ function deliver({ now }: Dialect, id: EntityId, message: EntityMessage): Sql {
     FROM lockstep_entity
     WHERE ${isOf(id)} AND NOT EXISTS (SELECT 1 FROM lockstep_message WHERE ${isSame})
       AND NOT EXISTS (SELECT 1 FROM lockstep_answer WHERE ${isSame})`;
+}
+
+/** Lets `waiting` find the entity. */
+function noteWait({ now }: Dialect, id: EntityId): Sql {
+  return sql`
+    UPDATE lockstep_entity SET waits_since = ${now}
+    WHERE ${isOf(id)} AND waits_since = 0
+      AND EXISTS (SELECT 1 FROM lockstep_message WHERE ${isOf(id)})`;
 }
 
 function claim({ now }: Dialect, id: EntityId, mark: string, ttl: Millis): Sql {
