@@ -10,6 +10,7 @@ import type { Journal } from "../core/journal/journal.ts";
 import type { LockEvent } from "../core/lock/events.ts";
 import type { OpenStore } from "../core/lock/open-store.ts";
 import type { StoreOptions } from "../core/lock/store.ts";
+import type { DynamodbTable } from "../core/stores/dynamodb/client/table.ts";
 import type { Etcd } from "../core/stores/etcd/client/etcd.ts";
 import type { Redis } from "../core/stores/redis/client/redis.ts";
 import type { ZooKeeper } from "../core/stores/zookeeper/client/zookeeper.ts";
@@ -45,6 +46,7 @@ export interface AnyStore extends UrlStore {
   /** @internal */
   readonly redis: Redis;
   readonly zookeeper: ZooKeeper;
+  readonly table: DynamodbTable;
 
   /** Stands before all keys of an etcd or a Redis. */
   readonly prefix: string;
@@ -124,6 +126,12 @@ const STORES = [
     url: "zookeeper://HOST:PORT,HOST:PORT/ROOT",
     parts: ["zookeeper"],
     open: openZooKeeper,
+  },
+  {
+    schemes: ["dynamodb"],
+    url: "dynamodb://REGION/TABLE?endpoint=…",
+    parts: ["table"],
+    open: openDynamodb,
   },
 ] as const satisfies readonly StoreKind[];
 
@@ -211,8 +219,11 @@ function toShow(parsed: StoreUrl): string {
     const literal = host.includes(":") ? `[${host}]` : host;
     return port === undefined ? literal : `${literal}:${port}`;
   });
-  const prefix = options.get("prefix");
-  return `${scheme}://${servers}${name && `/${name}`}${prefix ? `?prefix=${prefix}` : ""}`;
+  const choosing = ["prefix", "endpoint"].flatMap((option) => {
+    const value = options.get(option);
+    return value ? [`${option}=${value}`] : [];
+  });
+  return `${scheme}://${[`${servers}${name && `/${name}`}`, ...choosing].join("?")}`;
 }
 
 async function openMemory(_: StoreUrl, options: OpenOptions) {
@@ -403,4 +414,21 @@ function toLogin(url: NetworkUrl, tls: boolean) {
     database: Number(name),
     ...(tls && { tls: readTls(url) }),
   };
+}
+
+async function openDynamodb({ scheme, network: url }: StoreUrl, options: OpenOptions) {
+  if (!url?.name || url.hosts.length > 1 || url.port !== undefined) {
+    throw new TypeError(`the store "${scheme}:" needs ${scheme}://REGION/TABLE`);
+  }
+  checkOptions(url, ["endpoint"]);
+  const { openDynamodb } = await import("../core/stores/dynamodb/index.ts");
+  const { host: region, name: table, user: accessKeyId, password: secretAccessKey } = url;
+  const endpoint = url.options.get("endpoint");
+  const connection = {
+    region,
+    table,
+    ...(endpoint !== undefined && { endpoint }),
+    ...(accessKeyId !== "" && { credentials: { accessKeyId, secretAccessKey } }),
+  };
+  return openDynamodb(connection, options);
 }

@@ -20,6 +20,7 @@ const INTERNAL_ERRORS = [
   "MultiFailure",
   "NotInstalledError",
   "Problem",
+  "RequestFailure",
   "RolledBackError",
   // Of the nodes of ZooKeeper's queues, which are no part of the entry.
   "BadVersionError",

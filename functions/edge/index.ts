@@ -1,4 +1,5 @@
-/** Locks and stock in etcd and in Redis over HTTP, for runtimes that have Web APIs only. `lockstep` and `lockstep/inventory` run there as well. */
+/** Locks and stock in etcd and in Redis over HTTP, and locks in DynamoDB, for runtimes that have Web APIs only. `lockstep` and `lockstep/inventory` run there as well. */
+export { type DynamodbStore, dynamodbStore } from "../../core/stores/dynamodb/store.ts";
 export { etcdGatewayClient } from "../../core/stores/etcd/client/gateway.ts";
 export * from "../../core/stores/etcd/client/index.ts";
 export { etcdInventory } from "../../core/stores/etcd/inventory/index.ts";

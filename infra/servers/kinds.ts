@@ -1,4 +1,5 @@
 import { dirname, join } from "node:path";
+import { dynamodb } from "./dynamodb.ts";
 import {
   acceptsConnections,
   acceptsLogins,
@@ -216,6 +217,7 @@ export const KINDS = {
     size: 3,
     containers: ["zookeeper-1", "zookeeper-2", "zookeeper-3"],
   },
+  dynamodb,
 } as const satisfies Readonly<Record<string, ServerKind>>;
 
 export type ServerName = keyof typeof KINDS;

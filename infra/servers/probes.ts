@@ -84,3 +84,8 @@ export async function isZooKeeperServing(port: number): Promise<boolean> {
 
 /** The length of the password of a session in ZooKeeper's protocol. */
 const PASSWORD_LENGTH = 16;
+
+/** Whether a DynamoDB Local serves requests: one without a signature is refused with a status of its own. */
+export async function refusesUnsigned(port: number): Promise<boolean> {
+  return (await ask(port, "GET / HTTP/1.0\r\n\r\n")).startsWith("HTTP/1.1 400");
+}

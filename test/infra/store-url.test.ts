@@ -108,6 +108,10 @@ describe("a store's URL", () => {
       await expect(open(`redis://h?${option}`)).rejects.toThrow(RangeError);
     }
     await expect(open("redis://h?ca=x")).rejects.toThrow("ca");
+    for (const url of ["dynamodb:shop", "dynamodb://eu-west-1", "dynamodb://eu-west-1:1/shop"]) {
+      await expect(open(url)).rejects.toThrow("dynamodb://REGION/TABLE");
+    }
+    await expect(open("dynamodb://local/shop?table=x")).rejects.toThrow("endpoint");
     await expect(open("zookeeper://h,i//b")).rejects.toThrow("/shop/locks");
     for (const url of ["redlock:x", "redlock://a,b/shop", "redlock://a,,b"]) {
       await expect(open(url)).rejects.toThrow(TypeError);
@@ -131,6 +135,7 @@ const URLS = {
   "redis+http": "redis+http://:token@127.0.0.1:1",
   redlock: "redlock://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3",
   zookeeper: "zookeeper://127.0.0.1:1",
+  dynamodb: "dynamodb://eu-west-1/shop",
 };
 
 type StoreAt<Url extends string> = Awaited<ReturnType<typeof open<Url>>>;
@@ -138,7 +143,16 @@ type StoreAt<Url extends string> = Awaited<ReturnType<typeof open<Url>>>;
 type StorePart = Parameters<AnyStore["has"]>[0];
 
 const PARTS: readonly StorePart[] = [
-  ...(["inventory", "journal", "database", "etcd", "redis", "zookeeper", "prefix"] as const),
+  ...([
+    "inventory",
+    "journal",
+    "database",
+    "etcd",
+    "redis",
+    "zookeeper",
+    "table",
+    "prefix",
+  ] as const),
 ];
 
 describe("a store that was opened by its URL", () => {

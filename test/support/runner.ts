@@ -17,6 +17,7 @@ export default class SkippingRunner extends TestRunner {
     replaceMissing(inject("etcdServers"));
     replaceMissing(inject("redisServers"));
     replaceMissing(inject("zookeeperServers"));
+    replaceMissing(inject("dynamodbServers"));
   }
 
   /** Some files use their servers before any test runs. The number of their skipped tests is unknown. */

@@ -1,5 +1,6 @@
 import type { RunnerTask, RunnerTestFile } from "vitest";
 import type { TestProject } from "vitest/node";
+import { type DynamodbServer, startDynamodbServers } from "./dynamodb-servers.ts";
 import { type EtcdServer, startEtcdServers } from "./etcd-servers.ts";
 import type { Missing } from "./missing.ts";
 import { type RedisServer, startRedisServers } from "./redis-servers.ts";
@@ -14,6 +15,7 @@ declare module "vitest" {
     readonly etcdServers: (EtcdServer & Partial<Missing>)[];
     readonly redisServers: (RedisServer & Partial<Missing>)[];
     readonly zookeeperServers: (ZooKeeperServer & Partial<Missing>)[];
+    readonly dynamodbServers: (DynamodbServer & Partial<Missing>)[];
   }
 }
 
@@ -22,22 +24,23 @@ export default async function setUp(project: TestProject): Promise<() => Promise
   const log = (step: string) => process.stderr.write(`servers: ${step}\n`);
   // Before the setup of the whole run, which vitest calls last.
   const removeFolder = await setUpFolder();
-  const [sql, postgres, etcd, redis, zookeeper] = await Promise.all([
+  const [sql, postgres, etcd, redis, zookeeper, dynamodb] = await Promise.all([
     startSqlServers(log),
     startPostgresServers(log),
     startEtcdServers(log),
     startRedisServers(log),
     startZooKeeperServers(log),
+    startDynamodbServers(log),
   ]);
   project.provide("sqlServers", descriptions(sql));
   project.provide("postgresServers", descriptions(postgres));
   project.provide("etcdServers", descriptions(etcd));
   project.provide("redisServers", descriptions(redis));
   project.provide("zookeeperServers", descriptions(zookeeper));
+  project.provide("dynamodbServers", descriptions(dynamodb));
   return async () => {
-    await Promise.all(
-      [...sql, ...postgres, ...etcd, ...redis, ...zookeeper].map((server) => server.stop()),
-    );
+    const all = [...sql, ...postgres, ...etcd, ...redis, ...zookeeper, ...dynamodb];
+    await Promise.all(all.map((server) => server.stop()));
     await removeFolder?.();
     reportSkipped(project.vitest.state.getFiles());
   };

@@ -5,6 +5,8 @@ import pg from "pg";
 import { type Database, sql } from "../../core/database/sql.ts";
 import type { LockStore } from "../../core/lock/lock.ts";
 import { pollingStore, type StoreOptions } from "../../core/lock/store.ts";
+import type { Dynamodb } from "../../core/stores/dynamodb/client/dynamodb.ts";
+import { dynamodbLocks } from "../../core/stores/dynamodb/locks/index.ts";
 import { get, remove } from "../../core/stores/etcd/client/etcd.ts";
 import { queueOf } from "../../core/stores/etcd/client/names.ts";
 import { etcdLocks } from "../../core/stores/etcd/locks/index.ts";
@@ -24,6 +26,7 @@ import { zookeeperLocks } from "../../core/stores/zookeeper/locks/index.ts";
 import { sortedBySequence } from "../../core/stores/zookeeper/locks/queue.ts";
 import { temporaryFolder } from "../../infra/servers/reap.ts";
 import { breakable, type Wire } from "./breakable.ts";
+import { anyTable, dynamodbPort } from "./dynamodb-under-test.ts";
 import type { EtcdServer } from "./etcd-servers.ts";
 import { TRANSPORTS } from "./etcd-under-test.ts";
 import { anyPrefix, openLocal, redisServer } from "./redis-under-test.ts";
@@ -326,6 +329,36 @@ export async function zookeeperUnderTest({
     async close() {
       for (const proxy of proxies) await proxy.close();
       await client.close();
+    },
+  };
+}
+
+/** Locks in a new table. */
+export async function dynamodbUnderTest(): Promise<StoreUnderTest> {
+  const { url, open } = await anyTable();
+  const admin = open();
+  const proxies: TcpProxy[] = [];
+  const locksOf = (dynamodb: Dynamodb, options?: Parameters<typeof dynamodbLocks>[1]) =>
+    dynamodbLocks(dynamodb, { ...options, closeDynamodb: true });
+  return {
+    name: "dynamodb",
+    url,
+    open: (options) => locksOf(open(), { ...options, generationLife: 1_000 }),
+    async openOverWire() {
+      const proxy = await TcpProxy.to(dynamodbPort());
+      proxies.push(proxy);
+      const store = locksOf(open({ port: proxy.port }));
+      // Reads the generation first, so that a lost answer is not that of this read.
+      await (await store.lock("warm up", { ttl: 20_000, wait: 20_000 })).unlock();
+      return { store, wire: proxy };
+    },
+    async erase(name) {
+      const key = { pk: `lock/${name}`, sk: "lock" };
+      await admin.write([{ key, update: "REMOVE #owner", when: "attribute_exists(#pk)" }]);
+    },
+    async close() {
+      for (const proxy of proxies) await proxy.close();
+      await admin.close();
     },
   };
 }

@@ -1,4 +1,5 @@
 import type { CommandModule } from "yargs";
+import type { Migration } from "../../../core/database/sql.ts";
 import { migrate, migrationStatus } from "../../../core/stores/sql/migrate.ts";
 import type { AnyStore } from "../../../infra/open.ts";
 import { EXIT } from "../exit-status.ts";
@@ -18,7 +19,7 @@ export const migrateCommand: CommandModule<unknown, MigrateArgs> = {
     storeOption(yargs)
       .option("print", {
         type: "boolean",
-        describe: "print the pending SQL, and change nothing",
+        describe: "print the pending SQL, or the definition of a missing table, and change nothing",
       })
       .option("status", {
         type: "boolean",
@@ -30,27 +31,43 @@ export const migrateCommand: CommandModule<unknown, MigrateArgs> = {
 };
 
 function showMigrations(args: MigrateArgs): Promise<void> {
-  const work = async ({ database }: AnyStore) => {
-    const { applied, pending } = await migrationStatus(database);
-    if (args.status) {
-      for (const name of applied) print(`applied  ${name}`);
-      for (const name of pending) print(`pending  ${name}`);
-      if (pending.length > 0) process.exitCode = EXIT.no;
-      return;
-    }
-    for (const { name, script } of await database.dialect.migrations()) {
-      if (pending.includes(name)) print(`-- ${name}\n${script.trim()}\n`);
-    }
+  const work = async (store: AnyStore) => {
+    const { applied, pending } = await readMigrations(store);
+    if (!args.status) return pending.forEach(({ script }) => void print(script));
+    for (const name of applied) print(`applied  ${name}`);
+    for (const { name } of pending) print(`pending  ${name}`);
+    if (pending.length > 0) process.exitCode = EXIT.no;
   };
   return withStore(args, work, { create: false });
 }
 
+/** Reads which migrations the store has, and which ones it lacks. */
+async function readMigrations(store: AnyStore) {
+  if (store.has("table")) {
+    const { name, definition } = store.table;
+    const missing = { name: `table ${name}`, script: definition };
+    return (await store.table.exists())
+      ? { applied: [missing.name], pending: [] }
+      : { applied: [], pending: [missing] };
+  }
+  const { applied, pending } = await migrationStatus(store.database);
+  const all = await store.database.dialect.migrations();
+  const missing = all.filter(({ name }) => pending.includes(name));
+  const toScript = ({ name, script }: Migration) => `-- ${name}\n${script.trim()}\n`;
+  return { applied, pending: missing.map((one) => ({ name: one.name, script: toScript(one) })) };
+}
+
 function applyMigrations(args: StoreArgs): Promise<void> {
-  return withStore(args, async ({ database }) => {
-    const applied = await migrate(database);
+  return withStore(args, async (store) => {
+    const applied = await applyTo(store);
     for (const name of applied) print(`applied ${name}`);
     if (applied.length === 0) print("nothing to do");
   });
+}
+
+async function applyTo(store: AnyStore): Promise<readonly string[]> {
+  if (!store.has("table")) return migrate(store.database);
+  return (await store.table.create()) ? [`table ${store.table.name}`] : [];
 }
 
 interface GenerationArgs extends StoreArgs {

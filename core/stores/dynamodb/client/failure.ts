@@ -1,0 +1,74 @@
+import {
+  StoreRefusedError,
+  StoreUnavailableError,
+  UnknownOutcomeError,
+} from "../../../lock/errors.ts";
+
+/**
+ * `unsent`: the request was certainly not sent. `passing`: refused for now, before it has changed anything. `refused`: a
+ * repetition is useless. `unanswered`: it may have been carried out.
+ */
+type FailureKind = "unsent" | "passing" | "refused" | "unanswered";
+
+/** The failure of a request. */
+export class RequestFailure extends Error {
+  readonly kind: FailureKind;
+
+  /** The name of DynamoDB's exception; "" without one. */
+  readonly code: string;
+
+  constructor(kind: FailureKind, message: string, code = "") {
+    super(message);
+    this.kind = kind;
+    this.code = code;
+  }
+}
+
+/** The exceptions that refuse a request for now: the guide "Error handling with DynamoDB" says to retry them. */
+const PASSING = [
+  "ProvisionedThroughputExceededException",
+  "ReplicatedWriteConflictException",
+  "RequestLimitExceeded",
+  "ThrottlingException",
+  "TransactionConflictException",
+];
+
+/** The same as reasons of a cancelled transaction. */
+const PASSING_REASONS = ["ProvisionedThroughputExceeded", "ThrottlingError", "TransactionConflict"];
+
+/** An answer with an error, as DynamoDB or a proxy sends it. */
+export interface ErrorAnswer {
+  readonly status: number;
+  readonly code: string;
+  readonly message: string;
+
+  /** The reason of each write of a cancelled transaction. */
+  readonly reasons: readonly { readonly Code?: string }[];
+}
+
+/** Sorts an answer with an error. Answers of status 400 come before any effect: "Error handling with DynamoDB". */
+export function toFailure({ status, code, message, reasons }: ErrorAnswer): RequestFailure {
+  const text = `${code || `HTTP ${status}`}: ${message}`;
+  const isPassing =
+    PASSING.includes(code) || reasons.some(({ Code = "" }) => PASSING_REASONS.includes(Code));
+  if (isPassing) return new RequestFailure("passing", text, code);
+  // An earlier request with the same token is still at work.
+  const isAtWork = code === "TransactionInProgressException";
+  // A proxy may have passed the request on.
+  const isForeign = code === "" && (status < 400 || status === 408 || status === 429);
+  const isUnknown = isAtWork || isForeign || status >= 500;
+  return new RequestFailure(isUnknown ? "unanswered" : "refused", text, code);
+}
+
+/** Returns the error for users. */
+export function toError(address: string, failure: RequestFailure, reads: boolean): Error {
+  const { kind, code, message } = failure;
+  if (code === "ResourceNotFoundException") {
+    return new StoreRefusedError(address, "there is no such table: run lockstep migrate", failure);
+  }
+  if (kind === "refused") return new StoreRefusedError(address, message, failure);
+  if (kind === "unanswered" && !reads) {
+    return new UnknownOutcomeError(address, "a request was carried out", failure);
+  }
+  return new StoreUnavailableError(address, message, failure);
+}

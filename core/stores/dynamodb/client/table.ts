@@ -1,0 +1,74 @@
+import { sleep } from "../../../lock/abort.ts";
+import { StoreRefusedError } from "../../../lock/errors.ts";
+import type { Dynamodb } from "./dynamodb.ts";
+import { RequestFailure } from "./failure.ts";
+
+/** The table of a store, for migrations. */
+export interface DynamodbTable {
+  readonly name: string;
+
+  /** The request CreateTable, as JSON that `aws dynamodb create-table --cli-input-json` accepts. */
+  readonly definition: string;
+
+  exists(): Promise<boolean>;
+
+  /**
+   * Makes the table, with capacity on demand and point-in-time recovery, and waits until it can be used. Resolves to false
+   * if the table exists.
+   */
+  create(): Promise<boolean>;
+}
+
+export function dynamodbTable(dynamodb: Dynamodb, name: string): DynamodbTable {
+  const definition = {
+    TableName: name,
+    BillingMode: "PAY_PER_REQUEST",
+    AttributeDefinitions: [
+      { AttributeName: "pk", AttributeType: "S" },
+      { AttributeName: "sk", AttributeType: "S" },
+    ],
+    KeySchema: [
+      { AttributeName: "pk", KeyType: "HASH" },
+      { AttributeName: "sk", KeyType: "RANGE" },
+    ],
+  };
+  const status = async () => {
+    const answer = await orUndefined(dynamodb.manage("DescribeTable", {}), MISSING);
+    return (answer as Description | undefined)?.Table.TableStatus;
+  };
+  return {
+    name,
+    definition: JSON.stringify(definition, null, 2),
+    exists: async () => (await status()) !== undefined,
+    async create() {
+      const created = await orUndefined(dynamodb.manage("CreateTable", definition), EXISTS);
+      while ((await status()) !== "ACTIVE") await sleep(PAUSE);
+      const backups = { PointInTimeRecoverySpecification: { PointInTimeRecoveryEnabled: true } };
+      // DynamoDB Local has no backups.
+      if (created) await orUndefined(dynamodb.manage("UpdateContinuousBackups", backups), UNKNOWN);
+      return created !== undefined;
+    },
+  };
+}
+
+/** The pause between two looks at a table that is being made. */
+const PAUSE = 200;
+
+const MISSING = "ResourceNotFoundException";
+const EXISTS = "ResourceInUseException";
+const UNKNOWN = "UnknownOperationException";
+
+interface Description {
+  readonly Table: { readonly TableStatus: string };
+}
+
+/** Resolves to undefined after this exception. */
+async function orUndefined(answer: Promise<unknown>, code: string): Promise<unknown> {
+  try {
+    return await answer;
+  } catch (error) {
+    const cause = error instanceof StoreRefusedError ? error.cause : undefined;
+    if (cause instanceof RequestFailure && cause.code === code) return undefined;
+    throw error;
+  }
+}

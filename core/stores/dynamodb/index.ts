@@ -1,0 +1,43 @@
+/** Locks in DynamoDB. */
+
+import type { StoreOptions } from "../../lock/store.ts";
+import { nodeFetch } from "../node-fetch.ts";
+import type { AwsCredentials, DynamodbOptions } from "./client/dynamodb.ts";
+import { type DynamodbStore, dynamodbStore } from "./store.ts";
+
+export type { DynamodbTable } from "./client/table.ts";
+export type { DynamodbStore } from "./store.ts";
+
+/**
+ * Opens a table of DynamoDB. It connects on first use, and needs no package.
+ *
+ *     await using shop = await openDynamodb({ region: "eu-west-1", table: "shop" });
+ *
+ * By default the credentials are those of the environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN. A
+ * provider of the AWS SDK, such as `fromNodeProviderChain()`, finds them anywhere else.
+ */
+export async function openDynamodb(
+  {
+    credentials = environmentCredentials,
+    endpoint,
+    ...connection
+  }: Omit<DynamodbOptions, "credentials"> & Partial<Pick<DynamodbOptions, "credentials">>,
+  options: StoreOptions = {},
+): Promise<DynamodbStore> {
+  const fetch = nodeFetch(endpoint?.startsWith("http:") ? undefined : {});
+  const plain = { fetch, credentials, ...connection, ...(endpoint !== undefined && { endpoint }) };
+  return dynamodbStore(plain, options);
+}
+
+/** Reads the environment for each request: one that is restored from a snapshot gets new credentials. */
+async function environmentCredentials(): Promise<AwsCredentials> {
+  const { AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN } = process.env;
+  if (!AWS_ACCESS_KEY_ID || !AWS_SECRET_ACCESS_KEY) {
+    throw new Error("set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give credentials");
+  }
+  return {
+    accessKeyId: AWS_ACCESS_KEY_ID,
+    secretAccessKey: AWS_SECRET_ACCESS_KEY,
+    sessionToken: AWS_SESSION_TOKEN,
+  };
+}

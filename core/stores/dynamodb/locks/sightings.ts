@@ -1,0 +1,66 @@
+import type { Millis } from "../../../lock/time.ts";
+import type { Item } from "../client/items.ts";
+
+interface Sighting {
+  readonly version: string;
+
+  /** When this client first had an answer with this version, by its monotonic clock. */
+  readonly since: number;
+  readonly ttl: Millis;
+  readonly delay: Millis;
+}
+
+/** How much longer a holder has its lock as far as this client has seen; 0 or less: the lock has expired. */
+export interface Left {
+  readonly expiresIn: Millis;
+
+  /** With the lock's delay. */
+  readonly freeIn: Millis;
+}
+
+/** The most sightings that a client remembers. */
+const MOST = 10_000;
+
+/**
+ * When this client first saw the present version of each held lock.
+ *
+ * The version changes with each renewal. A version that has stood still for one ttl of this client's monotonic clock has
+ * expired: its holder sent the renewal before this client saw it, and counts from then on. No wall clock is compared.
+ */
+export class Sightings {
+  readonly #seen = new Map<string, Sighting>();
+
+  /** Notes the lock as it was just read. Resolves to undefined for a free lock. */
+  see(name: string, item: Item | undefined): Left | undefined {
+    if (item?.owner === undefined) {
+      this.#seen.delete(name);
+      return undefined;
+    }
+    const { version = "", ttl, delay } = item;
+    if (this.#seen.get(name)?.version !== version) {
+      this.#seen.delete(name);
+      const since = performance.now();
+      this.#seen.set(name, { version, since, ttl: Number(ttl), delay: Number(delay) });
+    }
+    this.#forgetOldest();
+    return this.#left(name);
+  }
+
+  /** Returns the version that has expired, lockDelay included. */
+  expired(name: string): string | undefined {
+    const left = this.#left(name);
+    return left && left.freeIn <= 0 ? this.#seen.get(name)?.version : undefined;
+  }
+
+  #left(name: string): Left | undefined {
+    const seen = this.#seen.get(name);
+    if (seen === undefined) return undefined;
+    const expiresIn = seen.since + seen.ttl - performance.now();
+    return { expiresIn, freeIn: expiresIn + seen.delay };
+  }
+
+  #forgetOldest(): void {
+    const [oldest] = this.#seen.keys();
+    if (this.#seen.size > MOST && oldest !== undefined) this.#seen.delete(oldest);
+  }
+}

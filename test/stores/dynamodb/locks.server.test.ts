@@ -1,0 +1,125 @@
+import { expect, test } from "vitest";
+import { compareFence } from "../../../core/lock/fence.ts";
+import { dynamodbLocks } from "../../../core/stores/dynamodb/locks/index.ts";
+import type { Fetch } from "../../../core/stores/fetch.ts";
+import { nodeFetch } from "../../../core/stores/node-fetch.ts";
+import { open } from "../../../infra/open.ts";
+import { cliInProcess } from "../../support/cli-in-process.ts";
+import { anyTable, type TestTable } from "../../support/dynamodb-under-test.ts";
+import { pause } from "../../support/until.ts";
+
+const LONG = 30_000;
+
+/** Opens locks, and counts their requests by operation. */
+function counted(table: TestTable) {
+  const requests: string[] = [];
+  const send = nodeFetch();
+  const fetch: Fetch = (url, request) => {
+    requests.push(request.headers["x-amz-target"]?.split(".")[1] ?? "");
+    return send(url, request);
+  };
+  return { locks: dynamodbLocks(table.open({ fetch }), { closeDynamodb: true }), requests };
+}
+
+test("a lock and its release are one request each, and a refusal is one", async () => {
+  const table = await anyTable();
+  const { locks, requests } = counted(table);
+  await using _ours = locks;
+  await using others = dynamodbLocks(table.open(), { closeDynamodb: true });
+  await (await locks.lock("warm up", { ttl: LONG, wait: 0 })).unlock();
+  expect(requests.splice(0)).toEqual(["GetItem", "UpdateItem", "UpdateItem"]);
+  const lock = await locks.lock("job", { ttl: LONG, wait: 0 });
+  expect(await lock.unlock()).toBe("released");
+  expect(requests.splice(0)).toEqual(["UpdateItem", "UpdateItem"]);
+  const held = await others.lock("job", { ttl: LONG, wait: 0 });
+  expect(await locks.tryLock("job", { ttl: LONG })).toBeUndefined();
+  expect(requests.splice(0)).toEqual(["UpdateItem"]);
+  await held.unlock();
+});
+
+test("several locks are one transaction, and one read of each token", async () => {
+  const { locks, requests } = counted(await anyTable());
+  await using _ours = locks;
+  await (await locks.lock("warm up", { ttl: LONG, wait: 0 })).unlock();
+  requests.splice(0);
+  const lock = await locks.lockAll(["a", "b"], { ttl: LONG, wait: 0 });
+  await lock.unlock();
+  expect(requests).toEqual(["TransactWriteItems", "GetItem", "GetItem", "TransactWriteItems"]);
+});
+
+test("a claim whose answer was lost is read back, and not sent again", async () => {
+  const table = await anyTable();
+  const requests: string[] = [];
+  const send = nodeFetch();
+  let loses = false;
+  const fetch: Fetch = async (url, request) => {
+    requests.push(request.headers["x-amz-target"]?.split(".")[1] ?? "");
+    const answer = await send(url, request);
+    if (!loses || requests.at(-1) === "GetItem") return answer;
+    await answer.text();
+    loses = false;
+    throw new Error("reset");
+  };
+  await using locks = dynamodbLocks(table.open({ fetch }), { closeDynamodb: true });
+  const first = await locks.lock("job", { ttl: LONG, wait: 0 });
+  await first.unlock();
+  requests.splice(0);
+  loses = true;
+  const lock = await locks.lock("job", { ttl: LONG, wait: 0 });
+  expect(requests).toEqual(["UpdateItem", "GetItem"]);
+  expect(lock.fence.token).toBe(first.fence.token + 1n);
+  lock.assertHeld();
+  await lock.unlock();
+});
+
+test("a new client does not take the lock of a dead holder before it has seen it for one ttl", async () => {
+  const table = await anyTable();
+  const ttl = 1_000;
+  await using dead = dynamodbLocks(table.open(), { closeDynamodb: true });
+  const lost = await dead.lock("job", { ttl, wait: 0, renew: false });
+  await pause(2 * ttl);
+  await using next = dynamodbLocks(table.open(), { closeDynamodb: true });
+  expect(await next.tryLock("job", { ttl })).toBeUndefined();
+  await pause(ttl + 50);
+  const lock = await next.tryLock("job", { ttl: LONG });
+  expect(lock && compareFence(lost.fence, lock.fence)).toBe(-1);
+  expect(await lost.unlock()).toBe("was-lost");
+  lock?.assertHeld();
+  await lock?.unlock();
+});
+
+test("a client that knows an older generation learns the new one from the lock", async () => {
+  const table = await anyTable();
+  const life = { closeDynamodb: true, generationLife: 500 };
+  await using stale = dynamodbLocks(table.open(), { ...life, generationLife: LONG });
+  await using operator = dynamodbLocks(table.open(), life);
+  await (await stale.lock("job", { ttl: LONG, wait: 0 })).unlock();
+  const generation = await operator.raiseGeneration();
+  const lock = await operator.lock("job", { ttl: LONG, wait: 0 });
+  await lock.unlock();
+  const next = await stale.lock("job", { ttl: LONG, wait: 0 });
+  expect(next.fence.generation).toBe(generation);
+  expect(compareFence(lock.fence, next.fence)).toBe(-1);
+  await next.unlock();
+});
+
+test("lockstep migrate makes the table that the URL names, once", async () => {
+  const { url } = await anyTable();
+  const table = `test-${crypto.randomUUID()}`;
+  const store = url.replace(/test-[^?]*/, table);
+  const migrate = (...args: readonly string[]) =>
+    cliInProcess("migrate", "--store", store, ...args);
+  await using opened = await open(store);
+  await expect(opened.locks.tryLock("a", { ttl: LONG })).rejects.toThrow("run lockstep migrate");
+  expect(await migrate("--status")).toMatchObject({
+    status: 1,
+    stdout: `pending  table ${table}\n`,
+  });
+  expect(JSON.parse((await migrate("--print")).stdout)).toMatchObject({ TableName: table });
+  expect(await opened.table.exists()).toBe(false);
+  const made = await Promise.all([1, 2, 3].map(() => opened.table.create()));
+  expect(made.filter(Boolean)).toHaveLength(1);
+  expect((await migrate("--status")).stdout).toBe(`applied  table ${table}\n`);
+  expect((await migrate()).stdout).toBe("nothing to do\n");
+  await (await opened.locks.lock("a", { ttl: LONG, wait: 0 })).unlock();
+});

@@ -1,0 +1,42 @@
+import { randomUUID } from "node:crypto";
+import { inject } from "vitest";
+import { dynamodbClient } from "../../core/stores/dynamodb/client/client.ts";
+import type { Dynamodb, DynamodbOptions } from "../../core/stores/dynamodb/client/dynamodb.ts";
+import { dynamodbTable } from "../../core/stores/dynamodb/client/table.ts";
+import { nodeFetch } from "../../core/stores/node-fetch.ts";
+
+/** DynamoDB Local accepts any. */
+const CREDENTIALS = { accessKeyId: "key", secretAccessKey: "secret" };
+
+export function dynamodbPort(): number {
+  return inject("dynamodbServers")[0]?.port ?? 0;
+}
+
+/** A new table on the shared server. */
+export interface TestTable {
+  readonly url: string;
+
+  /** Opens a client, by default without a proxy between it and the server. */
+  open(options?: Partial<DynamodbOptions> & { readonly port?: number }): Dynamodb;
+}
+
+export async function anyTable(): Promise<TestTable> {
+  const table = `test-${randomUUID()}`;
+  const region = "local";
+  const shared = dynamodbPort();
+  const open: TestTable["open"] = ({ port = shared, ...options } = {}) =>
+    dynamodbClient({
+      region,
+      table,
+      endpoint: `http://127.0.0.1:${port}`,
+      credentials: CREDENTIALS,
+      fetch: nodeFetch(),
+      ...options,
+    });
+  await using admin = open();
+  await dynamodbTable(admin, table).create();
+  return {
+    url: `dynamodb://key:secret@${region}/${table}?endpoint=http://127.0.0.1:${shared}`,
+    open,
+  };
+}
