@@ -61,7 +61,7 @@ interface OpenOptions extends StoreOptions, StockEventOptions {
 }
 
 interface StoreKind {
-  /** The schemes of the store's URLs. One that ends in "s" after another one has TLS. */
+  /** The schemes of the store's URLs: one without and one with TLS, or all of them without. */
   readonly schemes: readonly string[];
 
   /** The URL, for messages. */
@@ -108,6 +108,18 @@ const STORES = [
     url: "redis://HOST:PORT/DATABASE?prefix=…&replicas=…",
     parts: ["inventory", "redis", "prefix"],
     open: openRedis,
+  },
+  {
+    schemes: ["redis+cluster", "rediss+cluster"],
+    url: "redis+cluster://HOST:PORT,HOST:PORT?prefix=…&replicas=…",
+    parts: ["inventory", "redis", "prefix"],
+    open: openRedisCluster,
+  },
+  {
+    schemes: ["redis+sentinel", "rediss+sentinel"],
+    url: "redis+sentinel://SENTINEL:PORT,SENTINEL:PORT/MASTER/DATABASE?prefix=…&replicas=…",
+    parts: ["inventory", "redis", "prefix"],
+    open: openRedisSentinel,
   },
   {
     schemes: ["redis+http", "redis+https"],
@@ -186,10 +198,14 @@ function kindOf(scheme: string): StoreKind {
   if (kind) return kind;
   const urls = KINDS.map(({ url }) => url).join(", ");
   const withTls = KINDS.flatMap(({ schemes }) =>
-    schemes.filter((each) => schemes.includes(each.replace(/s$/, "")) && each.endsWith("s")),
+    schemes.filter((each) => schemes.some((plain) => each === toTls(plain))),
   ).map((each) => `${each}://…`);
   const tls = `${withTls.join(", ")} (TLS; options ca, cert, key name PEM files)`;
   throw new TypeError(`there is no store "${scheme}:"; the stores are ${urls}, ${tls}`);
+}
+
+function toTls(scheme: string): string {
+  return scheme.replace(/(\+cluster|\+sentinel)?$/, "s$1");
 }
 
 /** Adds a getter for each part that the store does not have. Copies of the store leave these getters out. */
@@ -348,24 +364,51 @@ async function openZooKeeper({ scheme, network }: StoreUrl, options: OpenOptions
 }
 
 async function openRedis({ scheme, network }: StoreUrl, options: OpenOptions) {
-  const { openRedis } = await import("../core/stores/redis/index.ts");
-  const { connection, store } = toRedisOptions(scheme, network);
-  return openRedis(connection, { ...options, ...store });
-}
-
-function toRedisOptions(scheme: string, url: NetworkUrl | undefined) {
-  if (!url || url.hosts.length > 1 || !/^\d*$/.test(url.name)) {
+  if (!network || network.hosts.length > 1 || !/^\d*$/.test(network.name)) {
     throw new TypeError(`the store "${scheme}:" needs ${scheme}://HOST:PORT/DATABASE-NUMBER`);
   }
-  const tls = scheme === "rediss";
-  checkOptions(url, [...(tls ? ["ca", "cert", "key"] : []), "prefix", "replicas"]);
-  const { host, port, options } = url;
-  const prefix = options.get("prefix");
+  const { login, store } = readRedisUrl(scheme, network);
+  const { openRedis } = await import("../core/stores/redis/index.ts");
+  const database = Number(network.name);
+  return openRedis({ ...toServer(network), ...login, database }, { ...options, ...store });
+}
+
+async function openRedisCluster({ scheme, network }: StoreUrl, options: OpenOptions) {
+  if (network?.name !== "") {
+    throw new TypeError(`the store "${scheme}:" needs ${scheme}://HOST:PORT,HOST:PORT`);
+  }
+  const { login, store } = readRedisUrl(scheme, network);
+  const { openRedis } = await import("../core/stores/redis/index.ts");
+  return openRedis({ cluster: network.hosts.map(toServer), ...login }, { ...options, ...store });
+}
+
+async function openRedisSentinel({ scheme, network }: StoreUrl, options: OpenOptions) {
+  const [, master, database] = /^([^/]+)(?:\/(\d+))?$/.exec(network?.name ?? "") ?? [];
+  if (!network || master === undefined) {
+    const url = `${scheme}://SENTINEL:PORT,SENTINEL:PORT/MASTER/DATABASE-NUMBER`;
+    throw new TypeError(`the store "${scheme}:" needs ${url}`);
+  }
+  const { login, store } = readRedisUrl(scheme, network, ["sentinel-auth"]);
+  const { openRedis } = await import("../core/stores/redis/index.ts");
+  const auth = network.options.get("sentinel-auth");
+  if (auth !== undefined && auth !== "same") {
+    throw new TypeError("the option sentinel-auth of a store's URL can only be same");
+  }
+  const sentinelLogin = auth ? login : { ...(login.tls && { tls: login.tls }) };
+  const sentinels = network.hosts.map(toServer);
+  const servers = { sentinels, master, sentinelLogin, ...login, database: Number(database ?? 0) };
+  return openRedis(servers, { ...options, ...store });
+}
+
+function readRedisUrl(scheme: string, url: NetworkUrl, more: readonly string[] = []) {
+  const tls = scheme.startsWith("rediss");
+  checkOptions(url, [...(tls ? ["ca", "cert", "key"] : []), "prefix", "replicas", ...more]);
+  const prefix = url.options.get("prefix");
   return {
-    connection: { ...toServer({ host, port }), ...toLogin(url, tls) },
+    login: toLogin(url, tls),
     store: {
       ...(prefix !== undefined && { prefix }),
-      replicas: Number(options.get("replicas") ?? 0),
+      replicas: Number(url.options.get("replicas") ?? 0),
     },
   };
 }
@@ -396,7 +439,7 @@ async function openRedlock({ scheme, network: url }: StoreUrl, options: OpenOpti
   }
   const tls = scheme === "redlocks";
   checkOptions(url, [...(tls ? ["ca", "cert", "key"] : []), "prefix"]);
-  const login = toLogin(url, tls);
+  const login = { ...toLogin(url, tls), database: Number(url.name) };
   const masters = url.hosts.map((host) => ({ ...toServer(host), ...login }));
   const prefix = url.options.get("prefix");
   return openRedlock(masters, { ...options, ...(prefix !== undefined && { prefix }) });
@@ -407,11 +450,10 @@ function toServer({ host, port }: Host) {
 }
 
 function toLogin(url: NetworkUrl, tls: boolean) {
-  const { user, password, name } = url;
+  const { user, password } = url;
   return {
     ...(user !== "" && { user }),
     ...(password !== "" && { password }),
-    database: Number(name),
     ...(tls && { tls: readTls(url) }),
   };
 }

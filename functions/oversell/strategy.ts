@@ -83,7 +83,10 @@ export const STRATEGIES: readonly Strategy[] = [
   },
 ];
 
-const REDIS = ["redis", "rediss", "redis+http", "redis+https"];
+const REDIS = [
+  ...["redis", "rediss", "redis+http", "redis+https"],
+  ...["redis+cluster", "rediss+cluster", "redis+sentinel", "rediss+sentinel"],
+];
 const SQL_SERVERS = ["mysql", "mysqls", "postgres", "postgresql"];
 
 const SQL = ["sqlite", ...SQL_SERVERS];

@@ -1,12 +1,7 @@
 import { dirname, join } from "node:path";
 import { dynamodb } from "./dynamodb.ts";
-import {
-  acceptsConnections,
-  acceptsLogins,
-  answersPing,
-  isEtcdHealthy,
-  isReplicaInSync,
-} from "./probes.ts";
+import { acceptsConnections, acceptsLogins, isEtcdHealthy, isReplicaInSync } from "./probes.ts";
+import { redis, redisCluster, redisSentinel } from "./redis.ts";
 import type { NodeConfig, ServerKind } from "./server-kind.ts";
 import { zookeeper } from "./zookeeper.ts";
 
@@ -30,34 +25,6 @@ const etcd = {
   ],
   serves: isEtcdHealthy,
   url: (ports) => `etcd://${ports.map((port) => `127.0.0.1:${port}`).join(",")}`,
-} as const satisfies ServerKind;
-
-const redis = {
-  size: 1,
-  binaries: ["redis-server"],
-  packages: ["redis-server"],
-  containers: ["redis"],
-  start: (binary, _version, { port, folder }) => [
-    binary,
-    "--port",
-    String(port),
-    "--bind",
-    "127.0.0.1",
-    "--dir",
-    join(folder, "data"),
-    // No persistence.
-    "--save",
-    "",
-    "--appendonly",
-    "no",
-    // A process title would replace the command line, which identifies the process.
-    "--set-proc-title",
-    "no",
-    "--repl-diskless-sync-delay",
-    "0",
-  ],
-  serves: answersPing,
-  url: ([port]) => `redis://127.0.0.1:${port}`,
 } as const satisfies ServerKind;
 
 /** The settings of MySQL and MariaDB: root has no password, the database is called lockstep. */
@@ -204,6 +171,8 @@ export const KINDS = {
     },
     serves: isReplicaInSync,
   },
+  "redis-cluster": redisCluster,
+  "redis-sentinel": redisSentinel,
   /** Independent servers. */
   redlock: {
     ...redis,

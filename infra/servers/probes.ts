@@ -39,6 +39,21 @@ export async function isReplicaInSync(port: number): Promise<boolean> {
   return role.includes("master") || role.includes("connected");
 }
 
+/** Whether a node of a Redis Cluster serves requests: all slots have a master, and a replica is in sync with its own. */
+export async function isClusterNodeReady(port: number): Promise<boolean> {
+  const info = await ask(port, "CLUSTER INFO\r\n");
+  return info.includes("cluster_state:ok") && isReplicaInSync(port);
+}
+
+/** Whether a sentinel knows two others and a replica, and whether a server next to the sentinels serves requests. */
+export async function isSentinelReady(port: number): Promise<boolean> {
+  if (!(await ask(port, "ROLE\r\n")).includes("sentinel")) return isReplicaInSync(port);
+  const masters = await ask(port, "SENTINEL MASTERS\r\n");
+  const has = (field: string, least: number) =>
+    Number(new RegExp(`${field}\\r\\n\\$\\d+\\r\\n(\\d+)`).exec(masters)?.[1]) >= least;
+  return has("num-other-sentinels", 2) && has("num-slaves", 1);
+}
+
 /** Whether a PostgreSQL server accepts logins: while it starts, it refuses them. */
 export async function acceptsLogins(port: number): Promise<boolean> {
   const parameters = Buffer.from("user\0postgres\0database\0postgres\0\0");

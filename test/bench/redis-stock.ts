@@ -1,7 +1,7 @@
 import { createHash, randomUUID } from "node:crypto";
 import { Redis as Ioredis } from "ioredis";
 import { type Inventory, stockLock } from "../../core/inventory/inventory.ts";
-import { redisClient } from "../../core/stores/redis/client/ioredis.ts";
+import { redisClient } from "../../core/stores/redis/client/open.ts";
 import { redisInventory } from "../../core/stores/redis/inventory/index.ts";
 import { redisLocks } from "../../core/stores/redis/locks/index.ts";
 import type { Comparison, Contender } from "./measure.ts";

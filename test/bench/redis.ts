@@ -2,7 +2,7 @@ import { createHash, randomUUID } from "node:crypto";
 import { Redis as Ioredis } from "ioredis";
 import { sum } from "simple-statistics";
 import type { LockStore } from "../../core/lock/lock.ts";
-import { redisClient } from "../../core/stores/redis/client/ioredis.ts";
+import { redisClient } from "../../core/stores/redis/client/open.ts";
 import { redisLocks } from "../../core/stores/redis/locks/index.ts";
 import { startServer } from "../../infra/servers/start.ts";
 import { pause } from "../support/until.ts";

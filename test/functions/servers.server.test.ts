@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { chmod, mkdtemp, readFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { expect, inject, onTestFinished, test } from "vitest";
-import { redisClient } from "../../core/stores/redis/client/ioredis.ts";
+import { redisClient } from "../../core/stores/redis/client/open.ts";
 import { findOrThrow } from "../../infra/servers/binaries.ts";
 import { KINDS, type ServerName } from "../../infra/servers/kinds.ts";
 import { acceptsConnections, answersPing, isEtcdHealthy } from "../../infra/servers/probes.ts";

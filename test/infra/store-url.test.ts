@@ -112,6 +112,14 @@ describe("a store's URL", () => {
       await expect(open(url)).rejects.toThrow("dynamodb://REGION/TABLE");
     }
     await expect(open("dynamodb://local/shop?table=x")).rejects.toThrow("endpoint");
+    for (const url of [
+      ...["redis+cluster:x", "redis+cluster://a,b/1", "redis+cluster://a,,b"],
+      ...["redis+sentinel:x", "redis+sentinel://a,b", "redis+sentinel://a/shop/x"],
+      ...["redis+sentinel://a/shop?sentinel-auth=no", "redis+cluster://a?ca=x"],
+    ]) {
+      await expect(open(url)).rejects.toThrow(TypeError);
+    }
+    await expect(open("nonsense:x")).rejects.toThrow("rediss+cluster://…, rediss+sentinel://…");
     await expect(open("zookeeper://h,i//b")).rejects.toThrow("/shop/locks");
     for (const url of ["redlock:x", "redlock://a,b/shop", "redlock://a,,b"]) {
       await expect(open(url)).rejects.toThrow(TypeError);
@@ -133,6 +141,8 @@ const URLS = {
   "etcd+http": "etcd+http://127.0.0.1:1",
   redis: "redis://127.0.0.1:1",
   "redis+http": "redis+http://:token@127.0.0.1:1",
+  "redis+cluster": "redis+cluster://127.0.0.1:1,127.0.0.1:2",
+  "redis+sentinel": "redis+sentinel://127.0.0.1:1,127.0.0.1:2/shop/1",
   redlock: "redlock://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3",
   zookeeper: "zookeeper://127.0.0.1:1",
   dynamodb: "dynamodb://eu-west-1/shop",

@@ -2,7 +2,7 @@ import { execFile } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { inspect, promisify } from "node:util";
 import { afterEach, describe, expect, onTestFinished, test, vi } from "vitest";
-import { redisClient } from "../../core/stores/redis/client/ioredis.ts";
+import { redisClient } from "../../core/stores/redis/client/open.ts";
 import { type Redis, type RedisOptions, script } from "../../core/stores/redis/client/redis.ts";
 import { freePort } from "../../infra/servers/processes.ts";
 import { startServer } from "../../infra/servers/start.ts";

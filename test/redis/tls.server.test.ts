@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { redisClient } from "../../core/stores/redis/client/ioredis.ts";
+import { redisClient } from "../../core/stores/redis/client/open.ts";
 import { open } from "../../infra/open.ts";
 import { freePort } from "../../infra/servers/processes.ts";
 import { startServer } from "../../infra/servers/start.ts";

@@ -1,4 +1,4 @@
-import { redisClient } from "../../core/stores/redis/client/ioredis.ts";
+import { redisClient } from "../../core/stores/redis/client/open.ts";
 import { pause } from "../support/until.ts";
 
 /**

@@ -1,5 +1,5 @@
 import type { LockStore } from "../../core/lock/lock.ts";
-import { redisClient } from "../../core/stores/redis/client/ioredis.ts";
+import { redisClient } from "../../core/stores/redis/client/open.ts";
 import type { Redis, RedisOptions } from "../../core/stores/redis/client/redis.ts";
 import { type RedisLocksOptions, redisLocks } from "../../core/stores/redis/locks/index.ts";
 import type { Server, ServerNode } from "../../infra/servers/server.ts";

@@ -1,5 +1,5 @@
 import type { LockStore } from "../../core/lock/lock.ts";
-import { redisClient } from "../../core/stores/redis/client/ioredis.ts";
+import { redisClient } from "../../core/stores/redis/client/open.ts";
 import type { Argument, Redis, Reply } from "../../core/stores/redis/client/redis.ts";
 import { type RedlockOptions, redlockLocks } from "../../core/stores/redlock/locks.ts";
 import { freePort } from "../../infra/servers/processes.ts";

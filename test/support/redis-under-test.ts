@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { inject } from "vitest";
-import { redisClient } from "../../core/stores/redis/client/ioredis.ts";
+import { redisClient } from "../../core/stores/redis/client/open.ts";
 import type { Redis, RedisOptions } from "../../core/stores/redis/client/redis.ts";
 import type { RedisServer } from "./redis-servers.ts";
 import { TcpProxy } from "./tcp-proxy.ts";

@@ -1,22 +1,23 @@
 /** Locks and stock in Redis. */
 
-import { type IoredisClient, openRedisClient } from "./client/ioredis.ts";
-import type { RedisOptions } from "./client/redis.ts";
+import { openRedisClient, type RedisSource } from "./client/open.ts";
 import { type RedisStore, type RedisStoreOptions, redisStore } from "./store.ts";
 
 export type { RedisStore } from "./store.ts";
 
 /**
- * Opens a Redis 7 or later. It connects on first use.
+ * Opens Redis 7 or later: a server, a cluster, or the master that sentinels name. It connects on first use.
  *
  *     await using shop = await openRedis({ host: "127.0.0.1" }, { prefix: "shop" });
+ *     await using sharded = await openRedis({ cluster: [{ host: "redis-1" }, { host: "redis-2" }] });
+ *     await using watched = await openRedis({ sentinels: [{ host: "sentinel-1" }], master: "shop" });
  *
  * A client of ioredis in place of the options gives its settings. Rejects with a TypeError when the package ioredis is not
  * installed.
  */
 export async function openRedis(
-  connection: RedisOptions | IoredisClient,
+  source: RedisSource,
   options: RedisStoreOptions = {},
 ): Promise<RedisStore> {
-  return redisStore(await openRedisClient(connection), options);
+  return redisStore(await openRedisClient(source, options.prefix), options);
 }

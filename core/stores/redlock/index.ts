@@ -1,7 +1,8 @@
 /** Locks on a majority of independent Redis masters. */
 
 import { type OpenStore, openStore } from "../../lock/open-store.ts";
-import { type IoredisClient, openRedisClient } from "../redis/client/ioredis.ts";
+import type { IoredisClient } from "../redis/client/ioredis.ts";
+import { openRedisClient } from "../redis/client/open.ts";
 import type { RedisOptions } from "../redis/client/redis.ts";
 import { type RedlockOptions, redlockLocks } from "./locks.ts";
 
@@ -17,6 +18,8 @@ export async function openRedlock(
   masters: readonly (RedisOptions | IoredisClient)[],
   options: RedlockOptions = {},
 ): Promise<OpenStore> {
-  const clients = await Promise.all(masters.map(openRedisClient));
+  const clients = await Promise.all(
+    masters.map((master) => openRedisClient(master, options.prefix)),
+  );
   return openStore({ locks: redlockLocks(clients, { ...options, closeMasters: true }) });
 }

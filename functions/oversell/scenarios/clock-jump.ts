@@ -1,5 +1,5 @@
 import { backoff, retry } from "../../../core/lock/retry.ts";
-import { redisClient } from "../../../core/stores/redis/client/ioredis.ts";
+import { redisClient } from "../../../core/stores/redis/client/open.ts";
 import type { Redis } from "../../../core/stores/redis/client/redis.ts";
 import { redlockLocks } from "../../../core/stores/redlock/locks.ts";
 import { stepClock, steppableClock } from "../../../infra/clock/clock.ts";

@@ -1,5 +1,5 @@
-import { redisClient } from "../../../core/stores/redis/client/ioredis.ts";
 import { keyOf, PREFIX } from "../../../core/stores/redis/client/names.ts";
+import { redisClient } from "../../../core/stores/redis/client/open.ts";
 import type { Redis } from "../../../core/stores/redis/client/redis.ts";
 import { redisLocks } from "../../../core/stores/redis/locks/index.ts";
 import { freePort } from "../../../infra/servers/processes.ts";

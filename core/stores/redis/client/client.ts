@@ -1,19 +1,17 @@
-import { deadline, noAnswer, race } from "../../../lock/abort.ts";
-import { checkText, checkWhole, LONGEST_SPAN } from "../../../lock/checks.ts";
-import { toMillis } from "../../../lock/duration.ts";
+import { deadline, noAnswer, race, sleep } from "../../../lock/abort.ts";
 import {
   StoreClosedError,
   StoreUnavailableError,
   UnknownOutcomeError,
 } from "../../../lock/errors.ts";
+import { backoff } from "../../../lock/retry.ts";
 import { elapsedSince, instant, type Millis } from "../../../lock/time.ts";
-import type { Connect, RedisConnection } from "./connection.ts";
+import type { Connect, RedisConnection, Route } from "./connection.ts";
 import { CommandFailure, toError } from "./failure.ts";
 import type {
   Command,
   CommandOptions,
   Redis,
-  RedisOptions,
   Replicas,
   Reply,
   Script,
@@ -33,23 +31,14 @@ const CHECK: Millis = 500;
 const SILENCE: Millis = 50;
 
 /** A Redis client over any kind of connection: one for commands, and one for each subscription. */
-export function redisOver(
-  connectTo: (options: RedisOptions, timeout: Millis) => Connect,
-  options: RedisOptions,
-): Required<Redis> {
-  const { host, port = 6_379, database = 0 } = options;
-  checkText("host", host, 1_000);
-  checkWhole("port", port, 1, 65_535);
-  checkWhole("database", database, 0, Number.MAX_SAFE_INTEGER);
-  const timeout = toMillis("timeout", options.timeout ?? 2_000, 1, LONGEST_SPAN);
-  const address = `redis at ${host.includes(":") ? `[${host}]` : host}:${port}`;
-  return new Client(address, timeout, connectTo(options, timeout));
+export function redisOver(route: Route, timeout: Millis): Required<Redis> {
+  return new Client(route, timeout);
 }
 
 class Client implements Required<Redis> {
   readonly address: string;
   readonly #timeout: Millis;
-  readonly #connect: Connect;
+  readonly #route: Route;
   readonly #closing = new AbortController();
   readonly #subscriptions = new Set<Subscription>();
   readonly #abandoned = new Set<RedisConnection>();
@@ -57,10 +46,10 @@ class Client implements Required<Redis> {
   #connecting: Promise<RedisConnection> | undefined;
   #checking: Promise<void> | undefined;
 
-  constructor(address: string, timeout: Millis, connect: Connect) {
-    this.address = address;
+  constructor(route: Route, timeout: Millis) {
+    this.address = route.address;
     this.#timeout = timeout;
-    this.#connect = connect;
+    this.#route = route;
   }
 
   run(script: Script, input: ScriptInput): Promise<Reply> {
@@ -87,7 +76,7 @@ class Client implements Required<Redis> {
     const subscription = new Subscription({
       channel,
       subscriber,
-      connect: this.#connect,
+      connect: this.#route.connect,
       timeout: this.#timeout,
     });
     this.#subscriptions.add(subscription);
@@ -109,20 +98,49 @@ class Client implements Required<Redis> {
     return this.close();
   }
 
+  /** Sends a command again only when a server has answered that it was not executed. */
   async #send<T>(
     send: (connection: RedisConnection) => Promise<T>,
     signal: AbortSignal | undefined,
     what: Sent,
   ): Promise<T> {
-    this.#closing.signal.throwIfAborted();
-    const connection = this.#fresh ?? (await this.#checked(signal)) ?? (await this.#opened(signal));
+    const startedAt = instant();
+    let detour: Connect | undefined;
+    for (let attempt = 0; ; attempt += 1) {
+      this.#closing.signal.throwIfAborted();
+      const own = detour && (await this.#orNotSent(this.#dial(detour), signal));
+      const connection =
+        own ?? this.#fresh ?? (await this.#checked(signal)) ?? (await this.#opened(signal));
+      try {
+        return await this.#sendOver(connection, send, signal, what);
+      } catch (error) {
+        if (!(error instanceof CommandFailure)) throw error;
+        const redirection = this.#route.redirect?.(error);
+        const isOver = signal?.aborted || elapsedSince(startedAt) >= this.#timeout;
+        if (!redirection || isOver) throw this.#toError(error, what);
+        if (redirection.hasMoved) this.#leave(connection);
+        detour = redirection.connect;
+      } finally {
+        if (own) this.#abandon(own);
+      }
+      if (attempt > 0) await this.#orNotSent(sleep(backoff(attempt), signal), signal);
+    }
+  }
+
+  /** Rejects with a CommandFailure when the command has failed, otherwise with the error for the caller. */
+  async #sendOver<T>(
+    connection: RedisConnection,
+    send: (connection: RedisConnection) => Promise<T>,
+    signal: AbortSignal | undefined,
+    what: Sent,
+  ): Promise<T> {
     if (signal?.aborted) throw this.#notSent(signal);
     const sentAt = instant();
     const answer = send(connection);
     try {
       return await (signal ? race(answer, signal) : answer);
     } catch (error) {
-      if (error instanceof CommandFailure) throw this.#toError(error, what);
+      if (error instanceof CommandFailure) throw error;
       const silence = elapsedSince(sentAt);
       if (silence > SILENCE && elapsedSince(connection.heardAt) >= silence)
         this.#abandon(connection);
@@ -181,30 +199,34 @@ class Client implements Required<Redis> {
     connection.send(["PING"]).then(end, end);
   }
 
-  async #opened(signal: AbortSignal | undefined): Promise<RedisConnection> {
+  #opened(signal: AbortSignal | undefined): Promise<RedisConnection> {
     if (signal?.aborted) throw this.#notSent(signal);
     this.#connecting ??= this.#connectOnce().finally(() => {
       this.#connecting = undefined;
     });
-    try {
-      return await (signal ? race(this.#connecting, signal) : this.#connecting);
-    } catch (error) {
-      // In any case the command was not sent.
-      if (error instanceof CommandFailure) throw this.#toError(error, { reads: true });
-      throw this.#notSent(signal);
-    }
+    return this.#orNotSent(this.#connecting, signal);
   }
 
   async #connectOnce(): Promise<RedisConnection> {
-    const limit = deadline(this.#timeout, noAnswer, this.#closing.signal);
-    const ignored = { message: () => {}, ended: () => {} };
+    const connection = await this.#dial(this.#route.connect);
+    this.#connection = connection;
+    return connection;
+  }
+
+  async #dial(connect: Connect): Promise<RedisConnection> {
+    using limit = deadline(this.#timeout, noAnswer, this.#closing.signal);
+    const connection = await connect(limit.signal, { message: () => {}, ended: () => {} });
+    if (this.#closing.signal.aborted) connection.close();
+    return connection;
+  }
+
+  /** Waits for what comes before a command is sent. */
+  async #orNotSent<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
     try {
-      const connection = await this.#connect(limit.signal, ignored);
-      this.#connection = connection;
-      if (this.#closing.signal.aborted) connection.close();
-      return connection;
-    } finally {
-      limit[Symbol.dispose]();
+      return await (signal ? race(promise, signal) : promise);
+    } catch (error) {
+      if (error instanceof CommandFailure) throw this.#toError(error, { reads: true });
+      throw this.#notSent(signal);
     }
   }
 
@@ -218,6 +240,13 @@ class Client implements Required<Redis> {
   /** Closes all connections: the host's name may mean another server by now. */
   #reconnect(): void {
     this.#connection?.close();
+    for (const subscription of this.#subscriptions) subscription.reconnect();
+  }
+
+  /** Finds the server anew, unless another command has done so. Answers that are due still come. */
+  #leave(connection: RedisConnection): void {
+    if (this.#connection !== connection) return;
+    this.#abandon(connection);
     for (const subscription of this.#subscriptions) subscription.reconnect();
   }
 

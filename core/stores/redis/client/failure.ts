@@ -43,6 +43,11 @@ const TEMPORARY: Readonly<Record<string, string>> = {
   TRYAGAIN: "a slot of the cluster is being moved",
 };
 
+/** Whether the server refuses the command for now. */
+export function isTemporary({ code }: CommandFailure): boolean {
+  return Object.hasOwn(TEMPORARY, code);
+}
+
 /** The other errors that refuse a command before it has changed anything, with their meaning. */
 const REFUSALS: Readonly<Record<string, string>> = {
   // src/cluster.c, clusterRedirectClient: called by processCommand.

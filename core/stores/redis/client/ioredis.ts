@@ -1,77 +1,118 @@
-import type { Redis as Ioredis } from "ioredis";
+import type { Cluster, Redis as Ioredis, RedisOptions as IoredisOptions } from "ioredis";
 import { race } from "../../../lock/abort.ts";
 import { instant, type Millis } from "../../../lock/time.ts";
-import { redisOver } from "./client.ts";
-import type { Connect, RedisConnection } from "./connection.ts";
+import { routeToServer, toAddress } from "./addresses.ts";
+import { ClusterRoute } from "./cluster.ts";
+import type { Dial, RedisConnection, Route, RouteOptions, ServerAddress } from "./connection.ts";
 import { CommandFailure, type FailureKind } from "./failure.ts";
 import { loadIoredis } from "./load-ioredis.ts";
-import type { Redis, RedisOptions, Reply } from "./redis.ts";
+import type { RedisLogin, Reply } from "./redis.ts";
+import { SentinelRoute } from "./sentinel.ts";
 
 /**
- * Redis over ioredis. It connects on first use.
- *
- * Each ioredis client is used for one connection: its own reconnection would send writes again, or keep them waiting for
- * as long as the server is away.
- */
-export function redisClient(connection: RedisOptions | IoredisClient): Required<Redis> {
-  if (!("duplicate" in connection)) return redisOver(connectTo, connection);
-  const { host = "localhost", port = 6_379, db: database = 0, tls } = connection.options ?? {};
-  if (connection.isCluster) {
-    throw new TypeError(
-      "the client is a Cluster of ioredis; Lockstep needs the node with its prefix",
-    );
-  }
-  if (tls?.rejectUnauthorized === false) {
-    throw new TypeError("the client has tls.rejectUnauthorized: false; Lockstep always checks");
-  }
-  const duplicate = async (settings: IoredisSettings) =>
-    connection.duplicate({ ...settings, keyPrefix: "" }) as Ioredis;
-  return redisOver((_, timeout) => connectBy(duplicate, timeout), { host, port, database });
-}
-
-/** Makes a client. Rejects with a TypeError when it needs the package ioredis, which is not installed. */
-export async function openRedisClient(
-  connection: RedisOptions | IoredisClient,
-): Promise<Required<Redis>> {
-  if (!("duplicate" in connection)) await loadIoredis();
-  return redisClient(connection);
-}
-
-/**
- * A client of the package ioredis.
+ * A client of the package ioredis: a Redis, also by way of sentinels, or a Cluster.
  *
  * Lockstep duplicates the client for connections of its own, because the client repeats writes. The client stays its
  * owner's, who closes it.
  */
 export interface IoredisClient {
   readonly isCluster?: boolean;
-  readonly options?: {
-    readonly host?: string | undefined;
-    readonly port?: number | undefined;
-    readonly db?: number | undefined;
-    readonly tls?: { readonly rejectUnauthorized?: boolean | undefined } | undefined;
-  };
-  duplicate(settings?: object): unknown;
+  readonly options?: unknown;
+  duplicate(...settings: readonly never[]): unknown;
 }
 
-type IoredisSettings = ReturnType<typeof settingsOf>;
-
-function connectTo(options: RedisOptions, timeout: Millis): Connect {
-  const { host, port = 6_379, user, password, database = 0, tls } = options;
-  const create = async (settings: IoredisSettings) => {
+/**
+ * Connects with ioredis. Each of its clients is used for one connection: its own reconnection would send writes again,
+ * or keep them waiting for as long as the server is away.
+ */
+export function dialIoredis(login: RedisLogin, timeout: Millis): Dial {
+  const { user, password, database = 0, tls } = login;
+  return dialBy(timeout, async (settings) => {
     const Client = await clientClass();
     return new Client({
-      host,
-      port,
       ...(user !== undefined && { username: user }),
       ...(password !== undefined && { password }),
       db: database,
       ...(tls && { tls: { minVersion: "TLSv1.2", ...tls } }),
       ...settings,
     });
-  };
-  return connectBy(create, timeout);
+  });
 }
+
+/** The way to the servers of a client of ioredis. */
+export function routeLikeIoredis(client: IoredisClient, options: RouteOptions): Route {
+  return client.isCluster
+    ? routeLikeCluster(client as unknown as Cluster, options)
+    : routeLikeRedis(client as unknown as Ioredis, options.timeout);
+}
+
+function routeLikeRedis(client: Ioredis, timeout: Millis): Route {
+  const { host = "localhost", port = 6_379, sentinels, tls, ...options } = client.options;
+  checkTls(tls);
+  if (!sentinels)
+    return routeToServer(
+      { host, port },
+      dialLike(() => client, timeout),
+    );
+  checkTls(options.sentinelTLS);
+  return new SentinelRoute({
+    sentinels: sentinels.map((each) => toAddress({ host: "localhost", ...each }, 26_379)),
+    master: options.name ?? "",
+    dial: dialLike(() => client, timeout, {
+      sentinels: null,
+      ...(!options.enableTLSForSentinelMode && { tls: undefined }),
+    }),
+    dialSentinel: dialLike(() => client, timeout, {
+      sentinels: null,
+      username: options.sentinelUsername,
+      password: options.sentinelPassword,
+      db: 0,
+      tls: options.sentinelTLS,
+    }),
+  });
+}
+
+function routeLikeCluster(client: Cluster, { timeout, key }: RouteOptions): Route {
+  const { redisOptions, natMap } = client.options;
+  checkTls(redisOptions?.tls);
+  const nodes = () => {
+    // A Cluster knows its nodes once it connects.
+    if (client.status === "wait") client.connect().catch(() => {});
+    return client.nodes().map(({ options }) => toServer(options));
+  };
+  const someNode = () => {
+    const [node] = client.nodes();
+    if (node) return node;
+    throw new CommandFailure("unsent", "the Cluster of ioredis knows no node yet");
+  };
+  const dial = dialLike(someNode, timeout, { readOnly: false });
+  return new ClusterRoute({ nodes, dial: (server) => dial(toReachable(server, natMap)), key });
+}
+
+function toServer({ host = "localhost", port = 6_379 }: IoredisOptions): ServerAddress {
+  return { host, port };
+}
+
+type NatMap = Cluster["options"]["natMap"];
+
+function toReachable(server: ServerAddress, natMap: NatMap): ServerAddress {
+  const address = `${server.host}:${server.port}`;
+  return (typeof natMap === "function" ? natMap(address) : natMap?.[address]) ?? server;
+}
+
+/** Connects with the settings of a client of ioredis. */
+function dialLike(client: () => Ioredis, timeout: Millis, more: object = {}): Dial {
+  return dialBy(timeout, async (settings) =>
+    client().duplicate({ ...more, ...settings, keyPrefix: "" }),
+  );
+}
+
+function checkTls(tls: { readonly rejectUnauthorized?: boolean | undefined } | undefined): void {
+  if (tls?.rejectUnauthorized !== false) return;
+  throw new TypeError("the client has tls.rejectUnauthorized: false; Lockstep always checks");
+}
+
+type IoredisSettings = ReturnType<typeof settingsOf>;
 
 /** The settings of every connection, which the guarantees depend on. */
 function settingsOf(timeout: Millis) {
@@ -93,12 +134,12 @@ function settingsOf(timeout: Millis) {
   };
 }
 
-function connectBy(
-  create: (settings: IoredisSettings) => Promise<Ioredis>,
+function dialBy(
   timeout: Millis,
-): Connect {
-  return async (signal, events) => {
-    const client = await create(settingsOf(timeout));
+  create: (settings: IoredisSettings & ServerAddress) => Promise<Ioredis>,
+): Dial {
+  return (server) => async (signal, events) => {
+    const client = await create({ ...settingsOf(timeout), ...server });
     let problem: unknown;
     client
       .on("error", (error) => {

@@ -6,8 +6,8 @@ export const PREFIX = "lockstep";
 /**
  * Throws unless the prefix can be the hash tag of all keys.
  *
- * On a cluster all keys with one prefix are in one slot, so that one script can use any of them. One shard serves the
- * prefix; use several prefixes for several shards.
+ * In a cluster all keys with one prefix are in one slot, so that one script can use any of them. One master serves the
+ * prefix; several prefixes may be on several masters.
  */
 export function checkPrefix(prefix: string): void {
   checkText("prefix", prefix, 200);

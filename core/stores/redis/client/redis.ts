@@ -3,7 +3,11 @@ import { bytesToHex } from "@noble/hashes/utils.js";
 import type { Duration } from "../../../lock/duration.ts";
 import type { Millis } from "../../../lock/time.ts";
 
-/** A client of one Redis server. Over HTTP, each command is a request of its own, and the optional members are missing. */
+/**
+ * A client of the Redis server that has the data: one server, the master of a slot of a cluster, or the master that sentinels
+ * name. Over HTTP, each command is a request of its own, and the optional
+ * members are missing.
+ */
 export interface Redis extends AsyncDisposable {
   /** The server, for messages; without secrets. */
   readonly address: string;
@@ -55,7 +59,7 @@ export interface Script {
 }
 
 export interface ScriptInput {
-  /** All keys that the script uses; on a cluster, keys of one slot. */
+  /** All keys that the script uses; in a cluster, keys of the client's slot. */
   readonly keys: readonly string[];
   readonly args?: readonly Argument[];
   readonly signal?: AbortSignal;
@@ -85,11 +89,36 @@ export interface Subscriber {
   message(text: string): void;
 }
 
-export interface RedisOptions {
+/** One server. */
+export interface RedisOptions extends RedisLogin, RedisServer {}
+
+export interface RedisServer {
   readonly host: string;
 
-  /** Default 6379. */
+  /** Default 6379; of a sentinel 26379. */
   readonly port?: number;
+}
+
+/** A Redis Cluster. */
+export interface RedisClusterOptions extends Omit<RedisLogin, "database"> {
+  /** Some of the nodes. The client learns the others from any of these. */
+  readonly cluster: readonly RedisServer[];
+}
+
+/** A server and its replicas, watched by sentinels. */
+export interface RedisSentinelOptions extends RedisLogin {
+  /** All sentinels. */
+  readonly sentinels: readonly RedisServer[];
+
+  /** The name by which the sentinels know the master. */
+  readonly master: string;
+
+  /** The login at the sentinels. Default: without a password, and not encrypted. */
+  readonly sentinelLogin?: Pick<RedisLogin, "user" | "password" | "tls">;
+}
+
+/** The options of each connection. */
+export interface RedisLogin {
   readonly user?: string;
   readonly password?: string;
 

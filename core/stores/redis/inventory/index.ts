@@ -25,7 +25,7 @@ export interface RedisInventoryOptions extends InventoryOptions {
   /**
    * Prefix of all keys, in braces; it may equal the prefix of the locks. Default "lockstep".
    *
-   * On a cluster all stock with one prefix is on one shard; connect to that shard.
+   * In a cluster all keys with one prefix are in one slot, and so on one master.
    */
   readonly prefix?: string;
 

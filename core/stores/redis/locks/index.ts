@@ -11,7 +11,7 @@ export interface RedisLocksOptions extends StoreOptions {
   /**
    * The prefix of all keys, in braces. Default "lockstep".
    *
-   * On a cluster all locks with one prefix are on one shard: connect to that one.
+   * In a cluster all keys with one prefix are in one slot, and so on one master.
    */
   readonly prefix?: string;
 

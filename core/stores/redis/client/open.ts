@@ -1,0 +1,61 @@
+import { checkText, checkWhole, LONGEST_SPAN } from "../../../lock/checks.ts";
+import { toMillis } from "../../../lock/duration.ts";
+import { routeToServer, toAddress } from "./addresses.ts";
+import { redisOver } from "./client.ts";
+import { ClusterRoute } from "./cluster.ts";
+import type { Route, RouteOptions } from "./connection.ts";
+import { dialIoredis, type IoredisClient, routeLikeIoredis } from "./ioredis.ts";
+import { loadIoredis } from "./load-ioredis.ts";
+import { ownKey, PREFIX } from "./names.ts";
+import type { Redis, RedisClusterOptions, RedisOptions, RedisSentinelOptions } from "./redis.ts";
+import { SentinelRoute } from "./sentinel.ts";
+
+/** Where Redis is: options, or a client of the user that has them. */
+export type RedisSource = RedisOptions | RedisClusterOptions | RedisSentinelOptions | IoredisClient;
+
+/** Makes a client for the keys with a prefix, which in a cluster are in one slot. It connects on first use. */
+export function redisClient(source: RedisSource, prefix: string = PREFIX): Required<Redis> {
+  const given = "timeout" in source ? source.timeout : undefined;
+  const timeout = toMillis("timeout", given ?? 2_000, 1, LONGEST_SPAN);
+  const key = ownKey(prefix, "generation");
+  const route = isClient(source)
+    ? routeLikeIoredis(source, { timeout, key })
+    : routeBy(source, { timeout, key });
+  return redisOver(route, timeout);
+}
+
+/** Makes a client. Rejects with a TypeError when it needs the package ioredis, which is not installed. */
+export async function openRedisClient(
+  source: RedisSource,
+  prefix: string | undefined,
+): Promise<Required<Redis>> {
+  if (!isClient(source)) await loadIoredis();
+  return redisClient(source, prefix);
+}
+
+function isClient(source: RedisSource): source is IoredisClient {
+  return "duplicate" in source;
+}
+
+function routeBy(
+  source: RedisOptions | RedisClusterOptions | RedisSentinelOptions,
+  { timeout, key }: RouteOptions,
+): Route {
+  if ("cluster" in source) {
+    checkWhole("number of nodes of the cluster", source.cluster.length, 1, 1_000);
+    const nodes = source.cluster.map((each) => toAddress(each));
+    return new ClusterRoute({ nodes: () => nodes, dial: dialIoredis(source, timeout), key });
+  }
+  checkWhole("database", source.database ?? 0, 0, Number.MAX_SAFE_INTEGER);
+  if (!("sentinels" in source)) {
+    return routeToServer(toAddress(source), dialIoredis(source, timeout));
+  }
+  checkText("name of the master", source.master, 1_000);
+  checkWhole("number of sentinels", source.sentinels.length, 1, 1_000);
+  return new SentinelRoute({
+    sentinels: source.sentinels.map((each) => toAddress(each, 26_379)),
+    master: source.master,
+    dial: dialIoredis(source, timeout),
+    dialSentinel: dialIoredis(source.sentinelLogin ?? {}, timeout),
+  });
+}

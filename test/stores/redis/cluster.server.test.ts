@@ -1,0 +1,148 @@
+import { Cluster } from "ioredis";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { ownKey } from "../../../core/stores/redis/client/names.ts";
+import { openRedis } from "../../../core/stores/redis/index.ts";
+import { open } from "../../../infra/open.ts";
+import type { ServerNode } from "../../../infra/servers/server.ts";
+import { describeInventory } from "../../conformance/inventory.ts";
+import { known } from "../../conformance/inventory-suite.ts";
+import { describeLockStore } from "../../conformance/lock-store.ts";
+import { WHOLE_MATRIX } from "../../support/matrix.ts";
+import { RedisCluster } from "../../support/redis-group.ts";
+import { anyPrefix } from "../../support/redis-under-test.ts";
+import { until } from "../../support/until.ts";
+
+const HOLD = { ttl: "60s", wait: "60s" } as const;
+
+let cluster: RedisCluster;
+beforeAll(async () => {
+  cluster = await RedisCluster.start();
+});
+afterAll(() => cluster?.[Symbol.asyncDispose]());
+
+/** Returns prefixes whose keys are on different nodes. */
+async function prefixesOfAllNodes(): Promise<readonly string[]> {
+  const found = new Map<ServerNode, string>();
+  while (found.size < 3) {
+    const prefix = anyPrefix();
+    found.set(await cluster.masterOf(prefix), prefix);
+  }
+  return [...found.values()];
+}
+
+describe("a store in a Redis Cluster", () => {
+  test("finds the node of its prefix by way of any node", async () => {
+    for (const prefix of await prefixesOfAllNodes()) {
+      for (const { config } of cluster.nodes) {
+        const url = `redis+cluster://127.0.0.1:${config.port}?prefix=${prefix}`;
+        await using store = await open(url);
+        await store.inventory.set({ sku: "cup", quantity: 1, operationId: url });
+        const locks = await store.locks.lockAll(["a", "b"], HOLD);
+        expect((await store.locks.list("")).map(({ name }) => name)).toEqual(["a", "b"]);
+        await locks.unlock();
+        expect(await store.inventory.get("cup")).toMatchObject({ onHand: 1 });
+      }
+    }
+  });
+
+  test("has the nodes and the settings of a Cluster of ioredis", async () => {
+    const nodes = cluster.nodes.map(({ config: { port } }) => ({ host: "127.0.0.1", port }));
+    for (const lazyConnect of [false, true]) {
+      const client = new Cluster(nodes.slice(0, 1), { lazyConnect });
+      const store = await openRedis(client, { prefix: anyPrefix() });
+      const lock = await store.locks.lock("a", HOLD);
+      expect(await lock.unlock()).toBe("released");
+      await store.close();
+      expect(await client.set("a", "1")).toBe("OK");
+      client.disconnect();
+    }
+  });
+
+  test("keeps its locks, its queue and its fences in a failover that loses nothing", async () => {
+    const prefix = anyPrefix();
+    const [holder, other] = [cluster.store({ prefix }), cluster.store({ prefix })];
+    const held = await holder.locks.lock("a", HOLD);
+    const waiting = other.locks.lock("a", HOLD);
+    await until(async () => (await holder.locks.inspect("a")).waiters === 1);
+    const master = await cluster.masterOf(prefix);
+    const replica = await cluster.replicaOf(master);
+    await cluster.tell(replica, "CLUSTER", "FAILOVER");
+    await until(async () => (await cluster.masterOf(prefix)) === replica);
+    expect(await held.unlock()).toBe("released");
+    const next = await waiting;
+    expect(String(next.fence) > String(held.fence)).toBe(true);
+    expect(await next.unlock()).toBe("released");
+  });
+
+  test("follows a slot that moves to another node while it is used", async () => {
+    const prefix = anyPrefix();
+    const store = cluster.store({ prefix });
+    await store.inventory.set({ sku: "cup", quantity: 10, operationId: "set" });
+    const held = await store.locks.lock("a", HOLD);
+    const from = await cluster.masterOf(prefix);
+    const target = await masterBesides(from);
+    const slot = Number(await cluster.tell(from, "CLUSTER", "KEYSLOT", ownKey(prefix, "x")));
+    const ids = await Promise.all(
+      [from, target].map((each) => cluster.tell(each, "CLUSTER", "MYID")),
+    );
+    const [fromId, targetId] = ids.map(String) as [string, string];
+    await cluster.tell(target, "CLUSTER", "SETSLOT", slot, "IMPORTING", fromId);
+    await cluster.tell(from, "CLUSTER", "SETSLOT", slot, "MIGRATING", targetId);
+
+    // The stock is at the new node already: the old one says ASK for a single key, and TRYAGAIN for a script.
+    await move(from, target, [`{${prefix}}stock:cup`]);
+    expect(await store.inventory.get("cup")).toMatchObject({ onHand: 10 });
+    const selling = store.inventory.decrement({ sku: "cup", quantity: 1, operationId: "sale" });
+    await until(async () =>
+      /errorstat_TRYAGAIN:count=\d/.test(String(await cluster.tell(from, "INFO", "errorstats"))),
+    );
+    const keys = await cluster.tell(from, "CLUSTER", "GETKEYSINSLOT", slot, 1_000);
+    await move(from, target, keys as readonly string[]);
+    for (const node of [target, from])
+      await cluster.tell(node, "CLUSTER", "SETSLOT", slot, "NODE", targetId);
+
+    expect(await selling).toMatchObject({ outcome: "applied", remaining: 9, replayed: false });
+    expect(await cluster.masterOf(prefix)).toBe(target);
+    expect(await held.unlock()).toBe("released");
+    const next = await store.locks.lock("a", HOLD);
+    expect(String(next.fence) > String(held.fence)).toBe(true);
+    await next.unlock();
+  });
+
+  test("survives the death of a master, and applies each sale once", async () => {
+    const prefix = anyPrefix();
+    const store = cluster.store({ prefix, replicas: 1 });
+    await known(() => store.inventory.set({ sku: "cup", quantity: 10, operationId: "set" }));
+    const held = await store.locks.lock("a", HOLD);
+    const waiting = cluster.store({ prefix }).locks.lock("a", HOLD);
+    await until(async () => (await store.locks.inspect("a")).waiters === 1);
+    const master = await cluster.masterOf(prefix);
+    await master.kill("SIGKILL");
+    for (const operationId of ["1", "2"]) {
+      const sale = { sku: "cup", quantity: 1, operationId };
+      const sell = () => cluster.store({ prefix }).inventory.decrement(sale);
+      expect(await known(sell)).toMatchObject({ outcome: "applied" });
+    }
+    expect(await store.inventory.get("cup")).toMatchObject({ onHand: 8, sold: 2 });
+    expect(await held.unlock()).toBe("released");
+    expect(String((await waiting).fence) > String(held.fence)).toBe(true);
+    await master.start();
+  });
+});
+
+async function masterBesides(from: ServerNode): Promise<ServerNode> {
+  for (const node of cluster.nodes) {
+    if (node !== from && String(await cluster.tell(node, "ROLE")).startsWith("master")) return node;
+  }
+  throw new Error("there is no other master");
+}
+
+async function move(from: ServerNode, to: ServerNode, keys: readonly string[]): Promise<void> {
+  const target = ["127.0.0.1", to.config.port, "", 0, 5_000] as const;
+  if (keys.length > 0) await cluster.tell(from, "MIGRATE", ...target, "KEYS", ...keys);
+}
+
+if (WHOLE_MATRIX) {
+  describeLockStore("redis in a cluster", () => cluster.underTest("redis"));
+  describeInventory("redis in a cluster", () => cluster.inventoryUnderTest());
+}
