@@ -1,31 +1,47 @@
-import SuperJSON, { type SuperJSONResult } from "superjson";
 import { fromBase64, toBase64 } from "../lock/base64.ts";
 
-/** JSON that keeps dates, bigints, maps, sets, undefined, binary data and errors with their causes. */
-const json = new SuperJSON();
+/**
+ * JSON that keeps dates, bigints, maps, sets, undefined, binary data and errors with their causes: plain JSON beside the
+ * types of those parts that JSON alone would not restore.
+ */
+interface StoredText {
+  readonly json: unknown;
+  readonly types?: Types | undefined;
+}
+
+/** A type with the types of the parts, or these alone. */
+type Types = string | PartTypes | readonly [type: string, parts: PartTypes] | Shared;
+type PartTypes = { readonly [key: string]: Types };
+
+/** The first and the further places of an object that occurs several times. */
+type Shared =
+  | readonly [is: "as", id: number, types: Types | null]
+  | readonly [is: "same", id: number];
 
 /** Returns JSON text. Throws a TypeError that names the path of a part that decoding would not restore. */
 export function toText(value: unknown): string {
   if (isJson(value, new Set())) return `{"json":${JSON.stringify(value)}}`;
-  return json.stringify(toStorable(value, "", new Map()));
+  const node = new Encoder().encode(value, "");
+  return JSON.stringify({ json: node.json, types: typesOf(node) } satisfies StoredText);
 }
 
-/** Throws a TypeError or SyntaxError for a text that `toText` has not made. */
+/** Throws a TypeError, RangeError or SyntaxError for a text that `toText` has not made. */
 export function fromText<T>(text: string): T {
   const parsed: unknown = JSON.parse(text);
   if (typeof parsed !== "object" || parsed === null || !Object.hasOwn(parsed, "json")) {
     throw new TypeError("the text has no member `json`");
   }
-  const { json: plain, meta } = parsed as SuperJSONResult;
-  return meta === undefined ? (plain as T) : json.deserialize<T>({ json: plain, meta });
+  const { json, types, ...others } = parsed as StoredText;
+  const [other] = Object.keys(others);
+  if (other !== undefined) throw new TypeError(`the text has an unknown member \`${other}\``);
+  return new Decoder().decode(json, types) as T;
 }
 
 /** Returns JSON that is the same for equal values, and its types. */
 export function toComparable(value: unknown): { readonly json: unknown; readonly types: unknown } {
   if (isJson(value, new Set())) return { json: value, types: undefined };
-  // Leaves out which parts are the same object: the value does not depend on it.
-  const { json: plain, meta } = json.serialize(toStorable(value, "", new Map()));
-  return { json: plain, types: meta?.values };
+  const node = new Encoder().encode(value, "");
+  return { json: node.json, types: typesOfEqual(node) };
 }
 
 /** Whether JSON alone restores the value. `seen` finds parts that occur several times. */
@@ -42,36 +58,220 @@ function isJson(value: unknown, seen: Set<object>): boolean {
   }
   const prototype = Object.getPrototypeOf(value);
   if ((prototype !== Object.prototype && prototype !== null) || hasSymbols(value)) return false;
-  return keys.every((key) => !RISKY.has(key) && isJson(value[key as keyof typeof value], seen));
+  return keys.every((key) => isJson(value[key as keyof typeof value], seen));
 }
 
 function hasSymbols(value: object): boolean {
   return Object.getOwnPropertySymbols(value).length > 0;
 }
 
-/** Copies by their originals: a part may occur several times, or contain itself. */
-type Copies = Map<object, unknown>;
+/** An encoded part. */
+interface Node {
+  json: unknown;
+  readonly type?: string;
+  parts: readonly (readonly [key: string, part: Node])[];
 
-/** Copies the value without what has no meaning beyond this process. */
-function toStorable(value: unknown, path: string, copies: Copies): unknown {
+  /** Of a further place of an object: the first one. */
+  readonly first?: Node;
+
+  /** Whether that is around this one. */
+  readonly isWithin?: boolean;
+
+  /** Of an object that occurs several times. */
+  id?: number;
+}
+
+class Encoder {
+  /** The first place of each object. */
+  readonly #known = new Map<object, Node>();
+  readonly #unfinished = new Set<Node>();
+  #shared = 0;
+
+  encode(value: unknown, path: string): Node {
+    if (typeof value !== "object" || value === null) return toPrimitive(value, path);
+    const first = this.#known.get(value);
+    return first ? this.#again(value, first, path) : this.#object(value, path);
+  }
+
+  /** The text has an object at each of its places, except within itself. */
+  #again(value: object, first: Node, path: string): Node {
+    const isWithin = this.#unfinished.has(first);
+    if (isWithin && value instanceof Error) {
+      refuse(path, `${describe(value)} that contains itself`);
+    }
+    first.id ??= this.#shared++;
+    return { json: isWithin ? null : first.json, first, isWithin, parts: [] };
+  }
+
+  #object(value: object, path: string): Node {
+    const type = typeOf(value, path);
+    const node: Node = { json: null, parts: [], ...(type !== undefined && { type }) };
+    this.#known.set(value, node);
+    this.#unfinished.add(node);
+    Object.assign(node, this.#content(value, path));
+    this.#unfinished.delete(node);
+    return node;
+  }
+
+  #content(value: object, path: string): Pick<Node, "json" | "parts"> {
+    const encode = (part: unknown, where: string) => this.encode(part, `${path}${where}`);
+    if (value instanceof Date) return toLeaf(value.toISOString());
+    if (value instanceof RegExp || value instanceof URL) return toLeaf(`${value}`);
+    if (isBinary(value)) {
+      return toLeaf({ type: binaryType(value), base64: toBase64(bytesOf(value)) });
+    }
+    if (Array.isArray(value)) return toList(value.map((part, i) => encode(part, `[${i}]`)));
+    if (value instanceof Set) return toList([...value].map((part) => encode(part, ".values()")));
+    if (value instanceof Map) {
+      const entries = [...value].map(([key, part]) =>
+        toList([encode(key, ".keys()"), encode(part, `.get(${String(key)})`)]),
+      );
+      return toList(entries);
+    }
+    const members = Object.entries(value instanceof Error ? errorParts(value) : value);
+    const parts = members.map(([key, part]) => [key, encode(part, `.${key}`)] as const);
+    return { json: Object.fromEntries(parts.map(([key, { json }]) => [key, json])), parts };
+  }
+}
+
+function toPrimitive(value: unknown, path: string): Node {
+  const typed = (type: string, json: unknown) => ({ ...toLeaf(json), type });
   if (typeof value === "function" || typeof value === "symbol") refuse(path, `a ${typeof value}`);
-  if (typeof value !== "object" || value === null) return value;
-  if (copies.get(value) === UNFINISHED) refuse(path, `${describe(value)} that contains itself`);
-  if (copies.has(value)) return copies.get(value);
+  if (value === undefined) return typed("undefined", null);
+  if (typeof value === "bigint") return typed("bigint", `${value}`);
+  if (typeof value === "number" && !isJson(value, new Set())) {
+    return typed("number", Object.is(value, -0) ? "-0" : `${value}`);
+  }
+  return toLeaf(value);
+}
+
+function toLeaf(json: unknown): Node {
+  return { json, parts: [] };
+}
+
+function toList(parts: readonly Node[]): Node {
+  return {
+    json: parts.map(({ json }) => json),
+    parts: parts.map((part, i) => [`${i}`, part]),
+  };
+}
+
+/** The name of the object's type. Undefined for arrays and plain objects. Throws a TypeError for what cannot be stored. */
+function typeOf(value: object, path: string): string | undefined {
   if (value instanceof Date && Number.isNaN(value.getTime())) refuse(path, "an invalid date");
   if (isBinary(value)) {
     const type = binaryType(value);
-    return Object.hasOwn(BINARIES, type) ? value : refuse(path, `a ${type}`);
+    return Object.hasOwn(BINARIES, type) ? "binary" : refuse(path, `a ${type}`);
   }
   checkClass(value, path);
-  if (LEAVES.some((Class) => value instanceof Class)) return value;
-  return copyOf(value, path, copies);
+  if (value instanceof Error) return "error";
+  return BASES.find((Class) => value instanceof Class)?.name;
 }
 
-const LEAVES = [Date, RegExp, URL];
+function typesOf({ type, parts, first, id }: Node): Types | undefined {
+  if (first) return ["same", first.id as number];
+  const own = toTypes(
+    type,
+    parts.map(([key, part]) => [key, typesOf(part)] as const),
+  );
+  return id === undefined ? own : ["as", id, own ?? null];
+}
 
-/** In place of the copy of a part that is not stored as an object of its own. */
-const UNFINISHED = Symbol("unfinished");
+/** As `typesOf`, without which parts are the same object: the value does not depend on that. */
+function typesOfEqual({ type, parts, first, isWithin }: Node): Types | undefined {
+  if (first) return isWithin ? undefined : typesOfEqual(first);
+  return toTypes(
+    type,
+    parts.map(([key, part]) => [key, typesOfEqual(part)] as const),
+  );
+}
+
+function toTypes(
+  type: string | undefined,
+  parts: readonly (readonly [key: string, types: Types | undefined])[],
+): Types | undefined {
+  const typed = parts.filter((part): part is [string, Types] => part[1] !== undefined);
+  if (typed.length === 0) return type;
+  const inner = Object.fromEntries(typed);
+  return type === undefined ? inner : [type, inner];
+}
+
+/** Restores the parts of parsed JSON in place. */
+class Decoder {
+  /** Objects that occur several times. */
+  readonly #shared = new Map<number, unknown>();
+
+  decode(json: unknown, types: Types | null | undefined, id?: number): unknown {
+    if (types === undefined || types === null) return this.#keep(id, json);
+    if (typeof types === "string") return this.#restore(types, json, {}, id);
+    if (!isList(types)) return this.#restoreParts(this.#keep(id, json), types);
+    const [type, about, own] = types;
+    if (type === "as") return this.decode(json, own, about as number);
+    if (type !== "same") return this.#restore(type, json, about as PartTypes, id);
+    if (this.#shared.has(about as number)) return this.#shared.get(about as number);
+    throw new TypeError(`there is no object ${about}`);
+  }
+
+  #keep<T>(id: number | undefined, value: T): T {
+    if (id !== undefined) this.#shared.set(id, value);
+    return value;
+  }
+
+  #restoreParts<T>(json: T, types: PartTypes): T {
+    for (const [key, own] of Object.entries(types)) {
+      if (!Object.hasOwn(json as object, key)) throw new TypeError(`there is no part ${key}`);
+      const value = this.decode(json[key as keyof T], own);
+      // Unlike an assignment, this changes no prototype.
+      Object.defineProperty(json, key, {
+        value,
+        writable: true,
+        enumerable: true,
+        configurable: true,
+      });
+    }
+    return json;
+  }
+
+  #restore(type: string, json: unknown, types: PartTypes, id: number | undefined): unknown {
+    if (type === "Map") {
+      const map = this.#keep(id, new Map());
+      for (const [key, value] of this.#restoreParts(json as [unknown, unknown][], types)) {
+        map.set(key, value);
+      }
+      return map;
+    }
+    if (type === "Set") {
+      const set = this.#keep(id, new Set());
+      for (const value of this.#restoreParts(json as unknown[], types)) set.add(value);
+      return set;
+    }
+    const restored = this.#restoreParts(json, types);
+    if (!Object.hasOwn(TYPES, type)) throw new TypeError(`the type ${type} is unknown`);
+    return this.#keep(id, TYPES[type as keyof typeof TYPES](restored as never));
+  }
+}
+
+function isList(types: Types): types is Extract<Types, readonly unknown[]> {
+  return Array.isArray(types);
+}
+
+const TYPES = {
+  undefined: () => undefined,
+  bigint: (text: string) => BigInt(text),
+  number: (text: string) => Number(text),
+  Date: (text: string) => new Date(text),
+  URL: (text: string) => new URL(text),
+  RegExp(text: string) {
+    const end = text.lastIndexOf("/");
+    return new RegExp(text.slice(1, end), text.slice(end + 1));
+  },
+  error: (data: ErrorData) => toError(data),
+  binary({ type, base64 }: { readonly type: string; readonly base64: string }) {
+    const make = Object.hasOwn(BINARIES, type) ? BINARIES[type] : undefined;
+    if (!make) throw new TypeError(`binary data of the type ${type} is unknown`);
+    return make(fromBase64(base64));
+  },
+};
 
 /** Throws a TypeError for an instance that would lose methods or members. */
 function checkClass(value: object, path: string): void {
@@ -96,43 +296,7 @@ function isObject(value: object): boolean {
   return !Array.isArray(value) && !BASES.some((Class) => value instanceof Class);
 }
 
-const BASES = [Map, Set, ...LEAVES];
-
-function copyOf(value: object, path: string, copies: Copies): unknown {
-  const keep = <T>(copy: T): T => {
-    copies.set(value, copy);
-    return copy;
-  };
-  const part = (one: unknown, where: string) => toStorable(one, `${path}${where}`, copies);
-  if (Array.isArray(value)) {
-    const copy = keep<unknown[]>([]);
-    for (const [index, one] of value.entries()) copy.push(part(one, `[${index}]`));
-    return copy;
-  }
-  if (value instanceof Map) {
-    const copy = keep(new Map());
-    for (const [key, one] of value)
-      copy.set(part(key, ".keys()"), part(one, `.get(${String(key)})`));
-    return copy;
-  }
-  if (value instanceof Set) {
-    const copy = keep(new Set());
-    for (const one of value) copy.add(part(one, ".values()"));
-    return copy;
-  }
-  if (value instanceof Error) {
-    keep(UNFINISHED);
-    return keep(new ErrorParts(errorParts(value, part)));
-  }
-  const entries = Object.entries(value);
-  if (entries.some(([key]) => RISKY.has(key))) {
-    keep(UNFINISHED);
-    return keep(new Entries(entries.map(([key, one]) => [key, part(one, `.${key}`)])));
-  }
-  const copy = keep<Record<string, unknown>>({});
-  for (const [key, one] of entries) copy[key] = part(one, `.${key}`);
-  return copy;
-}
+const BASES = [Map, Set, Date, RegExp, URL];
 
 function refuse(path: string, what: string, advice = "return plain data"): never {
   const where = path === "" ? "" : `at ${path}: `;
@@ -166,38 +330,6 @@ const STORED: ReadonlySet<object> = new Set(
   [Object, Array, ...BASES].map((Class) => Class.prototype),
 );
 
-/** Keys that superjson refuses, since they could change prototypes. */
-const RISKY = new Set(["__proto__", "constructor", "prototype"]);
-
-/** The entries of an object that has such keys. */
-class Entries {
-  readonly list: readonly (readonly [string, unknown])[];
-
-  constructor(list: readonly (readonly [string, unknown])[]) {
-    this.list = list.toSorted(([a], [b]) => (a < b ? -1 : 1));
-  }
-}
-
-/** A result of superjson as a JSON object: superjson does not look into what a custom transformer returns. */
-type Nested = Record<string, never>;
-
-function nest(value: unknown): Nested {
-  return json.serialize(value) as unknown as Nested;
-}
-
-function unnest<T>(nested: Nested): T {
-  return json.deserialize<T>(nested as unknown as Parameters<typeof json.deserialize>[0]);
-}
-
-json.registerCustom<Entries, Nested>(
-  {
-    isApplicable: (value): value is Entries => value instanceof Entries,
-    serialize: ({ list }) => nest(list),
-    deserialize: (list) => Object.fromEntries(unnest<[string, unknown][]>(list)) as never,
-  },
-  "object",
-);
-
 interface ErrorData {
   readonly name: string;
   readonly message: string;
@@ -206,26 +338,15 @@ interface ErrorData {
   readonly errors?: unknown;
 }
 
-class ErrorParts {
-  readonly data: ErrorData;
-
-  constructor(data: ErrorData) {
-    this.data = data;
-  }
-}
-
 /** Stacks are left out: they differ from one replay to the next. */
-function errorParts(
-  error: Error & { readonly code?: unknown },
-  part: (one: unknown, where: string) => unknown,
-): ErrorData {
+function errorParts(error: Error & { readonly code?: unknown }): ErrorData {
   const { name, message, code, cause } = error;
   return {
     name,
     message,
     ...(typeof code === "string" && { code }),
-    ...(cause !== undefined && { cause: part(cause, ".cause") }),
-    ...(error instanceof AggregateError && { errors: part(error.errors, ".errors") }),
+    ...(cause !== undefined && { cause }),
+    ...(error instanceof AggregateError && { errors: error.errors }),
   };
 }
 
@@ -240,15 +361,6 @@ function toError({ name, message, code, cause, errors }: ErrorData): Error {
   if (error.name !== name) error.name = name;
   return code === undefined ? error : Object.assign(error, { code });
 }
-
-json.registerCustom<ErrorParts, Nested>(
-  {
-    isApplicable: (value): value is ErrorParts => value instanceof ErrorParts,
-    serialize: ({ data }) => nest(data),
-    deserialize: (data) => toError(unnest<ErrorData>(data)) as never,
-  },
-  "error",
-);
 
 function isBinary(value: unknown): value is ArrayBuffer | ArrayBufferView {
   return value instanceof ArrayBuffer || ArrayBuffer.isView(value);
@@ -284,19 +396,6 @@ const BINARIES: Readonly<Record<string, BytesOf>> = {
   BigInt64Array: view(BigInt64Array),
   BigUint64Array: view(BigUint64Array),
 };
-
-json.registerCustom<ArrayBuffer | ArrayBufferView, { type: string; base64: string }>(
-  {
-    isApplicable: (value): value is ArrayBuffer | ArrayBufferView => isBinary(value),
-    serialize: (value) => ({ type: binaryType(value), base64: toBase64(bytesOf(value)) }),
-    deserialize: ({ type, base64 }) => {
-      const make = BINARIES[type];
-      if (!make) throw new TypeError(`binary data of the type ${type} is unknown`);
-      return make(fromBase64(base64)) as never;
-    },
-  },
-  "binary",
-);
 
 function binaryType(value: ArrayBuffer | ArrayBufferView): string {
   if (NodeBuffer?.isBuffer(value)) return "Buffer";

@@ -16,7 +16,7 @@ function fromJournal(encoded: string | undefined): unknown {
   if (encoded === undefined) return undefined;
   if (isSealed(encoded)) return describeSealed(encoded);
   const parsed = JSON.parse(encoded);
-  // The result that a child run sends to its parent is plain JSON, without superjson's wrapper.
+  // The result that a child run sends to its parent is plain JSON, without its wrapper.
   return typeof parsed === "object" && parsed !== null && "json" in parsed ? parsed.json : parsed;
 }
 

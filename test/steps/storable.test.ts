@@ -44,6 +44,32 @@ describe("a stored value", () => {
     expect(copy[0]).toBe(copy[1]);
   });
 
+  test("may contain itself, also in maps and sets", () => {
+    const list: unknown[] = [1n];
+    const map = new Map<unknown, unknown>([["list", list]]);
+    list.push(map, list, new Set([map]), { list });
+    const copy = decode<typeof list>(encode(list));
+    const [, again, itself, set, object] = copy as [
+      bigint,
+      typeof map,
+      unknown,
+      Set<unknown>,
+      object,
+    ];
+    expect([itself, again.get("list"), [...set][0], object]).toEqual([
+      copy,
+      copy,
+      again,
+      { list: copy },
+    ]);
+    expect([itself === copy, again.get("list") === copy, set.has(again)]).toEqual([
+      true,
+      true,
+      true,
+    ]);
+    expect(hashOf(list)).toBe(hashOf(copy));
+  });
+
   test("has the hash of any equal value", () => {
     const part = { constructor: 1, z: [-1] };
     expect(hashOf([part, part])).toBe(hashOf([{ ...part }, { z: [-1], constructor: 1 }]));
@@ -86,15 +112,16 @@ describe("a stored value", () => {
 describe("a hostile text", () => {
   test.for([
     '{"json":{"__proto__":{"polluted":1}}}',
-    '{"json":{"a":1},"meta":{"values":{"__proto__.polluted":["Date"]}}}',
-    '{"json":{"a":"1"},"meta":{"values":{"constructor.prototype.polluted":["bigint"]}}}',
-    '{"json":{"a":{"b":1}},"meta":{"referentialEqualities":{"a":["__proto__.polluted"]}}}',
-    '{"json":{"a":{"b":1}},"meta":{"referentialEqualities":{"a":["constructor.prototype.polluted"]}}}',
-    '{"json":{"json":[["__proto__",{"polluted":1}]]},"meta":{"values":[["custom","object"]]}}',
-    '{"json":{"type":"constructor","base64":"AA=="},"meta":{"values":[["custom","binary"]]}}',
-    '{"json":{"type":"__proto__","base64":"AA=="},"meta":{"values":[["custom","binary"]]}}',
-    '{"json":{"json":{"name":"__proto__","message":"m"}},"meta":{"values":[["custom","error"]]}}',
-    '{"json":{"name":"polluted"},"meta":{"values":[["class","Object"]]}}',
+    '{"json":{"a":1},"types":{"__proto__":{"polluted":"Date"}}}',
+    '{"json":{"__proto__":"1"},"types":{"__proto__":"bigint"}}',
+    '{"json":{"a":"1"},"types":{"constructor":{"prototype":{"polluted":"bigint"}}}}',
+    '{"json":{"a":{"b":1},"__proto__":1},"types":{"a":["as",0,null],"__proto__":["same",0]}}',
+    '{"json":[["__proto__",{"polluted":1}]],"types":"Map"}',
+    '{"json":{"type":"constructor","base64":"AA=="},"types":"binary"}',
+    '{"json":{"type":"__proto__","base64":"AA=="},"types":"binary"}',
+    '{"json":{"name":"__proto__","message":"m"},"types":"error"}',
+    '{"json":{"name":"polluted"},"types":"constructor"}',
+    '{"json":{"name":"polluted"},"types":"__proto__"}',
   ])("never changes a prototype: %s", (text) => {
     const before = Object.getOwnPropertyNames(Object.prototype);
     try {
@@ -107,12 +134,22 @@ describe("a hostile text", () => {
     expect((Object as unknown as { polluted?: unknown }).polluted).toBeUndefined();
   });
 
-  test.for(["", "1", "null", "[]", "{}", "{", '{"json":1,"meta":{"values":["unknown"]}}'])(
-    "is unreadable: %s",
-    (text) => {
-      expect(() => decode(text)).toThrow(expect.objectContaining({ code: "UNREADABLE_VALUE" }));
-    },
-  );
+  test.for([
+    ...["", "1", "null", "[]", "{}", "{", '{"json":1,"meta":{"values":["Date"]}}'],
+    ...['{"json":1,"types":"unknown"}', '{"json":[],"types":{"0":"Date"}}'],
+    ...[
+      '{"json":1,"types":{"0":"Date"}}',
+      '{"json":1,"types":["same",0]}',
+      '{"json":1,"types":"Map"}',
+    ],
+    ...[
+      '{"json":"x","types":"bigint"}',
+      '{"json":"x","types":"URL"}',
+      '{"json":"(","types":"RegExp"}',
+    ],
+  ])("is unreadable: %s", (text) => {
+    expect(() => decode(text)).toThrow(expect.objectContaining({ code: "UNREADABLE_VALUE" }));
+  });
 });
 
 function selfContaining(): Error {

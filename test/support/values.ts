@@ -3,7 +3,17 @@ import fc from "fast-check";
 /** Keys that meet the syntax of paths, and those of prototypes. */
 const key = fc.oneof(
   fc.string({ unit: "grapheme" }),
-  fc.constantFrom("__proto__", "constructor", "prototype", "json", "meta", "a.b", "a\\.b", "0", ""),
+  fc.constantFrom(
+    "__proto__",
+    "constructor",
+    "prototype",
+    "json",
+    "types",
+    "a.b",
+    "a\\.b",
+    "0",
+    "",
+  ),
 );
 
 const data = {
