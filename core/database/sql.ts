@@ -149,6 +149,13 @@ export interface Database extends AsyncDisposable {
   /** @internal */
   readonly dialect: Dialect;
 
+  /**
+   * For databases that carry notices between their clients.
+   *
+   * @internal
+   */
+  readonly notices?: Notices | undefined;
+
   /** Runs the statements as one transaction in one round trip. The default lane is "work". */
   batch(
     statements: readonly Sql[],
@@ -161,6 +168,20 @@ export interface Database extends AsyncDisposable {
 
   /** Runs a transaction of several round trips. Rolls back if `body` does not call `commit`. */
   transaction<T>(body: (tx: Transaction) => Promise<T>, signal?: AbortSignal): Promise<T>;
+
+  close(): Promise<void>;
+}
+
+/** Notices between the clients of a database. A notice may be lost. */
+export interface Notices {
+  /** An expression that sends `text` over the channel when its transaction commits. Such commits wait for each other. */
+  send(channel: string, text: Sql): Sql;
+
+  /** Calls `onText` with each text of the channel, and with undefined when texts may have been lost, until the returned function is called. */
+  listen(channel: string, onText: (text: string | undefined) => void): () => void;
+
+  /** Whether the texts of this channel arrive at the moment. */
+  isActive(channel: string): boolean;
 
   close(): Promise<void>;
 }

@@ -1,6 +1,7 @@
 import type { Transaction } from "../database/sql.ts";
 import type { Fence, FencedOutError } from "../lock/fence.ts";
 import type { Millis } from "../lock/time.ts";
+import type { WakeUps } from "../lock/wake-ups.ts";
 import type { EntityRecords } from "./entities.ts";
 import type { QueueLimits } from "./limits.ts";
 
@@ -21,11 +22,18 @@ export interface Journal extends AsyncDisposable {
 
   /**
    * Called after each call through this object that has made a run due at once, or has left an operation for an entity:
-   * for workers of this process and, through the lock store, of others.
+   * for workers of this process and, through `wakeUps` of the journal and of the lock store, of others.
    *
    * @internal
    */
   readonly dueListeners: Set<() => void>;
+
+  /**
+   * Tells the workers of other processes that runs are due. Undefined for journals that cannot notify.
+   *
+   * @internal
+   */
+  readonly wakeUps?: WakeUps | undefined;
 
   /**
    * Creates the runs that do not exist, due at once. Resolves to the state of each run in the order of `runs`, of which

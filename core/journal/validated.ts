@@ -65,6 +65,7 @@ export function validatedJournal(journal: Omit<Journal, "dueListeners">): Journa
   const { transact } = journal;
   return notifyingJournal({
     address: journal.address,
+    wakeUps: journal.wakeUps,
     entities: journal.entities,
 
     async start(runs, parent, signal) {

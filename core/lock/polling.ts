@@ -1,4 +1,3 @@
-import { sleep } from "./abort.ts";
 import { releaseUntilKnown, requestPauses, withinAttempt } from "./attempts.ts";
 import type { Backend, Hold, LockRequest } from "./backend.ts";
 import {
@@ -70,15 +69,21 @@ export interface Claims {
   waitForTurn?(names: readonly string[], owner: string): WaitForTurn;
 
   /**
-   * For stores that publish releases: calls `listener` after a release of the lock without a waiter, and when one may have
-   * been missed, until the returned function is called.
+   * For stores that publish releases: calls `listener` after the release of a lock that `freeIn` has found held, and when
+   * one may have been missed.
    */
-  onRelease?(name: string, listener: () => void): () => void;
+  onRelease?(name: string, listener: () => void): ReleaseSubscription;
 
   inspect(name: string): Promise<LockRecord>;
   list(prefix: string): Promise<readonly LockRecord[]>;
   raiseGeneration(least: number): Promise<number>;
   close(): Promise<void>;
+}
+
+export interface ReleaseSubscription {
+  /** Whether releases are published to this client at the moment. */
+  readonly isActive: boolean;
+  stop(): void;
 }
 
 export interface Claim {
@@ -128,20 +133,32 @@ const POLL: Backoff = { base: 50, max: 500 };
 /** The longest pause between two reads where releases are published: one may be lost. */
 const LONGEST_POLL: Millis = 5_000;
 
+/** The same for a waiter, before jitter. */
+export const CHECK_EVERY: Millis = 2_000;
+
+/** The longest time between a lock's expiry and the read of a waiter: waiters do not read all at once. */
+const SPREAD: Millis = 50;
+
+/** When a waiter that is told of releases reads a lock again that expires in `expiresIn`. */
+export function checkIn(expiresIn: Millis): Millis {
+  const expired = expiresIn + SPREAD * Math.random();
+  return Math.min(expired, CHECK_EVERY * (0.5 + Math.random() / 2));
+}
+
 /** Reads the lock after each release that is published, and when it may have expired; otherwise from time to time. */
 async function whenFree(claims: Claims, name: string, signal: AbortSignal): Promise<void> {
   const released = new Notifier();
-  const stop = claims.onRelease?.(name, () => released.notify());
+  const releases = claims.onRelease?.(name, () => released.notify());
   const read = (limit: AbortSignal) => claims.freeIn([name], limit);
   try {
     for (let count = 0; ; count += 1) {
       const left = await withinAttempt(read, LONGEST_CALL, signal);
       if (left <= 0) return;
-      const longest = stop ? LONGEST_POLL : backoff(count, POLL);
+      const longest = releases?.isActive ? LONGEST_POLL : backoff(count, POLL);
       await released.wait({ span: Math.min(Math.max(left, 1), longest), signal, idle: true });
     }
   } finally {
-    stop?.();
+    releases?.stop();
   }
 }
 
@@ -155,6 +172,10 @@ class Acquisition {
   readonly #claims: Claims;
   readonly #request: LockRequest;
   readonly #holder: HolderOptions;
+  readonly #released = new Notifier();
+
+  /** Made before the first wait. Empty for stores that do not publish releases. */
+  #releases: readonly ReleaseSubscription[] | undefined;
   #owner = "";
   #turn: WaitForTurn | undefined;
 
@@ -183,6 +204,14 @@ class Acquisition {
   }
 
   async acquire(): Promise<Hold | undefined> {
+    try {
+      return await this.#acquire();
+    } finally {
+      for (const subscription of this.#releases ?? []) subscription.stop();
+    }
+  }
+
+  async #acquire(): Promise<Hold | undefined> {
     const { wait } = this.#request;
     const startedAt = instant();
     let isAnswered = false;
@@ -190,8 +219,10 @@ class Acquisition {
       // After a refused quorum, withdrawals may still be on the way. An entry in a queue keeps its owner.
       if (attempt > 0 && !this.#turn) this.#changeOwner();
       else if (attempt > 0) this.#describe(holderIdOf(this.#owner));
+      let freeIn = 0;
       try {
-        if (attempt === 0 || this.#turn || (await this.#isFree())) {
+        if (attempt > 0 && !this.#turn) freeIn = await this.#freeIn();
+        if (freeIn <= 0) {
           const hold = await this.#claim();
           if (hold) return hold;
         }
@@ -202,25 +233,32 @@ class Acquisition {
       }
       const left = wait - elapsedSince(startedAt);
       if (left <= 0) return undefined;
-      await this.#waitForNext(attempt, left);
+      await this.#waitForNext(attempt, left, freeIn);
     }
   }
 
-  /** Waits until another attempt may succeed. */
-  async #waitForNext(attempt: number, left: Millis): Promise<void> {
-    const { signal } = this.#request;
+  /** Waits until another attempt may succeed. `freeIn` is 0 if the lock was not found held. */
+  async #waitForNext(attempt: number, left: Millis, freeIn: Millis): Promise<void> {
+    const { names, signal } = this.#request;
     try {
       if (this.#turn) return await this.#turn(left, signal);
     } catch (error) {
       if (!hasCode(error, "STORE_UNAVAILABLE")) throw error;
     }
-    await sleep(Math.min(backoff(attempt), left), signal);
+    this.#releases ??= names.flatMap(
+      (name) => this.#claims.onRelease?.(name, () => this.#released.notify()) ?? [],
+    );
+    const isTold = this.#releases.length > 0 && this.#releases.every(({ isActive }) => isActive);
+    // Only a lock that was found held is watched: after a lost race for it, the next read comes soon.
+    const watched = freeIn > 0 ? checkIn(freeIn) : backoff(0);
+    const pause = isTold ? watched : backoff(attempt);
+    await this.#released.wait({ span: Math.min(pause, left), signal });
   }
 
-  async #isFree(): Promise<boolean> {
+  async #freeIn(): Promise<Millis> {
     const { names, ttl, signal } = this.#request;
     const read = (limit: AbortSignal) => this.#claims.freeIn(names, limit);
-    return (await withinAttempt(read, ttl, signal)) <= 0;
+    return await withinAttempt(read, ttl, signal);
   }
 
   async #claim(): Promise<Hold | undefined> {

@@ -28,8 +28,8 @@ const SENDING: Millis = 1_000;
 export function wakeUpsOver(
   channel: WakeUpChannel,
   track: <T>(sending: Promise<T>) => Promise<T>,
+  client: string = crypto.randomUUID(),
 ): WakeUps {
-  const client = crypto.randomUUID();
   const listeners = new Set<() => void>();
   let unsubscribe = () => {};
   const publish = async () => {

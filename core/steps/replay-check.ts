@@ -158,6 +158,7 @@ function replayJournal(run: RunHistory) {
   };
   const parts: Partial<Journal> = {
     address: "replay:",
+    wakeUps: undefined,
     async take() {
       return {
         kind: "claimed",

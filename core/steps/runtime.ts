@@ -91,7 +91,7 @@ class Engine implements Runtime {
 
   /** With decoded values. */
   readonly #journal: Journal;
-  readonly #wakeUps: WakeUps | undefined;
+  readonly #wakeUps: readonly WakeUps[];
   readonly #owner: string;
   readonly #leaseTtl: Millis;
   readonly #services: RuntimeServices;
@@ -105,11 +105,11 @@ class Engine implements Runtime {
     const { journal, locks, workflows = [], owner = "lockstep", lease = 30_000, codec } = options;
     checkText("owner", owner, 200);
     const envelopes = codec && new Envelopes(codec);
-    this.#wakeUps = locks?.wakeUps;
+    this.#wakeUps = [journal.wakeUps, locks?.wakeUps].filter((each) => each !== undefined);
     this.journal = journal;
     this.#journal = envelopes ? codedJournal(journal, envelopes) : journal;
     // Wakes the workers of other processes.
-    if (this.#wakeUps) journal.dueListeners.add(this.#wakeUps.notify);
+    for (const { notify } of this.#wakeUps) journal.dueListeners.add(notify);
     this.#owner = owner;
     this.#leaseTtl = toMillis("lease", lease);
     checkSpan("lease", this.#leaseTtl, 100);
@@ -211,11 +211,11 @@ class Engine implements Runtime {
   onDue(listener: () => void): () => void {
     const { dueListeners } = this.journal;
     dueListeners.add(listener);
-    const stopListening = this.#wakeUps?.listen(listener);
+    const stops = this.#wakeUps.map(({ listen }) => listen(listener));
     const stopWatching = this.#services.contention.watch();
     return () => {
       dueListeners.delete(listener);
-      stopListening?.();
+      for (const stop of stops) stop();
       stopWatching();
     };
   }

@@ -14,7 +14,7 @@ import {
   type StoreUnderTest,
   temporaryFile,
 } from "../support/under-test.ts";
-import { pause, until } from "../support/until.ts";
+import { wakeUpsOf } from "../support/wake-ups.ts";
 
 const counter = entity({ name: "counter", state: z.int(), initial: 0 }, (on) => ({
   add: on(z.int(), async ({ state }, n) => ({ state: state + n })),
@@ -88,24 +88,4 @@ async function fleet(openLocks: () => LockStore) {
     return createRuntime({ journal: sqlite.journal, locks, workflows: [quick] });
   };
   return { openRuntime, file };
-}
-
-/** Listens, and waits until the store has confirmed the subscription, which counts as a wake-up. */
-async function wakeUpsOf(runtime: ReturnType<typeof createRuntime>) {
-  let count = 0;
-  onTestFinished(
-    runtime.onDue(() => {
-      count += 1;
-    }),
-  );
-  await until(() => count > 0);
-  return {
-    async by(call: () => unknown) {
-      // A second wake-up of an earlier call comes within two pauses of 20 ms.
-      await pause(100);
-      const before = count;
-      await call();
-      await until(() => count > before);
-    },
-  };
 }

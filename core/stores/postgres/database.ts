@@ -5,6 +5,7 @@ import { serverDatabase } from "../sql/server/database.ts";
 import { postgresDialect } from "./dialect.ts";
 import { commitError, connectError, isFull, uncommittedError } from "./errors.ts";
 import { render } from "./literal.ts";
+import { PostgresNotices } from "./notices.ts";
 import { loadPg } from "./pg.ts";
 import { PostgresKiller, PostgresWire } from "./wire.ts";
 
@@ -20,8 +21,8 @@ export interface PostgresOptions {
   readonly tls?: PostgresTls;
 
   /**
-   * The most connections for transactions and changes of stock. Two more serve locks and reads, and requests to cancel
-   * abandoned statements have short connections of their own. Default 10.
+   * The most connections for transactions and changes of stock. Two more serve locks and reads, one more listens while
+   * something waits, and requests to cancel abandoned statements have short connections of their own. Default 10.
    */
   readonly connections?: number;
 }
@@ -41,6 +42,17 @@ export function postgresDatabase({
   connections,
   ...login
 }: PostgresOptions): Database {
+  const load = async () => {
+    const { Client, types } = await loadPg();
+    // Whatever parsers the application has set: integers of 64 bits are texts.
+    const getTypeParser = (oid: number, format?: "text" | "binary") =>
+      oid === INT8 ? String : types.getTypeParser(oid, format as "text");
+    const config = {
+      ...{ host, port, ...login, types: { getTypeParser } },
+      ssl: tls ? { ...tls, minVersion: "TLSv1.2" as const, ...checks(host) } : false,
+    };
+    return () => new PostgresWire(Client, config);
+  };
   return serverDatabase(
     {
       address: `postgres://${host}:${port}/${login.database}`,
@@ -51,17 +63,8 @@ export function postgresDatabase({
       render,
       toResult,
       errors: { connect: connectError, commit: commitError, uncommitted: uncommittedError },
-      async load() {
-        const { Client, types } = await loadPg();
-        // Whatever parsers the application has set: integers of 64 bits are texts.
-        const getTypeParser = (oid: number, format?: "text" | "binary") =>
-          oid === INT8 ? String : types.getTypeParser(oid, format as "text");
-        const config = {
-          ...{ host, port, ...login, types: { getTypeParser } },
-          ssl: tls ? { ...tls, minVersion: "TLSv1.2" as const, ...checks(host) } : false,
-        };
-        return () => new PostgresWire(Client, config);
-      },
+      load,
+      notices: new PostgresNotices(load),
       killer: () => new PostgresKiller(),
       isFull,
     },

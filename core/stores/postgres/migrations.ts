@@ -21,7 +21,9 @@ CREATE TABLE IF NOT EXISTS lockstep_lock (
   owner TEXT COLLATE "C" NOT NULL,
   expires_at BIGINT NOT NULL,
   -- The earliest time for another holder: the expiry plus the lock delay.
-  free_at BIGINT NOT NULL
+  free_at BIGINT NOT NULL,
+  -- 1 if a waiter listens: the release is published.
+  awaited SMALLINT NOT NULL DEFAULT 0
 );
 
 -- The last fence of each name, as generation * 2^40 + token. The row outlives the lock: the next fence is counted

@@ -35,6 +35,16 @@ export class PostgresWire implements Wire {
     return promised((done) => this.#client.query(text, done));
   }
 
+  /** Calls `onNotice` with each notice that the session listens to. */
+  onNotice(onNotice: (channel: string, text: string) => void): void {
+    this.#client.on("notification", ({ channel, payload = "" }) => onNotice(channel, payload));
+  }
+
+  /** The id of the process that serves this connection, as the login said. A pooler gives ids of its own. */
+  get serverProcess(): number | null {
+    return this.#backendKey.processID;
+  }
+
   ping(): Promise<unknown> {
     return this.query("SELECT 1");
   }
@@ -43,12 +53,16 @@ export class PostgresWire implements Wire {
     this.#client.end(() => {});
   }
 
+  get #backendKey(): BackendKey {
+    return this.#client as unknown as BackendKey;
+  }
+
   /**
    * Asks the server to cancel the statement in execution, which then fails with error 57014. Such a request has a connection
    * of its own, and a pooler passes it on (https://www.postgresql.org/docs/current/protocol-flow.html).
    */
   cancel(): Promise<void> {
-    const { processID, secretKey } = this.#client as unknown as BackendKey;
+    const { processID, secretKey } = this.#backendKey;
     const { host, port } = this.#client;
     const request = Buffer.alloc(16);
     [16, CANCEL_REQUEST, processID ?? 0, secretKey ?? 0].forEach((word, i) => {

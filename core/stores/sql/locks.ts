@@ -5,10 +5,13 @@ import {
   type Database,
   exact,
   list,
+  type Notices,
   type Row,
+  type Sql,
   sql,
 } from "../../database/sql.ts";
 import { HIGHEST_GENERATION, noMoreGenerations } from "../../lock/checks.ts";
+import { isCertain, StoreUnavailableError } from "../../lock/errors.ts";
 import { checkToken, formatFence } from "../../lock/fence.ts";
 import type { LockRecord } from "../../lock/holder.ts";
 import type { LockStore } from "../../lock/lock.ts";
@@ -40,7 +43,7 @@ export function sqlLocks(
  * other, either may win.
  */
 export function sqlClaims(database: Database): Claims {
-  const { dialect } = database;
+  const { dialect, notices } = database;
   const {
     now,
     forShare,
@@ -128,17 +131,30 @@ export function sqlClaims(database: Database): Claims {
       const drop = sql`
         DELETE FROM lockstep_lock
         WHERE name IN (${list(names)}) AND owner = ${owner} AND expires_at > ${now}`;
-      const [result] = await database.batch([drop], signal, "locks");
+      const statement = notices ? publishing(drop, notices) : drop;
+      const [result] = await database.batch([statement], signal, "locks");
       return result?.affected === names.length;
     },
 
     async freeIn(names, signal) {
-      const [row] = await database.read(
-        sql`SELECT MAX(free_at) - ${now} AS free_in FROM lockstep_lock WHERE name IN (${list(names)})`,
-        signal,
-      );
+      const read = sql`
+        SELECT MAX(free_at) - ${now} AS free_in FROM lockstep_lock WHERE name IN (${list(names)})`;
+      const [row] = notices?.isActive(RELEASES)
+        ? await markAndRead(database, names, read, signal)
+        : await database.read(read, signal);
       return row?.free_in == null ? 0 : Math.max(0, toMillis(row.free_in));
     },
+
+    ...(notices && {
+      onRelease: (name, listener) => ({
+        get isActive() {
+          return notices.isActive(RELEASES);
+        },
+        stop: notices.listen(RELEASES, (released) => {
+          if (released === undefined || released === name) listener();
+        }),
+      }),
+    }),
 
     async inspect(name) {
       const [row] = await database.read(sql`
@@ -172,6 +188,37 @@ export function sqlClaims(database: Database): Claims {
 
     close: async () => {},
   };
+}
+
+/** The channel of released locks. Its texts are their names. */
+const RELEASES = "lockstep_released";
+
+/** Makes a DELETE of locks tell the waiters of those that are awaited. */
+function publishing(drop: Sql, notices: Notices): Sql {
+  return sql`
+    WITH released AS (${drop} RETURNING name, awaited)
+    SELECT (SELECT ${notices.send(RELEASES, sql`name`)} WHERE awaited = 1) FROM released`;
+}
+
+/**
+ * Marks the locks as awaited, and reads them in a second statement, which sees a release that the first one has waited for.
+ * A release without a mark is not published.
+ */
+async function markAndRead(
+  database: Database,
+  names: readonly string[],
+  read: Sql,
+  signal: AbortSignal,
+): Promise<readonly Row[]> {
+  const mark = sql`
+    UPDATE lockstep_lock SET awaited = 1 WHERE name IN (${list(names)}) AND awaited = 0`;
+  try {
+    const [, answer] = await database.batch([mark, read], signal, "locks");
+    return answer?.rows ?? [];
+  } catch (error) {
+    if (isCertain(error)) throw error;
+    throw new StoreUnavailableError(database.address, "the answer to a read was lost", error);
+  }
 }
 
 /** The fence column holds generation * 2^40 + token. */

@@ -11,6 +11,7 @@ import { describeInventory } from "../../conformance/inventory.ts";
 import { describeLockStore } from "../../conformance/lock-store.ts";
 import { sqlServerInventory } from "../../support/inventory-under-test.ts";
 import { sqlServerJournal } from "../../support/journal-under-test.ts";
+import { TcpProxy } from "../../support/tcp-proxy.ts";
 import { sqlServerUnderTest, temporaryDatabase } from "../../support/under-test.ts";
 import { until } from "../../support/until.ts";
 
@@ -43,6 +44,21 @@ describe("through PgBouncer in transaction mode", () => {
     expect(await inventory?.get("teapot")).toMatchObject({ onHand: 1, sold: 1 });
     await close();
     await under.close();
+  });
+
+  test("nobody listens in a session of the pooler's, so waiters poll", async () => {
+    const { open, drop, options } = await temporaryDatabase(server);
+    await using proxy = await TcpProxy.to(options.port);
+    const database = open({ port: proxy.port });
+    const heard: (string | undefined)[] = [];
+    database.notices?.listen("calls", (text) => heard.push(text));
+    // The first connection was useless.
+    await until(() => proxy.connections > 1);
+    expect(database.notices?.isActive("calls")).toBe(false);
+    expect(heard).toEqual([]);
+    await database.close();
+    expect(proxy.open).toBe(0);
+    await drop();
   });
 
   test("a statement that was given up is cancelled, and no statement of another client", async () => {

@@ -1,4 +1,4 @@
-import type { WaitForTurn } from "../../../lock/polling.ts";
+import type { ReleaseSubscription, WaitForTurn } from "../../../lock/polling.ts";
 import type { WakeUpChannel } from "../../../lock/wake-ups.ts";
 import { ownKey } from "../client/names.ts";
 import type { Redis } from "../client/redis.ts";
@@ -37,10 +37,11 @@ export class NotifiedClaims extends RedisClaims {
     return (left, signal) => waiter.waitForTurn(left, signal);
   }
 
-  onRelease(name: string, listener: () => void): () => void {
+  onRelease(name: string, listener: () => void): ReleaseSubscription {
     const [lock = ""] = this.keys.of([name], "lock");
     const channel = `${this.keys.channels}${RELEASES}${lock}`;
-    return this.#redis.subscribe(channel, { ready: listener, message: listener });
+    const stop = this.#redis.subscribe(channel, { ready: listener, message: listener });
+    return { isActive: true, stop };
   }
 
   override async close(): Promise<void> {

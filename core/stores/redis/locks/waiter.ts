@@ -1,27 +1,16 @@
 import { withinAttempt } from "../../../lock/attempts.ts";
 import { isCertain, StoreUnavailableError } from "../../../lock/errors.ts";
+import { CHECK_EVERY, checkIn } from "../../../lock/polling.ts";
 import { elapsedSince, instant, LONGEST_CALL, type Millis } from "../../../lock/time.ts";
 import type { Argument, Redis, Reply, Script } from "../client/redis.ts";
 import { ENQUEUE, LEAVE } from "./scripts.ts";
 import type { Wakeup, WakeupSubscription } from "./wakeups.ts";
-
-/** The longest time between two reads of a busy lock, before jitter: a wake-up may be lost. */
-const CHECK_EVERY: Millis = 2_000;
-
-/** The longest time between a lock's expiry and the read of a waiter: waiters do not read all at once. */
-const SPREAD: Millis = 50;
 
 /** How long the server keeps a queue without entries or checks: several checks. */
 const QUEUE_TTL: Millis = 5 * CHECK_EVERY;
 
 /** The longest attempt to leave a queue: an entry left behind costs the others one check. */
 const LEAVING: Millis = 1_000;
-
-/** When to read a lock again that expires in `expiresIn`; less than 0: never. */
-function checkIn(expiresIn: Millis): Millis {
-  const expired = expiresIn < 0 ? CHECK_EVERY : expiresIn + SPREAD * Math.random();
-  return Math.min(expired, CHECK_EVERY * (0.5 + Math.random() / 2));
-}
 
 export interface WaiterOptions {
   readonly redis: Redis;
@@ -75,7 +64,10 @@ export class Waiter {
     const [expiresIn, since] = reply as readonly string[];
     this.#since = since ?? this.#since;
     if (expiresIn === "0") return true;
-    await wakeup.notifier.wait({ span: Math.min(checkIn(Number(expiresIn)), rest()), signal });
+    const left = Number(expiresIn);
+    // Less than 0: it never expires.
+    const span = checkIn(left < 0 ? CHECK_EVERY : left);
+    await wakeup.notifier.wait({ span: Math.min(span, rest()), signal });
     return wakeup.isTurn;
   }
 

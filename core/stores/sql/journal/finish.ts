@@ -25,12 +25,16 @@ const ENDED: readonly RunStatus[] = ["completed", "failed", "cancelled"];
 export class Finisher {
   readonly #database: Database;
 
+  /** The end of a child makes its parent due. */
+  readonly #due: Database;
+
   /** By the parent's id. Resolves to the row of each run. */
   readonly #children: KeyedBatcher<RunEnd, readonly Row[]>;
 
-  constructor(database: Database) {
+  constructor(database: Database, due: Database) {
     this.#database = database;
-    this.#children = new KeyedBatcher(MOST_ENDS, (ends) => endRuns(database, ends, undefined));
+    this.#due = due;
+    this.#children = new KeyedBatcher(MOST_ENDS, (ends) => endRuns(due, ends, undefined));
   }
 
   async finish(
@@ -41,8 +45,9 @@ export class Finisher {
     const { status, value, parent } = request;
     const isAlone = parent === undefined || signal || value.length > LONGEST_IN_BATCH;
     const end = { run, request };
+    const database = parent === undefined ? this.#database : this.#due;
     const rows = await (isAlone
-      ? endRuns(this.#database, [end], signal).then(([own = []]) => own)
+      ? endRuns(database, [end], signal).then(([own = []]) => own)
       : this.#children.add(parent, end));
     const isRefused = status === "completed" && asNumber(rows[0]?.cancelled ?? 0) > 0;
     const ended = checkStatus(isRefused ? [...ENDED, "parked"] : ENDED, run, rows);

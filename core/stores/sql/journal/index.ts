@@ -2,6 +2,7 @@ import type { Database } from "../../../database/sql.ts";
 import type { Journal } from "../../../journal/journal.ts";
 import { TurnOrder } from "../../../journal/turn-order.ts";
 import { validatedJournal } from "../../../journal/validated.ts";
+import { announced } from "./announced.ts";
 import { append } from "./append.ts";
 import { BacklogCache } from "./backlogs.ts";
 import { claimRun, takeRun } from "./claim.ts";
@@ -37,32 +38,37 @@ export function sqlJournal(database: Database): Journal {
     turns: new TurnOrder(),
     backlogs: new BacklogCache(),
   };
-  const finisher = new Finisher(database);
+  const { due, wakeUps } = database.notices
+    ? announced(database, database.notices)
+    : { due: database, wakeUps: undefined };
+  const finisher = new Finisher(database, due);
   return validatedJournal({
     address: database.address,
-    start: (runs, parent, signal) => startRuns(context, runs, parent, signal),
+    wakeUps,
+    start: (runs, parent, signal) => startRuns({ ...context, database: due }, runs, parent, signal),
     claim: (claim, signal) => claimRun(context, claim, signal),
-    startKeyed: (run, start, signal) => startKeyed(database, run, start, signal),
+    startKeyed: (run, start, signal) => startKeyed(due, run, start, signal),
     take: (request, signal) => takeRun(database, request, signal),
     renew: (run, ttl, signal, inProgress) => renew(database, run, ttl, signal, inProgress),
     append: (run, record, signal) => append(context, run, record, signal),
     transact: (run, step, body, signal) => transact(context, { ...step, run, body }, signal),
-    park: (run, request, signal) => park(database, run, request, signal),
+    park: (run, request, signal) =>
+      park(request.wakeIn === 0 ? due : database, run, request, signal),
     block: (run, request, signal) => block(database, run, request, signal),
     finish: (run, request, signal) => finisher.finish(run, request, signal),
-    continueAsNew: (run, request) => continueAsNew(database, run, request),
-    signal: (runId, signal) => sendSignal(database, runId, signal),
-    cancel: (runId) => requestCancel(database, runId),
-    cancelChildren: (runId) => cancelChildren(database, runId),
-    reopen: (run, request) => reopen(database, run, request),
-    fork: (origin, request) => fork(database, origin, request),
+    continueAsNew: (run, request) => continueAsNew(due, run, request),
+    signal: (runId, signal) => sendSignal(due, runId, signal),
+    cancel: (runId) => requestCancel(due, runId),
+    cancelChildren: (runId) => cancelChildren(due, runId),
+    reopen: (run, request) => reopen(due, run, request),
+    fork: (origin, request) => fork(due, origin, request),
     claimDue: (query, signal) => claimDue(context, query, signal),
-    setLimits: (queue, limits) => setLimits(database, queue, limits),
+    setLimits: (queue, limits) => setLimits(due, queue, limits),
     limits: () => readLimits(database),
     queueDepths: () => queueDepths(database),
     list: (query = {}) => list(database, query),
     find: (runId) => find(database, runId),
-    wakeWaiting: (lock) => wakeWaiting(database, lock),
+    wakeWaiting: (lock) => wakeWaiting(due, lock),
     latest: (runId, prefix) => latest(database, runId, prefix),
     show: (runId, page) => show(database, runId, page),
     records: (runId, page) => readPage(database, runId, page),

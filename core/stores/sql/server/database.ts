@@ -42,6 +42,7 @@ const RESERVED_FOR_LOCKS = 2;
 class ServerDatabase<W extends Wire> implements Database {
   readonly address: string;
   readonly dialect: SqlDriver["dialect"];
+  readonly notices: SqlDriver["notices"];
   readonly #driver: SqlDriver<W>;
   readonly #pool: ConnectionPool<W>;
 
@@ -51,6 +52,7 @@ class ServerDatabase<W extends Wire> implements Database {
   constructor(driver: SqlDriver<W>, connections: number) {
     this.address = driver.address;
     this.dialect = driver.dialect;
+    this.notices = driver.notices;
     this.#driver = driver;
     this.#work = new Semaphore(connections);
     this.#pool = new ConnectionPool(driver, connections + RESERVED_FOR_LOCKS);
@@ -95,8 +97,8 @@ class ServerDatabase<W extends Wire> implements Database {
     );
   }
 
-  close(): Promise<void> {
-    return this.#pool.close();
+  async close(): Promise<void> {
+    await Promise.all([this.#pool.close(), this.notices?.close()]);
   }
 
   [Symbol.asyncDispose](): Promise<void> {

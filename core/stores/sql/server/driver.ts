@@ -1,4 +1,4 @@
-import type { Dialect, Sql, SqlResult } from "../../../database/sql.ts";
+import type { Dialect, Notices, Sql, SqlResult } from "../../../database/sql.ts";
 import type { PooledConnection, Wire } from "./connection.ts";
 
 /** What the pool needs to know about a database's client and server. */
@@ -44,6 +44,9 @@ export interface SqlDriver<W extends Wire = Wire> extends PoolDriver<W> {
   toResult(answer: unknown): SqlResult;
 
   readonly errors: DriverErrors;
+
+  /** Closed with the database. */
+  readonly notices?: Notices;
 }
 
 /**
