@@ -73,7 +73,8 @@ test("every SQL database has the same migrations", () => {
 });
 
 test("no two modules of core export a type or a class of the same name", () => {
-  const exported = globSync("core/**/*.ts", { cwd: root }).flatMap((path) =>
+  const written = globSync("core/**/*.ts", { cwd: root, exclude: ["**/etcd/client/messages.ts"] });
+  const exported = written.flatMap((path) =>
     [...read(path).matchAll(/^export (?:abstract )?(?:interface|type|class) (\w+)/gm)].map(
       ([, name = ""]) => ({ name, path }),
     ),

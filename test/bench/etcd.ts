@@ -1,10 +1,10 @@
 import { Etcd3 } from "etcd3";
 import { put, remove } from "../../core/stores/etcd/client/etcd.ts";
+import { etcdClient } from "../../core/stores/etcd/client/grpc.ts";
 import { etcdLocks } from "../../core/stores/etcd/locks/index.ts";
 import { EtcdMutex } from "../../core/stores/etcd/locks/mutex.ts";
 import { EtcdSession } from "../../core/stores/etcd/locks/session.ts";
 import { startServer } from "../../infra/servers/start.ts";
-import { etcdClient } from "../support/etcd-client.ts";
 import { GoMutex } from "./go.ts";
 import { deleteToEvent, handOver, handOvers } from "./hand-over.ts";
 import type { Comparison, Contender } from "./measure.ts";

@@ -105,6 +105,8 @@ const SETTINGS: Readonly<Record<ProgramName, () => Promise<Settings>>> = {
   sqlite: async () => noCleanup("shop.db"),
   mysql: () => inDatabase(({ options }) => options),
   etcd: async () => noCleanup({ endpoints: etcd?.endpoints }, { prefix: `${anyPrefix()}/` }),
+  "a client of etcd3": async () =>
+    noCleanup({ hosts: etcd?.endpoints }, { prefix: `${anyPrefix()}/` }),
   "etcd's gateway": async () =>
     noCleanup({ endpoints: etcd?.endpoints }, { prefix: `${anyPrefix()}/` }),
   redis: async () => noCleanup(...mastersOf("redis"), { prefix: anyPrefix() }),
@@ -132,7 +134,7 @@ async function inDatabase(connectionOf: (database: Given) => unknown): Promise<S
 /** No server is asked before the client is loaded. */
 const UNREACHABLE: Readonly<Record<string, readonly unknown[]>> = {
   mysql: [{ host: "127.0.0.1", port: 1, user: "shop", database: "shop" }],
-  etcd: [{ endpoints: ["127.0.0.1:1"] }],
+  "a client of etcd3": [{ hosts: ["127.0.0.1:1"] }],
   redis: [{ host: "127.0.0.1", port: 1 }],
   redlock: [[{ host: "127.0.0.1", port: 1 }]],
   "a URL": ["mysql://root@127.0.0.1:1/shop"],

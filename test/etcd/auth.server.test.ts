@@ -6,7 +6,7 @@ import { entries, PASSWORD, spoilTokens, startWithUsers } from "../support/etcd-
 import { TcpProxy } from "../support/tcp-proxy.ts";
 import { until } from "../support/until.ts";
 
-describe.concurrent.each(etcdsUnderTest())("users of $name", (under) => {
+describe.concurrent.each(await etcdsUnderTest())("users of $name", (under) => {
   const root = { user: "root", password: PASSWORD };
 
   test("log in with their password, and access only their own keys", async () => {

@@ -11,10 +11,10 @@ import {
   put,
   remove,
 } from "../../core/stores/etcd/client/etcd.ts";
-import { always, anyLease, anyPrefix, etcdsUnderTest } from "../support/etcd-under-test.ts";
+import { allEtcdsUnderTest, always, anyLease, anyPrefix } from "../support/etcd-under-test.ts";
 import { until } from "../support/until.ts";
 
-describe.each(etcdsUnderTest())("$name", ({ open, server }) => {
+describe.each(await allEtcdsUnderTest())("$name", ({ open, server }) => {
   const etcd = open();
   afterAll(() => etcd.close());
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { withPlainEndpoints } from "../../core/stores/etcd/client/endpoints.ts";
 import { etcdGatewayClient } from "../../core/stores/etcd/client/gateway.ts";
-import { etcdClient } from "../support/etcd-client.ts";
+import { etcdClient } from "../../core/stores/etcd/client/grpc.ts";
 
 describe("etcd's endpoints", () => {
   test("may be HOST:PORT or URLs, whose scheme says whether they are encrypted", () => {

@@ -47,7 +47,7 @@ async function failureOf(call: Promise<unknown>) {
   return { error, after: performance.now() - start };
 }
 
-describe.each([...etcdsUnderTest(), ...nodeGatewayUnderTest()])(
+describe.each([...(await etcdsUnderTest()), ...(await nodeGatewayUnderTest())])(
   "$name",
   ({ open, server, transport }) => {
     const direct = open();

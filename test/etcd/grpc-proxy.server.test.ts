@@ -1,10 +1,10 @@
 import { describe, expect, test } from "vitest";
 import { put } from "../../core/stores/etcd/client/etcd.ts";
+import { etcdClient } from "../../core/stores/etcd/client/grpc.ts";
 import { etcdLocks } from "../../core/stores/etcd/locks/index.ts";
 import { EtcdMutex } from "../../core/stores/etcd/locks/mutex.ts";
 import { EtcdSession } from "../../core/stores/etcd/locks/session.ts";
 import { freshPrefix, queueOf } from "../support/etcd.ts";
-import { etcdClient } from "../support/etcd-client.ts";
 import { always, anyPrefix, singleEtcds } from "../support/etcd-under-test.ts";
 import { GrpcProxy } from "../support/grpc-proxy.ts";
 import { stopTimers } from "../support/timers.ts";

@@ -19,7 +19,7 @@ async function fill(etcd: Etcd): Promise<void> {
   for (let at = 0; at < 100; at += 1) await etcd.txn(always(put(`fill/${at}`, VALUE)));
 }
 
-describe.concurrent.each(etcdsUnderTest())("$name, once its quota is used up,", (under) => {
+describe.concurrent.each(await etcdsUnderTest())("$name, once its quota is used up,", (under) => {
   const start = async () => {
     const own = await OwnEtcd.like(under.server, ["--quota-backend-bytes=1000000"]);
     return { own, etcd: under.open({ endpoints: [own.endpoint] }) };

@@ -2,10 +2,11 @@ import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Etcd, type EtcdOptions, get, put } from "../../core/stores/etcd/client/etcd.ts";
 import { etcdGatewayClient } from "../../core/stores/etcd/client/gateway.ts";
+import { etcdClient } from "../../core/stores/etcd/client/grpc.ts";
 import { nodeFetch } from "../../core/stores/node-fetch.ts";
 import { type Authority, makeAuthority } from "../support/certificates.ts";
-import { etcdClient } from "../support/etcd-client.ts";
-import { always, anyLease, anyPrefix, singleEtcds } from "../support/etcd-under-test.ts";
+import { always, anyLease, anyPrefix, openerOf, singleEtcds } from "../support/etcd-under-test.ts";
+import { WHOLE_MATRIX } from "../support/matrix.ts";
 import { OwnEtcd } from "../support/own-etcd.ts";
 import { until } from "../support/until.ts";
 
@@ -31,10 +32,15 @@ function openGateway({ tls, ...options }: EtcdOptions): Etcd {
   return etcdGatewayClient({ ...options, ...(tls && { tls: {}, fetch: nodeFetch(tls) }) });
 }
 
-const transports = singleEtcds().flatMap((server) => [
-  { name: `${server.name} over grpc`, server, open: etcdClient },
-  { name: `${server.name} over gateway`, server, open: openGateway },
-]);
+const opens = [
+  { transport: "grpc", open: etcdClient },
+  { transport: "gateway", open: openGateway },
+  ...(WHOLE_MATRIX ? [{ transport: "etcd3", open: await openerOf("etcd3") }] : []),
+];
+
+const transports = singleEtcds().flatMap((server) =>
+  opens.map(({ transport, open }) => ({ name: `${server.name} over ${transport}`, server, open })),
+);
 
 const files = () => [`--cert-file=${pair.cert}`, `--key-file=${pair.key}`];
 

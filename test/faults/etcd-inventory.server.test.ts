@@ -1,10 +1,10 @@
 import { describe, expect, inject, test } from "vitest";
 import type { Inventory, StockResult } from "../../core/inventory/inventory.ts";
 import { type Etcd, get } from "../../core/stores/etcd/client/etcd.ts";
+import { etcdClient } from "../../core/stores/etcd/client/grpc.ts";
 import { etcdInventory } from "../../core/stores/etcd/inventory/index.ts";
 import { startServer } from "../../infra/servers/start.ts";
 import { counting } from "../support/counting-etcd.ts";
-import { etcdClient } from "../support/etcd-client.ts";
 import { endpointsOf, QUICK_ETCD } from "../support/etcd-servers.ts";
 import { sellThroughKills } from "../support/sell-through-kills.ts";
 import { TcpProxy } from "../support/tcp-proxy.ts";

@@ -1,9 +1,9 @@
 import { dirname, join } from "node:path";
 import { expect, inject, test } from "vitest";
+import { etcdClient } from "../../core/stores/etcd/client/grpc.ts";
 import { etcdInventory } from "../../core/stores/etcd/inventory/index.ts";
 import { startServer } from "../../infra/servers/start.ts";
 import { leaderOf } from "../support/etcd.ts";
-import { etcdClient } from "../support/etcd-client.ts";
 import { endpointsOf, QUICK_ETCD } from "../support/etcd-servers.ts";
 import { WHOLE_MATRIX } from "../support/matrix.ts";
 import { runScript } from "../support/script.ts";

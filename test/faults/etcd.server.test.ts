@@ -1,12 +1,12 @@
 import { dirname, join } from "node:path";
 import { describe, expect, inject, onTestFinished, test } from "vitest";
 import { put } from "../../core/stores/etcd/client/etcd.ts";
+import { etcdClient } from "../../core/stores/etcd/client/grpc.ts";
 import { etcdLocks } from "../../core/stores/etcd/locks/index.ts";
 import type { Server } from "../../infra/servers/server.ts";
 import { startServer } from "../../infra/servers/start.ts";
 import { describeOutages, storesOf } from "../conformance/outages.ts";
 import { etcdctl, leaderOf } from "../support/etcd.ts";
-import { etcdClient } from "../support/etcd-client.ts";
 import { type EtcdServer, endpointsOf, QUICK_ETCD } from "../support/etcd-servers.ts";
 import { runScript } from "../support/script.ts";
 import { pause, until } from "../support/until.ts";

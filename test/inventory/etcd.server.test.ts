@@ -1,6 +1,7 @@
 import { describe, expect, inject, test } from "vitest";
 import { type Inventory, stockLock } from "../../core/inventory/inventory.ts";
 import { get, type LeaseId, put } from "../../core/stores/etcd/client/etcd.ts";
+import { etcdClient } from "../../core/stores/etcd/client/grpc.ts";
 import { stockKeys } from "../../core/stores/etcd/inventory/context.ts";
 import { etcdInventory } from "../../core/stores/etcd/inventory/index.ts";
 import { etcdLocks } from "../../core/stores/etcd/locks/index.ts";
@@ -8,7 +9,6 @@ import { memoryLocks } from "../../core/stores/memory/locks.ts";
 import { describeInventory } from "../conformance/inventory.ts";
 import { known } from "../conformance/inventory-suite.ts";
 import { counting } from "../support/counting-etcd.ts";
-import { etcdClient } from "../support/etcd-client.ts";
 import { etcdInventoryUnderTest } from "../support/inventory-under-test.ts";
 import { pause, until } from "../support/until.ts";
 

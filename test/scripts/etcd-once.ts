@@ -1,5 +1,5 @@
 import { get, put } from "../../core/stores/etcd/client/etcd.ts";
-import { TRANSPORTS } from "../support/etcd-under-test.ts";
+import { openerOf, type TransportName } from "../support/etcd-under-test.ts";
 import { pause } from "../support/until.ts";
 
 /**
@@ -7,7 +7,7 @@ import { pause } from "../support/until.ts";
  * during further calls, and must end by itself.
  */
 const [transport = "", endpoint = "", wire = ""] = process.argv.slice(2);
-const open = TRANSPORTS[transport as keyof typeof TRANSPORTS];
+const open = await openerOf(transport as TransportName);
 const clients = [open({ endpoints: [endpoint] }), open({ endpoints: [wire] })];
 for (const etcd of clients) {
   const stands = Promise.withResolvers<void>();

@@ -26,6 +26,11 @@ export const PROGRAMS = {
   etcd: {
     imports: 'import { openEtcd } from "lockstep/etcd";',
     open: "openEtcd(...settings)",
+  },
+  "a client of etcd3": {
+    imports: 'import { openEtcd } from "lockstep/etcd";',
+    // The settings of a client are all that is read of it.
+    open: "openEtcd({ kv: {}, leaseClient: {}, close() {}, options: settings[0] }, settings[1])",
     peer: "etcd3",
     isPeerBeside: true,
   },

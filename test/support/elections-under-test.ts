@@ -1,10 +1,10 @@
 import { type Etcd, get, put, remove } from "../../core/stores/etcd/client/etcd.ts";
+import { etcdClient } from "../../core/stores/etcd/client/grpc.ts";
 import { EtcdSession, etcdElection } from "../../core/stores/etcd/index.ts";
 import { zookeeperClient } from "../../core/stores/zookeeper/client/client.ts";
 import { type ZooKeeper, zookeeperElection } from "../../core/stores/zookeeper/index.ts";
 import type { ElectionsUnderTest } from "../conformance/election.ts";
 import { etcdctl, freshPrefix, queueOf } from "./etcd.ts";
-import { etcdClient } from "./etcd-client.ts";
 import type { EtcdServer } from "./etcd-servers.ts";
 import { wireTo } from "./etcd-under-test.ts";
 import { faulty as faultyEtcd } from "./faulty-etcd.ts";

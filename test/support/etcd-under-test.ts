@@ -2,51 +2,70 @@ import { randomUUID } from "node:crypto";
 import { inject } from "vitest";
 import type { Etcd, EtcdOptions, Txn, TxnOp } from "../../core/stores/etcd/client/etcd.ts";
 import { etcdGatewayClient } from "../../core/stores/etcd/client/gateway.ts";
+import { etcdClient } from "../../core/stores/etcd/client/grpc.ts";
 import { nodeFetch } from "../../core/stores/node-fetch.ts";
-import { etcdClient } from "./etcd-client.ts";
 import type { EtcdServer } from "./etcd-servers.ts";
+import { WHOLE_MATRIX } from "./matrix.ts";
 import { TcpProxy } from "./tcp-proxy.ts";
 
 /** A transport to a server. */
 export interface EtcdUnderTest {
   readonly name: string;
   readonly server: EtcdServer;
-  readonly transport: keyof typeof TRANSPORTS;
+  readonly transport: TransportName;
   open(options?: Partial<EtcdOptions>): Etcd;
 }
 
-export const TRANSPORTS = {
-  grpc: etcdClient,
-  gateway: etcdGatewayClient,
-  "gateway by nodeFetch": (options: EtcdOptions) =>
+type Open = (options: EtcdOptions) => Etcd;
+
+const TRANSPORTS = {
+  grpc: async () => etcdClient,
+  // Loaded by those that use it: it takes a while.
+  etcd3: async () => (await import("./etcd3-client.ts")).etcd3Client,
+  gateway: async () => etcdGatewayClient,
+  "gateway by nodeFetch": async () => (options: EtcdOptions) =>
     etcdGatewayClient({ ...options, fetch: nodeFetch() }),
-};
+} satisfies Record<string, () => Promise<Open>>;
+
+export type TransportName = keyof typeof TRANSPORTS;
+
+export function openerOf(transport: TransportName): Promise<Open> {
+  return TRANSPORTS[transport]();
+}
 
 /** One server of each version. */
 export function singleEtcds(): readonly EtcdServer[] {
   return inject("etcdServers").filter(({ endpoints }) => endpoints.length === 1);
 }
 
-/** gRPC and the gateway by the runtime's fetch, with every version. */
-export function etcdsUnderTest(): readonly EtcdUnderTest[] {
-  return singleEtcds().flatMap((server) => [
-    underTest(server, "grpc"),
-    underTest(server, "gateway"),
-  ]);
+/** gRPC and the gateway by the runtime's fetch, with every version; in the whole matrix also the gRPC of etcd3. */
+export function etcdsUnderTest(): Promise<readonly EtcdUnderTest[]> {
+  return under(singleEtcds(), "grpc", "gateway", ...(WHOLE_MATRIX ? ["etcd3" as const] : []));
+}
+
+/** Every transport, with every version. For tests that take little time. */
+export function allEtcdsUnderTest(): Promise<readonly EtcdUnderTest[]> {
+  return under(singleEtcds(), "grpc", "gateway", "etcd3");
 }
 
 /** The gateway by `nodeFetch`, with one version: Node decides the rest of its behaviour. */
-export function nodeGatewayUnderTest(): readonly EtcdUnderTest[] {
-  return singleEtcds()
-    .slice(0, 1)
-    .map((server) => underTest(server, "gateway by nodeFetch"));
+export function nodeGatewayUnderTest(): Promise<readonly EtcdUnderTest[]> {
+  return under(singleEtcds().slice(0, 1), "gateway by nodeFetch");
 }
 
-function underTest(server: EtcdServer, transport: keyof typeof TRANSPORTS): EtcdUnderTest {
-  const { name, endpoints } = server;
-  const open = (options: Partial<EtcdOptions> = {}) =>
-    TRANSPORTS[transport]({ endpoints, ...options });
-  return { name: `${name} over ${transport}`, server, transport, open };
+async function under(
+  servers: readonly EtcdServer[],
+  ...transports: readonly TransportName[]
+): Promise<readonly EtcdUnderTest[]> {
+  const openers = await Promise.all(transports.map(openerOf));
+  return servers.flatMap((server) =>
+    transports.map((transport, at) => {
+      const { name, endpoints } = server;
+      const open = (options: Partial<EtcdOptions> = {}) =>
+        (openers[at] as Open)({ endpoints, ...options });
+      return { name: `${name} over ${transport}`, server, transport, open };
+    }),
+  );
 }
 
 /** Returns a unique prefix. */

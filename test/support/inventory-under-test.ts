@@ -1,5 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { remove } from "../../core/stores/etcd/client/etcd.ts";
+import { etcdClient } from "../../core/stores/etcd/client/grpc.ts";
 import { etcdInventory } from "../../core/stores/etcd/inventory/index.ts";
 import { etcdLocks } from "../../core/stores/etcd/locks/index.ts";
 import { redisRestClient } from "../../core/stores/redis/client/rest.ts";
@@ -11,7 +12,6 @@ import { sqlLocks } from "../../core/stores/sql/locks.ts";
 import { migrate } from "../../core/stores/sql/migrate.ts";
 import { sqliteDatabase } from "../../core/stores/sqlite/database.ts";
 import type { InventoryUnderTest } from "../conformance/inventory-suite.ts";
-import { etcdClient } from "./etcd-client.ts";
 import type { EtcdServer } from "./etcd-servers.ts";
 import { anyPrefix, openLocal, redisServer } from "./redis-under-test.ts";
 import { RestProxy } from "./rest-proxy.ts";

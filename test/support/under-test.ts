@@ -28,7 +28,7 @@ import { temporaryFolder } from "../../infra/servers/reap.ts";
 import { breakable, type Wire } from "./breakable.ts";
 import { anyTable, dynamodbPort } from "./dynamodb-under-test.ts";
 import type { EtcdServer } from "./etcd-servers.ts";
-import { TRANSPORTS } from "./etcd-under-test.ts";
+import { openerOf, type TransportName } from "./etcd-under-test.ts";
 import { anyPrefix, openLocal, redisServer } from "./redis-under-test.ts";
 import { RestProxy } from "./rest-proxy.ts";
 import type { SqlServer } from "./sql-servers.ts";
@@ -165,11 +165,11 @@ async function connectToPostgres(url: string): Promise<pg.Client> {
 /** Locks in etcd over one of the transports. */
 export async function etcdUnderTest(
   { name, endpoints }: EtcdServer,
-  transport: keyof typeof TRANSPORTS = "grpc",
+  transport: TransportName = "grpc",
 ): Promise<StoreUnderTest> {
   const prefix = `test-${randomBytes(6).toString("hex")}/`;
-  const openIt = TRANSPORTS[transport];
-  const scheme = transport === "grpc" ? "etcd" : "etcd+http";
+  const openIt = await openerOf(transport);
+  const scheme = transport === "gateway" ? "etcd+http" : "etcd";
   const admin = openIt({ endpoints });
   const proxies: TcpProxy[] = [];
   return {

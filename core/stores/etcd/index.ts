@@ -2,7 +2,8 @@
 
 import type { EtcdOptions } from "./client/etcd.ts";
 import { type Etcd3Client, optionsOf } from "./client/etcd3.ts";
-import { etcdClient, loadEtcd3 } from "./client/grpc.ts";
+import { etcdClientOver, loadEtcd3 } from "./client/etcd3-transport.ts";
+import { etcdClient } from "./client/grpc.ts";
 import { type EtcdStore, type EtcdStoreOptions, etcdStore } from "./store.ts";
 
 export type { Election, Leader } from "../../lock/election.ts";
@@ -18,12 +19,15 @@ export type { EtcdStore } from "./store.ts";
  *
  *     await using shop = await openEtcd({ endpoints: ["127.0.0.1:2379"] }, { prefix: "shop/" });
  *
- * A client of etcd3 in place of the options gives its settings. Rejects with a TypeError when the package etcd3 is not
- * installed.
+ * Needs no package. A client of etcd3 in place of the options gives its settings and the gRPC of its package.
  */
 export async function openEtcd(
   connection: EtcdOptions | Etcd3Client,
   options: EtcdStoreOptions = {},
 ): Promise<EtcdStore> {
-  return etcdStore(etcdClient(optionsOf(connection), await loadEtcd3()), options);
+  const etcd =
+    "leaseClient" in connection
+      ? etcdClientOver(await loadEtcd3(), optionsOf(connection))
+      : etcdClient(connection);
+  return etcdStore(etcd, options);
 }

@@ -1,10 +1,10 @@
 import { afterAll, expect, test } from "vitest";
 import { get } from "../../../core/stores/etcd/client/etcd.ts";
+import { etcdClient } from "../../../core/stores/etcd/client/grpc.ts";
 import { etcdLocks } from "../../../core/stores/etcd/locks/index.ts";
 import { EtcdMutex } from "../../../core/stores/etcd/locks/mutex.ts";
 import { EtcdSession } from "../../../core/stores/etcd/locks/session.ts";
 import { freshPrefix, queueOf } from "../../support/etcd.ts";
-import { etcdClient } from "../../support/etcd-client.ts";
 import { singleEtcds } from "../../support/etcd-under-test.ts";
 import { faulty } from "../../support/faulty-etcd.ts";
 import { pause, until } from "../../support/until.ts";

@@ -1,9 +1,9 @@
 import { afterAll, afterEach, describe, expect, inject, test } from "vitest";
+import { etcdClient } from "../../../core/stores/etcd/client/grpc.ts";
 import { EtcdSession, etcdElection } from "../../../core/stores/etcd/index.ts";
 import { describeElection } from "../../conformance/election.ts";
 import { etcdElections } from "../../support/elections-under-test.ts";
 import { freshPrefix, queueOf } from "../../support/etcd.ts";
-import { etcdClient } from "../../support/etcd-client.ts";
 import { FAULTS } from "../../support/faulty-etcd.ts";
 
 for (const server of inject("etcdServers")) {

@@ -1,6 +1,7 @@
 import { writeFile } from "node:fs/promises";
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import { stockLock } from "../../../core/inventory/index.ts";
+import { etcdClient } from "../../../core/stores/etcd/client/grpc.ts";
 import {
   type Etcd,
   EtcdMutex,
@@ -10,7 +11,6 @@ import {
 import { etcdInventory } from "../../../core/stores/etcd/inventory/index.ts";
 import { etcdLocks } from "../../../core/stores/etcd/locks/index.ts";
 import { etcdctlEnv, freshPrefix, queueOf } from "../../support/etcd.ts";
-import { etcdClient } from "../../support/etcd-client.ts";
 import { runCli, runProgram, type Script } from "../../support/script.ts";
 import { temporaryFile } from "../../support/under-test.ts";
 import { pause, until } from "../../support/until.ts";

@@ -11,10 +11,10 @@ import {
   vi,
 } from "vitest";
 import { type Etcd, get, put, remove } from "../../../core/stores/etcd/client/etcd.ts";
+import { etcdClient } from "../../../core/stores/etcd/client/grpc.ts";
 import { EtcdMutex, type MutexOptions } from "../../../core/stores/etcd/locks/mutex.ts";
 import { EtcdSession } from "../../../core/stores/etcd/locks/session.ts";
 import { etcdctl, freshPrefix, queueOf } from "../../support/etcd.ts";
-import { etcdClient } from "../../support/etcd-client.ts";
 import { FAULTS, type FaultyEtcd, faulty } from "../../support/faulty-etcd.ts";
 import { WHOLE_MATRIX } from "../../support/matrix.ts";
 import { TcpProxy } from "../../support/tcp-proxy.ts";

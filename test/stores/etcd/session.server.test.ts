@@ -1,8 +1,8 @@
 import { afterAll, afterEach, beforeAll, describe, expect, inject, test } from "vitest";
 import { type Etcd, put } from "../../../core/stores/etcd/client/etcd.ts";
+import { etcdClient } from "../../../core/stores/etcd/client/grpc.ts";
 import { EtcdSession, type SessionOptions } from "../../../core/stores/etcd/locks/session.ts";
 import { etcdctl, freshPrefix, queueOf } from "../../support/etcd.ts";
-import { etcdClient } from "../../support/etcd-client.ts";
 import { FAULTS, faulty } from "../../support/faulty-etcd.ts";
 import { TcpProxy } from "../../support/tcp-proxy.ts";
 import { pause, until } from "../../support/until.ts";

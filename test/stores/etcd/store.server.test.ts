@@ -1,11 +1,11 @@
 import { afterAll, afterEach, expect, test } from "vitest";
 import type { LockStore } from "../../../core/lock/lock.ts";
 import { remove, type Txn } from "../../../core/stores/etcd/client/etcd.ts";
+import { etcdClient } from "../../../core/stores/etcd/client/grpc.ts";
 import { etcdLocks } from "../../../core/stores/etcd/locks/index.ts";
 import { EtcdMutex } from "../../../core/stores/etcd/locks/mutex.ts";
 import { EtcdSession } from "../../../core/stores/etcd/locks/session.ts";
 import { freshPrefix, queueOf } from "../../support/etcd.ts";
-import { etcdClient } from "../../support/etcd-client.ts";
 import { singleEtcds } from "../../support/etcd-under-test.ts";
 import { type Fault, faulty } from "../../support/faulty-etcd.ts";
 import { OwnEtcd } from "../../support/own-etcd.ts";

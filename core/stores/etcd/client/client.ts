@@ -176,8 +176,8 @@ class Client implements Etcd {
       if (aborted) throw this.#abortError(aborted, failure, writes);
       if (isPassing(failure)) this.#moveFrom(endpoint);
       const mayRepeat = isPassing(failure) && (!writes || isNotDone(failure));
-      // A read whose connection has ended may be sent once more, even where there is only one endpoint.
-      const isCutOff = !writes && failure.code === STATUS.unavailable;
+      // A read, or an unsent write, whose connection has ended may be sent once more, even where there is only one endpoint.
+      const isCutOff = failure.code === STATUS.unavailable && (!writes || failure.unsent);
       const most = this.#options.endpoints.length + (isCutOff ? 1 : 0);
       if (mayRepeat && count + 1 < most) return ENDPOINT_PAUSE;
       throw toError(this.address, failure, writes);

@@ -28,9 +28,8 @@ interface Etcd3Settings {
 }
 
 /** Returns the options of a client. Throws a TypeError when the client has none. */
-export function optionsOf(connection: EtcdOptions | Etcd3Client): EtcdOptions {
-  if (!("leaseClient" in connection)) return connection;
-  const { options } = connection as { readonly options?: Etcd3Settings };
+export function optionsOf(client: Etcd3Client): EtcdOptions {
+  const { options } = client as { readonly options?: Etcd3Settings };
   if (!options)
     throw new TypeError("the client is no Etcd3 of the package etcd3: it has no settings");
   const { hosts, auth, credentials } = options;

@@ -47,6 +47,13 @@ export function abortFailure({ reason }: AbortSignal, unsent: boolean): CallFail
   return new CallFailure(STATUS.deadlineExceeded, message, { unsent, cause: reason });
 }
 
+/** The failure for an answer that is not etcd's: a proxy may have passed the request on, or the server is another one. */
+export function toForeignFailure(status: number, answer: string, api: string): CallFailure {
+  return status >= 500 || status === 408 || status === 429
+    ? new CallFailure(STATUS.unavailable, answer)
+    : new CallFailure(STATUS.unimplemented, `this is not etcd's ${api}: ${answer}`);
+}
+
 /**
  * The texts of errors for requests that etcd has not carried out: the code "unavailable" alone does not tell. A request with
  * any other text may have been carried out. The places are those of etcd 3.4.

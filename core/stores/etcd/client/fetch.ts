@@ -1,6 +1,6 @@
 import { quote } from "../../../lock/errors.ts";
 import { type FetchAnswer, whyFetchFailed } from "../../fetch.ts";
-import { abortFailure, CallFailure, STATUS } from "./failure.ts";
+import { abortFailure, CallFailure, STATUS, toForeignFailure } from "./failure.ts";
 import type { Message } from "./wire.ts";
 
 /**
@@ -38,7 +38,8 @@ export function toMessage(status: number, text: string): Message {
   const message = asMessage(body.result ?? body);
   // Every message of etcd has a header.
   if (status === 200 && message.header) return message;
-  throw toRefusal(body) ?? toForeignFailure(status, text);
+  const answer = `HTTP ${status} ${quote(text.trim())}`;
+  throw toRefusal(body) ?? toForeignFailure(status, answer, "JSON API");
 }
 
 const NOTHING: Message = {};
@@ -61,14 +62,6 @@ function toRefusal(body: Message): CallFailure | undefined {
   const status = code ?? grpc_code;
   const isRefusal = typeof status === "number" && typeof message === "string";
   return isRefusal ? new CallFailure(status, message) : undefined;
-}
-
-/** The failure for an answer that is not etcd's: a proxy may have passed the request on, or the server is another one. */
-function toForeignFailure(status: number, text: string): CallFailure {
-  const answer = `HTTP ${status} ${quote(text.trim())}`;
-  return status >= 500 || status === 408 || status === 429
-    ? new CallFailure(STATUS.unavailable, answer)
-    : new CallFailure(STATUS.unimplemented, `this is not etcd's JSON API: ${answer}`);
 }
 
 /** The failure of a fetch without an answer. */

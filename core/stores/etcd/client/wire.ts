@@ -21,6 +21,14 @@ export interface Bytes<T = unknown> {
   decode(bytes: unknown): Uint8Array;
 }
 
+/** Bytes as gRPC carries them. */
+export const plainBytes: Bytes<Uint8Array> = {
+  encode: (bytes) => bytes,
+  decode: (bytes) => (bytes ?? NO_BYTES) as Uint8Array,
+};
+
+const NO_BYTES = new Uint8Array();
+
 /** Bytes as JSON carries them. */
 export const base64: Bytes<string> = {
   encode: toBase64,
@@ -99,7 +107,7 @@ export class MessageCodec {
   toChanges(events: unknown): readonly KeyChange[] {
     return list(events).map((event) => {
       const { key, value, createRevision, modRevision, lease } = this.#toKeyValue(event.kv);
-      const type = String(event.type).toUpperCase() === "DELETE" ? "remove" : "put";
+      const type = DELETE.test(String(event.type)) ? "remove" : "put";
       return { type, key, value, createRevision, modRevision, lease };
     });
   }
@@ -174,6 +182,9 @@ export class MessageCodec {
     };
   }
 }
+
+/** The type of an event that deletes: its name, which transports spell differently, or its number. */
+const DELETE = /^(delete|1)$/i;
 
 /** The enumerations of the protocol by number: the spelling of their names differs between transports. */
 const TARGETS = { version: 0, create: 1, mod: 2, value: 3, lease: 4 } as const;
