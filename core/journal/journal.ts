@@ -413,6 +413,9 @@ export interface ClaimedRun extends PageOfRecords {
   /** Consecutive claims after a lease that expired without a record, `park`, `block` or `finish`. */
   readonly crashes: number;
 
+  /** Whether the lease of the holder before had expired: that process was lost, or hangs. */
+  readonly takenOver: boolean;
+
   /** Consecutive calls of `block` without a record or `park` between them. */
   readonly blocks: number;
   readonly cancelled: boolean;

@@ -11,6 +11,9 @@ export type RunEvent =
       readonly runId: string;
       readonly workflow: string;
       readonly crashes: number;
+
+      /** Whether the lease of the holder before had expired: that process was lost, or hangs. */
+      readonly takenOver: boolean;
     }
   /** A record was written. */
   | { readonly type: "recorded"; readonly runId: string; readonly record: StepRecord }

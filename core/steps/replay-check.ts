@@ -166,6 +166,7 @@ function replayJournal(run: RunHistory) {
         ...{ epoch: EPOCH, part, workflow, version, input, cancelled },
         parent: undefined,
         crashes: 0,
+        takenOver: false,
         // A blocked run's replay waits for less: in a test, code that has not come after seconds has changed.
         blocks: 1,
         records: run.records.map((record) => ({

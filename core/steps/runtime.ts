@@ -493,7 +493,7 @@ class Engine implements Runtime {
       throw unknownWorkflow(claimed.workflow, claimed.version);
     }
     const run = { runId, workflow: workflow.name, crashes: claimed.crashes };
-    notify({ type: "taken", ...run });
+    notify({ type: "taken", ...run, takenOver: claimed.takenOver });
     onTaken?.();
     const renewal = this.#renew(key, sentAt);
     try {

@@ -69,7 +69,7 @@ function stockFields({ type, operationId, ...rest }: StockEvent): LogFields {
 function runLevel(event: RunEvent): Level {
   if (event.type === "replayed") return "debug";
   if (event.type === "long-history") return "warn";
-  return event.type === "taken" && event.crashes > 0 ? "warn" : "info";
+  return event.type === "taken" && event.takenOver ? "warn" : "info";
 }
 
 /** A TerminalError is an answer of the workflow, such as "sold out". */

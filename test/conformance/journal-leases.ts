@@ -35,6 +35,7 @@ export function describeLeases({ journal, underTest }: JournalFixture): void {
         input: claim.input,
         parent: { runId: "p", signal: "child" },
         crashes: 0,
+        takenOver: false,
         blocks: 0,
         cancelled: false,
         records: [],
@@ -113,14 +114,15 @@ export function describeLeases({ journal, underTest }: JournalFixture): void {
       await pause(80);
       const second = await claimed(journal, claim);
       expect(second).toMatchObject({ crashes: 0, input: claim.input, records: [{ key: "a" }] });
+      expect(second.takenOver).toBe(true);
       expect(second.epoch).toBeGreaterThan(first.epoch);
       await pause(80);
       const third = mine(await journal.take({ ...claim, ttl: 5_000 }));
-      expect(third).toMatchObject({ crashes: 1, workflow: "order", version: 1 });
+      expect(third).toMatchObject({ crashes: 1, takenOver: true, workflow: "order", version: 1 });
       expect(third.epoch).toBeGreaterThan(second.epoch);
       expect(third.startedAt).toEqual(second.startedAt);
       await journal.park({ ...first, epoch: third.epoch }, { ...FOREVER, wakeIn: 0 });
-      expect(await claimed(journal, claim)).toMatchObject({ crashes: 0 });
+      expect(await claimed(journal, claim)).toMatchObject({ crashes: 0, takenOver: false });
     });
   });
 

@@ -11,6 +11,7 @@ import {
 } from "../../core/lock/errors.ts";
 import { nextTurn } from "../../core/lock/event-loop.ts";
 import type { LockStore } from "../../core/lock/lock.ts";
+import { encode } from "../../core/steps/codec.ts";
 import { entity } from "../../core/steps/entity/entity.ts";
 import { createRuntime } from "../../core/steps/runtime.ts";
 import { type AnyWorkflow, workflow } from "../../core/steps/workflow.ts";
@@ -23,7 +24,7 @@ import { runWorker } from "../../functions/worker/worker.ts";
 import { open } from "../../infra/open.ts";
 import patient, { visits } from "../programs/patient.ts";
 import { startCli } from "../support/cli.ts";
-import { dueOf } from "../support/runs.ts";
+import { dueOf, mine } from "../support/runs.ts";
 import { temporaryFile } from "../support/under-test.ts";
 import { pause, until, within } from "../support/until.ts";
 
@@ -604,13 +605,19 @@ describe.concurrent("lockstep worker", () => {
     const first = worker("--lease", "5s");
     await until(async () => (await said()).includes("a begins, 1 held"), LONG);
     first.child.kill("SIGKILL");
+    await begin("patient", "b", 400);
+    const { epoch } = mine(await journal.take({ runId: "b", owner: "lost", ttl: 1_000 }));
+    const done = { kind: "step", outcome: "ok", attempt: 1, value: encode(undefined) } as const;
+    await journal.append({ runId: "b", epoch }, { key: "first", ...done });
     const second = worker("--lease", "5s");
-    await until(async () => (await journal.show("a"))?.status === "completed", LONG);
+    for (const id of ["a", "b"])
+      await until(async () => (await journal.find(id))?.status === "completed", LONG);
     second.child.kill("SIGTERM");
-    expect(await second.finished).toMatchObject({
-      status: 0,
-      stderr: expect.stringContaining("run a of patient was taken over: its process was lost"),
-    });
+    const { status, stderr } = await second.finished;
+    expect(status).toBe(0);
+    const takenOver = "was taken over: its process was lost";
+    expect(stderr).toContain(`run a of patient ${takenOver}, 1 in a row`);
+    expect(stderr).toContain(`run b of patient ${takenOver}, after it had recorded a step`);
     expect((await said()).filter((line) => line === "a second")).toHaveLength(1);
     await close();
   }, 180_000);

@@ -149,6 +149,7 @@ export function memoryJournal(): Journal {
       parent,
       startedAt,
       now: new Date(),
+      takenOver: status === "running",
     };
     return { kind: "claimed", ...begun, crashes, blocks, cancelled, records, next, signals };
   };

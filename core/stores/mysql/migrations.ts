@@ -375,4 +375,13 @@ UPDATE lockstep_entity SET waits_since = COALESCE((
   WHERE m.entity = lockstep_entity.entity AND m.entity_key = lockstep_entity.entity_key), 0);
 `,
   },
+  {
+    name: "0010-takeovers",
+    script: `
+-- 1 if the lease of the holder before the last claim had expired.
+--
+-- One line, hence one batch: an interrupted migration is repeated, and MySQL has no ADD COLUMN IF NOT EXISTS.
+SET @add = IF((SELECT COUNT(*) FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = 'lockstep_run' AND column_name = 'taken_over') = 0, 'ALTER TABLE lockstep_run ADD COLUMN taken_over TINYINT UNSIGNED NOT NULL DEFAULT 0', 'DO 0'); PREPARE change_run FROM @add; EXECUTE change_run; DEALLOCATE PREPARE change_run;
+`,
+  },
 ];

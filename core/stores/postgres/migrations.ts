@@ -392,4 +392,11 @@ UPDATE lockstep_entity SET waits_since = COALESCE((
 CREATE INDEX IF NOT EXISTS lockstep_entity_waits ON lockstep_entity (entity, waits_since);
 `,
   },
+  {
+    name: "0010-takeovers",
+    script: `
+-- 1 if the lease of the holder before the last claim had expired.
+ALTER TABLE lockstep_run ADD COLUMN taken_over SMALLINT NOT NULL DEFAULT 0;
+`,
+  },
 ];

@@ -1,7 +1,8 @@
 import type { CommandModule } from "yargs";
-import type { LockInfo } from "../../../core/lock/lock.ts";
+import type { HolderInfo, LockInfo } from "../../../core/lock/lock.ts";
 import { jsonOption, type StoreArgs, storeOption } from "../options.ts";
 import { withStoreToRead } from "../store.ts";
+import { formatDuration } from "../terminal/duration.ts";
 import { print } from "../terminal/output.ts";
 import { table } from "../terminal/table.ts";
 
@@ -12,7 +13,7 @@ interface InspectArgs extends StoreArgs {
 
 export const inspectCommand: CommandModule<unknown, InspectArgs> = {
   command: "inspect <name>",
-  describe: "Show the holder of a lock",
+  describe: "Show the holder of a lock, and the line behind it",
   builder: (yargs) =>
     jsonOption(storeOption(yargs))
       .positional("name", { type: "string", demandOption: true, describe: "the lock's name" })
@@ -21,7 +22,7 @@ export const inspectCommand: CommandModule<unknown, InspectArgs> = {
     withStoreToRead(args, async ({ locks }) => {
       const info = await locks.inspect(args.name);
       if (args.json) print(JSON.stringify(info));
-      else print(locksTable([info]));
+      else print(drawLock(info));
     }),
 };
 
@@ -49,11 +50,33 @@ export const listCommand: CommandModule<unknown, ListArgs> = {
     }),
 };
 
+/** Draws a lock, with its queue at the store, if it has one. */
+export function drawLock(info: LockInfo): string {
+  return [locksTable([info]), ...lineOf(info)].join("\n");
+}
+
+function lineOf({ waiters, queue = [] }: LockInfo): readonly string[] {
+  if (queue.length === 0) return [];
+  const rows = queue.map(({ id, since, ...about }, i) => [
+    i + 1,
+    id,
+    workOf(about),
+    since === undefined ? "" : formatDuration(Math.max(0, Date.now() - since.getTime())),
+  ]);
+  const title =
+    waiters > queue.length ? `the first ${queue.length} of ${waiters} in line:` : "the line:";
+  return ["", title, table(["place", "waiter", "for", "has waited"], rows)];
+}
+
+function workOf(about: HolderInfo | undefined): string {
+  return [about?.command, about?.run, about?.step].filter(Boolean).join(" · ");
+}
+
 export function locksTable(locks: readonly LockInfo[]): string {
   const rows = locks.map(({ name, holder, about, expiresIn, fence, waiters }) => [
     name,
     holder ?? "nobody",
-    [about?.command, about?.run, about?.step].filter(Boolean).join(" · "),
+    workOf(about),
     about?.since?.toISOString() ?? "",
     expiresIn === undefined ? "" : `${Math.ceil(expiresIn)} ms`,
     fence ?? "never locked",

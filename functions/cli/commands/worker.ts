@@ -184,12 +184,13 @@ function logLine(text: string): void {
 /** Reports a start, and a run that was taken over from a process that crashed or hangs. */
 function reportRun(event: RunEvent, log: Log): void {
   if (event.type !== "taken") return;
-  const { runId, workflow, crashes } = event;
-  if (crashes === 0) log(`run ${runId} of ${workflow}: executing`);
-  else
-    logLine(
-      `run ${runId} of ${workflow} was taken over: its process was lost, ${crashes} in a row`,
-    );
+  const { runId, workflow, crashes, takenOver } = event;
+  if (!takenOver) {
+    log(`run ${runId} of ${workflow}: executing`);
+    return;
+  }
+  const when = crashes > 0 ? `${crashes} in a row` : "after it had recorded a step";
+  logLine(`run ${runId} of ${workflow} was taken over: its process was lost, ${when}`);
 }
 
 function reportLoss(event: LockEvent): void {

@@ -91,7 +91,7 @@ function take(
   return [
     updateToRunning(dialect, sql`run_id = ${runId} AND ${condition}`, request, mark),
     sql`
-      SELECT ${INFO}, blocks, input_hash, parent_run, parent_signal, wake_signal, value, compensated, signals,
+      SELECT ${INFO}, taken_over, blocks, input_hash, parent_run, parent_signal, wake_signal, value, compensated, signals,
         CASE WHEN claimed_by = ${mark} THEN input END AS input,
         CASE WHEN claimed_by = ${mark} AND status = 'running' THEN 1 ELSE 0 END AS ours, ${now} AS now
       FROM lockstep_run WHERE run_id = ${runId} AND ${isKept(now)}`,
@@ -119,6 +119,7 @@ export function updateToRunning(
         WHEN status = 'blocked' THEN crashes
         WHEN status <> 'running' OR ${hasWritten} THEN 0
         ELSE crashes + 1 END,
+      taken_over = CASE WHEN status = 'running' THEN 1 ELSE 0 END,
       status = 'running', epoch = epoch + 1, owner = ${owner}, claimed_by = ${mark}, reason = NULL, waits_for = NULL,
       in_progress = NULL, due_at = ${now} + ${micros(ttl)}, changed_at = ${now},
       cancelled = CASE WHEN cancelled = 1 THEN 2 ELSE cancelled END
@@ -135,7 +136,7 @@ export function readClaimed(
   const ours = sql`r.run_id IN (${list(runIds)}) AND ${isClaimed}`;
   return [
     sql`
-      SELECT ${INFO}, blocks, parent_run, parent_signal, input, signals, ${now} AS now
+      SELECT ${INFO}, taken_over, blocks, parent_run, parent_signal, input, signals, ${now} AS now
       FROM lockstep_run AS r
       WHERE ${ours}`,
     sql`
@@ -163,6 +164,7 @@ export function toClaimedRun({ row, records, signals }: RunRows): ClaimedRun {
     ...{ epoch, workflow, version, crashes, cancelled, startedAt },
     part: asNumber(row.part),
     signalsSeen: asNumber(row.signals),
+    takenOver: asNumber(row.taken_over) === 1,
     blocks: asNumber(row.blocks),
     input: asText(row.input),
     parent: toParent(row),
