@@ -12,7 +12,6 @@ import { migrate } from "../../core/stores/sql/migrate.ts";
 import { startServer } from "../../infra/servers/start.ts";
 import type { Comparison, Contender } from "./measure.ts";
 import { installPeers, loadPeer } from "./peers.ts";
-import { startPostgres } from "./postgres.ts";
 import type { Suite } from "./suite.ts";
 import { measureReplays, REPLAY_LIMITS } from "./turns/replays.ts";
 import { measureTurns, TURN_LIMITS } from "./turns/turns.ts";
@@ -23,15 +22,17 @@ const STEPS = 20;
 const CLIENTS = 8;
 
 interface Dbos {
-  startDbos(
-    url: string,
-    steps: number,
-    poolSize: number,
-  ): Promise<{
-    plain(): Promise<void>;
-    transacted(): Promise<void>;
-    stop(): Promise<void>;
-  }>;
+  startDbos(url: string, steps: number, poolSize: number): Promise<Peer>;
+}
+
+interface Peer extends Workflows {
+  stop(): Promise<void>;
+}
+
+/** Each call executes one run. */
+interface Workflows {
+  plain(): Promise<unknown>;
+  transacted(): Promise<unknown>;
 }
 
 /** The turns of runs, and durable steps on MariaDB, compared with DBOS on PostgreSQL. Both servers use their durable default settings. */
@@ -47,15 +48,41 @@ export const stepsSuite: Suite = async (onProgress, { alone }) => {
     const close = () => server.stop();
     return { server: server.version, ...about, contenders: [], comparisons: [], close };
   }
+  const postgres = await startServer("postgres", { onProgress });
+  const database = await openDatabase(server.url);
+  const comparison = await compareWithDbos(database, postgres.url, { onProgress, aims: [1, 1] });
+  return {
+    server: `${server.version}; ${postgres.version}`,
+    ...about,
+    ...comparison,
+    async close() {
+      await comparison.close();
+      await database.close();
+      await postgres.stop();
+      await server.stop();
+    },
+  };
+};
+
+interface ComparisonOptions {
+  readonly onProgress: (step: string) => void;
+
+  /** The aims for one run and for eight runs at a time. */
+  readonly aims: readonly [number, number];
+}
+
+/** Compares steps in a database with those of DBOS in the database of the URL. */
+export async function compareWithDbos(
+  database: Database,
+  url: string,
+  { onProgress, aims: [aimOfOne, aimOfMany] }: ComparisonOptions,
+) {
   await installPeers(onProgress);
   const { startDbos } = await loadPeer<Dbos>("dbos");
-  const postgres = await startPostgres(onProgress);
-  const database = await openDatabase(server.url);
-  const dbos = await startDbos(postgres.url, STEPS, CLIENTS);
+  const dbos = await startDbos(url, STEPS, CLIENTS);
   const inMemory = memoryLocks();
   const ours = workflowsOn(database, inMemory);
   const locked = workflowsOn(database, sqlLocks(database));
-
   const contenders: Contender[] = [1, CLIENTS].flatMap((clients) => {
     const named = (name: string, run: () => Promise<unknown>): Contender => {
       return { name: `${name}, ${clients} at a time`, batch: STEPS, clients, run };
@@ -64,14 +91,15 @@ export const stepsSuite: Suite = async (onProgress, { alone }) => {
       named("plain steps", ours.plain),
       named("plain steps, DBOS", dbos.plain),
       named("transacted steps, locks in memory", ours.transacted),
-      named("transacted steps, locks in MySQL", locked.transacted),
+      named("transacted steps, locks in the database", locked.transacted),
       named("transacted steps, DBOS (no locks)", dbos.transacted),
     ];
   });
   const comparisons: Comparison[] = [1, CLIENTS].flatMap((clients) => {
     const ratio = (name: string, of: string, over: string): Comparison => {
       const all = `, ${clients} at a time`;
-      return { name: `${name}${all}`, of: of + all, over: over + all, by: "rate", aim: 1 };
+      const aim = clients === 1 ? aimOfOne : aimOfMany;
+      return { name: `${name}${all}`, of: of + all, over: over + all, by: "rate", aim };
     };
     return [
       ratio("plain steps over DBOS's", "plain steps", "plain steps, DBOS"),
@@ -82,31 +110,28 @@ export const stepsSuite: Suite = async (onProgress, { alone }) => {
       ),
     ];
   });
-  return {
-    server: `${server.version}; ${postgres.version}`,
-    ...about,
-    contenders,
-    comparisons,
-    async close() {
-      await inMemory.close();
-      await database.close();
-      await dbos.stop();
-      await postgres.stop();
-      await server.stop();
-    },
+  const close = async () => {
+    await inMemory.close();
+    await dbos.stop();
   };
-};
+  return { contenders, comparisons, close };
+}
 
 async function openDatabase(url: string): Promise<Database> {
   const { hostname: host, port, username: user, pathname } = new URL(url);
   const login = { host, port: Number(port), user, database: pathname.slice(1) };
   const database = mysqlDatabase({ ...login, connections: CLIENTS });
-  await migrate(database);
-  await database.batch([sql`CREATE TABLE IF NOT EXISTS effect (step INT NOT NULL)`]);
+  await prepare(database);
   return database;
 }
 
-function workflowsOn(database: Database, locks: LockStore) {
+/** Makes the tables of the workflows. */
+export async function prepare(database: Database): Promise<void> {
+  await migrate(database);
+  await database.batch([sql`CREATE TABLE IF NOT EXISTS effect (step INT NOT NULL)`]);
+}
+
+function workflowsOn(database: Database, locks: LockStore): Workflows {
   const input = z.object({});
   const runtime = createRuntime({ journal: sqlJournal(database), locks });
   const plain = workflow({ name: "plain", version: 1, input }, async ({ step }) => {

@@ -1,6 +1,7 @@
 import { etcdSuite } from "./etcd.ts";
 import { functionsSuite } from "./functions.ts";
 import { mysqlSuite } from "./mysql.ts";
+import { postgresSuite } from "./postgres.ts";
 import { redisSuite } from "./redis.ts";
 import { stepsSuite } from "./steps.ts";
 import type { Suite } from "./suite.ts";
@@ -10,6 +11,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
   etcd: etcdSuite,
   functions: functionsSuite,
   mysql: mysqlSuite,
+  postgres: postgresSuite,
   steps: stepsSuite,
   redis: redisSuite,
   zookeeper: zookeeperSuite,
