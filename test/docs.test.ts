@@ -108,3 +108,33 @@ function codesIn(source: string): readonly string[] {
     [...source.matchAll(pattern)].flatMap(([, ...codes]) => codes),
   );
 }
+
+describe.each(["README", "docs/choosing", "docs/concepts", "docs/operations"])(
+  "the Chinese translation of %s",
+  (path) => {
+    const translated = path === "README" ? `${path}.zh-CN` : path.replace("docs/", "docs/zh-CN/");
+    const english = pageAt(`${path}.md`);
+    const chinese = pageAt(`${translated}.md`);
+
+    test("has the same programs and commands", () => {
+      const code = (page: string) => blocksOf(page).map((block) => block.replaceAll(/ +# .*/g, ""));
+      expect(code(chinese)).toEqual(code(english));
+    });
+
+    test("has the same sections, and as many rows in its tables", () => {
+      const shape = (page: string) => page.match(/^(?:#+ |\| |!\[)/gm)?.map((mark) => mark.trim());
+      expect(shape(chinese)).toEqual(shape(english));
+    });
+
+    test("links to the same pages", () => {
+      const targets = (page: string, from: string) =>
+        new Set(
+          linksOf(page)
+            .map((link) => link.split("#")[0] || from)
+            .map((file) => (file === from ? file : normalize(join(dirname(from), file))))
+            .map((target) => target.replace("zh-CN/", "").replace(".zh-CN", "")),
+        );
+      expect(targets(chinese, `${translated}.md`)).toEqual(targets(english, `${path}.md`));
+    });
+  },
+);

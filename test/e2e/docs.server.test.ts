@@ -22,7 +22,11 @@ function blocks(...languages: readonly string[]): readonly string[] {
 }
 
 const [etcd] = inject("etcdServers");
+const redisPorts = (name: string) =>
+  inject("redisServers").find((server) => server.name === name)?.ports ?? [];
 const [zookeeper] = inject("zookeeperServers");
+
+const CLIENTS = ["mysql2", "etcd3", "ioredis", "@aws-lambda-powertools/idempotency"];
 
 let packed: PackedProject;
 let project: string;
@@ -38,7 +42,7 @@ beforeAll(async () => {
   await connection.query("CREATE TABLE seat (id INT PRIMARY KEY, taken INT NOT NULL)");
   await connection.query("INSERT INTO seat VALUES (1, 1), (2, 0), (3, 0), (4, 0)");
   await cli("migrate", "--store", database.url);
-  packed = await packedProject("mysql2", "etcd3", "@types/node", "undici-types");
+  packed = await packedProject(...CLIENTS, "@types/node", "undici-types");
   project = packed.folder;
   await mkdir(join(project, "bin"));
   const command = join(project, "bin/lockstep");
@@ -58,6 +62,8 @@ function onOurServers(code: string): string {
     .replace("mysql://root@127.0.0.1/shop", database.url)
     .replace("127.0.0.1:2379", etcd?.endpoints[0] ?? "")
     .replace("127.0.0.1:2181", zookeeper?.servers[0] ?? "")
+    .replace("port: 6379", `port: ${redisPorts("redis")[0]}`)
+    .replace("6381, 6382, 6383, 6384, 6385", redisPorts("redlock").join(", "))
     .replace("port: 3306", `port: ${database.options.port}`)
     .replace('database: "shop"', `database: "${database.options.database}"`);
 }

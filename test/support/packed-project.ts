@@ -1,6 +1,6 @@
-import { cp, mkdtemp, readdir, rm, symlink, writeFile } from "node:fs/promises";
+import { cp, mkdir, mkdtemp, readdir, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { run } from "../../infra/servers/processes.ts";
 import { copyOfProject } from "./copy.ts";
@@ -20,7 +20,9 @@ export async function packedProject(...peers: readonly string[]): Promise<Packed
   // Commands are relative links.
   await cp(installed, folder, { recursive: true, verbatimSymlinks: true });
   for (const peer of peers) {
-    await symlink(join(root, "node_modules", peer), join(folder, "node_modules", peer));
+    const link = join(folder, "node_modules", peer);
+    await mkdir(dirname(link), { recursive: true });
+    await symlink(join(root, "node_modules", peer), link);
   }
   return { folder, [Symbol.asyncDispose]: () => rm(folder, { recursive: true, force: true }) };
 }

@@ -135,7 +135,7 @@ export async function temporaryDatabase(server: SqlServer) {
   const database = `test_${randomBytes(6).toString("hex")}`;
   const options = { host: hostname, port: Number(port), user: username, database };
   const isPostgres = protocol === "postgres:";
-  const admin: Admin = await (isPostgres ? connectToPostgres : mysql.createConnection)(server.url);
+  const admin = await connectTo(server.url);
   await admin.query(`CREATE DATABASE ${database}`);
   return {
     url: `${protocol}//${username}@${hostname}:${port}/${database}`,
@@ -151,12 +151,14 @@ export async function temporaryDatabase(server: SqlServer) {
   };
 }
 
-interface Admin {
+interface Connection {
   query(text: string): Promise<unknown>;
   end(): Promise<void>;
 }
 
-async function connectToPostgres(url: string): Promise<pg.Client> {
+/** Connects to a MySQL, MariaDB or PostgreSQL server without Lockstep. */
+export async function connectTo(url: string): Promise<Connection> {
+  if (!url.startsWith("postgres:")) return mysql.createConnection(url);
   const client = new pg.Client(url);
   await client.connect();
   return client;
