@@ -2,6 +2,7 @@ import { asNumber, asText, type Database, sql } from "../../core/database/sql.ts
 import { migrationStatus } from "../../core/stores/sql/migrate.ts";
 import { type Finding, judgeVersion, ok, problem } from "./finding.ts";
 import { examineMysql } from "./mysql.ts";
+import { examinePostgres } from "./postgres.ts";
 
 /** Examines a database: its product, its clock, and its tables. */
 export async function* examineDatabase(
@@ -9,13 +10,18 @@ export async function* examineDatabase(
   url: string,
   signal: AbortSignal,
 ): AsyncGenerator<Finding> {
-  if (database.dialect.name === "mysql") yield* await examineMysql(database, signal);
-  else yield* await examineSqlite(database, signal);
+  const examineProduct = EXAMINATIONS[database.dialect.name] ?? examineSqlite;
+  yield* await examineProduct(database, signal);
   const { pending } = await migrationStatus(database, signal);
   const cure = `run "lockstep migrate --store ${url}"`;
   if (pending.length === 0) yield ok("tables", "all migrations are applied");
   else yield problem("tables", `migrations are missing: ${pending.join(", ")}`, cure);
 }
+
+const EXAMINATIONS: Readonly<Record<string, typeof examineMysql>> = {
+  mysql: examineMysql,
+  postgres: examinePostgres,
+};
 
 async function examineSqlite(database: Database, signal: AbortSignal): Promise<readonly Finding[]> {
   const [row] = await database.read(sql`SELECT sqlite_version() AS version`, signal);

@@ -1,10 +1,11 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, inject, test } from "vitest";
 import { raw } from "../../core/database/sql.ts";
 import { examine } from "../../functions/doctor/doctor.ts";
 import { type Finding, judgeVersion } from "../../functions/doctor/finding.ts";
 import { open } from "../../infra/open.ts";
 import { startServer } from "../../infra/servers/start.ts";
 import { cli } from "../support/cli.ts";
+import { temporaryDatabase } from "../support/under-test.ts";
 
 async function findingsOf(url: string): Promise<readonly Finding[]> {
   await using store = await open(url, { create: false });
@@ -98,6 +99,36 @@ describe.concurrent("lockstep doctor", () => {
         status: 69,
         stdout: expect.stringMatching(/^problem +refused /),
       });
+    },
+    LONGEST,
+  );
+
+  test(
+    "finds what may lose locks in a PostgreSQL",
+    async () => {
+      const [server] = inject("postgresServers");
+      if (!server) throw new Error("the server is missing");
+      const { url, drop } = await temporaryDatabase(server);
+      expect(await cli("migrate", "--store", url)).toMatchObject({ status: 0 });
+      const found = await findingsOf(url);
+      expect(found).toContainEqual({
+        check: "version",
+        status: "ok",
+        message: expect.stringMatching(/^PostgreSQL \d/),
+      });
+      expect(found).toContainEqual(expect.objectContaining({ check: "durable write" }));
+      await using store = await open(url);
+      await store.database.batch([
+        raw(`ALTER DATABASE ${new URL(url).pathname.slice(1)} SET synchronous_commit = off`),
+      ]);
+      await store.close();
+      expect(problemsOf(await findingsOf(url))).toContainEqual(
+        expect.objectContaining({
+          check: "durability",
+          cure: expect.stringContaining("synchronous_commit = on"),
+        }),
+      );
+      await drop();
     },
     LONGEST,
   );

@@ -1,0 +1,31 @@
+import { asText, type Database, type Row, sql } from "../../core/database/sql.ts";
+import { type Finding, judgeVersion, ok, problem } from "./finding.ts";
+
+const SETTINGS = sql`
+  SELECT current_setting('server_version') AS version, current_setting('fsync') AS fsync,
+    current_setting('full_page_writes') AS full_page_writes,
+    current_setting('synchronous_commit') AS synchronous_commit,
+    CAST(pg_is_in_recovery() AS TEXT) AS is_standby`;
+
+/** Reads the server's version, its settings of durability, and whether it is a standby. */
+export async function examinePostgres(
+  database: Database,
+  signal: AbortSignal,
+): Promise<readonly Finding[]> {
+  const [row = {}] = await database.read(SETTINGS, signal);
+  const standby = problem("role", "the server is read-only: a standby", "use the primary's URL");
+  return [
+    judgeVersion("PostgreSQL", asText(row.version), "13"),
+    judgeDurability(row),
+    ...(row.is_standby === "true" ? [standby] : []),
+  ];
+}
+
+function judgeDurability(row: Row): Finding {
+  const names = ["fsync", "full_page_writes", "synchronous_commit"];
+  const off = names.filter((name) => asText(row[name]) === "off");
+  if (off.length === 0) return ok("durability", "fsync and synchronous_commit are on");
+  const loss = "a crash loses commits that were acknowledged: locks, fences and sales";
+  const cures = off.map((name) => `${name} = on`);
+  return problem("durability", `${off.join(", ")} off: ${loss}`, `set ${cures.join(", ")}`);
+}
