@@ -62,7 +62,8 @@ class Grpc implements Transport {
   ): Promise<Message> {
     const request = encode(message);
     const connection = this.#connection(endpoint);
-    await connection.ready(signal);
+    if (!connection.isReady) await connection.ready(signal);
+    if (signal.aborted) throw abortFailure(signal, true);
     const { promise, resolve, reject } = Promise.withResolvers<Message>();
     let answer: Message | undefined;
     const sender = connection.begin({

@@ -105,9 +105,13 @@ export class Http2Connection {
     return this.#isRetired || closed || destroyed || this.#begun >= MOST_STREAMS;
   }
 
+  /** Whether the server has sent its settings. */
+  get isReady(): boolean {
+    return this.#isReady;
+  }
+
   /** Resolves when the server has sent its settings. When it rejects, no request was sent. */
   async ready(signal: AbortSignal): Promise<void> {
-    if (this.#isReady && !signal.aborted) return;
     try {
       await race(this.#ready.promise, signal);
     } catch (error) {
@@ -130,14 +134,16 @@ export class Http2Connection {
     this.#open += 1;
     if (this.#open === 1) this.#session.ref();
     const frames = new Frames();
-    let headers: Headers = {};
+    let first: Headers = {};
+    let last: IncomingHttpHeaders = first;
     let error: Error | undefined;
     stream
-      .on("response", (first) => {
-        headers = first;
+      .on("response", (headers) => {
+        first = headers;
+        last = headers;
       })
-      .on("trailers", (last) => {
-        headers = { ...headers, ...last };
+      .on("trailers", (headers) => {
+        last = headers;
       })
       .on("data", (piece: Buffer) => {
         for (const bytes of frames.take(piece)) {
@@ -152,7 +158,7 @@ export class Http2Connection {
       .on("close", () => {
         this.#open -= 1;
         if (this.#open === 0) this.#session.unref();
-        ended(this.#failureOf(stream, headers, error));
+        ended(this.#failureOf(stream, { first, last, error }));
       });
     return {
       send: (message) => stream.write(toFrame(message)),
@@ -200,16 +206,14 @@ export class Http2Connection {
 
   #failureOf(
     { id, rstCode }: ClientHttp2Stream,
-    headers: Headers,
-    error: Error | undefined,
+    { first, last, error }: Answer,
   ): CallFailure | undefined {
-    const { ":status": http, "content-type": type = "" } = headers;
+    const { ":status": http, "content-type": type = "" } = first;
     if (http !== undefined && (http !== 200 || !type.startsWith("application/grpc"))) {
       return toForeignFailure(http, `HTTP ${http} ${type}`.trim(), "gRPC API");
     }
-    const status = Number(headers["grpc-status"] ?? Number.NaN);
-    if (status > 0)
-      return new CallFailure(status, unescaped(String(headers["grpc-message"] ?? "")));
+    const status = Number(last["grpc-status"] ?? Number.NaN);
+    if (status > 0) return new CallFailure(status, unescaped(String(last["grpc-message"] ?? "")));
     if (status === 0 && !error) return undefined;
     const { code, lastStream } = this.#goaway;
     // After a GOAWAY with an error, Node gives its code to all streams.
@@ -227,6 +231,14 @@ export class Http2Connection {
 }
 
 type Headers = IncomingHttpHeaders & IncomingHttpStatusHeader;
+
+interface Answer {
+  readonly first: Headers;
+
+  /** The trailers, or the headers of an answer without a message. */
+  readonly last: IncomingHttpHeaders;
+  readonly error: Error | undefined;
+}
 
 function decoded(decode: Rpc["decode"], bytes: Uint8Array): Message | Error {
   try {
