@@ -12,8 +12,8 @@ export type { RedisStore } from "./store.ts";
  *     await using sharded = await openRedis({ cluster: [{ host: "redis-1" }, { host: "redis-2" }] });
  *     await using watched = await openRedis({ sentinels: [{ host: "sentinel-1" }], master: "shop" });
  *
- * A client of ioredis in place of the options gives its settings. Rejects with a TypeError when the package ioredis is not
- * installed.
+ * A client of the package ioredis or redis in place of the options gives its settings. Options need the package ioredis:
+ * rejects with a TypeError when it is not installed.
  */
 export async function openRedis(
   source: RedisSource,

@@ -2,6 +2,7 @@
 
 import { type OpenStore, openStore } from "../../lock/open-store.ts";
 import type { IoredisClient } from "../redis/client/ioredis.ts";
+import type { NodeRedisClient } from "../redis/client/node-redis.ts";
 import { openRedisClient } from "../redis/client/open.ts";
 import type { RedisOptions } from "../redis/client/redis.ts";
 import { type RedlockOptions, redlockLocks } from "./locks.ts";
@@ -12,10 +13,11 @@ import { type RedlockOptions, redlockLocks } from "./locks.ts";
  *     const hosts = ["redis-1", "redis-2", "redis-3"];
  *     await using store = await openRedlock(hosts.map((host) => ({ host })));
  *
- * A client of ioredis in place of a master's options gives its settings. Rejects with a TypeError when the package ioredis is not installed.
+ * A client of the package ioredis or redis in place of a master's options gives its settings. Options need the package
+ * ioredis: rejects with a TypeError when it is not installed.
  */
 export async function openRedlock(
-  masters: readonly (RedisOptions | IoredisClient)[],
+  masters: readonly (RedisOptions | IoredisClient | NodeRedisClient)[],
   options: RedlockOptions = {},
 ): Promise<OpenStore> {
   const clients = await Promise.all(

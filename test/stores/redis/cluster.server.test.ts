@@ -1,5 +1,9 @@
+import { createCluster } from "@redis/client";
 import { Cluster } from "ioredis";
+import { Cluster as Cluster5 } from "ioredis-5";
+import { createCluster as createCluster5 } from "redis-client-5";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { ServerAddress } from "../../../core/stores/redis/client/connection.ts";
 import { ownKey } from "../../../core/stores/redis/client/names.ts";
 import { openRedis } from "../../../core/stores/redis/index.ts";
 import { open } from "../../../infra/open.ts";
@@ -19,6 +23,12 @@ beforeAll(async () => {
   cluster = await RedisCluster.start();
 });
 afterAll(() => cluster?.[Symbol.asyncDispose]());
+
+type ClusterClient =
+  | Cluster
+  | Cluster5
+  | ReturnType<typeof createCluster>
+  | ReturnType<typeof createCluster5>;
 
 /** Returns prefixes whose keys are on different nodes. */
 async function prefixesOfAllNodes(): Promise<readonly string[]> {
@@ -45,18 +55,26 @@ describe("a store in a Redis Cluster", () => {
     }
   });
 
-  test("has the nodes and the settings of a Cluster of ioredis", async () => {
-    const nodes = cluster.nodes.map(({ config: { port } }) => ({ host: "127.0.0.1", port }));
-    for (const lazyConnect of [false, true]) {
-      const client = new Cluster(nodes.slice(0, 1), { lazyConnect });
-      const store = await openRedis(client, { prefix: anyPrefix() });
-      const lock = await store.locks.lock("a", HOLD);
-      expect(await lock.unlock()).toBe("released");
-      await store.close();
-      expect(await client.set("a", "1")).toBe("OK");
-      client.disconnect();
-    }
-  });
+  test.each([
+    ["ioredis 6", (nodes) => new Cluster([...nodes], { lazyConnect: true })],
+    ["ioredis 5", (nodes) => new Cluster5([...nodes])],
+    ["redis 6", (nodes) => createCluster({ rootNodes: nodes.map((socket) => ({ socket })) })],
+    ["redis 5", (nodes) => createCluster5({ rootNodes: nodes.map((socket) => ({ socket })) })],
+  ] satisfies [string, (nodes: readonly ServerAddress[]) => ClusterClient][])(
+    "has the nodes and the settings of a cluster's client of %s",
+    async (_, make) => {
+      const [node] = cluster.nodes.map(({ config: { port } }) => ({ host: "127.0.0.1", port }));
+      const client: ClusterClient = make(node ? [node] : []);
+      if (!("isCluster" in client)) await client.connect();
+      for (const prefix of await prefixesOfAllNodes()) {
+        await using store = await openRedis(client, { prefix });
+        const lock = await store.locks.lock("a", HOLD);
+        expect(await lock.unlock()).toBe("released");
+      }
+      expect(await (client as Cluster).set("a", "1")).toBe("OK");
+      await client.disconnect();
+    },
+  );
 
   test("keeps its locks, its queue and its fences in a failover that loses nothing", async () => {
     const prefix = anyPrefix();

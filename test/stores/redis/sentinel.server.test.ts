@@ -1,4 +1,5 @@
 import { Redis } from "ioredis";
+import { Redis as Redis5 } from "ioredis-5";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openRedis } from "../../../core/stores/redis/index.ts";
 import { open } from "../../../infra/open.ts";
@@ -30,9 +31,12 @@ describe("a store behind Redis Sentinel", () => {
     }
   });
 
-  test("has the settings of a client of ioredis", async () => {
+  test.each([
+    ["6", Redis],
+    ["5", Redis5 as unknown as typeof Redis],
+  ])("has the settings of a client of ioredis %s", async (_, Client) => {
     const sentinels = group.sentinels.map(({ config: { port } }) => ({ host: "127.0.0.1", port }));
-    const client = new Redis({ sentinels, name: "lockstep", db: 1 });
+    const client = new Client({ sentinels, name: "lockstep", db: 1 });
     const prefix = anyPrefix();
     const store = await openRedis(client, { prefix });
     const lock = await store.locks.lock("a", HOLD);

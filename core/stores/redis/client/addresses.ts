@@ -21,3 +21,11 @@ export function showServers(servers: readonly ServerAddress[]): string {
 export function routeToServer(server: ServerAddress, dial: Dial): Route {
   return { address: `redis at ${showServers([server])}`, connect: dial(server) };
 }
+
+/** Throws for a client of the user that accepts any certificate. */
+export function checkTls(
+  tls: { readonly rejectUnauthorized?: boolean | undefined } | undefined,
+): void {
+  if (tls?.rejectUnauthorized !== false) return;
+  throw new TypeError("the client has rejectUnauthorized: false; Lockstep always checks");
+}

@@ -23,7 +23,17 @@ export class CommandFailure extends Error {
  * `answered`: the server answered with an error. `unusable`: no command can be sent, because a certificate or token
  * is not accepted, or a package is missing. `unsent`: the command was certainly not sent. `unanswered`: it was sent.
  */
-export type FailureKind = "answered" | "unusable" | "unsent" | "unanswered";
+type FailureKind = "answered" | "unusable" | "unsent" | "unanswered";
+
+/** Returns the failure of a connection, with the error of the client package or of Node. */
+export function connectionFailure(
+  error: unknown,
+  otherwise: "unsent" | "unanswered",
+): CommandFailure {
+  const { message, code = "" } = error as NodeJS.ErrnoException;
+  const isUntrusted = otherwise === "unsent" && /SSL|TLS|CERT|SIGNATURE/.test(code);
+  return new CommandFailure(isUntrusted ? "unusable" : otherwise, message || code);
+}
 
 /**
  * The errors that refuse a command for now, before it has changed anything.

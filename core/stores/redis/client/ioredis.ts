@@ -1,12 +1,12 @@
 import type { Cluster, Redis as Ioredis, RedisOptions as IoredisOptions } from "ioredis";
 import { race } from "../../../lock/abort.ts";
 import { instant, type Millis } from "../../../lock/time.ts";
-import { routeToServer, toAddress } from "./addresses.ts";
+import { checkTls, routeToServer, toAddress } from "./addresses.ts";
 import { ClusterRoute } from "./cluster.ts";
 import type { Dial, RedisConnection, Route, RouteOptions, ServerAddress } from "./connection.ts";
-import { CommandFailure, type FailureKind } from "./failure.ts";
+import { CommandFailure, connectionFailure } from "./failure.ts";
 import { loadIoredis } from "./load-ioredis.ts";
-import type { RedisLogin, Reply } from "./redis.ts";
+import { type RedisLogin, toReply } from "./redis.ts";
 import { SentinelRoute } from "./sentinel.ts";
 
 /**
@@ -16,9 +16,9 @@ import { SentinelRoute } from "./sentinel.ts";
  * owner's, who closes it.
  */
 export interface IoredisClient {
-  readonly isCluster?: boolean;
+  readonly isCluster: boolean;
   readonly options?: unknown;
-  duplicate(...settings: readonly never[]): unknown;
+  sendCommand(...command: readonly never[]): unknown;
 }
 
 /**
@@ -105,11 +105,6 @@ function dialLike(client: () => Ioredis, timeout: Millis, more: object = {}): Di
   return dialBy(timeout, async (settings) =>
     client().duplicate({ ...more, ...settings, keyPrefix: "" }),
   );
-}
-
-function checkTls(tls: { readonly rejectUnauthorized?: boolean | undefined } | undefined): void {
-  if (tls?.rejectUnauthorized !== false) return;
-  throw new TypeError("the client has tls.rejectUnauthorized: false; Lockstep always checks");
 }
 
 type IoredisSettings = ReturnType<typeof settingsOf>;
@@ -202,14 +197,8 @@ function isReply(error: unknown): boolean {
 }
 
 /** Returns a failure without the error of ioredis, which contains the command: AUTH has the password. */
-function toFailure(error: unknown, otherwise: FailureKind): CommandFailure {
-  const { message, code = "" } = error as NodeJS.ErrnoException;
-  if (isReply(error)) return new CommandFailure("answered", message);
-  const isUntrusted = otherwise === "unsent" && /SSL|TLS|CERT|SIGNATURE/.test(code);
-  return new CommandFailure(isUntrusted ? "unusable" : otherwise, message || code);
-}
-
-function toReply(raw: unknown): Reply {
-  if (Array.isArray(raw)) return raw.map(toReply);
-  return raw === null ? undefined : String(raw);
+function toFailure(error: unknown, otherwise: "unsent" | "unanswered"): CommandFailure {
+  return isReply(error)
+    ? new CommandFailure("answered", (error as Error).message)
+    : connectionFailure(error, otherwise);
 }

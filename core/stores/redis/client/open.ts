@@ -7,21 +7,24 @@ import type { Route, RouteOptions } from "./connection.ts";
 import { dialIoredis, type IoredisClient, routeLikeIoredis } from "./ioredis.ts";
 import { loadIoredis } from "./load-ioredis.ts";
 import { ownKey, PREFIX } from "./names.ts";
+import { type NodeRedisClient, routeLikeNodeRedis } from "./node-redis.ts";
 import type { Redis, RedisClusterOptions, RedisOptions, RedisSentinelOptions } from "./redis.ts";
 import { SentinelRoute } from "./sentinel.ts";
 
 /** Where Redis is: options, or a client of the user that has them. */
-export type RedisSource = RedisOptions | RedisClusterOptions | RedisSentinelOptions | IoredisClient;
+export type RedisSource =
+  | RedisOptions
+  | RedisClusterOptions
+  | RedisSentinelOptions
+  | IoredisClient
+  | NodeRedisClient;
 
 /** Makes a client for the keys with a prefix, which in a cluster are in one slot. It connects on first use. */
 export function redisClient(source: RedisSource, prefix: string = PREFIX): Required<Redis> {
   const given = "timeout" in source ? source.timeout : undefined;
   const timeout = toMillis("timeout", given ?? 2_000, 1, LONGEST_SPAN);
   const key = ownKey(prefix, "generation");
-  const route = isClient(source)
-    ? routeLikeIoredis(source, { timeout, key })
-    : routeBy(source, { timeout, key });
-  return redisOver(route, timeout);
+  return redisOver(routeTo(source, { timeout, key }), timeout);
 }
 
 /** Makes a client. Rejects with a TypeError when it needs the package ioredis, which is not installed. */
@@ -33,8 +36,14 @@ export async function openRedisClient(
   return redisClient(source, prefix);
 }
 
-function isClient(source: RedisSource): source is IoredisClient {
-  return "duplicate" in source;
+function isClient(source: RedisSource): source is IoredisClient | NodeRedisClient {
+  return "sendCommand" in source;
+}
+
+function routeTo(source: RedisSource, options: RouteOptions): Route {
+  if (!isClient(source)) return routeBy(source, options);
+  const isIoredis = "isCluster" in source;
+  return isIoredis ? routeLikeIoredis(source, options) : routeLikeNodeRedis(source, options);
 }
 
 function routeBy(

@@ -84,6 +84,12 @@ export type Command = readonly [name: string, ...args: Argument[]];
 /** A reply: integers are texts, since they have 64 bits; nil, and false in Lua, is undefined. */
 export type Reply = string | undefined | readonly Reply[];
 
+/** Reads what a client package makes of a reply. */
+export function toReply(raw: unknown): Reply {
+  if (Array.isArray(raw)) return raw.map(toReply);
+  return raw === null ? undefined : String(raw);
+}
+
 export interface Subscriber {
   ready(): void;
   message(text: string): void;

@@ -5,7 +5,15 @@ import { quote, StoreClosedError } from "../../../lock/errors.ts";
 import type { Millis } from "../../../lock/time.ts";
 import { type Fetch, runtimeFetch, whyFetchFailed } from "../../fetch.ts";
 import { CommandFailure, toError } from "./failure.ts";
-import type { Command, CommandOptions, Redis, Reply, Script, ScriptInput } from "./redis.ts";
+import {
+  type Command,
+  type CommandOptions,
+  type Redis,
+  type Reply,
+  type Script,
+  type ScriptInput,
+  toReply,
+} from "./redis.ts";
 import { runScript } from "./run-script.ts";
 
 export interface RedisRestOptions {
@@ -81,7 +89,7 @@ class RestClient implements Redis {
     if (signal.aborted) throw new CommandFailure("unsent", "there was no time for a request");
     try {
       const { status, text } = await this.#request(JSON.stringify(command.map(String)), signal);
-      return toReply(status, text);
+      return readAnswer(status, text);
     } catch (error) {
       throw toFailure(error, signal);
     }
@@ -120,9 +128,9 @@ function checkToken(token: unknown): void {
 }
 
 /** {result} or {error}. An error of Redis comes with status 400. */
-function toReply(status: number, text: string): Reply {
+function readAnswer(status: number, text: string): Reply {
   const { result, error } = parse(text);
-  if (status === 200 && result !== undefined) return asReply(result);
+  if (status === 200 && result !== undefined) return toReply(result);
   const answer = `HTTP ${status} ${quote(text.trim())}`;
   if (status === 401 || status === 403) {
     throw new CommandFailure("unusable", `it does not accept the token: ${answer}`);
@@ -141,11 +149,6 @@ function parse(text: string): { readonly result?: unknown; readonly error?: unkn
   } catch {
     return {};
   }
-}
-
-function asReply(result: unknown): Reply {
-  if (Array.isArray(result)) return result.map(asReply);
-  return result === null ? undefined : String(result);
 }
 
 function toFailure(error: unknown, signal: AbortSignal): CommandFailure {

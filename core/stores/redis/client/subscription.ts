@@ -60,7 +60,8 @@ export class Subscription {
         message: (_, text) => subscriber.message(text),
         ended: this.#end,
       });
-      await race(connection.send(["SUBSCRIBE", channel]), limit.signal);
+      // ioredis 5 recognises the command in lower case only.
+      await race(connection.send(["subscribe", channel]), limit.signal);
       isSubscribed = true;
       subscriber.ready();
       for (;;) {
