@@ -142,7 +142,7 @@ const STORES = [
   {
     schemes: ["dynamodb"],
     url: "dynamodb://REGION/TABLE?endpoint=…",
-    parts: ["table"],
+    parts: ["inventory", "table"],
     open: openDynamodb,
   },
 ] as const satisfies readonly StoreKind[];

@@ -40,7 +40,7 @@ export interface QuantityChange extends StockChange {
 export interface NewReservation extends QuantityChange {
   /**
    * After this many milliseconds, by the database's clock, the units go back on hand: never earlier, and on
-   * etcd, whose leases last whole seconds, up to about two seconds later.
+   * etcd and DynamoDB, whose clocks tell whole seconds, up to about two seconds later.
    */
   readonly expiresIn: Duration;
 }
@@ -114,7 +114,7 @@ export interface LedgerEntry {
   /** The fence of the operation, as text. */
   readonly fence: string | undefined;
 
-  /** By the database's clock; on etcd, whose clock cannot be read, by the clock of the client. */
+  /** By the database's clock; on etcd and DynamoDB, whose statements cannot read it, by the clock of the client. */
   readonly at: Date;
 }
 
@@ -148,7 +148,8 @@ export interface StockOperations {
 
   /**
    * Sells units of one sku to many orders in one transaction, in their order. An order that exceeds the stock is
-   * sold out, and smaller orders after it may still be served. 1 to 1,000 orders; results in the same order.
+   * sold out, and smaller orders after it may still be served. 1 to 1,000 orders; results in the same order. On
+   * DynamoDB each 96 orders are a transaction of their own.
    */
   decrementMany(batch: DecrementBatch): Promise<readonly DecrementResult[]>;
 

@@ -1,3 +1,5 @@
+import { backoff } from "../lock/retry.ts";
+import type { Millis } from "../lock/time.ts";
 import type { DecrementResult, StockOutcome } from "./inventory.ts";
 import { type Operation, payloadHash, sameBytes } from "./operation.ts";
 
@@ -62,4 +64,15 @@ export function planBatch<S extends { readonly onHand: number }>(
   });
   const isShort = planned.some(({ outcome }) => outcome === "sold-out");
   return { results, planned, stock, isShort };
+}
+
+/**
+ * The pause before a plan that another client's change has contradicted is made anew.
+ *
+ * Without back-off the last winner always wins again, since its cache is the newest. After up to 2, 4, … 32 round trips
+ * every client has the same chance.
+ */
+export function conflictPause(conflicts: number, roundTrip: Millis): Millis {
+  const max = 32 * roundTrip;
+  return backoff(conflicts, { base: roundTrip, factor: 2, max, jitter: "full" });
 }

@@ -4,6 +4,7 @@ export type Fetch = (url: string, request: PostRequest) => Promise<FetchAnswer>;
 /** The part of a Response that stores over HTTP use. */
 export interface FetchAnswer {
   readonly status: number;
+  readonly headers: { get(name: string): string | null };
   readonly body: AsyncIterable<Uint8Array> | null;
   text(): Promise<string>;
 }

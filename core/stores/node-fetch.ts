@@ -24,6 +24,11 @@ export function nodeFetch(tls?: Tls): Fetch {
     sent.on("error", () => {});
     sent.end(body);
     const [answer] = await once(sent, "response");
-    return { status: answer.statusCode, body: answer, text: () => text(answer) };
+    return {
+      status: answer.statusCode,
+      headers: { get: (name: string) => answer.headers[name] ?? null },
+      body: answer,
+      text: () => text(answer),
+    };
   };
 }

@@ -27,7 +27,7 @@ function clientOf(answers: readonly (FetchAnswer | Error)[], more: Partial<Dynam
 
 function answer(status: number, body: object | string): FetchAnswer {
   const text = typeof body === "string" ? body : JSON.stringify(body);
-  return { status, body: null, text: async () => text };
+  return { status, headers: new Headers(), body: null, text: async () => text };
 }
 
 const exception = (code: string, more: object = {}) =>
@@ -67,7 +67,10 @@ describe("the outcome of a write", () => {
     const { dynamodb: single } = clientOf([
       exception("ConditionalCheckFailedException", { Item: { x: { N: "7" }, y: { S: "z" } } }),
     ]);
-    expect(await single.write([update])).toEqual({ done: false, items: [{ x: "7", y: "z" }] });
+    expect(await single.write([update])).toMatchObject({
+      done: false,
+      items: [{ x: "7", y: "z" }],
+    });
   });
 
   test("requests that are throttled for as long as the caller waits have not happened", async () => {

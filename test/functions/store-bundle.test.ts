@@ -40,7 +40,7 @@ const ENTRIES: readonly (readonly [string, string, number, readonly string[]])[]
   ["openEtcdGateway", "etcd", 90_000, []],
   ["openRedis", "redis", 80_000, []],
   ["openRedlock", "redlock", 60_000, ["redis"]],
-  ["openDynamodb", "dynamodb", 60_000, []],
+  ["openDynamodb", "dynamodb", 72_000, []],
   ["openZooKeeper", "zookeeper", 65_000, []],
 ];
 

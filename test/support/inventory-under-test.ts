@@ -1,4 +1,6 @@
 import { randomBytes } from "node:crypto";
+import { dynamodbInventory } from "../../core/stores/dynamodb/inventory/index.ts";
+import { dynamodbLocks } from "../../core/stores/dynamodb/locks/index.ts";
 import { remove } from "../../core/stores/etcd/client/etcd.ts";
 import { etcdClient } from "../../core/stores/etcd/client/grpc.ts";
 import { etcdInventory } from "../../core/stores/etcd/inventory/index.ts";
@@ -12,6 +14,7 @@ import { sqlLocks } from "../../core/stores/sql/locks.ts";
 import { migrate } from "../../core/stores/sql/migrate.ts";
 import { sqliteDatabase } from "../../core/stores/sqlite/database.ts";
 import type { InventoryUnderTest } from "../conformance/inventory-suite.ts";
+import { anyTable } from "./dynamodb-under-test.ts";
 import type { EtcdServer } from "./etcd-servers.ts";
 import { anyPrefix, openLocal, redisServer } from "./redis-under-test.ts";
 import { RestProxy } from "./rest-proxy.ts";
@@ -98,5 +101,18 @@ export async function redisRestInventoryUnderTest(): Promise<InventoryUnderTest>
       return { inventory, locks };
     },
     close: () => rest[Symbol.asyncDispose](),
+  };
+}
+
+export async function dynamodbInventoryUnderTest(): Promise<InventoryUnderTest> {
+  const table = await anyTable();
+  return {
+    fencedByLock: false,
+    open() {
+      const dynamodb = table.open();
+      const locks = dynamodbLocks(dynamodb, { closeDynamodb: true });
+      return { inventory: dynamodbInventory(dynamodb), locks };
+    },
+    close: async () => {},
   };
 }

@@ -1,9 +1,8 @@
-/** Locks in DynamoDB. */
+/** Locks and stock in DynamoDB. */
 
-import type { StoreOptions } from "../../lock/store.ts";
 import { nodeFetch } from "../node-fetch.ts";
 import type { AwsCredentials, DynamodbOptions } from "./client/dynamodb.ts";
-import { type DynamodbStore, dynamodbStore } from "./store.ts";
+import { type DynamodbStore, type DynamodbStoreOptions, dynamodbStore } from "./store.ts";
 
 export type { DynamodbTable } from "./client/table.ts";
 export type { DynamodbStore } from "./store.ts";
@@ -22,7 +21,7 @@ export async function openDynamodb(
     endpoint,
     ...connection
   }: Omit<DynamodbOptions, "credentials"> & Partial<Pick<DynamodbOptions, "credentials">>,
-  options: StoreOptions = {},
+  options: DynamodbStoreOptions = {},
 ): Promise<DynamodbStore> {
   const fetch = nodeFetch(endpoint?.startsWith("http:") ? undefined : {});
   const plain = { fetch, credentials, ...connection, ...(endpoint !== undefined && { endpoint }) };

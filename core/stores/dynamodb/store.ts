@@ -1,11 +1,18 @@
+import type { StockEventOptions } from "../../inventory/events.ts";
+import type { Inventory } from "../../inventory/inventory.ts";
 import { type OpenStore, openStore } from "../../lock/open-store.ts";
 import type { StoreOptions } from "../../lock/store.ts";
 import { dynamodbClient } from "./client/client.ts";
 import type { DynamodbOptions } from "./client/dynamodb.ts";
 import { type DynamodbTable, dynamodbTable } from "./client/table.ts";
+import { dynamodbInventory } from "./inventory/index.ts";
 import { dynamodbLocks } from "./locks/index.ts";
 
+export interface DynamodbStoreOptions extends StoreOptions, StockEventOptions {}
+
 export interface DynamodbStore extends OpenStore {
+  readonly inventory: Inventory;
+
   /** Makes the table. */
   readonly table: DynamodbTable;
 }
@@ -18,11 +25,12 @@ export interface DynamodbStore extends OpenStore {
  */
 export function dynamodbStore(
   connection: DynamodbOptions,
-  options: StoreOptions = {},
+  { onStockEvent: onEvent, ...options }: DynamodbStoreOptions = {},
 ): DynamodbStore {
   const dynamodb = dynamodbClient(connection);
   return openStore({
     locks: dynamodbLocks(dynamodb, { ...options, closeDynamodb: true }),
+    inventory: dynamodbInventory(dynamodb, { onEvent }),
     table: dynamodbTable(dynamodb, connection.table),
   });
 }

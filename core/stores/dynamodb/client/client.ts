@@ -1,5 +1,5 @@
 import { AwsV4Signer } from "aws4fetch";
-import { deadline, noAnswer, race } from "../../../lock/abort.ts";
+import { deadline, noAnswer, race, sleep } from "../../../lock/abort.ts";
 import { LONGEST_SPAN } from "../../../lock/checks.ts";
 import { toMillis } from "../../../lock/duration.ts";
 import { quote, StoreClosedError } from "../../../lock/errors.ts";
@@ -10,7 +10,9 @@ import type {
   AwsCredentials,
   Dynamodb,
   DynamodbOptions,
-  ItemUpdate,
+  ItemsRead,
+  ItemWrite,
+  Range,
   Reading,
   TableOperation,
   Written,
@@ -60,16 +62,35 @@ class Client implements Dynamodb {
   }
 
   async get(key: ItemKey, signal?: AbortSignal): Promise<Item | undefined> {
-    const body = { Key: toAttributes({ ...key }), ConsistentRead: true };
-    const { Item } = await this.#call<{ readonly Item?: Attributes }>("GetItem", body, { signal });
-    return Item && toItem(Item);
+    const { items } = await this.read([key], signal);
+    return items[0];
   }
 
-  async write(updates: readonly ItemUpdate[], signal?: AbortSignal): Promise<Written> {
-    const [only] = updates;
-    return only && updates.length === 1
+  async read(keys: readonly ItemKey[], signal?: AbortSignal): Promise<ItemsRead> {
+    const [only] = keys;
+    if (!only || keys.length > 1) return this.#readMany(keys, signal);
+    const body = { TableName: this.#table, Key: toAttributes({ ...only }), ConsistentRead: true };
+    const { answer, time } = await this.#call<GetAnswer>("GetItem", body, { signal });
+    return { items: [answer.Item && toItem(answer.Item)], time };
+  }
+
+  async write(writes: readonly ItemWrite[], signal?: AbortSignal): Promise<Written> {
+    const [only] = writes;
+    return only?.update !== undefined && writes.length === 1
       ? this.#update(only, signal)
-      : this.#transact(updates, signal);
+      : this.#transact(writes, signal);
+  }
+
+  async *query({ pk, from, to, descending = false, limit, signal }: Range) {
+    const condition = "#pk = :pk AND #sk BETWEEN :from AND :to";
+    const reading = {
+      ConsistentRead: true,
+      KeyConditionExpression: condition,
+      ScanIndexForward: !descending,
+      Limit: limit,
+      ...placeholders({ pk, from, to }, condition),
+    };
+    yield* this.#pages("Query", reading, signal);
   }
 
   async *scan({ filter, values, signal }: Reading): AsyncGenerator<readonly Item[]> {
@@ -78,17 +99,13 @@ class Client implements Dynamodb {
       FilterExpression: filter,
       ...placeholders(values, filter),
     };
-    let next: Attributes | undefined;
-    do {
-      const body = { ...reading, ...(next && { ExclusiveStartKey: next }) };
-      const page: Page = await this.#call("Scan", body, { signal });
-      yield page.Items.map(toItem);
-      next = page.LastEvaluatedKey;
-    } while (next);
+    for await (const { items } of this.#pages("Scan", reading, signal)) yield items;
   }
 
-  manage(operation: TableOperation, body: object): Promise<unknown> {
-    return this.#call(operation, body, { reads: operation === "DescribeTable" });
+  async manage(operation: TableOperation, body: object): Promise<unknown> {
+    const named = { TableName: this.#table, ...body };
+    const reads = operation === "DescribeTable";
+    return (await this.#call(operation, named, { reads })).answer;
   }
 
   async close(): Promise<void> {
@@ -99,35 +116,72 @@ class Client implements Dynamodb {
     return this.close();
   }
 
-  async #update(update: ItemUpdate, signal: AbortSignal | undefined): Promise<Written> {
-    const body = { ...toRequest(update), ReturnValues: "ALL_NEW" };
-    const sent = { signal, reads: false };
-    const answer = await this.#call<UpdateAnswer>("UpdateItem", body, sent);
-    const { Attributes = answer.Item } = answer;
-    return { done: answer.__type === undefined, items: [Attributes && toItem(Attributes)] };
+  async *#pages(operation: "Query" | "Scan", reading: object, signal: AbortSignal | undefined) {
+    let next: Attributes | undefined;
+    do {
+      const from = { TableName: this.#table, ...(next && { ExclusiveStartKey: next }) };
+      const body = { ...reading, ...from };
+      const { answer, time }: Answered<Page> = await this.#call(operation, body, { signal });
+      yield { items: answer.Items.map(toItem), time };
+      next = answer.LastEvaluatedKey;
+    } while (next);
   }
 
-  async #transact(updates: readonly ItemUpdate[], signal: AbortSignal | undefined) {
-    const TransactItems = updates.map((update) => ({
-      Update: { TableName: this.#table, ...toRequest(update) },
+  /** DynamoDB answers with fewer items than it was asked for when it is short of capacity. */
+  async #readMany(keys: readonly ItemKey[], signal: AbortSignal | undefined): Promise<ItemsRead> {
+    const found = new Map<string, Item>();
+    let wanted: object = {
+      Keys: keys.map((key) => toAttributes({ ...key })),
+      ConsistentRead: true,
+    };
+    for (let count = 0; ; count += 1) {
+      const body = { RequestItems: { [this.#table]: wanted } };
+      const { answer, time } = await this.#call<BatchAnswer>("BatchGetItem", body, { signal });
+      for (const attributes of answer.Responses[this.#table] ?? []) {
+        const item = toItem(attributes);
+        found.set(`${item.pk}\0${item.sk}`, item);
+      }
+      const rest = answer.UnprocessedKeys?.[this.#table];
+      if (!rest) return { items: keys.map(({ pk, sk }) => found.get(`${pk}\0${sk}`)), time };
+      wanted = rest;
+      await sleep(backoff(count, PASSING), signal);
+    }
+  }
+
+  async #update(write: ItemWrite, signal: AbortSignal | undefined): Promise<Written> {
+    const body = { TableName: this.#table, ...toRequest(write), ReturnValues: "ALL_NEW" };
+    const sent = { signal, reads: false };
+    const { answer } = await this.#call<UpdateAnswer>("UpdateItem", body, sent);
+    const { Attributes = answer.Item } = answer;
+    const done = answer.__type === undefined;
+    return { done, failed: [!done], items: [Attributes && toItem(Attributes)] };
+  }
+
+  async #transact(writes: readonly ItemWrite[], signal: AbortSignal | undefined): Promise<Written> {
+    const TransactItems = writes.map((write) => ({
+      [write.update === undefined ? "Delete" : "Update"]: {
+        TableName: this.#table,
+        ...toRequest(write),
+      },
     }));
     const sent = { signal, reads: false };
-    const { CancellationReasons = [], __type } = await this.#call<TransactAnswer>(
-      "TransactWriteItems",
-      { TransactItems },
-      sent,
-    );
-    const items = updates.map((_, i) => {
-      const { Item } = CancellationReasons[i] ?? {};
-      return Item && toItem(Item);
-    });
-    return { done: __type === undefined, items };
+    const body = { TransactItems };
+    const { answer } = await this.#call<TransactAnswer>("TransactWriteItems", body, sent);
+    const reasons = writes.map((_, i) => answer.CancellationReasons?.[i] ?? {});
+    return {
+      done: answer.__type === undefined,
+      failed: reasons.map(({ Code }) => Code === UNMET),
+      items: reasons.map(({ Item }) => Item && toItem(Item)),
+    };
   }
 
-  async #call<Answer>(operation: string, body: object, { signal, reads = true }: Sent) {
+  async #call<Answer>(
+    operation: string,
+    body: object,
+    { signal, reads = true }: Sent,
+  ): Promise<Answered<Answer>> {
     using limit = deadline(LONGEST_CALL, noAnswer, signal, this.#closing.signal);
-    const named = operation === "TransactWriteItems" ? body : { TableName: this.#table, ...body };
-    const text = JSON.stringify(named);
+    const text = JSON.stringify(body);
     const pauseAfter = (error: unknown, count: number) =>
       error instanceof RequestFailure && error.kind === "passing"
         ? backoff(count, PASSING)
@@ -142,7 +196,7 @@ class Client implements Dynamodb {
       }
     };
     try {
-      return (await retry(attempt, pauseAfter, limit.signal)) as Answer;
+      return (await retry(attempt, pauseAfter, limit.signal)) as Answered<Answer>;
     } catch {
       throw this.#toError(last as RequestFailure, reads);
     }
@@ -155,7 +209,7 @@ class Client implements Dynamodb {
   }
 
   /** Rejects with a RequestFailure. */
-  async #request(operation: string, body: string, caller: AbortSignal): Promise<object> {
+  async #request(operation: string, body: string, caller: AbortSignal): Promise<Answered<object>> {
     using limit = deadline(this.#timeout, noAnswer, caller);
     const { signal } = limit;
     const signed = await race(this.#sign(operation, body), signal).catch((error) => {
@@ -165,8 +219,8 @@ class Client implements Dynamodb {
     try {
       // Not another address: the answer to a redirected request would not be the table's.
       const request = { method: "POST", body, redirect: "manual", signal } as const;
-      const { status, text } = await this.#post({ ...request, headers: signed });
-      return toAnswer(status, text);
+      const { status, text, time } = await this.#post({ ...request, headers: signed });
+      return { answer: toAnswer(status, text), time };
     } catch (error) {
       throw toRequestFailure(error, signal);
     }
@@ -174,7 +228,8 @@ class Client implements Dynamodb {
 
   async #post(request: Parameters<Fetch>[1]) {
     const answer = await this.#fetch(this.#endpoint, request);
-    return { status: answer.status, text: await answer.text() };
+    const time = Date.parse(answer.headers.get("date") ?? "");
+    return { status: answer.status, text: await answer.text(), time };
   }
 
   /** Returns the headers of the signed request. */
@@ -212,6 +267,22 @@ interface Sent {
   readonly reads?: boolean;
 }
 
+interface Answered<Answer> {
+  readonly answer: Answer;
+
+  /** The header Date: the server's clock, in whole seconds. */
+  readonly time: number;
+}
+
+interface GetAnswer {
+  readonly Item?: Attributes;
+}
+
+interface BatchAnswer {
+  readonly Responses: Readonly<Record<string, readonly Attributes[]>>;
+  readonly UnprocessedKeys?: Readonly<Record<string, object>>;
+}
+
 interface Page {
   readonly Items: readonly Attributes[];
   readonly LastEvaluatedKey?: Attributes;
@@ -231,13 +302,15 @@ interface TransactAnswer extends Unmet {
   readonly CancellationReasons?: readonly { readonly Code?: string; readonly Item?: Attributes }[];
 }
 
-function toRequest({ key, update, when, values }: ItemUpdate) {
+/** The code of a condition that does not hold, among the reasons of a cancelled transaction. */
+const UNMET = "ConditionalCheckFailed";
+
+function toRequest({ key, update, when, values }: ItemWrite) {
   return {
     Key: toAttributes({ ...key }),
-    UpdateExpression: update,
-    ConditionExpression: when,
-    ReturnValuesOnConditionCheckFailure: "ALL_OLD",
-    ...placeholders(values, update, when),
+    ...(update && { UpdateExpression: update }),
+    ...(when && { ConditionExpression: when, ReturnValuesOnConditionCheckFailure: "ALL_OLD" }),
+    ...placeholders(values, update ?? "", when ?? ""),
   };
 }
 
@@ -247,7 +320,7 @@ function toAnswer(status: number, text: string): object {
   if (status === 200 && body) return body;
   const { __type = "", message, Message, CancellationReasons: reasons = [] } = body ?? {};
   const code = __type.slice(__type.indexOf("#") + 1);
-  const isUnmet = reasons.some(({ Code }) => Code === "ConditionalCheckFailed");
+  const isUnmet = reasons.some(({ Code }) => Code === UNMET);
   if (body && (code === "ConditionalCheckFailedException" || isUnmet)) return body;
   throw toFailure({ status, code, message: message ?? Message ?? quote(text.trim()), reasons });
 }

@@ -26,25 +26,48 @@ export interface AwsCredentials {
 }
 
 /** A change of one item, if its condition holds. */
-export interface ItemUpdate extends Expressions {
+export interface ItemWrite extends Expressions {
   readonly key: ItemKey;
 
-  /** The update expression: "SET #owner = :owner ADD #token :one". */
-  readonly update: string;
+  /** The update expression: "SET #owner = :owner ADD #token :one". Without one, the item is deleted. */
+  readonly update?: string;
 
-  /** The condition expression. */
-  readonly when: string;
+  /** The condition expression. Default: none. */
+  readonly when?: string;
 }
 
 /** The outcome of conditional writes: a condition that does not hold is no error. */
 export interface Written {
   readonly done: boolean;
 
+  /** Whether the condition of each write does not hold. */
+  readonly failed: readonly boolean[];
+
   /**
    * For each write its item. After one write: as it is now. After several writes: undefined. Not done: the items whose
    * condition does not hold, as they are; undefined for the others, and for items that do not exist.
    */
   readonly items: readonly (Item | undefined)[];
+}
+
+/** What was read, and the server's clock at that time: the full second before. */
+export interface ItemsRead {
+  readonly items: readonly (Item | undefined)[];
+  readonly time: number;
+}
+
+/** Items of one partition, in the order of their places. */
+export interface Range {
+  readonly pk: string;
+
+  /** The first and the last place. */
+  readonly from: string;
+  readonly to: string;
+  readonly descending?: boolean;
+
+  /** The most items of a page. */
+  readonly limit: number;
+  readonly signal?: AbortSignal;
 }
 
 export interface Reading {
@@ -65,8 +88,14 @@ export interface Dynamodb extends AsyncDisposable {
   readonly address: string;
   get(key: ItemKey, signal?: AbortSignal): Promise<Item | undefined>;
 
+  /** Reads at most 100 items, each for itself: they may be of different moments. */
+  read(keys: readonly ItemKey[], signal?: AbortSignal): Promise<ItemsRead>;
+
+  /** Reads a range, page by page. */
+  query(range: Range): AsyncGenerator<ItemsRead & { readonly items: readonly Item[] }>;
+
   /** Changes all items, at most 100, or none. */
-  write(updates: readonly ItemUpdate[], signal?: AbortSignal): Promise<Written>;
+  write(writes: readonly ItemWrite[], signal?: AbortSignal): Promise<Written>;
 
   /** Reads the whole table, page by page. */
   scan(reading: Reading): AsyncGenerator<readonly Item[]>;

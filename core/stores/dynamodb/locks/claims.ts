@@ -4,7 +4,7 @@ import type { LockRecord } from "../../../lock/holder.ts";
 import type { StoreTraits } from "../../../lock/lock.ts";
 import type { Claim, Claims, Token } from "../../../lock/polling.ts";
 import { elapsedSince, type Instant, instant, type Millis } from "../../../lock/time.ts";
-import type { Dynamodb, ItemUpdate, Written } from "../client/dynamodb.ts";
+import type { Dynamodb, ItemWrite, Written } from "../client/dynamodb.ts";
 import type { Item } from "../client/items.ts";
 import { Generation } from "./generation.ts";
 import { Sightings } from "./sightings.ts";
@@ -130,18 +130,18 @@ export class DynamodbClaims implements Claims {
       .catch((error: unknown) => {
         if (!hasCode(error, "UNKNOWN_OUTCOME")) throw error;
         lost = error;
-        return { done: true, items: [] };
+        return { done: true, failed: [], items: [] };
       });
     // A transaction does not return its items, and an update does.
     if (!written.done || written.items.some(Boolean)) return written;
     const items = await this.#read(names, signal).catch(() => []);
     if (items.length > 0 && items.every((item) => item?.owner === owner)) {
-      return { done: true, items };
+      return { done: true, failed: [], items };
     }
     throw lost ?? new UnknownOutcomeError(this.#dynamodb.address, "the locks were taken");
   }
 
-  #updates({ names, owner, ttl, lockDelay }: Claim, generation: number): readonly ItemUpdate[] {
+  #updates({ names, owner, ttl, lockDelay }: Claim, generation: number): readonly ItemWrite[] {
     return names.map((name) => {
       const expired = this.#sightings.expired(name);
       const isFree =

@@ -1,5 +1,6 @@
 import type { Millis } from "../../../lock/time.ts";
 import type { Item } from "../client/items.ts";
+import { RecentMap } from "../client/recent-map.ts";
 
 interface Sighting {
   readonly version: string;
@@ -18,9 +19,6 @@ export interface Left {
   readonly freeIn: Millis;
 }
 
-/** The most sightings that a client remembers. */
-const MOST = 10_000;
-
 /**
  * When this client first saw the present version of each held lock.
  *
@@ -28,7 +26,7 @@ const MOST = 10_000;
  * expired: its holder sent the renewal before this client saw it, and counts from then on. No wall clock is compared.
  */
 export class Sightings {
-  readonly #seen = new Map<string, Sighting>();
+  readonly #seen = new RecentMap<Sighting>();
 
   /** Notes the lock as it was just read. Resolves to undefined for a free lock. */
   see(name: string, item: Item | undefined): Left | undefined {
@@ -38,11 +36,9 @@ export class Sightings {
     }
     const { version = "", ttl, delay } = item;
     if (this.#seen.get(name)?.version !== version) {
-      this.#seen.delete(name);
       const since = performance.now();
       this.#seen.set(name, { version, since, ttl: Number(ttl), delay: Number(delay) });
     }
-    this.#forgetOldest();
     return this.#left(name);
   }
 
@@ -57,10 +53,5 @@ export class Sightings {
     if (seen === undefined) return undefined;
     const expiresIn = seen.since + seen.ttl - performance.now();
     return { expiresIn, freeIn: expiresIn + seen.delay };
-  }
-
-  #forgetOldest(): void {
-    const [oldest] = this.#seen.keys();
-    if (this.#seen.size > MOST && oldest !== undefined) this.#seen.delete(oldest);
   }
 }

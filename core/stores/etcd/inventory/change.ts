@@ -1,9 +1,9 @@
 import type { DecrementResult } from "../../../inventory/inventory.ts";
 import { describeBatch, type OperationBatch } from "../../../inventory/operation.ts";
-import type { Plan, PlannedOperation } from "../../../inventory/plan.ts";
+import { conflictPause, type Plan, type PlannedOperation } from "../../../inventory/plan.ts";
 import { sleep } from "../../../lock/abort.ts";
-import { backoff, retryUntilKnown } from "../../../lock/retry.ts";
-import { elapsedSince, instant, type Millis } from "../../../lock/time.ts";
+import { retryUntilKnown } from "../../../lock/retry.ts";
+import { elapsedSince, instant } from "../../../lock/time.ts";
 import {
   type Compare,
   isAbsent,
@@ -118,15 +118,6 @@ async function tryCommit(
     revokeUnused(context, snapshot.lease);
   }
   return undefined;
-}
-
-/**
- * Without back-off the last winner always wins again, since its cache is the newest. After up to 2, 4, … 32 round trips
- * every client has the same chance.
- */
-function conflictPause(conflicts: number, roundTrip: Millis): Millis {
-  const max = 32 * roundTrip;
-  return backoff(conflicts, { base: roundTrip, factor: 2, max, jitter: "full" });
 }
 
 /** Whether the plan lacks units that expired reservations might hold. */

@@ -1,0 +1,175 @@
+import { expect, test } from "vitest";
+import { stockLock } from "../../../core/inventory/inventory.ts";
+import { issueFence } from "../../../core/lock/fence.ts";
+import { dynamodbInventory } from "../../../core/stores/dynamodb/inventory/index.ts";
+import type { Fetch } from "../../../core/stores/fetch.ts";
+import { nodeFetch } from "../../../core/stores/node-fetch.ts";
+import { anyTable, type TestTable } from "../../support/dynamodb-under-test.ts";
+import { until } from "../../support/until.ts";
+
+const sku = "teapot";
+
+/** What happens to a request; undefined lets it pass. */
+type Fault = (operation: string, pass: () => ReturnType<Fetch>) => ReturnType<Fetch> | undefined;
+
+/** Opens stock with the operations of its requests, and a fault between it and the server. */
+function watched(table: TestTable) {
+  const requests: string[] = [];
+  const faults: Fault[] = [];
+  const send = nodeFetch();
+  const fetch: Fetch = (url, request) => {
+    const operation = request.headers["x-amz-target"]?.split(".")[1] ?? "";
+    requests.push(operation);
+    const pass = () => send(url, request);
+    return faults[0]?.(operation, pass) ?? pass();
+  };
+  const dynamodb = table.open({ fetch });
+  const take = () => requests.splice(0);
+  return { stock: dynamodbInventory(dynamodb), dynamodb, faults, take };
+}
+
+const ordersOf = (size: number, start = "") =>
+  Array.from({ length: size }, (_, i) => ({ operationId: `${start}${i}`, quantity: 1 }));
+
+test("a change is one request while no other client changes the sku", async () => {
+  const { stock, dynamodb, take } = watched(await anyTable());
+  await using _ = dynamodb;
+  const costs = async (call: () => Promise<unknown>) => {
+    take();
+    await call();
+    return take();
+  };
+  await stock.set({ sku, quantity: 5_000, operationId: "set" });
+  const fence = issueFence(stockLock(sku), 0, 7n, "holder");
+  const one = ["TransactWriteItems"];
+  expect(await costs(() => stock.decrement({ sku, quantity: 1, operationId: "1" }))).toEqual(one);
+  expect(await costs(() => stock.restock({ sku, quantity: 1, operationId: "2", fence }))).toEqual(
+    one,
+  );
+  expect(await costs(() => stock.decrementMany({ sku, orders: ordersOf(96, "batch/") }))).toEqual(
+    one,
+  );
+  expect(await costs(() => stock.claim(fence))).toEqual(["UpdateItem"]);
+  const reserving = { sku, quantity: 1, operationId: "r", expiresIn: 60_000 };
+  expect(await costs(() => stock.reserve(reserving))).toEqual(["BatchGetItem", ...one]);
+  const closing = { sku, reservation: "r", operationId: "c" };
+  const reads = ["BatchGetItem", "GetItem"];
+  expect(await costs(() => stock.confirm(closing))).toEqual([...reads, ...one]);
+});
+
+test("a sale whose answer was lost is done once, and its second request finds the result", async () => {
+  const { stock, dynamodb, faults, take } = watched(await anyTable());
+  await using _ = dynamodb;
+  await stock.set({ sku, quantity: 5, operationId: "set" });
+  take();
+  faults.push((_, pass) => {
+    faults.splice(0);
+    return pass().then(() => Promise.reject(new Error("reset")));
+  });
+  const change = { sku, quantity: 2, operationId: "order" };
+  expect(await stock.decrement(change)).toEqual({
+    outcome: "applied",
+    remaining: 3,
+    replayed: true,
+  });
+  expect(take()).toEqual(["TransactWriteItems", "TransactWriteItems"]);
+  expect(await stock.get(sku)).toMatchObject({ onHand: 3, sold: 2 });
+});
+
+test("a sale that arrives after its repetition changes nothing", async () => {
+  const { stock, dynamodb, faults } = watched(await anyTable());
+  await using _ = dynamodb;
+  await stock.set({ sku, quantity: 5, operationId: "set" });
+  let deliver: (() => ReturnType<Fetch>) | undefined;
+  faults.push((_, pass) => {
+    faults.splice(0);
+    deliver = pass;
+    return Promise.reject(new Error("reset"));
+  });
+  expect(await stock.decrement({ sku, quantity: 2, operationId: "order" })).toMatchObject({
+    remaining: 3,
+    replayed: false,
+  });
+  const late = await deliver?.();
+  expect(await late?.text()).toContain("ConditionalCheckFailed");
+  expect(await stock.get(sku)).toMatchObject({ onHand: 3, sold: 2 });
+  expect(await stock.history(sku)).toHaveLength(2);
+});
+
+test("a batch of several transactions that is fenced out half way is unknown, and a second call tells", async () => {
+  const table = await anyTable();
+  const { stock, dynamodb, faults } = watched(table);
+  await using _ = dynamodb;
+  await using other = table.open();
+  const next = issueFence(stockLock(sku), 0, 8n, "next");
+  await stock.set({ sku, quantity: 500, operationId: "set" });
+  let transactions = 0;
+  faults.push((operation, pass) => {
+    if (operation === "TransactWriteItems") transactions += 1;
+    if (transactions !== 2) return undefined;
+    return dynamodbInventory(other).claim(next).then(pass);
+  });
+  const fence = issueFence(stockLock(sku), 0, 7n, "holder");
+  const batch = { sku, orders: ordersOf(150), fence };
+  await expect(stock.decrementMany(batch)).rejects.toMatchObject({
+    code: "UNKNOWN_OUTCOME",
+    cause: { code: "FENCED_OUT" },
+  });
+  faults.splice(0);
+  expect(await stock.get(sku)).toMatchObject({ sold: 96 });
+  await expect(stock.decrementMany(batch)).rejects.toMatchObject({ code: "FENCED_OUT" });
+  const answers = await stock.decrementMany({ ...batch, fence: next });
+  expect(answers.filter(({ replayed }) => replayed)).toHaveLength(96);
+  expect(await stock.get(sku)).toMatchObject({ onHand: 350, sold: 150 });
+});
+
+test("a stale cache never answers: changes of other clients are visible at once", async () => {
+  const table = await anyTable();
+  const [here, there] = [watched(table), watched(table)];
+  await using _here = here.dynamodb;
+  await using _there = there.dynamodb;
+  const change = (operationId: string, quantity: number) => ({ sku, quantity, operationId });
+  await here.stock.set(change("1", 5));
+  await there.stock.decrement(change("2", 5));
+  expect(await here.stock.decrement(change("3", 1))).toMatchObject({ outcome: "sold-out" });
+  await there.stock.restock(change("4", 9));
+  expect(await here.stock.decrement(change("5", 9))).toMatchObject({ outcome: "applied" });
+  expect(await there.stock.decrement(change("5", 9))).toMatchObject({ replayed: true });
+  await expect(there.stock.restock(change("5", 9))).rejects.toMatchObject({
+    code: "OPERATION_CONFLICT",
+  });
+});
+
+test("more expired reservations than a transaction has items are all put back", async () => {
+  const { stock, dynamodb } = watched(await anyTable());
+  await using _ = dynamodb;
+  await stock.set({ sku, quantity: 120, operationId: "set" });
+  for (const { operationId, quantity } of ordersOf(100)) {
+    await stock.reserve({ sku, quantity, operationId, expiresIn: 1 });
+  }
+  expect(await stock.reservations(sku)).toHaveLength(100);
+  await until(async () =>
+    (await stock.reservations(sku)).every(({ expiresIn }) => expiresIn === 0),
+  );
+  expect(await stock.decrement({ sku, quantity: 120, operationId: "all" })).toMatchObject({
+    outcome: "applied",
+    remaining: 0,
+  });
+  expect(await stock.get(sku)).toMatchObject({ reserved: 0, sold: 120 });
+});
+
+test("a reservation is refused where answers do not tell the server's clock", async () => {
+  const table = await anyTable();
+  const send = nodeFetch();
+  const fetch: Fetch = async (url, request) => ({
+    ...(await send(url, request)),
+    headers: { get: () => null },
+  });
+  await using dynamodb = table.open({ fetch });
+  const stock = dynamodbInventory(dynamodb);
+  const reserving = { sku, quantity: 1, operationId: "r", expiresIn: 60_000 };
+  await expect(stock.reserve(reserving)).rejects.toMatchObject({
+    code: "STORE_REFUSED",
+    message: expect.stringContaining("Date"),
+  });
+});
