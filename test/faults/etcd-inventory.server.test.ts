@@ -1,24 +1,26 @@
 import { describe, expect, inject, test } from "vitest";
 import type { Inventory, StockResult } from "../../core/inventory/inventory.ts";
 import { type Etcd, get } from "../../core/stores/etcd/client/etcd.ts";
-import { etcdClient } from "../../core/stores/etcd/client/grpc.ts";
 import { etcdInventory } from "../../core/stores/etcd/inventory/index.ts";
 import { startServer } from "../../infra/servers/start.ts";
 import { counting } from "../support/counting-etcd.ts";
 import { endpointsOf, QUICK_ETCD } from "../support/etcd-servers.ts";
+import { longTestTransports } from "../support/etcd-under-test.ts";
 import { sellThroughKills } from "../support/sell-through-kills.ts";
 import { TcpProxy } from "../support/tcp-proxy.ts";
 import { pause } from "../support/until.ts";
 
 const [server = { endpoints: [] }] = inject("etcdServers");
 
-/** Opens a client that reaches the server through a proxy. */
-async function overProxy(): Promise<{ readonly etcd: Etcd; readonly proxy: TcpProxy }> {
-  const proxy = await TcpProxy.to(Number(server.endpoints[0]?.split(":")[1]));
-  return { etcd: etcdClient({ endpoints: [`127.0.0.1:${proxy.port}`] }), proxy };
-}
+const transports = await longTestTransports();
 
-describe("a change of stock in etcd", () => {
+describe.each(transports)("a change of stock in etcd over $transport", ({ openClient }) => {
+  /** Opens a client that reaches the server through a proxy. */
+  async function overProxy(): Promise<{ readonly etcd: Etcd; readonly proxy: TcpProxy }> {
+    const proxy = await TcpProxy.to(Number(server.endpoints[0]?.split(":")[1]));
+    return { etcd: openClient({ endpoints: [`127.0.0.1:${proxy.port}`] }), proxy };
+  }
+
   test("a change is applied once, whichever of its answers is lost", async () => {
     const { etcd: direct, proxy } = await overProxy();
     let losesAt = 0;
@@ -96,11 +98,11 @@ describe("a change of stock in etcd", () => {
   });
 });
 
-describe("an etcd server that is killed and started again", () => {
+describe.each(transports)("an etcd server that is killed, over $transport", ({ openClient }) => {
   test("the server loses no acknowledged decrement and applies none twice", async () => {
     await using own = await startServer("etcd", { args: QUICK_ETCD.etcd });
     const endpoints = endpointsOf(own);
-    const clients = Array.from({ length: 4 }, () => etcdClient({ endpoints }));
+    const clients = Array.from({ length: 4 }, () => openClient({ endpoints }));
     const stocks = clients.map((etcd) => etcdInventory(etcd)) as [Inventory, ...Inventory[]];
     await sellThroughKills(own, stocks);
     for (const etcd of clients) await etcd.close();

@@ -1,13 +1,13 @@
 import { dirname, join } from "node:path";
 import { describe, expect, inject, onTestFinished, test } from "vitest";
 import { put } from "../../core/stores/etcd/client/etcd.ts";
-import { etcdClient } from "../../core/stores/etcd/client/grpc.ts";
 import { etcdLocks } from "../../core/stores/etcd/locks/index.ts";
 import type { Server } from "../../infra/servers/server.ts";
 import { startServer } from "../../infra/servers/start.ts";
 import { describeOutages, storesOf } from "../conformance/outages.ts";
 import { etcdctl, leaderOf } from "../support/etcd.ts";
 import { type EtcdServer, endpointsOf, QUICK_ETCD } from "../support/etcd-servers.ts";
+import { longTestTransports } from "../support/etcd-under-test.ts";
 import { runScript } from "../support/script.ts";
 import { pause, until } from "../support/until.ts";
 
@@ -20,12 +20,18 @@ const AT_ONCE = 12_000;
 /** One server of each version; the tests start clusters of their own, and break them. */
 const versions = inject("etcdServers").filter(({ endpoints }) => endpoints.length === 1);
 
-describe.each(versions)("$name", (known) => {
+const transports = await longTestTransports();
+
+const cases = versions.flatMap((version) =>
+  transports.map((transport) => ({ ...version, ...transport })),
+);
+
+describe.each(cases)("$name over $transport", ({ openClient, ...known }) => {
   const binary = join(dirname(known.etcdctl), "etcd");
   const start = (kind: keyof typeof QUICK_ETCD, args: readonly string[] = []) =>
     startServer(kind, { binary, args: [...QUICK_ETCD[kind], ...args] });
   const openStore = (server: Server) =>
-    etcdLocks(etcdClient({ endpoints: endpointsOf(server) }), { closeEtcd: true });
+    etcdLocks(openClient({ endpoints: endpointsOf(server) }), { closeEtcd: true });
 
   /** Starts a server of this version that the test may break, and clients of it. */
   const broken = async (...starting: Parameters<typeof start>) => {
@@ -61,7 +67,7 @@ describe.each(versions)("$name", (known) => {
     const { open, about } = await broken("etcd", ["--quota-backend-bytes=3000000"]);
     const client = open();
     const held = await client.lock("held", { ttl: LONG, wait: LONG });
-    const etcd = etcdClient(about);
+    const etcd = openClient(about);
     const value = "x".repeat(500_000);
     const full = await until(async () =>
       etcd.txn({ when: [], do: [put("junk", value)] }).then(

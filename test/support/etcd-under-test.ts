@@ -33,6 +33,14 @@ export function openerOf(transport: TransportName): Promise<Open> {
   return TRANSPORTS[transport]();
 }
 
+/** The transports of long tests: gRPC, and in the whole matrix all that differ. */
+export async function longTestTransports() {
+  const names = WHOLE_MATRIX ? (["grpc", "gateway", "etcd3"] as const) : (["grpc"] as const);
+  return Promise.all(
+    names.map(async (transport) => ({ transport, openClient: await openerOf(transport) })),
+  );
+}
+
 /** One server of each version. */
 export function singleEtcds(): readonly EtcdServer[] {
   return inject("etcdServers").filter(({ endpoints }) => endpoints.length === 1);
