@@ -1,13 +1,14 @@
 import { execFile } from "node:child_process";
-import { chmod, mkdir, writeFile } from "node:fs/promises";
+import { chmod, copyFile, mkdir, readdir, rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 import { z } from "zod";
+import { stockLock } from "../../core/inventory/inventory.ts";
 import { createRuntime } from "../../core/steps/runtime.ts";
 import { workflow } from "../../core/steps/workflow.ts";
 import { openSqlite } from "../../core/stores/sqlite/index.ts";
-import { MAIN } from "../support/cli.ts";
+import { cli, MAIN } from "../support/cli.ts";
 import { blocksOf, pageAt } from "../support/docs.ts";
 import { temporaryFile } from "../support/under-test.ts";
 
@@ -85,6 +86,37 @@ test("the commands of the runbook do what it says", { timeout: 240_000 }, async 
   const next = await locks.lock("nightly-report", { ttl: "1m", wait: "1m" });
   expect(next.fence.generation).toBeGreaterThan(5);
   await next.unlock();
+  await remove();
+});
+
+test("after a restore every new holder is refused, by an error that names the cure, until the generation is raised", async () => {
+  const { file, remove } = await temporaryFile();
+  const backup = `${file}.backup`;
+  const sell = async (operationId: string) => {
+    await using shop = await openSqlite(`${file}.stock`);
+    await using store = await openSqlite(file);
+    const options = { ttl: "1m", wait: "1m" } as const;
+    return await store.locks.withLock(stockLock("cup"), options, ({ fence }) =>
+      shop.inventory.decrement({ sku: "cup", quantity: 1, operationId, fence }),
+    );
+  };
+  {
+    await using shop = await openSqlite(`${file}.stock`);
+    await shop.inventory.set({ sku: "cup", quantity: 9, operationId: "count" });
+    await using _ = await openSqlite(file);
+  }
+  await copyFile(file, backup);
+  await sell("order-1");
+  await sell("order-2");
+  for (const name of await readdir(dirname(file))) {
+    if (name.startsWith("test.db-")) await rm(join(dirname(file), name));
+  }
+  await copyFile(backup, file);
+  const refusal = await sell("order-3").catch((error: unknown) => error);
+  expect(refusal).toMatchObject({ code: "FENCED_OUT" });
+  const [cure = ""] = /raise-generation --at-least \d+/.exec(String(refusal)) ?? [];
+  expect(await cli(...cure.split(" "), "--store", `sqlite:${file}`)).toMatchObject({ status: 0 });
+  expect(await sell("order-3")).toMatchObject({ outcome: "applied", remaining: 6 });
   await remove();
 });
 

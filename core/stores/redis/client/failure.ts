@@ -30,7 +30,7 @@ export function connectionFailure(
   error: unknown,
   otherwise: "unsent" | "unanswered",
 ): CommandFailure {
-  const { message, code = "" } = error as NodeJS.ErrnoException;
+  const { message, code = "" } = error as Error & { readonly code?: string };
   const isUntrusted = otherwise === "unsent" && /SSL|TLS|CERT|SIGNATURE/.test(code);
   return new CommandFailure(isUntrusted ? "unusable" : otherwise, message || code);
 }
