@@ -10,12 +10,14 @@ import {
   sqlServerSteps,
 } from "../support/steps-under-test.ts";
 
-const [server] = inject("sqlServers");
-if (!server) throw new Error("the tests have no MySQL server");
+const [mysql] = inject("sqlServers");
+const [postgres] = inject("postgresServers");
+if (!mysql || !postgres) throw new Error("the tests have no MySQL or no PostgreSQL server");
 
 const KINDS = [
   { name: "sqlite", open: sqliteSteps, first: 1 },
-  { name: server.name, open: () => sqlServerSteps(server), first: 2 },
+  { name: mysql.name, open: () => sqlServerSteps(mysql), first: 2 },
+  { name: postgres.name, open: () => sqlServerSteps(postgres), first: 3 },
 ];
 
 /** By default, the databases take turns: each point on one of them. */

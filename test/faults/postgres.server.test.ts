@@ -7,6 +7,7 @@ import { open as openStore } from "../../infra/open.ts";
 import { freePort, run } from "../../infra/servers/processes.ts";
 import type { Server } from "../../infra/servers/server.ts";
 import { startServer } from "../../infra/servers/start.ts";
+import { describeSqlOutages } from "../conformance/sql-outages.ts";
 import { type Authority, makeAuthority } from "../support/certificates.ts";
 import { TcpProxy } from "../support/tcp-proxy.ts";
 import { temporaryDatabase } from "../support/under-test.ts";
@@ -163,6 +164,8 @@ for (const server of inject("postgresServers")) {
     });
   });
 }
+
+describeSqlOutages("postgres");
 
 const options = { ttl: 30_000, wait: 30_000 };
 

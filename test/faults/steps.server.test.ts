@@ -10,12 +10,14 @@ import {
 import { until } from "../support/until.ts";
 
 const [mysql] = inject("sqlServers");
-if (!mysql) throw new Error("the tests have no MySQL server");
+const [postgres] = inject("postgresServers");
+if (!mysql || !postgres) throw new Error("the tests have no MySQL or no PostgreSQL server");
 
 /** The steps in which a process is frozen. In SQLite, a transaction of a frozen process locks all others out. */
 const KINDS = [
   { name: "sqlite", open: sqliteSteps, places: ["plain"] },
   { name: mysql.name, open: () => sqlServerSteps(mysql), places: ["first", "plain", "last"] },
+  { name: postgres.name, open: () => sqlServerSteps(postgres), places: ["first", "plain", "last"] },
 ];
 
 describe.each(KINDS)("steps on $name", ({ open, places }) => {

@@ -10,6 +10,7 @@ import { runWorker } from "../../functions/worker/worker.ts";
 import { open } from "../../infra/open.ts";
 import { startServer } from "../../infra/servers/start.ts";
 import { soak } from "../soak/soak.ts";
+import { restart } from "../support/restart.ts";
 import { temporaryDatabase, temporaryFile } from "../support/under-test.ts";
 import { pause, until } from "../support/until.ts";
 
@@ -56,30 +57,33 @@ async function workerOn(url: string) {
 }
 
 describe.concurrent("a worker", () => {
-  test("a worker goes on after two restarts of its database, reports each once, and repeats no step", async () => {
-    await using server = await startServer("mariadb");
-    const worker = await workerOn(server.url);
-    const [node] = server.nodes;
-    let begun = 0;
-    for (let restart = 0; restart < 2; restart += 1) {
-      for (let i = 0; i < 20; i += 1) {
-        await worker.runtime.start(counted, { id: `run-${begun}` });
-        begun += 1;
+  test.each(["mariadb", "postgres"] as const)(
+    "a worker goes on after two restarts of its database on %s, reports each once, and repeats no step",
+    async (kind) => {
+      await using server = await startServer(kind);
+      const worker = await workerOn(server.url);
+      let begun = 0;
+      for (let count = 0; count < 2; count += 1) {
+        for (let i = 0; i < 20; i += 1) {
+          await worker.runtime.start(counted, { id: `run-${begun}` });
+          begun += 1;
+        }
+        await until(async () => (await worker.effects()) > count * 60 + 5, 60_000);
+        await restart(server, () =>
+          until(() => worker.eventTypes().length >= 2 * count + 1, 60_000),
+        );
+        await until(() => worker.eventTypes().length >= 2 * count + 2, 60_000);
       }
-      await until(async () => (await worker.effects()) > restart * 60 + 5, 60_000);
-      await node?.kill("SIGKILL");
-      await until(() => worker.eventTypes().length >= 2 * restart + 1, 60_000);
-      await node?.start();
-      await until(() => worker.eventTypes().length >= 2 * restart + 2, 60_000);
-    }
-    const completed = async () =>
-      (await worker.journal.list({ status: "completed", limit: 100 })).length;
-    await until(async () => (await completed()) === begun, 60_000);
-    expect(await worker.effects()).toBe(3 * begun);
-    expect(worker.refused()).toEqual([]);
-    expect(worker.eventTypes()).toEqual(["outage", "recovered", "outage", "recovered"]);
-    expect(await worker.close()).toMatchObject({ isClean: true, failed: 0 });
-  }, 240_000);
+      const completed = async () =>
+        (await worker.journal.list({ status: "completed", limit: 100 })).length;
+      await until(async () => (await completed()) === begun, 60_000);
+      expect(await worker.effects()).toBe(3 * begun);
+      expect(worker.refused()).toEqual([]);
+      expect(worker.eventTypes()).toEqual(["outage", "recovered", "outage", "recovered"]);
+      expect(await worker.close()).toMatchObject({ isClean: true, failed: 0 });
+    },
+    240_000,
+  );
 
   test("a worker goes on after another process has locked its file for longer than a call may take", async () => {
     const { file, remove } = await temporaryFile();

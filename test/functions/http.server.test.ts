@@ -23,11 +23,11 @@ import { TcpProxy } from "../support/tcp-proxy.ts";
 import { temporaryDatabase } from "../support/under-test.ts";
 import { until, within } from "../support/until.ts";
 
-describe("the app without an answer of its store", () => {
-  /** An app on MySQL, over a wire that can be cut. */
+const databases = [...inject("sqlServers").slice(0, 1), ...inject("postgresServers")];
+
+describe.each(databases)("the app without an answer of its store on $name", (server) => {
+  /** An app over a wire that can be cut. */
   async function overWire(timeout: number) {
-    const [server] = inject("sqlServers");
-    if (!server) throw new Error("there is no server");
     const database = await temporaryDatabase(server);
     const proxy = await TcpProxy.to(database.options.port);
     const direct = await open(database.url);

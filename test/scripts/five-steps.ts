@@ -3,6 +3,7 @@ import { type Database, sql } from "../../core/database/sql.ts";
 import { createRuntime, type TxScope, workflow } from "../../core/steps/index.ts";
 import { injectFaults } from "../../core/steps/testing.ts";
 import { mysqlDatabase } from "../../core/stores/mysql/database.ts";
+import { postgresDatabase } from "../../core/stores/postgres/database.ts";
 import { sqlJournal } from "../../core/stores/sql/journal/index.ts";
 import { sqlLocks } from "../../core/stores/sql/locks.ts";
 import { sqliteDatabase } from "../../core/stores/sqlite/database.ts";
@@ -44,8 +45,9 @@ const twoHistories = workflow(
 
 function openDatabase(url: string): Database {
   if (url.startsWith("sqlite:")) return sqliteDatabase(url.slice("sqlite:".length));
-  const { hostname: host, port, username: user, pathname } = new URL(url);
-  return mysqlDatabase({ host, port: Number(port), user, database: pathname.slice(1) });
+  const { protocol, hostname: host, port, username: user, pathname } = new URL(url);
+  const openIt = protocol === "postgres:" ? postgresDatabase : mysqlDatabase;
+  return openIt({ host, port: Number(port), user, database: pathname.slice(1) });
 }
 
 /** Executes a run and counts the points before and after each database call. Kills the process at the given point. */
