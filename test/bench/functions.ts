@@ -14,6 +14,7 @@ import type { Suite } from "./suite.ts";
 
 const EMPTY = "empty handler";
 const GATEWAY = "lockedHandler on etcd's gateway";
+const GRPC = "lockedHandler on etcd's gRPC";
 const CALLS = "bare calls of etcd's gateway";
 
 const POWERTOOLS = "Powertools idempotency on Redis";
@@ -68,6 +69,7 @@ export const functionsSuite: Suite = async (onProgress, { alone }) => {
     contenders: all.map(({ contender }) => contender),
     comparisons: [
       added(GATEWAY, CALLS, MAX_ADDED_BY_LOCK),
+      added(GRPC, CALLS, MAX_ADDED_BY_LOCK),
       ...Object.entries(MAX_ADDED_MILLIS).flatMap(([name, aim]) => {
         const of = `${name}, sqlite`;
         const below: Comparison = {
@@ -175,6 +177,7 @@ function onEtcd({ url }: Server): readonly ColdFunction[] {
   const event = () => ({});
   return [
     { name: GATEWAY, path: pathOf("./cold/gateway.ts"), env, event },
+    { name: GRPC, path: pathOf("./cold/grpc.ts"), env, event },
     { name: CALLS, path: pathOf("./cold/etcd-calls.ts"), env, event },
   ];
 }
