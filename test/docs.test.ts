@@ -126,6 +126,22 @@ describe.each(["README", "docs/choosing", "docs/concepts", "docs/operations"])(
       expect(shape(chinese)).toEqual(shape(english));
     });
 
+    test("has the same marks, numbers and codes in its tables", () => {
+      const cells = (page: string) =>
+        page
+          .split("\n")
+          .filter((line) => line.startsWith("|"))
+          .map((line) => line.split("|").map((cell) => cell.trim()));
+      const translations = cells(chinese);
+      for (const [i, row] of cells(english).entries()) {
+        for (const [j, cell] of row.entries()) {
+          if (/^(?:●|[\d +¹²³⁴]*|`[\w.]+`)$/.test(cell)) {
+            expect(translations[i]?.[j], row.join("|")).toBe(cell);
+          }
+        }
+      }
+    });
+
     test("links to the same pages", () => {
       const targets = (page: string, from: string) =>
         new Set(
