@@ -94,7 +94,7 @@ function describeUsageError(message: string, { own }: Words): string {
 }
 
 /** Options that may be repeated. */
-const REPEATABLE = ["_", "strategy"];
+const REPEATABLE = ["_", "strategy", "compare"];
 
 /** Throws a TypeError for errors that yargs accepts. */
 function checkUsage(args: ArgumentsCamelCase, { command }: Words): void {

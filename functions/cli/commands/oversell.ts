@@ -15,6 +15,7 @@ import { STORY_PARTS, story } from "../../oversell/story.ts";
 import { existsOn, STRATEGIES, type Strategy } from "../../oversell/strategy.ts";
 import { EXIT } from "../exit-status.ts";
 import { locksOption, parseDuration, type StoreArgs, storeOption } from "../options.ts";
+import { drawComparison } from "../terminal/draw-comparison.ts";
 import { drawFigures, drawReplay, drawStory, verdict } from "../terminal/draw-replay.ts";
 import { note, print, warn } from "../terminal/output.ts";
 import { table } from "../terminal/table.ts";
@@ -22,6 +23,7 @@ import { table } from "../terminal/table.ts";
 interface OversellArgs extends StoreArgs {
   readonly locks: string | undefined;
   readonly scenario: ScenarioName | undefined;
+  readonly compare: readonly string[] | undefined;
   readonly story: boolean | undefined;
   readonly strategy: readonly string[] | undefined;
   readonly stock: number;
@@ -82,6 +84,14 @@ export const oversellCommand = (version: string): CommandModule<unknown, Oversel
         requiresArg: true,
         describe: "instead of the incident, break a Redis lock on servers of its own",
         conflicts: NOT_IN_SCENARIOS,
+      })
+      .option("compare", {
+        type: "string",
+        array: true,
+        requiresArg: true,
+        describe:
+          "instead of the incident, compare how stores hand a lock over and what breaks it: names of `servers`, which it starts, sqlite, or URLs, which it does not break",
+        conflicts: [...NOT_IN_SCENARIOS, "scenario"],
       })
       .option("story", {
         type: "boolean",
@@ -155,12 +165,14 @@ export const oversellCommand = (version: string): CommandModule<unknown, Oversel
       .example("$0 oversell --scenario failover", "two holders after the promotion of a replica")
       .example("$0 oversell --scenario split-brain", "two masters at once, each with a holder")
       .example("$0 oversell --scenario clock-jump", "two holders of a Redlock after a clock jump")
+      .example("$0 oversell --compare sqlite redis etcd", "hand-overs, fairness, what breaks each")
       .epilog(
         `Exit status: 1 if a strategy or variant that claims to be safe oversold, lost or
 duplicated a unit, or left buyers waiting for ever; 73 if a file could not be written.`,
       ),
   async handler(args) {
     if (args.scenario) return playScenario(args.scenario, args);
+    if (args.compare) return compareStores(args.compare, args);
     checkReport(args);
     for (const option of ["picture", "report", "trace"] as const)
       await checkFolder(option, args[option]);
@@ -226,6 +238,15 @@ async function playScenario(
   if (json) print(JSON.stringify(report));
   else showScenario(report);
   if (report.variants.some(isUnsafe)) process.exitCode = EXIT.no;
+}
+
+async function compareStores(
+  stores: readonly string[],
+  { json }: Pick<OversellArgs, "json">,
+): Promise<void> {
+  const { compare } = await import("../../oversell/compare/compare.ts");
+  const compared = await compare({ stores, onProgress: note });
+  print(json ? JSON.stringify(compared) : drawComparison(compared));
 }
 
 function showScenario({ story, resource, stock, variants }: ScenarioReport): void {

@@ -1,0 +1,120 @@
+import { sleep } from "../../../core/lock/abort.ts";
+import { hasCode } from "../../../core/lock/errors.ts";
+import type { Lock } from "../../../core/lock/lock.ts";
+import { isHeld } from "../../../core/lock/lock-handle.ts";
+import type { Millis } from "../../../core/lock/time.ts";
+import { stepClock, steppableClock } from "../../../infra/clock/clock.ts";
+import type { AnyStore } from "../../../infra/open.ts";
+import { KINDS, type ServerName } from "../../../infra/servers/kinds.ts";
+import type { Server } from "../../../infra/servers/server.ts";
+import type { StartOptions } from "../../../infra/servers/start.ts";
+import { openReady } from "./open-ready.ts";
+
+/**
+ * What became of a lock whose holder was alive: `held`; `lost`, which the holder knew when another client asked; `two`,
+ * another client got it while the holder still counted on it; `away`, the store did not answer.
+ */
+export type BreakResult = "held" | "lost" | "two" | "away";
+
+export type BreakName = "crash" | "failover" | "clock" | "memory";
+
+interface Break {
+  appliesTo(name: ServerName): boolean;
+
+  /** Returns the environment of the server processes. */
+  env?(onProgress: (step: string) => void): Promise<NonNullable<StartOptions["env"]>>;
+  play(server: Server): Promise<BreakResult>;
+}
+
+/** Longer than the lease of each lock. */
+const CLOCK_STEP: Millis = 60_000;
+
+/** Time for the other servers of a cluster to replace one. */
+const ELECTION: Millis = 5_000;
+
+/** Kinds that count a lock's time by the wall clock of their servers, read through the C library. */
+const BY_WALL_CLOCK: readonly ServerName[] = [
+  "mariadb",
+  "mysql",
+  "redis",
+  "redis-replica",
+  "redlock",
+];
+
+export const BREAKS: Readonly<Record<BreakName, Break>> = {
+  /** All servers are killed at once, and started again with what is on their disks. */
+  crash: {
+    // What is true of the local DynamoDB, which keeps its tables in memory, says nothing of Amazon's.
+    appliesTo: (name) => name !== "dynamodb",
+    play: (server) =>
+      afterBreaking(server, async () => {
+        await Promise.all(server.nodes.map((node) => node.kill("SIGKILL")));
+        await Promise.all(server.nodes.map((node) => node.start()));
+      }),
+  },
+
+  /** One server after another is killed and, when the others have had time to replace it, started again. */
+  failover: {
+    appliesTo: (name) => KINDS[name].size >= 3,
+    play: (server) =>
+      afterBreaking(server, async () => {
+        for (const node of server.nodes) {
+          await node.kill("SIGKILL");
+          await sleep(ELECTION);
+          await node.start();
+        }
+      }),
+  },
+
+  /** The clocks of all servers are stepped forward. */
+  clock: {
+    appliesTo: (name) => BY_WALL_CLOCK.includes(name),
+    env: steppableClock,
+    play: (server) =>
+      afterBreaking(server, async () => {
+        await Promise.all(server.nodes.map((node) => stepClock(node, CLOCK_STEP)));
+      }),
+  },
+
+  /** The memory is used up, and `allkeys-lru` makes room. */
+  memory: {
+    appliesTo: (name) => name === "redis",
+    play: (server) =>
+      afterBreaking(server, async ({ redis }) => {
+        await redis.call(["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+        await redis.call(["CONFIG", "SET", "maxmemory", "4mb"]);
+        const value = "x".repeat(100_000);
+        for (let i = 0; i < 100; i += 1) await redis.call(["SET", `page-${i}`, value]);
+      }),
+  },
+};
+
+const NAME = "held";
+const OPTIONS = { ttl: 40_000, wait: 5_000 };
+
+/** Takes the lock, breaks the servers, and requests the lock with a second client. */
+async function afterBreaking(
+  { url }: Server,
+  breakServers: (store: AnyStore) => Promise<void>,
+): Promise<BreakResult> {
+  const first = await openReady(url);
+  try {
+    const held = await first.locks.lock(NAME, OPTIONS);
+    await breakServers(first);
+    return await requestAgain(url, held);
+  } finally {
+    await first.close();
+  }
+}
+
+async function requestAgain(url: string, held: Lock): Promise<BreakResult> {
+  await using second = await openReady(url);
+  try {
+    await second.locks.lock(NAME, OPTIONS);
+    return isHeld(held) ? "two" : "lost";
+  } catch (error) {
+    if (hasCode(error, "LOCK_TIMEOUT")) return isHeld(held) ? "held" : "lost";
+    if (hasCode(error, "STORE_UNAVAILABLE", "UNKNOWN_OUTCOME")) return "away";
+    throw error;
+  }
+}
