@@ -10,6 +10,7 @@ import type { Journal } from "../core/journal/journal.ts";
 import type { LockEvent } from "../core/lock/events.ts";
 import type { OpenStore } from "../core/lock/open-store.ts";
 import type { StoreOptions } from "../core/lock/store.ts";
+import type { Dynamodb } from "../core/stores/dynamodb/client/dynamodb.ts";
 import type { DynamodbTable } from "../core/stores/dynamodb/client/table.ts";
 import type { Etcd } from "../core/stores/etcd/client/etcd.ts";
 import type { Redis } from "../core/stores/redis/client/redis.ts";
@@ -46,6 +47,8 @@ export interface AnyStore extends UrlStore {
   /** @internal */
   readonly redis: Redis;
   readonly zookeeper: ZooKeeper;
+  /** @internal */
+  readonly dynamodb: Dynamodb;
   readonly table: DynamodbTable;
 
   /** Stands before all keys of an etcd or a Redis. */
@@ -142,7 +145,7 @@ const STORES = [
   {
     schemes: ["dynamodb"],
     url: "dynamodb://REGION/TABLE?endpoint=…",
-    parts: ["inventory", "table"],
+    parts: ["inventory", "dynamodb", "table"],
     open: openDynamodb,
   },
 ] as const satisfies readonly StoreKind[];

@@ -1,5 +1,6 @@
 import type { Millis } from "../../core/lock/time.ts";
 import type { AnyStore } from "../../infra/open.ts";
+import { dynamodbShop } from "./dynamodb-shop.ts";
 import { etcdShop } from "./etcd-shop.ts";
 import { redisShop } from "./redis-shop.ts";
 import type { Shop } from "./shop.ts";
@@ -32,6 +33,7 @@ function shopOn(opened: AnyStore, name: string): Shop {
   if (opened.has("database")) return sqlShop(opened.database, opened.inventory, name);
   if (opened.has("etcd")) return etcdShop(opened.etcd, opened.prefix, opened.inventory, name);
   if (opened.has("redis")) return redisShop(opened.redis, opened.prefix, opened.inventory, name);
+  if (opened.has("dynamodb")) return dynamodbShop(opened.dynamodb, opened.inventory, name);
   throw new TypeError(
     `the incident cannot be replayed on ${opened.locks.traits.name}: it needs a store with stock that several processes share`,
   );

@@ -95,7 +95,7 @@ const ETCD = ["etcd", "etcds", "etcd+http", "etcd+https"];
 /** The schemes of the stores that have a lock or a way to change stock. Those that every store has are left out. */
 const SCHEMES: Partial<Record<Strategy["lock"] | Strategy["stock"], readonly string[]>> = {
   // ZooKeeper has no records that expire, and Redlock's masters no lock that is a single record.
-  "set-if-absent": [...SQL, ...REDIS, ...ETCD],
+  "set-if-absent": [...SQL, ...REDIS, ...ETCD, "dynamodb"],
   "setnx-then-expire": REDIS,
   "decr-and-test": REDIS,
   "version-column": SQL,

@@ -42,6 +42,7 @@ export const STORES = {
   redlock: (log) => onServers("redlock", { log, args: DURABLE_REDIS }),
   zookeeper: (log) => onServers("zookeeper", { log }),
   "zookeeper-cluster": (log) => onServers("zookeeper-cluster", { log }),
+  dynamodb: openDynamodb,
 } as const satisfies Readonly<Record<string, Open>>;
 
 export type CampaignStoreName = keyof typeof STORES;
@@ -88,6 +89,14 @@ function sql(name: ServerName): Open {
     if (opened.has("database")) await migrate(opened.database);
     return store;
   };
+}
+
+/** DynamoDB Local keeps its tables in memory, so its process is spared: faults are those of the wire and of clients. */
+async function openDynamodb(log: (line: string) => void): Promise<CampaignStore> {
+  const store = await onServers("dynamodb", { log });
+  await using opened = await open(store.url);
+  if (opened.has("table")) await opened.table.create();
+  return { ...store, nodes: [] };
 }
 
 /** etcd, compacted while waiters watch its keys. */

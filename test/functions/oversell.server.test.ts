@@ -13,6 +13,7 @@ import {
 } from "../../functions/oversell/strategy.ts";
 import { overlapping } from "../../functions/oversell/trace.ts";
 import { cli } from "../support/cli.ts";
+import { anyTable } from "../support/dynamodb-under-test.ts";
 import { WHOLE_MATRIX } from "../support/matrix.ts";
 import { anyPrefix, openLocal, redisServer } from "../support/redis-under-test.ts";
 import { temporaryDatabase, temporaryFile } from "../support/under-test.ts";
@@ -50,11 +51,14 @@ const stores: [name: string, make: () => Promise<{ url: string; remove: () => Pr
         return { url: `${redisServer("redis").url}?prefix=${prefix}`, remove };
       },
     ],
+    ["dynamodb", async () => ({ url: (await anyTable()).url, remove: async () => {} })],
   ];
 
 /** Whether every store with stock has the strategy. */
 function isCommon(strategy: Strategy): boolean {
-  return ["sqlite:a.db", "etcd://a", "redis://a"].every((store) => existsOn(strategy, { store }));
+  return ["sqlite:a.db", "etcd://a", "redis://a", "dynamodb://a/shop"].every((store) =>
+    existsOn(strategy, { store }),
+  );
 }
 
 async function keysUnder(prefix: string): Promise<unknown> {

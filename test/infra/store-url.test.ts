@@ -160,6 +160,7 @@ const PARTS: readonly StorePart[] = [
     "etcd",
     "redis",
     "zookeeper",
+    "dynamodb",
     "table",
     "prefix",
   ] as const),

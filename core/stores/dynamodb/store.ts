@@ -3,7 +3,7 @@ import type { Inventory } from "../../inventory/inventory.ts";
 import { type OpenStore, openStore } from "../../lock/open-store.ts";
 import type { StoreOptions } from "../../lock/store.ts";
 import { dynamodbClient } from "./client/client.ts";
-import type { DynamodbOptions } from "./client/dynamodb.ts";
+import type { Dynamodb, DynamodbOptions } from "./client/dynamodb.ts";
 import { type DynamodbTable, dynamodbTable } from "./client/table.ts";
 import { dynamodbInventory } from "./inventory/index.ts";
 import { dynamodbLocks } from "./locks/index.ts";
@@ -12,6 +12,13 @@ export interface DynamodbStoreOptions extends StoreOptions, StockEventOptions {}
 
 export interface DynamodbStore extends OpenStore {
   readonly inventory: Inventory;
+
+  /**
+   * For items of your own.
+   *
+   * @internal
+   */
+  readonly dynamodb: Dynamodb;
 
   /** Makes the table. */
   readonly table: DynamodbTable;
@@ -31,6 +38,7 @@ export function dynamodbStore(
   return openStore({
     locks: dynamodbLocks(dynamodb, { ...options, closeDynamodb: true }),
     inventory: dynamodbInventory(dynamodb, { onEvent }),
+    dynamodb,
     table: dynamodbTable(dynamodb, connection.table),
   });
 }

@@ -56,6 +56,11 @@ export interface ItemsRead {
   readonly time: number;
 }
 
+/** A page of what was read. */
+export interface ItemsPage extends ItemsRead {
+  readonly items: readonly Item[];
+}
+
 /** Items of one partition, in the order of their places. */
 export interface Range {
   readonly pk: string;
@@ -92,7 +97,7 @@ export interface Dynamodb extends AsyncDisposable {
   read(keys: readonly ItemKey[], signal?: AbortSignal): Promise<ItemsRead>;
 
   /** Reads a range, page by page. */
-  query(range: Range): AsyncGenerator<ItemsRead & { readonly items: readonly Item[] }>;
+  query(range: Range): AsyncGenerator<ItemsPage>;
 
   /** Changes all items, at most 100, or none. */
   write(writes: readonly ItemWrite[], signal?: AbortSignal): Promise<Written>;

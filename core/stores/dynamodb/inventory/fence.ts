@@ -2,7 +2,7 @@ import { quote } from "../../../lock/errors.ts";
 import { type Fence, FencedOutError, fenceOwner } from "../../../lock/fence.ts";
 import { retryUntilKnown } from "../../../lock/retry.ts";
 import type { Dynamodb, ItemWrite } from "../client/dynamodb.ts";
-import type { Item } from "../client/items.ts";
+import type { Item, ItemKey } from "../client/items.ts";
 
 /**
  * Raises the resource's claim to the fence, unless the resource has a later one, or an equal one of another holder.
@@ -10,13 +10,17 @@ import type { Item } from "../client/items.ts";
  */
 export function raiseClaim(fence: Fence): ItemWrite {
   return {
-    key: { pk: `claim/${fence.resource}`, sk: "claim" },
+    key: claimKey(fence.resource),
     update: "SET #fence = :fence, #holder = :holder",
     when:
       "attribute_not_exists(#fence) OR #fence < :fence OR " +
       "(#fence = :fence AND #holder = :holder)",
     values: { fence: String(fence), holder: fenceOwner(fence) ?? "" },
   };
+}
+
+export function claimKey(resource: string): ItemKey {
+  return { pk: `claim/${resource}`, sk: "claim" };
 }
 
 /** Returns the error for a fence that the claim refuses. */

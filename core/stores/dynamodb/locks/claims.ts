@@ -5,7 +5,7 @@ import type { StoreTraits } from "../../../lock/lock.ts";
 import type { Claim, Claims, Token } from "../../../lock/polling.ts";
 import { elapsedSince, type Instant, instant, type Millis } from "../../../lock/time.ts";
 import type { Dynamodb, ItemWrite, Written } from "../client/dynamodb.ts";
-import type { Item } from "../client/items.ts";
+import type { Item, ItemKey } from "../client/items.ts";
 import { Generation } from "./generation.ts";
 import { Sightings } from "./sightings.ts";
 
@@ -193,7 +193,7 @@ interface Grant {
 /** The start of the partition keys of locks. */
 const LOCK = "lock/";
 
-function keyOf(name: string) {
+export function keyOf(name: string): ItemKey {
   return { pk: LOCK + name, sk: "lock" };
 }
 
