@@ -30,7 +30,9 @@ function parse(endpoint: string): {
   checkText("endpoint", endpoint, 1_000);
   const [, scheme, address] =
     /^(?:(https?):\/\/)?((?:\[[\da-f:.%]+\]|[^:/?#@\s]+)(?::\d{1,5})?)\/?$/i.exec(endpoint) ?? [];
-  if (address !== undefined) return { scheme: scheme?.toLowerCase(), address };
+  if (address !== undefined && URL.canParse(`http://${address}`)) {
+    return { scheme: scheme?.toLowerCase(), address };
+  }
   throw new TypeError(
     `etcd's endpoint ${quote(endpoint)} must be HOST:PORT, http://HOST:PORT or https://HOST:PORT`,
   );
