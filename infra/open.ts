@@ -114,7 +114,7 @@ const STORES = [
   },
   {
     schemes: ["redis+cluster", "rediss+cluster"],
-    url: "redis+cluster://HOST:PORT,HOST:PORT?prefix=…&replicas=…",
+    url: "redis+cluster://HOST:PORT,HOST:PORT?prefix=…&replicas=…&partitions=…",
     parts: ["inventory", "redis", "prefix"],
     open: openRedisCluster,
   },
@@ -238,11 +238,11 @@ function toShow(parsed: StoreUrl): string {
     const literal = host.includes(":") ? `[${host}]` : host;
     return port === undefined ? literal : `${literal}:${port}`;
   });
-  const choosing = ["prefix", "endpoint"].flatMap((option) => {
+  const choosing = ["prefix", "endpoint", "partitions"].flatMap((option) => {
     const value = options.get(option);
     return value ? [`${option}=${value}`] : [];
   });
-  return `${scheme}://${[`${servers}${name && `/${name}`}`, ...choosing].join("?")}`;
+  return `${scheme}://${servers}${name && `/${name}`}${choosing.length > 0 ? `?${choosing.join("&")}` : ""}`;
 }
 
 async function openMemory(_: StoreUrl, options: OpenOptions) {
@@ -380,9 +380,13 @@ async function openRedisCluster({ scheme, network }: StoreUrl, options: OpenOpti
   if (network?.name !== "") {
     throw new TypeError(`the store "${scheme}:" needs ${scheme}://HOST:PORT,HOST:PORT`);
   }
-  const { login, store } = readRedisUrl(scheme, network);
+  const { login, store } = readRedisUrl(scheme, network, ["partitions"]);
+  const partitions = Number(network.options.get("partitions") ?? 1);
   const { openRedis } = await import("../core/stores/redis/index.ts");
-  return openRedis({ cluster: network.hosts.map(toServer), ...login }, { ...options, ...store });
+  return openRedis(
+    { cluster: network.hosts.map(toServer), ...login },
+    { ...options, ...store, partitions },
+  );
 }
 
 async function openRedisSentinel({ scheme, network }: StoreUrl, options: OpenOptions) {

@@ -32,6 +32,9 @@ export function openShop(opened: AnyStore, name: string, locks: AnyStore = opene
 function shopOn(opened: AnyStore, name: string): Shop {
   if (opened.has("database")) return sqlShop(opened.database, opened.inventory, name);
   if (opened.has("etcd")) return etcdShop(opened.etcd, opened.prefix, opened.inventory, name);
+  if (opened.url.includes("partitions=")) {
+    throw new TypeError("the incident runs in one partition: leave out the option partitions");
+  }
   if (opened.has("redis")) return redisShop(opened.redis, opened.prefix, opened.inventory, name);
   if (opened.has("dynamodb")) return dynamodbShop(opened.dynamodb, opened.inventory, name);
   throw new TypeError(

@@ -119,6 +119,13 @@ describe("a store's URL", () => {
     ]) {
       await expect(open(url)).rejects.toThrow(TypeError);
     }
+    for (const count of ["0", "2000", "many"]) {
+      await expect(open(`redis+cluster://a?partitions=${count}`)).rejects.toThrow(RangeError);
+    }
+    await using spread = await open(
+      "redis+cluster://u:p@a:1,b?prefix=shop&replicas=1&partitions=8",
+    );
+    expect(spread.url).toBe("redis+cluster://a:1,b?prefix=shop&partitions=8");
     await expect(open("nonsense:x")).rejects.toThrow("rediss+cluster://…, rediss+sentinel://…");
     await expect(open("zookeeper://h,i//b")).rejects.toThrow("/shop/locks");
     for (const url of ["redlock:x", "redlock://a,b/shop", "redlock://a,,b"]) {

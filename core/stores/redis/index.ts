@@ -1,7 +1,7 @@
 /** Locks and stock in Redis. */
 
-import { openRedisClient, type RedisSource } from "./client/open.ts";
-import { type RedisStore, type RedisStoreOptions, redisStore } from "./store.ts";
+import { type RedisSource, redisOpener } from "./client/open.ts";
+import { type PartitionOptions, partitionedRedisStore, type RedisStore } from "./store.ts";
 
 export type { RedisStore } from "./store.ts";
 
@@ -17,7 +17,8 @@ export type { RedisStore } from "./store.ts";
  */
 export async function openRedis(
   source: RedisSource,
-  options: RedisStoreOptions = {},
+  options: PartitionOptions = {},
 ): Promise<RedisStore> {
-  return redisStore(await openRedisClient(source, options.prefix), options);
+  const open = await redisOpener(source);
+  return partitionedRedisStore(open, options);
 }

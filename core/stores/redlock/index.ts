@@ -2,8 +2,9 @@
 
 import { type OpenStore, openStore } from "../../lock/open-store.ts";
 import type { IoredisClient } from "../redis/client/ioredis.ts";
+import { PREFIX } from "../redis/client/names.ts";
 import type { NodeRedisClient } from "../redis/client/node-redis.ts";
-import { openRedisClient } from "../redis/client/open.ts";
+import { redisOpener } from "../redis/client/open.ts";
 import type { RedisOptions } from "../redis/client/redis.ts";
 import { type RedlockOptions, redlockLocks } from "./locks.ts";
 
@@ -20,8 +21,7 @@ export async function openRedlock(
   masters: readonly (RedisOptions | IoredisClient | NodeRedisClient)[],
   options: RedlockOptions = {},
 ): Promise<OpenStore> {
-  const clients = await Promise.all(
-    masters.map((master) => openRedisClient(master, options.prefix)),
-  );
+  const opened = await Promise.all(masters.map(redisOpener));
+  const clients = opened.map((open) => open(options.prefix ?? PREFIX));
   return openStore({ locks: redlockLocks(clients, { ...options, closeMasters: true }) });
 }

@@ -3,6 +3,7 @@ import { Cluster } from "ioredis";
 import { Cluster as Cluster5 } from "ioredis-5";
 import { createCluster as createCluster5 } from "redis-client-5";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { stockLock } from "../../../core/inventory/inventory.ts";
 import type { ServerAddress } from "../../../core/stores/redis/client/connection.ts";
 import { ownKey } from "../../../core/stores/redis/client/names.ts";
 import { openRedis } from "../../../core/stores/redis/index.ts";
@@ -75,6 +76,56 @@ describe("a store in a Redis Cluster", () => {
       await client.disconnect();
     },
   );
+
+  test("spreads locks and stock over the nodes, each sku with its lock, and refuses what spans several", async () => {
+    const source = {
+      cluster: cluster.nodes.map(({ config: { port } }) => ({ host: "127.0.0.1", port })),
+    };
+    const prefix = anyPrefix();
+    await using store = await openRedis(source, { prefix, partitions: 16 });
+    await using other = await openRedis(source, { prefix, partitions: 16 });
+    const skus = ["cup", "jug", "pan", "pot", "urn", "vat"];
+    for (const sku of skus) {
+      await store.inventory.set({ sku, quantity: 2, operationId: `set-${sku}` });
+      const late = await store.locks.lock(stockLock(sku), HOLD);
+      await late.unlock();
+      const lock = await other.locks.lock(stockLock(sku), HOLD);
+      await other.inventory.claim(lock.fence);
+      const sale = { sku, quantity: 1, operationId: `sale-${sku}` };
+      const selling = store.inventory.decrement({ ...sale, fence: late.fence });
+      await expect(selling).rejects.toMatchObject({ code: "FENCED_OUT" });
+      expect(await other.inventory.decrement({ ...sale, fence: lock.fence })).toMatchObject({
+        remaining: 1,
+      });
+      expect((await store.locks.list()).map(({ name }) => name)).toEqual([stockLock(sku)]);
+      await lock.unlock();
+    }
+    const pages = [
+      await store.inventory.list({ limit: 4 }),
+      await store.inventory.list({ after: "pot" }),
+    ];
+    expect(pages.flat().map(({ sku }) => sku)).toEqual(skus);
+    const masters = cluster.nodes.map(async (node) => {
+      const found = (await cluster.tell(node, "KEYS", `{${prefix}/*}stock:*`)) as readonly string[];
+      return found.length > 0 && String(await cluster.tell(node, "ROLE")).startsWith("master");
+    });
+    expect((await Promise.all(masters)).filter(Boolean).length).toBeGreaterThan(1);
+
+    const all = skus.map(stockLock);
+    await expect(store.locks.lockAll(all, HOLD)).rejects.toThrow(/several partitions/);
+    const both = await store.locks.lockAll(["{order-7}/a", "{order-7}/b"], HOLD);
+    const waiting = other.locks.lock("{order-7}/a", HOLD);
+    await until(async () => (await store.locks.inspect("{order-7}/a")).waiters === 1);
+    await both.unlock();
+    await (await waiting).unlock();
+
+    const generation = await store.locks.raiseGeneration();
+    for (const sku of skus) {
+      const lock = await other.locks.lock(stockLock(sku), HOLD);
+      expect(lock.fence.generation).toBe(generation);
+      await lock.unlock();
+    }
+  });
 
   test("keeps its locks, its queue and its fences in a failover that loses nothing", async () => {
     const prefix = anyPrefix();

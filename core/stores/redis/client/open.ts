@@ -27,13 +27,12 @@ export function redisClient(source: RedisSource, prefix: string = PREFIX): Requi
   return redisOver(routeTo(source, { timeout, key }), timeout);
 }
 
-/** Makes a client. Rejects with a TypeError when it needs the package ioredis, which is not installed. */
-export async function openRedisClient(
+/** Returns how to make clients. Rejects with a TypeError when they need the package ioredis, which is not installed. */
+export async function redisOpener(
   source: RedisSource,
-  prefix: string | undefined,
-): Promise<Required<Redis>> {
+): Promise<(prefix: string) => Required<Redis>> {
   if (!isClient(source)) await loadIoredis();
-  return redisClient(source, prefix);
+  return (prefix) => redisClient(source, prefix);
 }
 
 function isClient(source: RedisSource): source is IoredisClient | NodeRedisClient {

@@ -1,6 +1,7 @@
 import {
   createBatchInventory,
   type HistoryPage,
+  type InventoryBackend,
   type StockPage,
 } from "../../../inventory/backend.ts";
 import type { InventoryOptions } from "../../../inventory/events.ts";
@@ -52,22 +53,26 @@ export interface RedisInventoryOptions extends InventoryOptions {
  * during which it serves nothing else.
  */
 export function redisInventory(redis: Redis, options: RedisInventoryOptions = {}): Inventory {
-  const { prefix = PREFIX, ...rest } = options;
+  return createBatchInventory(redisStock(redis, options), options);
+}
+
+export function redisStock(
+  redis: Redis,
+  options: Omit<RedisInventoryOptions, keyof InventoryOptions>,
+): Omit<InventoryBackend, "apply"> {
+  const { prefix = PREFIX } = options;
   checkPrefix(prefix);
   const context = { redis, keys: stockKeys(prefix), replicated: replicatedWrites(redis, options) };
-  return createBatchInventory(
-    {
-      address: redis.address,
-      get: (sku) => readStock(context, sku),
-      list: (page) => list(context, prefix, page),
-      applyMany: (batch, signal) => applyBatch(context, batch, signal),
-      expire: (sku) => expire(context, sku),
-      history: (sku, page) => readHistory(context, sku, page),
-      reservations: (sku, limit) => readReservations(context, sku, limit),
-      claim: (fence) => claim(context, fence),
-    },
-    rest,
-  );
+  return {
+    address: redis.address,
+    get: (sku) => readStock(context, sku),
+    list: (page) => list(context, prefix, page),
+    applyMany: (batch, signal) => applyBatch(context, batch, signal),
+    expire: (sku) => expire(context, sku),
+    history: (sku, page) => readHistory(context, sku, page),
+    reservations: (sku, limit) => readReservations(context, sku, limit),
+    claim: (fence) => claim(context, fence),
+  };
 }
 
 async function readStock(

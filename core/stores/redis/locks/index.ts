@@ -1,5 +1,6 @@
 import type { Duration } from "../../../lock/duration.ts";
 import type { LockStore } from "../../../lock/lock.ts";
+import type { Claims } from "../../../lock/polling.ts";
 import { pollingStore, type StoreOptions } from "../../../lock/store.ts";
 import { checkPrefix, PREFIX } from "../client/names.ts";
 import type { Redis } from "../client/redis.ts";
@@ -43,13 +44,17 @@ export function redisLocks(
   redis: Redis,
   options: RedisLocksOptions & { readonly closeRedis?: boolean } = {},
 ): LockStore {
-  const { prefix = PREFIX, closeRedis = false, ...storeOptions } = options;
+  return pollingStore(redisClaims(redis, options), options);
+}
+
+export function redisClaims(
+  redis: Redis,
+  options: RedisLocksOptions & { readonly closeRedis?: boolean },
+): Claims {
+  const { prefix = PREFIX, closeRedis = false } = options;
   checkPrefix(prefix);
   const claims = { prefix, replicated: replicatedWrites(redis, options), closeRedis };
-  return pollingStore(
-    canSubscribe(redis) ? new NotifiedClaims(redis, claims) : new RedisClaims(redis, claims),
-    storeOptions,
-  );
+  return canSubscribe(redis) ? new NotifiedClaims(redis, claims) : new RedisClaims(redis, claims);
 }
 
 function canSubscribe(redis: Redis): redis is Required<Redis> {
