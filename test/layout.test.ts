@@ -64,7 +64,7 @@ test("a new SQL database is one folder, its examination by the doctor, and five 
 
 test("every SQL database has the same migrations", () => {
   const namesOf = (kind: string) =>
-    [...read(`core/stores/${kind}/migrations.ts`).matchAll(/name: "(\d{4}-.+)"/g)].map(
+    [...read(`core/stores/${kind}/migrations.ts`).matchAll(/name: "(\d{4}-[^"]+)"/g)].map(
       ([, name]) => name,
     );
   const kinds = stores.filter((name) => existsSync(`${root}core/stores/${name}/dialect.ts`));

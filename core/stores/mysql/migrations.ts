@@ -384,4 +384,6 @@ UPDATE lockstep_entity SET waits_since = COALESCE((
 SET @add = IF((SELECT COUNT(*) FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = 'lockstep_run' AND column_name = 'taken_over') = 0, 'ALTER TABLE lockstep_run ADD COLUMN taken_over TINYINT UNSIGNED NOT NULL DEFAULT 0', 'DO 0'); PREPARE change_run FROM @add; EXECUTE change_run; DEALLOCATE PREPARE change_run;
 `,
   },
+  // A column of PostgreSQL alone. A number means the same migration in every database.
+  { name: "0011-awaited-locks", script: "" },
 ];

@@ -21,9 +21,7 @@ CREATE TABLE IF NOT EXISTS lockstep_lock (
   owner TEXT COLLATE "C" NOT NULL,
   expires_at BIGINT NOT NULL,
   -- The earliest time for another holder: the expiry plus the lock delay.
-  free_at BIGINT NOT NULL,
-  -- 1 if a waiter listens: the release is published.
-  awaited SMALLINT NOT NULL DEFAULT 0
+  free_at BIGINT NOT NULL
 );
 
 -- The last fence of each name, as generation * 2^40 + token. The row outlives the lock: the next fence is counted
@@ -397,6 +395,13 @@ CREATE INDEX IF NOT EXISTS lockstep_entity_waits ON lockstep_entity (entity, wai
     script: `
 -- 1 if the lease of the holder before the last claim had expired.
 ALTER TABLE lockstep_run ADD COLUMN taken_over SMALLINT NOT NULL DEFAULT 0;
+`,
+  },
+  {
+    name: "0011-awaited-locks",
+    script: `
+-- 1 if a waiter listens: the release is published.
+ALTER TABLE lockstep_lock ADD COLUMN awaited SMALLINT NOT NULL DEFAULT 0;
 `,
   },
 ];

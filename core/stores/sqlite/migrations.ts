@@ -385,4 +385,6 @@ CREATE INDEX IF NOT EXISTS lockstep_entity_waits ON lockstep_entity (entity, wai
 ALTER TABLE lockstep_run ADD COLUMN taken_over INTEGER NOT NULL DEFAULT 0;
 `,
   },
+  // A column of PostgreSQL alone. A number means the same migration in every database.
+  { name: "0011-awaited-locks", script: "" },
 ];
