@@ -34,6 +34,13 @@ test("locks and stock in Redis over HTTP take less than 65 kB, and bring nothing
   expect(code).not.toContain("/v3/");
 });
 
+test("locks and stock in DynamoDB take less than 75 kB, and bring nothing of etcd", async () => {
+  const { code } = await bundleForWeb('export { dynamodbStore } from "lockstep/edge"');
+  expect(code.length).toBeLessThan(75_000);
+  expect(gzipSync(code).length).toBeLessThan(27_000);
+  expect(code).not.toContain("/v3/");
+});
+
 test("a Worker with its Durable Object takes less than 240 kB", async () => {
   const { code } = await bundleForWeb('export * from "lockstep/cloudflare"');
   expect(code.length).toBeLessThan(240_000);
