@@ -1,3 +1,4 @@
+import { sleep } from "./abort.ts";
 import { releaseUntilKnown, requestPauses, withinAttempt } from "./attempts.ts";
 import type { Backend, Hold, LockRequest } from "./backend.ts";
 import {
@@ -139,6 +140,9 @@ export const CHECK_EVERY: Millis = 2_000;
 /** The longest time between a lock's expiry and the read of a waiter: waiters do not read all at once. */
 const SPREAD: Millis = 50;
 
+/** The pause after a release before the read: a waiter that has lost several races for the lock lets others go first. */
+const AFTER_RELEASE: Backoff = { base: 1, factor: 2, max: 250, jitter: "full" };
+
 /** When a waiter that is told of releases reads a lock again that expires in `expiresIn`. */
 export function checkIn(expiresIn: Millis): Millis {
   const expired = expiresIn + SPREAD * Math.random();
@@ -176,6 +180,7 @@ class Acquisition {
 
   /** Made before the first wait. Empty for stores that do not publish releases. */
   #releases: readonly ReleaseSubscription[] | undefined;
+  #releasesSeen = 0;
   #owner = "";
   #turn: WaitForTurn | undefined;
 
@@ -252,7 +257,9 @@ class Acquisition {
     // Only a lock that was found held is watched: after a lost race for it, the next read comes soon.
     const watched = freeIn > 0 ? checkIn(freeIn) : backoff(0);
     const pause = isTold ? watched : backoff(attempt);
-    await this.#released.wait({ span: Math.min(pause, left), signal });
+    if (!(await this.#released.wait({ span: Math.min(pause, left), signal }))) return;
+    await sleep(backoff(this.#releasesSeen, AFTER_RELEASE), signal);
+    this.#releasesSeen += 1;
   }
 
   async #freeIn(): Promise<Millis> {

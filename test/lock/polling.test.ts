@@ -40,6 +40,74 @@ async function finish<T>(promise: Promise<T>): Promise<T> {
   return promise;
 }
 
+describe("a lock whose releases are published", () => {
+  /** A waiter for a held lock, the times that it has read the lock, and how releases are published to it. */
+  async function waiter({ isActive }: { readonly isActive: boolean }) {
+    const memory = newMemory();
+    const holder = await pollingStore(memoryClaims(memory)).lock("a", { ttl: 600_000, wait: 0 });
+    let reads = 0;
+    let publish = () => {};
+    const over: Over = async (call, work) => {
+      if (call === "freeIn") reads += 1;
+      return work();
+    };
+    const store = pollingStore({
+      ...wrap(memory, over),
+      onRelease(_, listener) {
+        publish = listener;
+        return { isActive, stop: () => (publish = () => {}) };
+      },
+    });
+    let isOver = false;
+    const waiting = store.lock("a", { ttl: 600_000, wait: 600_000 });
+    void waiting.then(() => (isOver = true));
+    return {
+      holder,
+      reads: () => reads,
+      publish: () => publish(),
+      hasLock: () => isOver,
+      release: async () => (await waiting).unlock(),
+    };
+  }
+
+  test("is read after a release within some milliseconds, and otherwise every one or two seconds", async () => {
+    const { holder, reads, publish, hasLock, release } = await waiter({ isActive: true });
+    await vi.advanceTimersByTimeAsync(20_000);
+    expect(reads()).toBeLessThanOrEqual(21);
+    await holder.unlock();
+    publish();
+    await vi.advanceTimersByTimeAsync(5);
+    expect(hasLock()).toBe(true);
+    await release();
+  });
+
+  test("is read within 250 ms by a waiter that has lost it many times", async () => {
+    const { holder, reads, publish, hasLock, release } = await waiter({ isActive: true });
+    await vi.advanceTimersByTimeAsync(100);
+    for (let i = 0; i < 20; i += 1) {
+      const before = reads();
+      publish();
+      await vi.advanceTimersByTimeAsync(251);
+      expect(reads()).toBeGreaterThan(before);
+    }
+    await holder.unlock();
+    publish();
+    await vi.advanceTimersByTimeAsync(251);
+    expect(hasLock()).toBe(true);
+    await release();
+  });
+
+  test("is polled while no releases are published", async () => {
+    const { holder, reads, hasLock, release } = await waiter({ isActive: false });
+    await vi.advanceTimersByTimeAsync(20_000);
+    expect(reads()).toBeGreaterThan(90);
+    await holder.unlock();
+    await vi.advanceTimersByTimeAsync(200);
+    expect(hasLock()).toBe(true);
+    await release();
+  });
+});
+
 describe("a store that cannot be reached", () => {
   test("fails an acquire at once, with one call", async () => {
     const calls: Call[] = [];
