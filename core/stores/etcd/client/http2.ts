@@ -224,7 +224,8 @@ export class Http2Connection {
   #lost(error: Error | undefined, unsent: boolean): CallFailure {
     if (!error) return new CallFailure(STATUS.unavailable, "the connection has ended", { unsent });
     const { message, isUntrusted } = whyFetchFailed(error);
-    return isUntrusted
+    // After the server's settings, a request may have been processed, whatever the error says.
+    return isUntrusted && !this.#isReady
       ? new CallFailure(STATUS.unauthenticated, message, { unsent: true, cause: error })
       : new CallFailure(STATUS.unavailable, message, { unsent, cause: error });
   }
