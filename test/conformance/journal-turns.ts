@@ -89,8 +89,13 @@ export function describeTurns({ journal, underTest }: JournalFixture): void {
         limit: 4,
       });
       const rest = (await Promise.all(clients.map((one) => one.journal.claimDue(several)))).flat();
-      const last = await journal.claimDue(several);
-      const all = [first, fourth, ...rest, ...last].map((run) => run?.runId);
+      // Claims at once skip rows that another one has locked.
+      for (;;) {
+        const more = await journal.claimDue(several);
+        if (more.length === 0) break;
+        rest.push(...more);
+      }
+      const all = [first, fourth, ...rest].map((run) => run?.runId);
       expect(all.sort()).toEqual([...due].sort());
       for (const run of rest) {
         const at = runs.findIndex(({ runId }) => runId === run.runId);

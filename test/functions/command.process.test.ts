@@ -141,13 +141,13 @@ describe("lockstep lock -- command", () => {
   test("does not continue a command whose lock was lost while it was stopped", async () => {
     const file = join(folder, "ticks");
     const tick = `trap "exit 0" TERM; echo $PPID $$; while :; do echo >>${file}; sleep 0.01; done`;
-    using run = underShell("lapsed", "--ttl", "1s", ...store, "--", "sh", "-c", tick);
+    using run = underShell("lapsed", "--ttl", "5s", ...store, "--", "sh", "-c", tick);
     const [lockstep = "", command = ""] = (await run.line()).split(" ");
     await until(async () => (await readFile(file, "utf8").catch(() => "")) !== "");
     process.kill(Number(lockstep), "SIGTSTP");
     await until(() => isStopped(command) && isStopped(lockstep));
     const before = await readFile(file, "utf8");
-    await pause(1_500);
+    await pause(6_000);
     process.kill(Number(lockstep), "SIGCONT");
     await until(() => !isRunning(lockstep));
     expect(await readFile(file, "utf8")).toBe(before);

@@ -29,7 +29,7 @@ export function describeReplay({ newId, runtime, toEnd }: StepsHarness): void {
         // A signal makes the run due at once.
         await rt.signal(id, "go", 1, { dedupeId: "1" });
         // A part of the deadline is the patience with code that may still reach the recorded step.
-        const tryOnce = () => rt.execute(wf, { n: 1 }, { id, deadline: deadlineIn(8_000) });
+        const tryOnce = () => rt.execute(wf, { n: 1 }, { id, deadline: deadlineIn(16_000) });
         const outcome = await tryOnce();
         expect(outcome).toMatchObject({ status: "blocked", error: { code: "NON_DETERMINISM" } });
         if (problem) expect((outcome as { error: Error }).error.message).toContain(problem);
