@@ -257,8 +257,10 @@ class Acquisition {
     // Only a lock that was found held is watched: after a lost race for it, the next read comes soon.
     const watched = freeIn > 0 ? checkIn(freeIn) : backoff(0);
     const pause = isTold ? watched : backoff(attempt);
+    const since = instant();
     if (!(await this.#released.wait({ span: Math.min(pause, left), signal }))) return;
-    await sleep(backoff(this.#releasesSeen, AFTER_RELEASE), signal);
+    const spread = backoff(this.#releasesSeen, AFTER_RELEASE);
+    await sleep(Math.min(spread, Math.max(0, left - elapsedSince(since))), signal);
     this.#releasesSeen += 1;
   }
 

@@ -1,5 +1,5 @@
 import { deadline, follow, noAnswer, sleep } from "./abort.ts";
-import { hasCode, StoreUnavailableError, UnknownOutcomeError } from "./errors.ts";
+import { hasCode, isCertain, StoreUnavailableError, UnknownOutcomeError } from "./errors.ts";
 import { LONGEST_CALL, type Millis } from "./time.ts";
 
 export interface Backoff {
@@ -110,7 +110,9 @@ export async function retryUntilKnown<T>(
   } catch (error) {
     const isNotDone = lost === undefined && hasCode(error, "STORE_UNAVAILABLE");
     if (isNotDone && signal?.aborted) throw signal.reason;
-    if (lost === undefined || error !== limit.signal.reason) throw error;
+    // That a repetition was certainly not executed tells nothing about the attempt before it.
+    const tellsNothing = error === limit.signal.reason || isCertain(error);
+    if (lost === undefined || !tellsNothing) throw error;
     throw new UnknownOutcomeError(address, what, lost);
   }
 }

@@ -53,7 +53,10 @@ function isJson(value: unknown, seen: Set<object>): boolean {
   const keys = Object.keys(value);
   if (Array.isArray(value)) {
     const isUsual =
-      Object.getPrototypeOf(value) === Array.prototype && keys.length === value.length;
+      Object.getPrototypeOf(value) === Array.prototype &&
+      keys.length === value.length &&
+      // Without a member beside the elements, in place of an empty slot.
+      (value.length === 0 || keys.at(-1) === `${value.length - 1}`);
     return isUsual && !hasSymbols(value) && value.every((one) => isJson(one, seen));
   }
   const prototype = Object.getPrototypeOf(value);

@@ -42,6 +42,7 @@ const connectError = Object.assign(new Error("refused"), { syscall: "connect" })
 
 describe("the outcome of a write", () => {
   test.each([
+    ["ContinuousBackupsUnavailableException"],
     ["ProvisionedThroughputExceededException"],
     ["ThrottlingException"],
     ["RequestLimitExceeded"],

@@ -19,7 +19,7 @@ test("a version expires after one ttl of the observer's monotonic clock, whateve
   vi.advanceTimersByTime(1_499);
   expect(sightings.expired("job")).toBeUndefined();
   vi.advanceTimersByTime(1);
-  expect(sightings.expired("job")).toBe("7");
+  expect(sightings.expired("job")).toEqual({ owner: "a", version: "7" });
 });
 
 test("a renewal, which changes the version, starts the ttl anew", () => {
@@ -30,7 +30,16 @@ test("a renewal, which changes the version, starts the ttl anew", () => {
   vi.advanceTimersByTime(1_499);
   expect(sightings.expired("job")).toBeUndefined();
   vi.advanceTimersByTime(1);
-  expect(sightings.expired("job")).toBe("8");
+  expect(sightings.expired("job")).toEqual({ owner: "a", version: "8" });
+});
+
+test("the same version of another owner starts the ttl anew: the item was deleted meanwhile", () => {
+  const sightings = new Sightings();
+  sightings.see("job", held);
+  vi.advanceTimersByTime(1_400);
+  sightings.see("job", { ...held, owner: "b" });
+  vi.advanceTimersByTime(1_000);
+  expect(sightings.expired("job")).toBeUndefined();
 });
 
 test("a free lock has not expired, and a lock that was never read has not either", () => {
@@ -47,5 +56,5 @@ test("a client remembers the last 10,000 locks", () => {
   for (let i = 0; i <= 10_000; i += 1) sightings.see(`job-${i}`, held);
   vi.advanceTimersByTime(2_000);
   expect(sightings.expired("job-0")).toBeUndefined();
-  expect(sightings.expired("job-1")).toBe("7");
+  expect(sightings.expired("job-1")).toEqual({ owner: "a", version: "7" });
 });

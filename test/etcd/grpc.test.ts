@@ -230,3 +230,17 @@ test("a connection is made once for all calls", async () => {
   await Promise.all(Array.from({ length: 20 }, () => etcd.range(get("a"))));
   expect(server.sessions).toHaveLength(1);
 });
+
+test("a client that is closed at once makes no connection", async () => {
+  await using server = await FakeGrpc.behaving((stream) => answer(stream, [range]));
+  const etcd = server.client();
+  const reading = etcd.range(get("a"));
+  const renewing = etcd.keepAlive(7n);
+  await etcd.close();
+  await expect(reading).rejects.toMatchObject({ code: "STORE_CLOSED" });
+  await expect(renewing).rejects.toMatchObject({ code: "STORE_CLOSED" });
+  // A connection that was made in vain would have come first.
+  await using other = server.client();
+  await other.range(get("a"));
+  expect(server.sessions).toHaveLength(1);
+});

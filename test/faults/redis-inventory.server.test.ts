@@ -1,8 +1,10 @@
 import { describe, expect, test } from "vitest";
 import { type Inventory, type StockResult, stockLock } from "../../core/inventory/inventory.ts";
+import { issueFence } from "../../core/lock/fence.ts";
 import { redisInventory } from "../../core/stores/redis/inventory/index.ts";
 import { open } from "../../infra/open.ts";
 import { startServer } from "../../infra/servers/start.ts";
+import { OwnRedis } from "../support/own-redis.ts";
 import { anyPrefix, openLocal, redisServer, wireToRedis } from "../support/redis-under-test.ts";
 import { runScript } from "../support/script.ts";
 import { sellThroughKills } from "../support/sell-through-kills.ts";
@@ -43,6 +45,25 @@ function remainingOf(answer: StockResult | readonly object[]) {
 }
 
 describe.concurrent("a change of stock in Redis", () => {
+  test("is written again by its repetition, as is a claim: WAIT counts replicas for what a connection has written", async () => {
+    await using own = await OwnRedis.start();
+    const stock = redisInventory(own.client());
+    const fence = issueFence(stockLock(sku), 0, 7n, "holder");
+    const changes = async () =>
+      Number(/changes_since_last_save:(\d+)/.exec(String(await own.admin.call(["INFO"])))?.[1]);
+    await stock.set({ ...named("1"), quantity: 10 });
+    await stock.claim(fence);
+    for (const again of [
+      () => stock.set({ ...named("1"), quantity: 10 }),
+      () => stock.claim(fence),
+    ]) {
+      const before = await changes();
+      await again();
+      expect(await changes()).toBeGreaterThan(before);
+    }
+    expect(await stock.history(sku)).toHaveLength(1);
+  });
+
   test("a change that fails half way for lack of a permission has an unknown outcome and is not repeated", async () => {
     await using admin = openLocal();
     const prefix = anyPrefix();

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { sleep } from "../../core/lock/abort.ts";
+import { StoreClosedError, UnknownOutcomeError } from "../../core/lock/errors.ts";
 import { retryUntilKnown } from "../../core/lock/retry.ts";
 
 test("an attempt that has waited in this process for its whole time is made again, and its timeout is not reported", async () => {
@@ -21,4 +22,17 @@ test("a caller that waits in this process for all of the patience gets STORE_UNA
     patience: 100,
   });
   await expect(outcome).rejects.toMatchObject({ code: "STORE_UNAVAILABLE" });
+});
+
+test("a refusal after a lost answer does not tell that nothing has happened", async () => {
+  let attempts = 0;
+  const once = async () => {
+    attempts += 1;
+    throw attempts === 1
+      ? new UnknownOutcomeError("a store", "it was done")
+      : new StoreClosedError();
+  };
+  const outcome = retryUntilKnown("a store", "it was done", undefined, once);
+  await expect(outcome).rejects.toMatchObject({ code: "UNKNOWN_OUTCOME" });
+  expect(attempts).toBe(2);
 });

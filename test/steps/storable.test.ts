@@ -100,6 +100,12 @@ describe("a stored value", () => {
         })(),
       "an instance of Prices",
     ],
+    [
+      "an array with a member in place of a slot",
+      // biome-ignore lint/suspicious/noSparseArray: the slot is the case.
+      () => Object.assign([1, , 3], { total: 4 }),
+      "an array with empty slots",
+    ],
     ["a date with a member", () => Object.assign(new Date(1), { zone: 1 }), "at .zone: a member"],
     ["a typed array of a later year", () => new (float16())(2), "a Float16Array cannot be stored"],
     ["an error that contains itself", () => selfContaining(), "at .cause: an instance of Error"],

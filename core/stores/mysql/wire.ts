@@ -75,11 +75,13 @@ export class MysqlKiller implements Killer<MysqlWire> {
     return this.#own.ready;
   }
 
-  async kill({ wire }: PooledConnection<MysqlWire>): Promise<boolean> {
+  async kill({ wire, isClosed }: PooledConnection<MysqlWire>): Promise<boolean> {
     try {
       if (wire.server !== this.#own.wire.server) {
+        if (isClosed) return true;
         throw new Error("another server answers at this address");
       }
+      if (isClosed) return await this.#hasEnded(wire);
       await this.#own.query(`KILL ${wire.id}`);
       return false;
     } catch (error) {
@@ -92,6 +94,15 @@ export class MysqlKiller implements Killer<MysqlWire> {
 
   destroy(): void {
     this.#own.destroy();
+  }
+
+  /** A server that has started again since then gives the same ids to others: nothing is killed. */
+  async #hasEnded(wire: MysqlWire): Promise<boolean> {
+    const found = await this.#own.query(
+      `SELECT 1 FROM information_schema.processlist WHERE id = ${wire.id}`,
+    );
+    wire.failedKills += 1;
+    return (found as readonly unknown[]).length === 0 || wire.failedKills > MOST_KILLS;
   }
 }
 

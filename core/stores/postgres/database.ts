@@ -21,8 +21,8 @@ export interface PostgresOptions {
   readonly tls?: PostgresTls;
 
   /**
-   * The most connections for transactions and changes of stock. Two more serve locks and reads, one more listens while
-   * something waits, and requests to cancel abandoned statements have short connections of their own. Default 10.
+   * The most connections for transactions and changes of stock. Two more serve locks and reads, one more listens from the
+   * first wait on, and requests to cancel abandoned statements have short connections of their own. Default 10.
    */
   readonly connections?: number;
 }

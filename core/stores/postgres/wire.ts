@@ -61,7 +61,7 @@ export class PostgresWire implements Wire {
    * Asks the server to cancel the statement in execution, which then fails with error 57014. Such a request has a connection
    * of its own, and a pooler passes it on (https://www.postgresql.org/docs/current/protocol-flow.html).
    */
-  cancel(): Promise<void> {
+  cancel(signal: AbortSignal): Promise<void> {
     const { processID, secretKey } = this.#backendKey;
     const { host, port } = this.#client;
     const request = Buffer.alloc(16);
@@ -70,7 +70,7 @@ export class PostgresWire implements Wire {
     });
     return new Promise((resolve, reject) => {
       // Without the end of our side: PgBouncer drops the request of a client that has gone, and up to 1.19 crashes.
-      const socket = connect({ host, port }, () => socket.write(request));
+      const socket = connect({ host, port, signal }, () => socket.write(request));
       const cancel = after(LONGEST_CONNECT, () => socket.destroy());
       socket.on("error", reject);
       // The server closes the connection when it has sent the signal to its process.
@@ -96,15 +96,18 @@ const MOST_CANCELLATIONS = 20;
 
 export class PostgresKiller implements Killer<PostgresWire> {
   readonly ready = Promise.resolve();
+  readonly #closing = new AbortController();
 
   /** The pool closes the connection when the cancelled statement has failed. */
   async kill({ wire, isClosed }: PooledConnection<PostgresWire>): Promise<boolean> {
     if (isClosed) return true;
     wire.cancellations += 1;
     if (wire.cancellations > MOST_CANCELLATIONS) return true;
-    await wire.cancel();
+    await wire.cancel(this.#closing.signal);
     return false;
   }
 
-  destroy(): void {}
+  destroy(): void {
+    this.#closing.abort();
+  }
 }

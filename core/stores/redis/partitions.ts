@@ -1,4 +1,5 @@
 import type { InventoryBackend, StockPage } from "../../inventory/backend.ts";
+import { stockLock } from "../../inventory/inventory.ts";
 import { checkWhole } from "../../lock/checks.ts";
 import { quote } from "../../lock/errors.ts";
 import type { Claims } from "../../lock/polling.ts";
@@ -90,18 +91,19 @@ type Backend = Omit<InventoryBackend, "apply">;
 
 /** Stock in several partitions. An operation id is known in the partition of its sku alone. */
 export function partitionedStock(parts: Partitions<Backend>): Backend {
+  const of = (sku: string) => parts.of(stockLock(sku));
   return {
     address: parts.all[0].address,
-    get: (sku) => parts.of(sku).get(sku),
+    get: (sku) => of(sku).get(sku),
     async list(page: StockPage) {
       const lists = await Promise.all(parts.all.map((part) => part.list(page)));
       const levels = lists.flat().sort((a, b) => (a.sku < b.sku ? -1 : 1));
       return levels.slice(0, page.limit);
     },
-    applyMany: (batch, signal) => parts.of(batch.sku).applyMany(batch, signal),
-    expire: (sku) => parts.of(sku).expire(sku),
-    history: (sku, page) => parts.of(sku).history(sku, page),
-    reservations: (sku, limit) => parts.of(sku).reservations(sku, limit),
+    applyMany: (batch, signal) => of(batch.sku).applyMany(batch, signal),
+    expire: (sku) => of(sku).expire(sku),
+    history: (sku, page) => of(sku).history(sku, page),
+    reservations: (sku, limit) => of(sku).reservations(sku, limit),
     claim: (fence) => parts.of(fence.resource).claim(fence),
   };
 }

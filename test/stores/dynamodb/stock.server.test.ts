@@ -2,6 +2,7 @@ import { expect, test } from "vitest";
 import { stockLock } from "../../../core/inventory/inventory.ts";
 import { issueFence } from "../../../core/lock/fence.ts";
 import { dynamodbInventory } from "../../../core/stores/dynamodb/inventory/index.ts";
+import { stockKey } from "../../../core/stores/dynamodb/inventory/items.ts";
 import type { Fetch } from "../../../core/stores/fetch.ts";
 import { nodeFetch } from "../../../core/stores/node-fetch.ts";
 import { anyTable, type TestTable } from "../../support/dynamodb-under-test.ts";
@@ -121,6 +122,49 @@ test("a batch of several transactions that is fenced out half way is unknown, an
   const answers = await stock.decrementMany({ ...batch, fence: next });
   expect(answers.filter(({ replayed }) => replayed)).toHaveLength(96);
   expect(await stock.get(sku)).toMatchObject({ onHand: 350, sold: 150 });
+});
+
+test("a batch whose first transaction lost its answer is unknown when the second is refused", async () => {
+  const table = await anyTable();
+  const { stock, dynamodb, faults } = watched(table);
+  await using _ = dynamodb;
+  await using other = table.open();
+  const next = issueFence(stockLock(sku), 0, 8n, "next");
+  await stock.set({ sku, quantity: 500, operationId: "set" });
+  let transactions = 0;
+  faults.push((operation, pass) => {
+    if (operation === "TransactWriteItems") transactions += 1;
+    if (transactions === 1) {
+      transactions += 1;
+      return pass().then(() => Promise.reject(new Error("the answer is lost")));
+    }
+    if (transactions < 4) return undefined;
+    return dynamodbInventory(other).claim(next).then(pass);
+  });
+  const fence = issueFence(stockLock(sku), 0, 7n, "holder");
+  const batch = { sku, orders: ordersOf(150), fence };
+  await expect(stock.decrementMany(batch)).rejects.toMatchObject({
+    code: "UNKNOWN_OUTCOME",
+    cause: { code: "FENCED_OUT" },
+  });
+  expect(await stock.get(sku)).toMatchObject({ sold: 96 });
+});
+
+test("a sku that somebody has deleted is unknown, and comes back with its new units alone", async () => {
+  const table = await anyTable();
+  await using dynamodb = table.open();
+  await using other = table.open();
+  const [stock, others] = [dynamodbInventory(dynamodb), dynamodbInventory(other)];
+  const clear = () => other.write([{ key: stockKey(sku), when: "attribute_exists(#pk)" }]);
+  await stock.set({ sku, quantity: 100, operationId: "set 1" });
+  await clear();
+  const sale = { sku, quantity: 1, operationId: "sale 1" };
+  await expect(stock.decrement(sale)).rejects.toMatchObject({ code: "UNKNOWN_SKU" });
+  await stock.set({ sku, quantity: 100, operationId: "set 2" });
+  await clear();
+  await others.set({ sku, quantity: 3, operationId: "set 3" });
+  expect(await stock.decrement({ ...sale, operationId: "sale 2" })).toMatchObject({ remaining: 2 });
+  expect(await others.get(sku)).toMatchObject({ onHand: 2, sold: 1 });
 });
 
 test("a stale cache never answers: changes of other clients are visible at once", async () => {

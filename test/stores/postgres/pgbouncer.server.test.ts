@@ -57,7 +57,7 @@ describe("through PgBouncer in transaction mode", () => {
     expect(database.notices?.isActive("calls")).toBe(false);
     expect(heard).toEqual([]);
     await database.close();
-    expect(proxy.open).toBe(0);
+    await until(() => proxy.open === 0);
     await drop();
   });
 

@@ -26,6 +26,8 @@ export class RequestFailure extends Error {
 
 /** The exceptions that refuse a request for now: the guide "Error handling with DynamoDB" says to retry them. */
 const PASSING = [
+  // The backups of a new table.
+  "ContinuousBackupsUnavailableException",
   "ProvisionedThroughputExceededException",
   "ReplicatedWriteConflictException",
   "RequestLimitExceeded",

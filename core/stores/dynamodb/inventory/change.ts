@@ -51,17 +51,28 @@ export async function applyBatch(
   const { address } = context.dynamodb;
   const what = `${describeBatch(batch)} was done`;
   const results: DecrementResult[] = [];
+  let isBegun = false;
   for (let from = 0; from < batch.operations.length; from += MOST) {
     const part = { ...batch, operations: batch.operations.slice(from, from + MOST) };
+    let attempts = 0;
+    const attempt = (limit: AbortSignal) => {
+      attempts += 1;
+      return inTurn(context, part, limit);
+    };
     try {
-      const attempt = (limit: AbortSignal) => inTurn(context, part, limit);
-      results.push(...(await retryUntilKnown(address, what, signal, attempt)));
+      const done = await retryUntilKnown(address, what, signal, attempt);
+      // After a lost answer, the operations of this very call are replayed ones.
+      isBegun ||= attempts > 1 || done.some(isApplied);
+      results.push(...done);
     } catch (error) {
-      const isBegun = results.some(({ replayed, outcome }) => !replayed && outcome !== "conflict");
       throw isBegun ? new UnknownOutcomeError(address, what, error) : error;
     }
   }
   return results;
+}
+
+function isApplied({ replayed, outcome }: DecrementResult): boolean {
+  return !replayed && outcome !== "conflict";
 }
 
 /** Takes turns with this client's other changes of the sku, which would only conflict with this one. */
@@ -110,7 +121,7 @@ async function planAndCommit(
     const changed = await tryCommit(context, { batch, snapshot, plan }, limit);
     if (changed === undefined) return plan.results;
     if (conflicts > 0) await sleep(conflictPause(conflicts, elapsedSince(sentAt)), limit);
-    snapshot = changed;
+    snapshot = needsClock(batch) ? await readSnapshot(context, batch, limit) : changed;
   }
 }
 
@@ -158,6 +169,7 @@ async function tryCommit(
   }
   const changed = toChanged(snapshot, all, written);
   if (changed.stock) cache.set(sku, changed.stock);
+  else cache.delete(sku);
   const isNew = operations.some(({ operationId }) => !changed.recorded.has(operationId));
   if (fence && isNew) checkClaim(fence, written);
   return changed;
@@ -179,7 +191,7 @@ function toChanged(
   for (const [i, { key }] of writes.entries()) {
     const item = items[i];
     if (!failed[i]) continue;
-    if (item && i === 0) units = toStock(item);
+    if (i === 0) units = item && toStock(item);
     if (item && key.pk.startsWith(OPERATION))
       now.set(key.pk.slice(OPERATION.length), toRecorded(item));
     if (key.sk.startsWith("reservation/")) isSetAside = false;
@@ -218,14 +230,14 @@ function toEntry({ operation, quantity, outcome, remaining }: PlannedOperation):
 const NONE: ReservationState = { made: undefined, isSetAside: false, isOpen: false };
 
 /** Builds a snapshot of new operations from the cache; undefined for reservations, which need the server's clock. */
-function cachedSnapshot(
-  { cache }: DynamodbContext,
-  { sku, operations: [first] }: OperationBatch,
-): Snapshot | undefined {
-  const stock = cache.get(sku);
-  const needsClock = first?.kind === "reserve" || first?.reservation !== undefined;
-  if (!stock || needsClock) return undefined;
+function cachedSnapshot({ cache }: DynamodbContext, batch: OperationBatch): Snapshot | undefined {
+  const stock = cache.get(batch.sku);
+  if (!stock || needsClock(batch)) return undefined;
   return { stock, recorded: new Map(), reservation: NONE, time: Number.NaN };
+}
+
+function needsClock({ operations: [first] }: OperationBatch): boolean {
+  return first?.kind === "reserve" || first?.reservation !== undefined;
 }
 
 async function readSnapshot(

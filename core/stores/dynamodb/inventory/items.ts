@@ -125,8 +125,8 @@ export function writeStock(
         update:
           "SET #onHand = :onHand, #reserved = :reserved, #sold = :sold, " +
           "#supplied = :supplied, #seq = :seq",
-        when: before ? "#seq = :before" : "attribute_not_exists(#pk)",
-        values: { ...after, ...(before && { before: before.seq }) },
+        when: before ? isStill(before) : "attribute_not_exists(#pk)",
+        values: { ...after, ...(before && prefixed(before)) },
       },
       {
         key: ledgerKey(sku, first),
@@ -135,6 +135,19 @@ export function writeStock(
       },
     ],
   };
+}
+
+/** All numbers count: after somebody has deleted the item, another one has the same `seq` again. */
+function isStill(before: StockItem): string {
+  return Object.keys(before)
+    .map((name) => `#${name} = :before_${name}`)
+    .join(" AND ");
+}
+
+function prefixed(before: StockItem): Readonly<Record<string, number>> {
+  return Object.fromEntries(
+    Object.entries(before).map(([name, value]) => [`before_${name}`, value]),
+  );
 }
 
 /** Returns the entries of a chunk, newest first. */

@@ -147,7 +147,7 @@ export class DynamodbClaims implements Claims {
       const isFree =
         expired === undefined
           ? "attribute_not_exists(#owner)"
-          : "(attribute_not_exists(#owner) OR #version = :expired)";
+          : "(attribute_not_exists(#owner) OR (#version = :expired AND #owner = :expiredOwner))";
       const isLatest = "(attribute_not_exists(#generation) OR #generation <= :generation)";
       return {
         key: keyOf(name),
@@ -161,7 +161,7 @@ export class DynamodbClaims implements Claims {
           delay: Math.ceil(lockDelay),
           generation,
           one: 1,
-          ...(expired !== undefined && { expired: BigInt(expired) }),
+          ...(expired && { expired: BigInt(expired.version), expiredOwner: expired.owner }),
         },
       };
     });

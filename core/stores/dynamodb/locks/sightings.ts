@@ -2,9 +2,13 @@ import type { Millis } from "../../../lock/time.ts";
 import type { Item } from "../client/items.ts";
 import { RecentMap } from "../client/recent-map.ts";
 
-interface Sighting {
+/** A lock as it was seen. After somebody has deleted the item, another owner may have the same version. */
+export interface Standstill {
+  readonly owner: string;
   readonly version: string;
+}
 
+interface Sighting extends Standstill {
   /** When this client first had an answer with this version, by its monotonic clock. */
   readonly since: number;
   readonly ttl: Millis;
@@ -34,18 +38,21 @@ export class Sightings {
       this.#seen.delete(name);
       return undefined;
     }
-    const { version = "", ttl, delay } = item;
-    if (this.#seen.get(name)?.version !== version) {
+    const { owner, version = "", ttl, delay } = item;
+    const seen = this.#seen.get(name);
+    if (seen?.version !== version || seen.owner !== owner) {
       const since = performance.now();
-      this.#seen.set(name, { version, since, ttl: Number(ttl), delay: Number(delay) });
+      this.#seen.set(name, { owner, version, since, ttl: Number(ttl), delay: Number(delay) });
     }
     return this.#left(name);
   }
 
-  /** Returns the version that has expired, lockDelay included. */
-  expired(name: string): string | undefined {
+  /** Returns the version that has expired, lockDelay included, and its owner. */
+  expired(name: string): Standstill | undefined {
     const left = this.#left(name);
-    return left && left.freeIn <= 0 ? this.#seen.get(name)?.version : undefined;
+    const seen = this.#seen.get(name);
+    if (!seen || !left || left.freeIn > 0) return undefined;
+    return { owner: seen.owner, version: seen.version };
   }
 
   #left(name: string): Left | undefined {

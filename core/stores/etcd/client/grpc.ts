@@ -25,6 +25,7 @@ class Grpc implements Transport {
   readonly #tls: EtcdTls | undefined;
   readonly #connections = new Map<string, Http2Connection>();
   readonly #streams = new SharedStreams((...args) => this.#stream(...args));
+  #isClosed = false;
 
   constructor({ tls }: EtcdOptions) {
     this.#tls = tls;
@@ -51,6 +52,7 @@ class Grpc implements Transport {
   }
 
   close(): void {
+    this.#isClosed = true;
     this.#streams.close();
     for (const connection of this.#connections.values()) connection.destroy();
   }
@@ -61,6 +63,7 @@ class Grpc implements Transport {
     { endpoint, token, signal }: CallOptions,
   ): Promise<Message> {
     const request = encode(message);
+    if (this.#isClosed) throw closed();
     const connection = this.#connection(endpoint);
     if (!connection.isReady) await connection.ready(signal);
     if (signal.aborted) throw abortFailure(signal, true);
@@ -94,6 +97,10 @@ class Grpc implements Transport {
     { received, ended }: StreamHandler,
   ): MessageStream {
     const { path, encode, decode } = RPCS[name];
+    if (this.#isClosed) {
+      queueMicrotask(() => ended(closed()));
+      return { write: () => {}, cancel: () => {} };
+    }
     const over = new CallFailure(STATUS.unavailable, "the stream has ended");
     const { send, cancel } = this.#connection(endpoint).begin({
       path,
@@ -126,4 +133,8 @@ class Grpc implements Transport {
     this.#connections.delete(endpoint);
     this.#streams.end(endpoint, new CallFailure(STATUS.unavailable, why));
   }
+}
+
+function closed(): CallFailure {
+  return new CallFailure(STATUS.unavailable, "the client is closed", { unsent: true });
 }

@@ -157,7 +157,7 @@ export class Http2Connection {
       })
       .on("close", () => {
         this.#open -= 1;
-        if (this.#open === 0) this.#session.unref();
+        if (this.#open === 0) this.#rest();
         ended(this.#failureOf(stream, { first, last, error }));
       });
     return {
@@ -171,7 +171,14 @@ export class Http2Connection {
   retire(): void {
     this.#isRetired = true;
     this.#giveUp();
-    this.#session.close();
+    // Not `session.close()`: Node answers the pings of a session that closes, and nothing would detect its dead connection.
+    if (this.#open === 0) this.#rest();
+  }
+
+  /** No stream is open. */
+  #rest(): void {
+    if (this.#isRetired) this.destroy();
+    else this.#session.unref();
   }
 
   /** Ends all streams. */

@@ -108,7 +108,7 @@ class Client implements Required<Redis> {
     let detour: Connect | undefined;
     for (let attempt = 0; ; attempt += 1) {
       this.#closing.signal.throwIfAborted();
-      const own = detour && (await this.#orNotSent(this.#dial(detour), signal));
+      const own = detour && (await this.#orNotSent(this.#dial(detour, signal), signal));
       const connection =
         own ?? this.#fresh ?? (await this.#checked(signal)) ?? (await this.#opened(signal));
       try {
@@ -213,10 +213,10 @@ class Client implements Required<Redis> {
     return connection;
   }
 
-  async #dial(connect: Connect): Promise<RedisConnection> {
-    using limit = deadline(this.#timeout, noAnswer, this.#closing.signal);
+  async #dial(connect: Connect, signal?: AbortSignal): Promise<RedisConnection> {
+    using limit = deadline(this.#timeout, noAnswer, this.#closing.signal, signal);
     const connection = await connect(limit.signal, { message: () => {}, ended: () => {} });
-    if (this.#closing.signal.aborted) connection.close();
+    if (this.#closing.signal.aborted || signal?.aborted) connection.close();
     return connection;
   }
 

@@ -183,7 +183,11 @@ export const CHANGE = script(`
       addResult(outcome, remaining, 0)
     end
   end
-  if not isNew then return answer end
+  if not isNew then
+    -- WAIT counts the replicas that have what this connection has written: since Redis 7.2, any replica if that is nothing.
+    redis.call('SET', KEYS[5], found[1])
+    return answer
+  end
 
   if isOpen then released = { made.quantity .. ' ' .. reservation } end
   return commit(units, answer, function()
@@ -210,7 +214,10 @@ export const EXPIRE = script(`
 export const CLAIM_FENCE = script(`
   ${RAISE_CLAIM}
   local later = raiseClaim(KEYS[1], ARGV[1], ARGV[2])
-  return later and { 'late', later } or { 'done' }
+  if later then return { 'late', later } end
+  -- Written again when it was claimed before: see the replay of a change.
+  redis.call('SET', KEYS[1], ARGV[1] .. ' ' .. ARGV[2])
+  return { 'done' }
 `);
 
 /** KEYS: the ledger. ARGV: how many entries, and before which one. Answers the number of the first entry, and all of them. */

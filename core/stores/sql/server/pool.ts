@@ -216,12 +216,17 @@ export class ConnectionPool<W extends Wire> {
         const connect = await this.#client();
         this.#killer ??= this.#driver.killer(connect);
         await race(this.#killer.ready, limit.signal);
+        let failure: unknown;
         for (const connection of this.#abandoned) {
-          if (await race(this.#killer.kill(connection), limit.signal)) {
-            connection.destroy();
-            this.#remove(connection);
-          }
+          const isEnded = await race(this.#killer.kill(connection), limit.signal).catch((error) => {
+            failure ??= error;
+            return false;
+          });
+          if (!isEnded) continue;
+          connection.destroy();
+          this.#remove(connection);
         }
+        if (failure !== undefined) throw failure;
       } catch {
         this.#endKiller();
       }
