@@ -1,8 +1,10 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { z } from "zod";
 import type { EntityId, EntityMessage, EntityRecords } from "../../core/journal/entities.ts";
 import type { Journal } from "../../core/journal/journal.ts";
 import { compareFence } from "../../core/lock/fence.ts";
 import type { Runtime } from "../../core/steps/contract.ts";
+import { entity } from "../../core/steps/entity/entity.ts";
 import { createRuntime } from "../../core/steps/runtime.ts";
 import { account, calls, hooks } from "../support/account.ts";
 import type { JournalUnderTest } from "../support/journal-under-test.ts";
@@ -41,13 +43,16 @@ export function describeEntities(name: string, make: () => Promise<JournalUnderT
       hooks.deposit = async () => {};
     });
 
-    describeCalls(() => runtime);
+    describeCalls(
+      () => runtime,
+      () => journal,
+    );
     describeTurns(() => ({ journal, runtime }));
     describeRecords(() => journal.entities);
   });
 }
 
-function describeCalls(get: () => Runtime): void {
+function describeCalls(get: () => Runtime, getJournal: () => Journal): void {
   describe("a call", () => {
     test("changes the state, and resolves to the handler's result", async () => {
       const mine = get().entity(account, newKey());
@@ -134,6 +139,27 @@ function describeCalls(get: () => Runtime): void {
       expect(await get().deliver()).toBe(3);
       expect(await mine.state()).toMatchObject({ balance: 3 });
       expect(calls.map(({ operationId }) => operationId)).toEqual(["a", "b", "c"]);
+    });
+
+    test("that is told is handled although longer waiting ones of many keys wait for newer code", async () => {
+      const name = newKey();
+      const state = z.number();
+      const make = (handlers: readonly string[]) =>
+        entity({ name, state, initial: 0 }, (on) =>
+          Object.fromEntries(
+            handlers.map((handler) => [handler, on(z.number(), async (_, n) => ({ state: n }))]),
+          ),
+        );
+      const [newer, older] = [make(["set", "replace"]), make(["set"])];
+      const sender = createRuntime({ journal: getJournal(), entities: [newer] });
+      for (let i = 0; i < 40; i += 1) {
+        await sender.entity(newer, `stuck ${i}`).tell("replace", 1, { operationId: `${i}` });
+      }
+      await sender.entity(newer, "last").tell("set", 5, { operationId: "last" });
+      const receiver = createRuntime({ journal: getJournal(), entities: [older] });
+      expect(await receiver.deliver()).toBe(1);
+      expect(await receiver.entity(older, "last").state()).toBe(5);
+      expect(await sender.deliver()).toBe(40);
     });
 
     test("handles the operations that were told before it", async () => {

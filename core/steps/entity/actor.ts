@@ -67,6 +67,9 @@ const POLL = { base: 5, factor: 1.5, max: 100 };
 /** The most keys whose operations are delivered at a time. */
 const MOST_KEYS = 16;
 
+/** The most keys that one delivery passes over. */
+const MOST_STUCK = 1_000;
+
 type Operation = Pick<EntityMessage, "handler" | "operationId"> & { readonly input: unknown };
 
 interface Turn {
@@ -146,12 +149,19 @@ export class Actors {
   /** Handles operations that wait, of several keys at a time. Resolves to their number. */
   async deliver(signal: AbortSignal | undefined): Promise<number> {
     const names = [...this.#entities.keys()];
+    // Keys whose next operation waits for another process. They have waited longest, and would hide all others.
+    const stuck = new Set<string>();
     for (let count = 0; ; ) {
-      const waiting = signal?.aborted ? [] : await this.#records.waiting(names, MOST_KEYS);
-      const turns = await Promise.all(waiting.map((id) => this.#deliverTo(id, signal)));
-      const handled = turns.reduce((sum, { answers }) => sum + answers.size, 0);
-      count += handled;
-      if (handled === 0 || waiting.length < MOST_KEYS) return count;
+      const most = MOST_KEYS + stuck.size;
+      const found = signal?.aborted ? [] : await this.#records.waiting(names, most);
+      const waiting = found.filter((id) => !stuck.has(entityResource(id)));
+      const handle = async (id: EntityId) => {
+        const { answers } = await this.#deliverTo(id, signal);
+        count += answers.size;
+        if (answers.size === 0) stuck.add(entityResource(id));
+      };
+      await Promise.all(waiting.map(handle));
+      if (waiting.length === 0 || found.length < most || stuck.size > MOST_STUCK) return count;
     }
   }
 
