@@ -5,11 +5,8 @@ export interface SuiteOptions {
   readonly alone: boolean;
 }
 
-/** Starts servers and clients, and resolves to the contenders and comparisons. */
-export type Suite = (
-  onProgress: (step: string) => void,
-  options: SuiteOptions,
-) => Promise<{
+/** What a suite compares. */
+export interface Contest {
   /** The name and version of the server. */
   readonly server: string;
 
@@ -24,4 +21,7 @@ export type Suite = (
   readonly contenders: readonly Contender[];
   readonly comparisons: readonly Comparison[];
   close(): Promise<void>;
-}>;
+}
+
+/** Starts servers and clients, and resolves to the contenders and comparisons. */
+export type Suite = (onProgress: (step: string) => void, options: SuiteOptions) => Promise<Contest>;

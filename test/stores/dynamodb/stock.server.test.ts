@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { stockLock } from "../../../core/inventory/inventory.ts";
-import { issueFence } from "../../../core/lock/fence.ts";
+import { type Fence, issueFence } from "../../../core/lock/fence.ts";
 import { dynamodbInventory } from "../../../core/stores/dynamodb/inventory/index.ts";
 import { stockKey } from "../../../core/stores/dynamodb/inventory/items.ts";
 import type { Fetch } from "../../../core/stores/fetch.ts";
@@ -97,25 +97,36 @@ test("a sale that arrives after its repetition changes nothing", async () => {
   expect(await stock.history(sku)).toHaveLength(2);
 });
 
-test("a batch of several transactions that is fenced out half way is unknown, and a second call tells", async () => {
+async function claim(table: TestTable, fence: Fence): Promise<void> {
+  await using other = table.open();
+  await dynamodbInventory(other).claim(fence);
+}
+
+/** Stock of 500 units, and a batch of two transactions: before the `late`-th request, another client raises the claim. */
+async function overtakenBatch(late: number, isFirstAnswerLost: boolean) {
   const table = await anyTable();
   const { stock, dynamodb, faults } = watched(table);
-  await using _ = dynamodb;
-  await using other = table.open();
-  const next = issueFence(stockLock(sku), 0, 8n, "next");
   await stock.set({ sku, quantity: 500, operationId: "set" });
+  const next = issueFence(stockLock(sku), 0, 8n, "next");
   let transactions = 0;
   faults.push((operation, pass) => {
     if (operation === "TransactWriteItems") transactions += 1;
-    if (transactions !== 2) return undefined;
-    return dynamodbInventory(other).claim(next).then(pass);
+    if (transactions === 1 && isFirstAnswerLost) {
+      return pass().then(() => Promise.reject(new Error("the answer is lost")));
+    }
+    if (transactions !== late) return undefined;
+    return claim(table, next).then(pass);
   });
   const fence = issueFence(stockLock(sku), 0, 7n, "holder");
-  const batch = { sku, orders: ordersOf(150), fence };
-  await expect(stock.decrementMany(batch)).rejects.toMatchObject({
-    code: "UNKNOWN_OUTCOME",
-    cause: { code: "FENCED_OUT" },
-  });
+  return { stock, dynamodb, faults, next, batch: { sku, orders: ordersOf(150), fence } };
+}
+
+const UNKNOWN = { code: "UNKNOWN_OUTCOME", cause: { code: "FENCED_OUT" } };
+
+test("a batch of several transactions that is fenced out half way is unknown, and a second call tells", async () => {
+  const { stock, dynamodb, faults, next, batch } = await overtakenBatch(2, false);
+  await using _ = dynamodb;
+  await expect(stock.decrementMany(batch)).rejects.toMatchObject(UNKNOWN);
   faults.splice(0);
   expect(await stock.get(sku)).toMatchObject({ sold: 96 });
   await expect(stock.decrementMany(batch)).rejects.toMatchObject({ code: "FENCED_OUT" });
@@ -125,28 +136,9 @@ test("a batch of several transactions that is fenced out half way is unknown, an
 });
 
 test("a batch whose first transaction lost its answer is unknown when the second is refused", async () => {
-  const table = await anyTable();
-  const { stock, dynamodb, faults } = watched(table);
+  const { stock, dynamodb, batch } = await overtakenBatch(3, true);
   await using _ = dynamodb;
-  await using other = table.open();
-  const next = issueFence(stockLock(sku), 0, 8n, "next");
-  await stock.set({ sku, quantity: 500, operationId: "set" });
-  let transactions = 0;
-  faults.push((operation, pass) => {
-    if (operation === "TransactWriteItems") transactions += 1;
-    if (transactions === 1) {
-      transactions += 1;
-      return pass().then(() => Promise.reject(new Error("the answer is lost")));
-    }
-    if (transactions < 4) return undefined;
-    return dynamodbInventory(other).claim(next).then(pass);
-  });
-  const fence = issueFence(stockLock(sku), 0, 7n, "holder");
-  const batch = { sku, orders: ordersOf(150), fence };
-  await expect(stock.decrementMany(batch)).rejects.toMatchObject({
-    code: "UNKNOWN_OUTCOME",
-    cause: { code: "FENCED_OUT" },
-  });
+  await expect(stock.decrementMany(batch)).rejects.toMatchObject(UNKNOWN);
   expect(await stock.get(sku)).toMatchObject({ sold: 96 });
 });
 

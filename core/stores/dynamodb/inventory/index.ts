@@ -11,9 +11,9 @@ import type {
   StockLevel,
 } from "../../../inventory/inventory.ts";
 import { KeyedQueue } from "../../../lock/keyed-queue.ts";
+import { RecentMap } from "../../../lock/recent-map.ts";
 import type { Dynamodb } from "../client/dynamodb.ts";
 import type { Item } from "../client/items.ts";
-import { RecentMap } from "../client/recent-map.ts";
 import { applyBatch } from "./change.ts";
 import { expire, toReservation } from "./expiry.ts";
 import { claim } from "./fence.ts";

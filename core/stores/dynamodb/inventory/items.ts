@@ -3,9 +3,9 @@ import { type OperationKind, payloadHash } from "../../../inventory/operation.ts
 import type { PlannedOperation, PriorResult } from "../../../inventory/plan.ts";
 import type { StockUnits } from "../../../inventory/transitions.ts";
 import type { KeyedQueue } from "../../../lock/keyed-queue.ts";
+import type { RecentMap } from "../../../lock/recent-map.ts";
 import type { Dynamodb, ItemWrite } from "../client/dynamodb.ts";
 import type { Item, ItemKey } from "../client/items.ts";
-import type { RecentMap } from "../client/recent-map.ts";
 
 /** The client of one inventory, and what it remembers. */
 export interface DynamodbContext {

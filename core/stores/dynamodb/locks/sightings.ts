@@ -1,6 +1,6 @@
+import { RecentMap } from "../../../lock/recent-map.ts";
 import type { Millis } from "../../../lock/time.ts";
 import type { Item } from "../client/items.ts";
-import { RecentMap } from "../client/recent-map.ts";
 
 /** A lock as it was seen. After somebody has deleted the item, another owner may have the same version. */
 export interface Standstill {

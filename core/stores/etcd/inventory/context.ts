@@ -1,4 +1,5 @@
 import type { KeyedQueue } from "../../../lock/keyed-queue.ts";
+import type { RecentMap } from "../../../lock/recent-map.ts";
 import { sha256 } from "../../../lock/sha256.ts";
 import type { Etcd, KeyValue } from "../client/etcd.ts";
 import { decodeSegment, ownKey } from "../client/names.ts";
@@ -78,29 +79,12 @@ function descending(seq: number): string {
 export interface EtcdContext {
   readonly etcd: Etcd;
   readonly keys: EtcdStockKeys;
-  readonly cache: RevisionCache;
+
+  /** The last known value of keys: a guess that a transaction verifies. */
+  readonly cache: RecentMap<CachedKey>;
 
   /** Orders this client's changes by sku. */
   readonly queue: KeyedQueue;
 }
 
 export type CachedKey = Pick<KeyValue, "key" | "value" | "modRevision">;
-
-const MAX_CACHED_KEYS = 10_000;
-
-/** Keeps the last known value of keys: a guess that a transaction verifies. */
-export class RevisionCache {
-  /** The most recently stored key is the last. */
-  readonly #keys = new Map<string, CachedKey>();
-
-  get(key: string): CachedKey | undefined {
-    return this.#keys.get(key);
-  }
-
-  set({ key, value, modRevision }: CachedKey): void {
-    this.#keys.delete(key);
-    this.#keys.set(key, { key, value, modRevision });
-    const [oldest] = this.#keys.keys();
-    if (this.#keys.size > MAX_CACHED_KEYS && oldest !== undefined) this.#keys.delete(oldest);
-  }
-}

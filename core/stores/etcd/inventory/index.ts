@@ -11,10 +11,11 @@ import type {
   StockLevel,
 } from "../../../inventory/inventory.ts";
 import { KeyedQueue } from "../../../lock/keyed-queue.ts";
+import { RecentMap } from "../../../lock/recent-map.ts";
 import { type Etcd, get } from "../client/etcd.ts";
 import { checkPrefix } from "../client/names.ts";
 import { applyBatch } from "./change.ts";
-import { type EtcdContext, RevisionCache, reservationIn, skuIn, stockKeys } from "./context.ts";
+import { type CachedKey, type EtcdContext, reservationIn, skuIn, stockKeys } from "./context.ts";
 import { expire } from "./expiry.ts";
 import { claim } from "./fence.ts";
 import { parseEntries, parseStock } from "./transaction.ts";
@@ -37,7 +38,7 @@ export function etcdInventory(
 ): Inventory {
   checkPrefix(prefix);
   const queue = new KeyedQueue(Number.POSITIVE_INFINITY);
-  const context = { etcd, keys: stockKeys(prefix), cache: new RevisionCache(), queue };
+  const context = { etcd, keys: stockKeys(prefix), cache: new RecentMap<CachedKey>(), queue };
   return createBatchInventory(
     {
       address: etcd.address,

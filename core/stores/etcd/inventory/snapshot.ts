@@ -62,7 +62,7 @@ export function toSnapshot(
   const found = keyValuesIn(answers);
   const stockKey = found.get(keys.stock(sku));
   const claim = fence && found.get(keys.claim(fence.resource));
-  for (const kv of [stockKey, claim]) if (kv) cache.set(kv);
+  for (const kv of [stockKey, claim]) if (kv) cache.set(kv.key, kv);
   const reservation = reservationOf(batch) ?? "";
   const recorded = idsOf(batch).flatMap((id) => {
     const kv = found.get(keys.operation(id));

@@ -68,7 +68,8 @@ export async function commit(
 ): Promise<TxnAnswer> {
   const answer = await etcd.txn({ ...rest, do: [...state, ...records] }, limit);
   const modRevision = answer.revision;
-  if (answer.succeeded) for (const { key, value } of state) cache.set({ key, value, modRevision });
+  if (answer.succeeded)
+    for (const { key, value } of state) cache.set(key, { key, value, modRevision });
   return answer;
 }
 
