@@ -1,5 +1,4 @@
 import { sleep } from "../../core/lock/abort.ts";
-import { hasCode } from "../../core/lock/errors.ts";
 import type { OrderAnswer } from "./messages.ts";
 import type { Sale, SetnxLock, StockCounter, StockRow } from "./shop.ts";
 import { monotonicNow, type Trace } from "./trace.ts";
@@ -87,7 +86,7 @@ export async function sellByVersion(
   return written === "replayed" ? "sold" : written;
 }
 
-/** Sells under the lock of the stock's row. `busy`: the row was not free in time. */
+/** Sells under the lock of the stock's row. Rejects with the store's error if the row is not free in time. */
 export async function sellUnderRowLock(
   row: StockRow,
   sale: Sale,
@@ -95,16 +94,11 @@ export async function sellUnderRowLock(
   work: () => Promise<void>,
 ): Promise<OrderAnswer> {
   let sentAt = trace.now();
-  try {
-    const result = await row.sellUnderRowLock(sale, async (stock) => {
-      trace.add("reads", { sentAt, stock });
-      if (stock > 0) await work();
-      sentAt = trace.now();
-    });
-    trace.add(result, { sentAt });
-    return result === "replayed" ? "sold" : result;
-  } catch (error) {
-    if (hasCode(error, "STORE_UNAVAILABLE", "UNKNOWN_OUTCOME")) return "busy";
-    throw error;
-  }
+  const result = await row.sellUnderRowLock(sale, async (stock) => {
+    trace.add("reads", { sentAt, stock });
+    if (stock > 0) await work();
+    sentAt = trace.now();
+  });
+  trace.add(result, { sentAt });
+  return result === "replayed" ? "sold" : result;
 }

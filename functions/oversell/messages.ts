@@ -55,7 +55,7 @@ export type ToWorker =
   | { readonly type: "wake" };
 
 /**
- * The answer to an order. `busy`: no lock in time. `refused`: the fence or the version was late. Orders with these two answers are
+ * The answer to an order. `busy`: no lock in time, or no answer of the store. `refused`: the fence or the version was late. Orders with these two answers are
  * redelivered, as by a queue. `stuck`: the lock is held for ever.
  */
 export type OrderAnswer = "sold" | "sold-out" | "busy" | "refused" | "stuck";

@@ -3,7 +3,6 @@ import { stockLock } from "../../core/inventory/inventory.ts";
 import { sleep } from "../../core/lock/abort.ts";
 import { hasCode } from "../../core/lock/errors.ts";
 import type { Fence } from "../../core/lock/fence.ts";
-import type { Lock } from "../../core/lock/lock.ts";
 import type { AnyStore } from "../../infra/open.ts";
 import {
   decrAndTest,
@@ -53,7 +52,7 @@ export class OrderHandler {
   /** Handles an order of a sale that began at `startedAt`, by monotonicNow(). */
   async handle(delivery: Delivery, startedAt: number): Promise<HandledOrder> {
     const trace = new Trace(startedAt);
-    const answer = await this.#handle(delivery, trace);
+    const answer = await orBusy(() => this.#handle(delivery, trace));
     return { answer, trace: trace.events };
   }
 
@@ -73,7 +72,8 @@ export class OrderHandler {
       return "refused";
     } finally {
       if (isLocked) trace.add("releases");
-      await held.release();
+      // A lock that was not released expires by itself.
+      await orBusy(() => held.release());
     }
   }
 
@@ -109,13 +109,8 @@ export class OrderHandler {
   async #lockstepLock(): Promise<HeldLock | "busy"> {
     const { strategy, ttlMillis, shop } = this.#config;
     const options = { ttl: ttlMillis, wait: LOCK_WAIT, renew: strategy.renewal };
-    try {
-      const held = await this.#locks.locks.lock(stockLock(shop), options);
-      return { fence: held.fence, release: () => release(held) };
-    } catch (error) {
-      if (hasCode(error, "LOCK_TIMEOUT", "STORE_UNAVAILABLE", "UNKNOWN_OUTCOME")) return "busy";
-      throw error;
-    }
+    const held = await orBusy(() => this.#locks.locks.lock(stockLock(shop), options));
+    return held === "busy" ? held : { fence: held.fence, release: () => held.unlock() };
   }
 
   /** Calls the identity service. While the service is overloaded, it answers all its callers at once. */
@@ -215,11 +210,12 @@ function toAnswer(written: WriteResult | "sold-out"): OrderAnswer {
   return written === "replayed" ? "sold" : written;
 }
 
-/** Releases the lock. A lost answer is ignored: an unreleased lock expires by itself. */
-async function release(held: Lock): Promise<void> {
+/** `busy`: the lock was not free in time, or an answer of the store did not arrive. The order is delivered again. */
+async function orBusy<T>(call: () => Promise<T>): Promise<T | "busy"> {
   try {
-    await held.unlock();
+    return await call();
   } catch (error) {
-    if (!hasCode(error, "UNKNOWN_OUTCOME")) throw error;
+    if (hasCode(error, "LOCK_TIMEOUT", "STORE_UNAVAILABLE", "UNKNOWN_OUTCOME")) return "busy";
+    throw error;
   }
 }

@@ -5,7 +5,7 @@ import type { Fault } from "./messages.ts";
 import type { Observations } from "./observations.ts";
 import { shortestTtl } from "./open-shop.ts";
 import { judge, type StrategyReport } from "./report.ts";
-import { runSale, type SaleOptions, type SaleProgress } from "./sale.ts";
+import { persist, runSale, type SaleOptions, type SaleProgress } from "./sale.ts";
 import { scheduleAnswers, scheduleDeliveries } from "./schedule.ts";
 import { checkStrategy, type Strategy } from "./strategy.ts";
 import { WorkerProcess } from "./worker-process.ts";
@@ -60,7 +60,7 @@ export async function oversell(options: OversellOptions): Promise<OversellReport
       checkSpan("ttl", options.ttlMillis, lockedBy.locks.traits.minTtl);
     }
     for (const each of new Set([opened, lockedBy])) {
-      if (each.has("database")) await migrate(each.database);
+      if (each.has("database")) await persist(() => migrate(each.database));
     }
     const reports: StrategyReport[] = [];
     for (const strategy of strategies) {

@@ -1,6 +1,9 @@
 import { randomUUID } from "node:crypto";
 import { sleep } from "../../core/lock/abort.ts";
+import { hasCode } from "../../core/lock/errors.ts";
 import { Notifier } from "../../core/lock/notifier.ts";
+import { backoff, retry } from "../../core/lock/retry.ts";
+import { LONGEST_CALL } from "../../core/lock/time.ts";
 import type { AnyStore } from "../../infra/open.ts";
 import type { Delivery, Fault, HandledOrder, Worker, WorkerConfig } from "./messages.ts";
 import type { Handling, Observations, OrderRecord } from "./observations.ts";
@@ -32,17 +35,28 @@ export async function runSale(sale: SaleOptions, strategy: Strategy): Promise<Ob
   const { store, locks, stock, ttlMillis, pauseMillis, workMillis, answersAt } = sale;
   const name = `oversell-${randomUUID()}`;
   const shop = openShop(sale.opened, name, sale.lockedBy);
-  await shop.open(stock, stockKeeper(strategy));
+  await persist(() => shop.open(stock, stockKeeper(strategy)));
   try {
     const times = { ttlMillis, pauseMillis, workMillis, answersAt };
     const config = { store, locks, shop: name, strategy, ...times };
     await Promise.all(sale.workers.map((worker) => worker.configure(config)));
     const queue = new OrderQueue(sale, strategy);
     await Promise.all(sale.workers.map((worker, number) => queue.deliverTo(worker, number)));
-    return { strategy, stock, ttlMillis, totals: await shop.totals(), ...queue.observations() };
+    const totals = await persist(() => shop.totals());
+    return { strategy, stock, ttlMillis, totals, ...queue.observations() };
   } finally {
-    await shop.close();
+    await persist(() => shop.close());
   }
+}
+
+/** Repeats an idempotent call for a while, if the store does not answer. */
+export async function persist<T>(call: () => Promise<T>): Promise<T> {
+  const giveUpAt = monotonicNow() + LONGEST_CALL;
+  return retry(call, (error, count) =>
+    monotonicNow() < giveUpAt && hasCode(error, "STORE_UNAVAILABLE", "UNKNOWN_OUTCOME")
+      ? backoff(count)
+      : undefined,
+  );
 }
 
 /** The maximum number of deliveries of an order. More deliveries prove that the strategy makes no progress. */

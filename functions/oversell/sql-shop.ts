@@ -62,7 +62,8 @@ export function sqlShop(database: Database, inventory: Inventory, shop: string):
       await database.batch([
         sql`
           INSERT INTO lockstep_oversell_stock (shop, stock, fence, changed_by)
-          VALUES (${shop}, ${stock}, ${""}, ${""})`,
+          VALUES (${shop}, ${stock}, ${""}, ${""})
+          ${database.dialect.onConflict("shop")} stock = ${stock}`,
       ]);
     },
 

@@ -16,6 +16,7 @@ import { cli } from "../support/cli.ts";
 import { anyTable } from "../support/dynamodb-under-test.ts";
 import { WHOLE_MATRIX } from "../support/matrix.ts";
 import { anyPrefix, openLocal, redisServer } from "../support/redis-under-test.ts";
+import { TcpProxy } from "../support/tcp-proxy.ts";
 import { temporaryDatabase, temporaryFile } from "../support/under-test.ts";
 
 const INCIDENT = STRATEGIES[0] as Strategy;
@@ -134,6 +135,30 @@ describe.concurrent.each(stores)("the incident on %s", (name, make) => {
     await remove();
   }, 300_000);
 });
+
+describe.concurrent.each(stores.filter(([name]) => name !== "sqlite"))(
+  "a connection to %s that loses answers",
+  (_, make) => {
+    test("ends no sale, and its orders are delivered again", async () => {
+      const { url, remove } = await make();
+      const port = /(?<=:)[0-9]+(?=[/?]|$)/.exec(url)?.[0] ?? "";
+      await using proxy = await TcpProxy.to(Number(port));
+      const losing = setInterval(() => proxy.loseNextAnswer(3), 100);
+      const store = url.replace(`:${port}`, `:${proxy.port}`);
+      const size = ["--stock", "8", "--buyers", "10", "--duplicates", "0"];
+      const faults = ["--slow", "0", "--freezes", "0", "--kills", "0"];
+      const names = ["--strategy", "owner-checked", "--strategy", "lockstep"];
+      const options = ["--json", "--store", store, ...names, ...size, ...faults];
+      const { status, stdout, stderr } = await cli("oversell", ...options);
+      clearInterval(losing);
+      expect(stderr).toBe("");
+      const { strategies }: OversellReport = JSON.parse(stdout);
+      expect(strategies.at(-1)).toMatchObject({ sold: 8, oversold: 0, lost: 0, lowestStock: 0 });
+      expect(status).toBe(0);
+      await remove();
+    }, 300_000);
+  },
+);
 
 test("a lock alone loses updates of frozen holders; a fence claimed before the read loses none", async () => {
   const { file, remove } = await temporaryFile();
