@@ -143,7 +143,7 @@ describe.concurrent.each(stores.filter(([name]) => name !== "sqlite"))(
       const { url, remove } = await make();
       const port = /(?<=:)[0-9]+(?=[/?]|$)/.exec(url)?.[0] ?? "";
       await using proxy = await TcpProxy.to(Number(port));
-      const losing = setInterval(() => proxy.loseNextAnswer(3), 100);
+      const losing = setInterval(() => proxy.isToLose || proxy.loseNextAnswer(40), 10);
       const store = url.replace(`:${port}`, `:${proxy.port}`);
       const size = ["--stock", "8", "--buyers", "10", "--duplicates", "0"];
       const faults = ["--slow", "0", "--freezes", "0", "--kills", "0"];

@@ -19,6 +19,12 @@ export class TcpProxy {
   /** Requests to pass before the next fault. */
   #spared = 0;
 
+  /** The connection whose next answer is lost. */
+  #victim: Pair | undefined;
+
+  /** Requests that always pass and do not count, such as those that end abandoned statements. */
+  exempt: RegExp | undefined;
+
   /** The answer in place of the lost one; undefined ends the connection. */
   #instead: Uint8Array | undefined;
 
@@ -150,9 +156,15 @@ export class TcpProxy {
         return;
       }
       if (this.#cut || this.#dead.has(pair)) return;
+      if (this.exempt?.test(request.toString("latin1"))) {
+        upstream.write(request);
+        return;
+      }
       if (this.#spared > 0) this.#spared -= 1;
-      else if (this.#lose === "after next request") this.#lose = "next answer";
-      else if (this.#lose === "next request") {
+      else if (this.#lose === "after next request") {
+        this.#lose = "next answer";
+        this.#victim = pair;
+      } else if (this.#lose === "next request") {
         this.#lose = "no";
         if (this.#instead === undefined) client.destroy();
         else client.write(this.#instead);
@@ -163,7 +175,7 @@ export class TcpProxy {
     upstream.on("data", (answer) => {
       if (this.#cut || this.#dead.has(pair)) return;
       if (this.#muted.has(pair)) return;
-      if (this.#lose === "next answer") {
+      if (this.#lose === "next answer" && this.#victim === pair) {
         this.#lose = "no";
         const instead = this.#instead;
         if (instead === undefined) return void client.destroy();

@@ -18,7 +18,15 @@ const MOST_KILLS = 20;
  */
 const SESSION_SETTINGS = `
   SET autocommit = 1, completion_type = 0, lock_wait_timeout = 2, innodb_lock_wait_timeout = 2;
-  SELECT CONNECTION_ID() AS id, CONCAT(@@hostname, ':', @@port) AS server`;
+  SELECT CONNECTION_ID() AS id, CONCAT(@@hostname, ':', @@port) AS server, @@max_allowed_packet AS packet`;
+
+const ER_NET_PACKET_TOO_LARGE = 1153;
+
+interface SessionRow {
+  readonly id: number;
+  readonly server: string;
+  readonly packet: number | string;
+}
 
 export class MysqlWire implements Wire {
   readonly socket: Socket;
@@ -28,6 +36,9 @@ export class MysqlWire implements Wire {
   id = 0;
   server = "";
   failedKills = 0;
+
+  /** The server refuses a request of this many bytes, and may end the connection before the client has read why. */
+  #tooLong = Number.POSITIVE_INFINITY;
 
   constructor(create: typeof createConnection, options: ConnectionOptions) {
     const { host = "", port = 3306 } = options;
@@ -45,12 +56,20 @@ export class MysqlWire implements Wire {
   async open(): Promise<void> {
     await promised((done) => this.#connection.connect((error) => done(error)));
     const answer = await this.query(SESSION_SETTINGS);
-    const [, [row]] = answer as [unknown, [{ id: number; server: string }]];
+    const [, [row]] = answer as [unknown, [SessionRow]];
     this.id = row.id;
     this.server = row.server;
+    this.#tooLong = Number(row.packet);
   }
 
   query(text: string): Promise<unknown> {
+    // A byte before the text tells that it is a query.
+    const bytes = 1 + text.length;
+    if (bytes >= this.#tooLong) {
+      const message = `a request of ${bytes} bytes; max_allowed_packet of the server is ${this.#tooLong}`;
+      const error = Object.assign(new Error(message), { errno: ER_NET_PACKET_TOO_LARGE });
+      return Promise.reject(error);
+    }
     return promised((done) => this.#connection.query(text, done));
   }
 
