@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { compareFence } from "../../../core/lock/fence.ts";
+import { dynamodbTable } from "../../../core/stores/dynamodb/client/table.ts";
 import { dynamodbLocks } from "../../../core/stores/dynamodb/locks/index.ts";
 import type { Fetch } from "../../../core/stores/fetch.ts";
 import { nodeFetch } from "../../../core/stores/node-fetch.ts";
@@ -124,4 +125,21 @@ test("lockstep migrate makes the table that the URL names, once", async () => {
   expect((await migrate("--status")).stdout).toBe(`applied  table ${table}\n`);
   expect((await migrate()).stdout).toBe("nothing to do\n");
   await (await opened.locks.lock("a", { ttl: LONG, wait: LONG })).unlock();
+});
+
+test("a table is made once although the answer to its making is lost", async () => {
+  const other = await anyTable();
+  const name = `test-${crypto.randomUUID()}`;
+  const requests: string[] = [];
+  const send = nodeFetch();
+  const fetch: Fetch = async (url, request) => {
+    const answer = await send(url, request);
+    requests.push(request.headers["x-amz-target"]?.split(".")[1] ?? "");
+    if (requests.length > 1) return answer;
+    await answer.text();
+    throw new Error("reset");
+  };
+  await using dynamodb = other.open({ table: name, fetch });
+  expect(await dynamodbTable(dynamodb, name).create()).toBe(true);
+  expect(requests.filter((one) => one === "CreateTable")).toHaveLength(2);
 });

@@ -84,6 +84,8 @@ test.concurrent.each(LOCKS)(
     const first = await locks.lock(NAME, options);
     using theirs = holder(other, path);
     expect(await theirs.line()).toBe("waiting");
+    // Curator has tried once without waiting, and only now stands in line.
+    await waitersOf(path, 2);
     const waiting = others.lock(NAME, options);
     await waitersOf(path, 3);
     let isTheirs = false;

@@ -1,5 +1,6 @@
 import { sleep } from "../../../lock/abort.ts";
-import { StoreRefusedError } from "../../../lock/errors.ts";
+import { hasCode, StoreRefusedError } from "../../../lock/errors.ts";
+import { retryUntilKnown } from "../../../lock/retry.ts";
 import type { Dynamodb } from "./dynamodb.ts";
 import { RequestFailure } from "./failure.ts";
 
@@ -41,12 +42,27 @@ export function dynamodbTable(dynamodb: Dynamodb, name: string): DynamodbTable {
     definition: JSON.stringify(definition, null, 2),
     exists: async () => (await status()) !== undefined,
     async create() {
-      const created = await orUndefined(dynamodb.manage("CreateTable", definition), EXISTS);
+      const { address } = dynamodb;
+      let isLost = false;
+      /** Resolves to whether the table was missing. After a lost answer, the table that exists is ours. */
+      const make = async () => {
+        try {
+          const made = await orUndefined(dynamodb.manage("CreateTable", definition), EXISTS);
+          return made !== undefined || isLost;
+        } catch (error) {
+          isLost ||= hasCode(error, "UNKNOWN_OUTCOME");
+          throw error;
+        }
+      };
+      const created = await retryUntilKnown(address, `table ${name} was made`, undefined, make);
       while ((await status()) !== "ACTIVE") await sleep(PAUSE);
       const backups = { PointInTimeRecoverySpecification: { PointInTimeRecoveryEnabled: true } };
       // DynamoDB Local has no backups.
-      if (created) await orUndefined(dynamodb.manage("UpdateContinuousBackups", backups), UNKNOWN);
-      return created !== undefined;
+      const keep = () => orUndefined(dynamodb.manage("UpdateContinuousBackups", backups), UNKNOWN);
+      const what = `point-in-time recovery of table ${name} was enabled`;
+      if (created)
+        await retryUntilKnown(address, what, undefined, async () => (await keep()) ?? {});
+      return created;
     },
   };
 }
