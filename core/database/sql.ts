@@ -34,18 +34,19 @@ function join(strings: readonly string[], parts: readonly (SqlValue | Sql)[]): S
   const texts: string[] = [];
   const values: SqlValue[] = [];
   let open = strings[0] ?? "";
+  const add = (value: SqlValue, next = "") => {
+    texts.push(open);
+    values.push(value);
+    open = next;
+  };
   parts.forEach((part, i) => {
-    const next = strings[i + 1] ?? "";
     if (isSql(part)) {
-      const [first = "", ...rest] = part.texts;
-      texts.push(...[open + first, ...rest].slice(0, rest.length));
-      open = (rest.at(-1) ?? open + first) + next;
-      values.push(...part.values);
-    } else {
-      texts.push(open);
-      values.push(part);
-      open = next;
-    }
+      open += part.texts[0] ?? "";
+      part.values.forEach((value, k) => {
+        add(value, part.texts[k + 1]);
+      });
+    } else add(part);
+    open += strings[i + 1] ?? "";
   });
   return { texts: [...texts, open], values };
 }

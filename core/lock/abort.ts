@@ -78,14 +78,12 @@ export function sleep(span: Millis, signal?: AbortSignal): Promise<void> {
 }
 
 /** Settles as the promise does, or rejects with the signal's reason if it aborts first. The work goes on. */
-export async function race<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
-  const { promise: aborted, reject } = Promise.withResolvers<never>();
-  const onAbort = () => reject(signal.reason);
-  if (signal.aborted) onAbort();
-  signal.addEventListener("abort", onAbort, { once: true });
-  try {
-    return await Promise.race([promise, aborted]);
-  } finally {
-    signal.removeEventListener("abort", onAbort);
-  }
+export function race<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const onAbort = () => reject(signal.reason);
+    promise.then(resolve, reject).then(() => signal.removeEventListener("abort", onAbort));
+    // A promise that has settled already comes first.
+    if (signal.aborted) queueMicrotask(onAbort);
+    else signal.addEventListener("abort", onAbort, { once: true });
+  });
 }

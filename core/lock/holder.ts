@@ -1,3 +1,4 @@
+import { byteLength } from "./checks.ts";
 import type { HolderInfo, LockInfo, WaiterInfo } from "./lock.ts";
 
 /** The part of a HolderInfo that is written beside the holder's id. The label of the id tells host and pid. */
@@ -17,22 +18,18 @@ const LONGEST_HOLDER = 255;
 /** The fields that are shortened when the text is too long, in this order. */
 const SHORTENED = ["command", "step", "run"] as const;
 
-const utf8 = new TextEncoder();
-
 /** Returns the text of a holder that asks for a lock now: its id and, as JSON, its work. */
 export function describeHolder(id: string, work: HolderWork = {}): string {
-  let about = { since: new Date(), ...work };
+  let about = { since: new Date().toISOString(), ...work };
+  let text = join(id, about);
   for (const field of SHORTENED) {
-    const excess = excessOf(id, about);
-    if (excess <= 0) break;
-    const start = about[field]?.slice(0, -(excess + utf8.encode("…").length)).toWellFormed();
+    const excess = byteLength(text) - LONGEST_HOLDER;
+    if (excess <= 0) return text;
+    const start = about[field]?.slice(0, -(excess + byteLength("…"))).toWellFormed();
     about = { ...about, [field]: start ? `${start}…` : undefined };
+    text = join(id, about);
   }
-  return excessOf(id, about) > 0 ? id : join(id, about);
-}
-
-function excessOf(id: string, about: object): number {
-  return utf8.encode(join(id, about)).length - LONGEST_HOLDER;
+  return byteLength(text) > LONGEST_HOLDER ? id : text;
 }
 
 function join(id: string, about: object): string {

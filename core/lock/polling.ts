@@ -13,7 +13,6 @@ import {
   describeHolder,
   describeLock,
   type HolderWork,
-  holderIdOf,
   type LockRecord,
   newHolderId,
 } from "./holder.ts";
@@ -181,6 +180,9 @@ class Acquisition {
   /** Made before the first wait. Empty for stores that do not publish releases. */
   #releases: readonly ReleaseSubscription[] | undefined;
   #releasesSeen = 0;
+  #id = "";
+
+  /** The id, and what the holder says of itself. */
   #owner = "";
   #turn: WaitForTurn | undefined;
 
@@ -198,14 +200,15 @@ class Acquisition {
   }
 
   #changeOwner(): void {
-    this.#describe(newHolderId(this.#holder.label));
+    this.#id = newHolderId(this.#holder.label);
+    this.#describe();
     this.#turn = this.#claims.waitForTurn?.(this.#request.names, this.#owner);
   }
 
   /** Describes the holder anew: nothing is claimed yet. The turn in a queue belongs to the id. */
-  #describe(id: string): void {
+  #describe(): void {
     const { command } = this.#holder;
-    this.#owner = describeHolder(id, { ...this.#request.work, command });
+    this.#owner = describeHolder(this.#id, { ...this.#request.work, command });
   }
 
   async acquire(): Promise<Hold | undefined> {
@@ -223,7 +226,7 @@ class Acquisition {
     for (let attempt = 0; ; attempt += 1) {
       // After a refused quorum, withdrawals may still be on the way. An entry in a queue keeps its owner.
       if (attempt > 0 && !this.#turn) this.#changeOwner();
-      else if (attempt > 0) this.#describe(holderIdOf(this.#owner));
+      else if (attempt > 0) this.#describe();
       let freeIn = 0;
       try {
         if (attempt > 0 && !this.#turn) freeIn = await this.#freeIn();
@@ -308,7 +311,7 @@ class Acquisition {
   #issue(tokens: readonly Token[]): readonly Fence[] {
     return this.#request.names.map((name, i) => {
       const { generation, token } = tokens[i] as Token;
-      return issueFence(name, generation, token, holderIdOf(this.#owner));
+      return issueFence(name, generation, token, this.#id);
     });
   }
 

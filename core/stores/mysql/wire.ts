@@ -70,7 +70,8 @@ export class MysqlWire implements Wire {
       const error = Object.assign(new Error(message), { errno: ER_NET_PACKET_TOO_LARGE });
       return Promise.reject(error);
     }
-    return promised((done) => this.#connection.query(text, done));
+    // With values, even none, mysql2 searches the whole text for placeholders.
+    return promised((done) => this.#connection.query({ sql: text, values: null }, done));
   }
 
   ping(): Promise<unknown> {

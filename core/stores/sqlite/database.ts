@@ -33,6 +33,13 @@ export function sqliteDatabase(file: string): Database {
 /** The most prepared statements that are kept. Lists of different lengths are different statements. */
 const MOST_STATEMENTS = 200;
 
+interface Prepared {
+  readonly statement: StatementSync;
+
+  /** Whether it reads. */
+  readonly hasRows: boolean;
+}
+
 /** A process holds the file for one transaction, which takes a few milliseconds. */
 const REPEAT: Backoff = { base: 1, factor: 2, max: 20, jitter: "full" };
 
@@ -40,7 +47,7 @@ class Sqlite implements Database {
   readonly address: string;
   readonly dialect = sqliteDialect;
   readonly #file: string;
-  readonly #statements = new Map<string, StatementSync>();
+  readonly #statements = new Map<string, Prepared>();
   #db: DatabaseSync | undefined;
   #closed = false;
 
@@ -304,9 +311,9 @@ class Sqlite implements Database {
 
   #run(db: DatabaseSync, statements: readonly Sql[]): readonly SqlResult[] {
     return statements.map(({ texts, values }) => {
-      const statement = this.#prepare(db, texts.join("?"));
+      const { statement, hasRows } = this.#prepare(db, texts.join("?"));
       const parameters = values as SQLInputValue[];
-      if (statement.columns().length > 0) {
+      if (hasRows) {
         return { rows: statement.all(...parameters), affected: 0, returned: undefined };
       }
       const { changes } = statement.run(...parameters);
@@ -314,14 +321,15 @@ class Sqlite implements Database {
     });
   }
 
-  #prepare(db: DatabaseSync, text: string): StatementSync {
+  #prepare(db: DatabaseSync, text: string): Prepared {
     const known = this.#statements.get(text);
     if (known) return known;
     if (this.#statements.size >= MOST_STATEMENTS) this.#statements.clear();
     const statement = db.prepare(text);
     statement.setReadBigInts(true);
-    this.#statements.set(text, statement);
-    return statement;
+    const prepared = { statement, hasRows: statement.columns().length > 0 };
+    this.#statements.set(text, prepared);
+    return prepared;
   }
 }
 

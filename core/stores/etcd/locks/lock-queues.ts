@@ -65,10 +65,12 @@ export class EtcdLockQueues implements LockQueues<LockSession, EtcdQueueEntry> {
   readonly wakeUps: WakeUpChannel;
   readonly #etcd: Etcd;
   readonly #options: EtcdLockQueuesOptions;
+  readonly #generationKey: string;
 
   constructor(etcd: Etcd, options: EtcdLockQueuesOptions) {
     this.#etcd = etcd;
     this.#options = options;
+    this.#generationKey = ownKey(options.prefix, "generation");
     const key = ownKey(options.prefix, "due");
     this.wakeUps = {
       publish: (text, signal) => etcd.txn({ when: [], do: [put(key, text)] }, signal),
@@ -220,10 +222,6 @@ export class EtcdLockQueues implements LockQueues<LockSession, EtcdQueueEntry> {
   /** Repeats a read over a new connection when an attempt has taken too long. */
   #read<T>(once: (limit: AbortSignal) => Promise<T>): Promise<T> {
     return retryUntilKnown(this.#etcd.address, "locks were read", undefined, once);
-  }
-
-  get #generationKey(): string {
-    return ownKey(this.#options.prefix, "generation");
   }
 
   async #toInfo(

@@ -128,13 +128,13 @@ export class EtcdQueueEntry implements CandidateEntry {
   }
 
   guard(onGone: (loss: SessionExpiredError) => void, span = GUARD_AFTER): () => void {
-    const over = new AbortController();
-    const start = () => void this.#watchOwn(onGone, over.signal).catch(() => {});
-    const cancel = after(span, start, { idle: true });
-    return () => {
-      cancel();
-      over.abort();
+    const start = () => {
+      const over = new AbortController();
+      stop = () => over.abort();
+      void this.#watchOwn(onGone, over.signal).catch(() => {});
     };
+    let stop = after(span, start, { idle: true });
+    return () => stop();
   }
 
   async leave(limit?: AbortSignal): Promise<boolean> {

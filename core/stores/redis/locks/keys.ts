@@ -5,23 +5,20 @@ import { keyOf, ownKey } from "../client/names.ts";
 export class LockKeys {
   readonly #prefix: string;
   readonly #client = crypto.randomUUID();
+  readonly generation: string;
+
+  /** The common prefix of the channels of all clients. */
+  readonly channels: string;
 
   constructor(prefix: string) {
     this.#prefix = prefix;
+    this.generation = ownKey(prefix, "generation");
+    this.channels = keyOf(prefix, "wake", "");
   }
 
   /** Returns the keys of the first kind for all names, then those of the next kind. */
   of(names: readonly string[], ...kinds: readonly string[]): readonly string[] {
     return kinds.flatMap((kind) => names.map((name) => keyOf(this.#prefix, kind, name)));
-  }
-
-  get generation(): string {
-    return ownKey(this.#prefix, "generation");
-  }
-
-  /** The common prefix of the channels of all clients. */
-  get channels(): string {
-    return keyOf(this.#prefix, "wake", "");
   }
 
   /** The channel of this client's waiters. */

@@ -27,14 +27,18 @@ export class NotifiedClaims extends RedisClaims {
   }
 
   waitForTurn(names: readonly string[], owner: string): WaitForTurn {
-    const waiter = new Waiter({
-      redis: this.#redis,
-      subscription: this.#subscription,
-      id: this.keys.waiter(owner),
-      keys: this.keys.of(names, "lock", "turn", "wait"),
-      channels: this.keys.channels,
-    });
-    return (left, signal) => waiter.waitForTurn(left, signal);
+    let waiter: Waiter | undefined;
+    return (left, signal) => {
+      // Made for the first wait: most locks are free.
+      waiter ??= new Waiter({
+        redis: this.#redis,
+        subscription: this.#subscription,
+        id: this.keys.waiter(owner),
+        keys: this.keys.of(names, "lock", "turn", "wait"),
+        channels: this.keys.channels,
+      });
+      return waiter.waitForTurn(left, signal);
+    };
   }
 
   onRelease(name: string, listener: () => void): ReleaseSubscription {

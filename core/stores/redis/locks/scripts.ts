@@ -5,10 +5,10 @@ import { script } from "../client/redis.ts";
 /** How long a released lock is reserved for the waiter with the turn. After that, any client may claim the lock. */
 const TURN: Millis = 500;
 
-/** Returns the generation, raised to the one that the client has seen: the server may have lost its data. */
+/** Returns the generation that was read, raised to the one that the client has seen: the server may have lost its data. */
 const KEEP_GENERATION = `
-  local function keep_generation(key, seen)
-    local generation = redis.call('GET', key) or '0'
+  local function keep_generation(key, generation, seen)
+    generation = generation or '0'
     if tonumber(generation) >= tonumber(seen) then return generation end
     redis.call('SET', key, seen)
     return seen
@@ -35,7 +35,7 @@ export const CLAIM = script(`
   local time = redis.call('TIME')
   local now = time[1] * 1000000 + time[2]
   now = now - now % ARGV[4]
-  local answer = { keep_generation(KEYS[#KEYS], ARGV[5]) }
+  local answer = { keep_generation(KEYS[#KEYS], found[#KEYS], ARGV[5]) }
   for i = 1, n do
     local fence, token = KEYS[2 * n + i], found[2 * n + i]
     if not found[i] and tonumber(token or '0') < now then
@@ -60,7 +60,7 @@ export const CLAIM = script(`
  */
 export const RENEW = script(`
   ${KEEP_GENERATION}
-  keep_generation(KEYS[#KEYS], ARGV[3])
+  keep_generation(KEYS[#KEYS], redis.call('GET', KEYS[#KEYS]), ARGV[3])
   for i = 1, #KEYS - 1 do
     if redis.call('GET', KEYS[i]) ~= ARGV[1] then return 0 end
   end
