@@ -1,15 +1,17 @@
-import { SingleBar } from "cli-progress";
 import yargs from "yargs";
 import { hideBin } from "yargs/helpers";
-import { note, print, warn } from "../../functions/cli/terminal/output.ts";
-import { table } from "../../functions/cli/terminal/table.ts";
-import { checkLimits, measure, type Result } from "./measure.ts";
+import { growthSuite } from "./growth/growth.ts";
+import { GROWING_STORES, type GrowingStoreName } from "./growth/stores.ts";
+import { runSuite } from "./run-suite.ts";
 import { SUITES } from "./suites.ts";
 
-const { suite, rounds, block, json, alone } = await yargs(hideBin(process.argv))
+/** The suite without contenders. */
+const GROWTH = "growth";
+
+const options = await yargs(hideBin(process.argv))
   .scriptName("npm run bench --")
   .option("suite", {
-    choices: Object.keys(SUITES),
+    choices: [...Object.keys(SUITES), GROWTH],
     demandOption: true,
     describe: "the suite to run",
   })
@@ -29,52 +31,34 @@ const { suite, rounds, block, json, alone } = await yargs(hideBin(process.argv))
     default: false,
     describe: "measure only our functions, or the turns of runs, without installing peers",
   })
+  .option("profile", {
+    type: "string",
+    coerce: (folder?: string) => (folder === "" ? "profiles" : folder),
+    describe:
+      'write a CPU profile of each contender into this folder, or into "profiles", in place of a comparison',
+  })
+  .option("stores", {
+    type: "string",
+    default: GROWING_STORES.join(","),
+    coerce: toStores,
+    describe: "for growth: the stores",
+  })
+  .option("seconds", {
+    type: "number",
+    default: 840,
+    describe: "for growth: the time of all stores together, which ends the growth of slow ones",
+  })
+  .option("chart", { type: "string", describe: "for growth: draw charts into this SVG file" })
   .strict()
   .parseAsync();
 
-const bar = new SingleBar({ format: "{bar} {percentage}%", clearOnComplete: true });
-const setUp = SUITES[suite];
-if (!setUp) throw new RangeError(`unknown suite ${suite}`);
-const {
-  server,
-  notes = [],
-  counts = {},
-  limits = {},
-  close,
-  ...plan
-} = await setUp(note, { alone });
-for (const each of notes) warn(each);
-try {
-  bar.start(rounds, 0);
-  const { results, ratios: measured } = await measure({
-    ...plan,
-    rounds,
-    blockMillis: block,
-    onRound: (round) => bar.update(round),
-  });
-  bar.stop();
-  const ratios = [...checkLimits(limits, counts), ...measured];
-  if (json) {
-    print(JSON.stringify({ suite, server, notes, counts, results, ratios }));
-  } else {
-    print(`${suite}, on ${server}\n`);
-    print(table(["", "per second", "p50 ms", "p99 ms", "parts"], results.map(toRow)));
-    const verdicts = ratios.map(({ name, value, low, high, aim, met }) => [
-      name,
-      value,
-      `${low} to ${high}`,
-      aim,
-      met ? "met" : "not met",
-    ]);
-    if (Object.keys(counts).length > 0) print(table(["", "count"], Object.entries(counts)));
-    print(table(["ratio", "value", "95 % interval", "aim", ""], verdicts));
-  }
-} finally {
-  bar.stop();
-  await close();
-}
+if (options.suite === GROWTH) await growthSuite(options);
+else await runSuite(options);
 
-function toRow({ name, perSec, p50Millis, p99Millis, parts = {} }: Result) {
-  const described = Object.entries(parts).map(([part, millis]) => `${part} ${millis}`);
-  return [name, perSec, p50Millis, p99Millis, described.join(", ")];
+function toStores(names: string): readonly GrowingStoreName[] {
+  return names.split(",").map((name) => {
+    const known = GROWING_STORES.find((each) => each === name);
+    if (known) return known;
+    throw new RangeError(`unknown store "${name}"; growth knows ${GROWING_STORES.join(", ")}`);
+  });
 }

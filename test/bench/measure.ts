@@ -36,6 +36,9 @@ export interface Block {
   /** The number of operations of each client. */
   readonly shares: readonly number[];
 
+  /** The CPU time of this process per operation, in milliseconds: other load changes it less than it changes durations. */
+  readonly cpuMillis?: number;
+
   /** The durations of the parts of an operation, by name. */
   readonly parts?: Readonly<Record<string, readonly number[]>>;
 }
@@ -59,6 +62,9 @@ export interface Result {
   readonly perSec: number;
   readonly p50Millis: number;
   readonly p99Millis: number;
+
+  /** The median of the CPU time of this process per operation. */
+  readonly cpuMillis?: number;
 
   /** The medians of the parts, in milliseconds. */
   readonly parts?: Readonly<Record<string, number>>;
@@ -118,31 +124,43 @@ function blocksOf(seen: Seen, name: string): Block[] {
 }
 
 async function runBlock(contender: Contender, blockMillis: number): Promise<Block> {
-  if ("report" in contender) return contender.report(blockMillis);
-  const { batch = 1, clients = 1 } = contender;
+  return "report" in contender ? contender.report(blockMillis) : repeat(contender, blockMillis);
+}
+
+/** Repeats the contender's operation for about `blockMillis` milliseconds. */
+export async function repeat(
+  { run, batch = 1, clients = 1 }: Repeated,
+  blockMillis: number,
+): Promise<Required<Omit<Block, "parts">>> {
   const startedAt = performance.now();
+  const cpuBefore = process.cpuUsage();
   const millis: number[] = [];
   const client = async (_: unknown, number: number) => {
     let count = 0;
     while (performance.now() - startedAt < blockMillis) {
       const sentAt = performance.now();
-      await contender.run(number);
+      await run(number);
       millis.push(performance.now() - sentAt);
       count += batch;
     }
     return count;
   };
   const shares = await Promise.all(Array.from({ length: clients }, client));
-  return { rate: (sum(shares) / (performance.now() - startedAt)) * 1_000, millis, shares };
+  const { user, system } = process.cpuUsage(cpuBefore);
+  const count = sum(shares);
+  const rate = (count / (performance.now() - startedAt)) * 1_000;
+  return { rate, millis, shares, cpuMillis: (user + system) / 1_000 / count };
 }
 
 function toResult(name: string, blocks: readonly Block[]): Result {
   const sorted = blocks.flatMap(({ millis }) => millis).sort((a, b) => a - b);
+  const cpu = blocks.flatMap(({ cpuMillis = [] }) => cpuMillis);
   return {
     name,
     perSec: round(median(blocks.map(({ rate }) => rate)), 1),
     p50Millis: round(quantileSorted(sorted, 0.5), 3),
     p99Millis: round(quantileSorted(sorted, 0.99), 3),
+    ...(cpu.length > 0 && { cpuMillis: round(median(cpu), 3) }),
     ...partsOf(blocks),
   };
 }

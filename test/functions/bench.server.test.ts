@@ -1,5 +1,9 @@
+import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, onTestFinished, test, vi } from "vitest";
+import { exponentOf } from "../bench/growth/growth.ts";
 import { checkLimits, measure } from "../bench/measure.ts";
 import { WHOLE_MATRIX } from "../support/matrix.ts";
 import { needServers } from "../support/missing.ts";
@@ -16,7 +20,7 @@ test("a suite prints one JSON document of results and ratios", async () => {
   expect(server).toMatch(/\d+\.\d+/);
   expect(results.length).toBeGreaterThanOrEqual(8);
   for (const result of results) {
-    expect(Object.keys(result)).toEqual(["name", "perSec", "p50Millis", "p99Millis"]);
+    expect(Object.keys(result)).toEqual(["name", "perSec", "p50Millis", "p99Millis", "cpuMillis"]);
     expect(result.perSec).toBeGreaterThan(0);
     expect(result.p99Millis).toBeGreaterThanOrEqual(result.p50Millis);
   }
@@ -66,6 +70,45 @@ test.runIf(WHOLE_MATRIX)(
   },
   600_000,
 );
+
+test("a profile of each contender is written, and its parts are printed", async () => {
+  await needServers("mariadb");
+  const folder = await mkdtemp(join(tmpdir(), "lockstep-profiles-"));
+  onTestFinished(() => rm(folder, { recursive: true }));
+  const options = ["--suite", "mysql", "--rounds", "1", "--block", "80", "--json"];
+  using run = runNode([main, ...options, "--profile", folder]);
+  const { profiles } = JSON.parse(await run.line());
+  expect(await readdir(folder)).toHaveLength(profiles.length);
+  const text = await readFile(join(folder, "acquire-release.cpuprofile"), "utf8");
+  expect(JSON.parse(text).samples.length).toBeGreaterThan(0);
+  const pair = profiles.find(({ name }: { readonly name: string }) => name === "acquire + release");
+  expect(Object.keys(pair.parts)).toEqual(
+    expect.arrayContaining(["core/lock", "core/stores/sql", "mysql2", "node"]),
+  );
+  expect(await run.ended).toBe(0);
+});
+
+test("the growth of a store's costs is printed with exponents", async () => {
+  const options = ["--suite", "growth", "--stores", "memory", "--seconds", "20", "--json"];
+  using run = runNode([main, ...options]);
+  const { series } = JSON.parse(await run.line());
+  const names = series.map(({ name }: { readonly name: string }) => name);
+  expect(names).toEqual(["waiters", "held names", "clients", "runs"]);
+  for (const { points, exponent } of series) {
+    expect(exponent).toBe(exponentOf(points));
+    for (const { size, millis } of points) {
+      expect(size).toBeGreaterThan(0);
+      expect(millis).toBeGreaterThan(0);
+    }
+  }
+  expect(await run.ended).toBe(0);
+});
+
+test("an exponent is the slope of the logarithms, and needs three sizes", () => {
+  const points = [1, 10, 100].map((size) => ({ size, millis: 3 * size ** 2 }));
+  expect(exponentOf(points)).toBe(2);
+  expect(exponentOf(points.slice(1))).toBeUndefined();
+});
 
 test("a count is compared with its limit", () => {
   const counts = { small: 5, large: 6 };

@@ -1,0 +1,83 @@
+import { mkdir, writeFile } from "node:fs/promises";
+import { type Profiler, type Runtime, Session } from "node:inspector/promises";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { sum } from "simple-statistics";
+import { type Repeated, repeat } from "./measure.ts";
+
+/** Where the time of one operation goes: microseconds by group of files, the largest first. */
+export interface Profiled {
+  readonly name: string;
+  readonly operations: number;
+  readonly parts: Readonly<Record<string, number>>;
+}
+
+export interface ProfileOptions {
+  /** The folder of the profiles. */
+  readonly folder: string;
+
+  /** The time of each contender, in milliseconds. */
+  readonly millis: number;
+}
+
+/** The microseconds between two samples. */
+const INTERVAL = 100;
+
+/**
+ * Runs a contender under V8's profiler, and writes `NAME.cpuprofile`.
+ *
+ * The time of other processes, such as a server, counts as "waiting", or as native code where a write to a socket hands
+ * the core over to them: the samples go by elapsed time.
+ */
+export async function profile(
+  contender: Repeated,
+  { folder, millis }: ProfileOptions,
+): Promise<Profiled> {
+  // The code is compiled, and connections are open, before the profile begins.
+  await repeat(contender, millis / 4);
+  const session = new Session();
+  session.connect();
+  await session.post("Profiler.enable");
+  await session.post("Profiler.setSamplingInterval", { interval: INTERVAL });
+  await session.post("Profiler.start");
+  const { shares } = await repeat(contender, millis);
+  const { profile } = await session.post("Profiler.stop");
+  session.disconnect();
+  const { name } = contender;
+  await mkdir(folder, { recursive: true });
+  const file = `${name.replace(/[^\w.]+/g, "-")}.cpuprofile`;
+  await writeFile(join(folder, file), JSON.stringify(profile));
+  const operations = sum(shares);
+  return { name, operations, parts: partsOf(profile, operations) };
+}
+
+/** Returns the microseconds per operation that each group of files took itself. */
+function partsOf(
+  { nodes, samples = [], timeDeltas = [] }: Profiler.Profile,
+  operations: number,
+): Profiled["parts"] {
+  const groups = new Map(nodes.map(({ id, callFrame }) => [id, groupOf(callFrame)]));
+  const micros = new Map<string, number>();
+  samples.forEach((id, i) => {
+    const group = groups.get(id) ?? "";
+    micros.set(group, (micros.get(group) ?? 0) + (timeDeltas[i] ?? 0) / operations);
+  });
+  const sorted = [...micros].sort(([, a], [, b]) => b - a);
+  return Object.fromEntries(sorted.map(([part, each]) => [part, Number(each.toFixed(1))]));
+}
+
+const ROOT = fileURLToPath(new URL("../../", import.meta.url));
+
+/** Returns the package, the folder of the project, or the part of Node and V8 to which a function belongs. */
+function groupOf({ url, functionName }: Runtime.CallFrame): string {
+  if (functionName === "(idle)") return "waiting";
+  if (functionName === "(garbage collector)") return "garbage collection";
+  if (url.startsWith("node:")) return "node";
+  if (url === "") return "V8 and native code";
+  const path = url.startsWith("file:") ? fileURLToPath(url) : url;
+  const [, name] = /.*node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(path) ?? [];
+  if (name !== undefined) return name;
+  const [, folder = path] =
+    /^(core\/stores\/[^/]+|[^/]+\/[^/]+)\//.exec(path.replace(ROOT, "")) ?? [];
+  return folder;
+}
