@@ -59,6 +59,13 @@ interface OpenOptions extends StoreOptions, StockEventOptions {
   /** Whether a SQLite file that is missing, or has no tables of Lockstep, gets them. Default true. If false, such a store is empty. */
   readonly create?: boolean;
 
+  /**
+   * Whether a SQLite file with older tables gets the present ones. Default true.
+   *
+   * @internal
+   */
+  readonly migrates?: boolean;
+
   /** Receives the result or the error of every change of stock. */
   readonly onStockEvent?: StockListener;
 }

@@ -4,31 +4,39 @@ import { deadline, race } from "../../core/lock/abort.ts";
 import { hasCode, StoreUnavailableError } from "../../core/lock/errors.ts";
 import { elapsedSince, instant, type Millis } from "../../core/lock/time.ts";
 import type { AnyStore } from "../../infra/open.ts";
+import { DYNAMODB_CURES, examineDynamodb, readDynamodbClock } from "./dynamodb.ts";
+import { examineEtcd } from "./etcd.ts";
 import { type Finding, note, ok, problem } from "./finding.ts";
-import { examineRedis } from "./redis.ts";
+import { examineRedis, REDIS_CURES } from "./redis.ts";
+import { examineMasters } from "./redlock.ts";
 import { examineDatabase, readSqlClock } from "./sql.ts";
 
 /** The longest examination: a server that hangs is reported. */
 const LONGEST: Millis = 10_000;
 
+/** The longest wait for the first answer: a client that tries again until then says why. */
+const FIRST: Millis = 5_000;
+
 /** How often a call is measured. */
 const REPEATS = 5;
 
-/** A skew above this confuses those who compare the logs of two machines. Locks go by the store's clock alone. */
+/** A skew above this confuses those who compare the logs of two machines. */
 const LARGE_SKEW: Millis = 1_000;
 
-/** Examines a store, and yields each finding as soon as it is known. Takes one lock of its own for a moment. */
-export async function* examine(store: AnyStore): AsyncGenerator<Finding> {
+/** Examines the store of a URL, and yields each finding as soon as it is known. Takes one lock of its own for a moment. */
+export async function* examine(store: AnyStore, url: string): AsyncGenerator<Finding> {
   const silent = () =>
     new StoreUnavailableError(store.url, `no answer within ${LONGEST / 1_000} s`);
   using limit = deadline(LONGEST, silent);
   const { signal } = limit;
   const within = <T>(work: Promise<T>) => race(work, signal);
   try {
+    using first = deadline(FIRST, silent, signal);
+    await within(ping(store, first.signal));
     const roundTrip = await within(measure(() => ping(store, signal)));
     yield ok("reachable", `round trip ${shown(roundTrip)}`);
     const findings: Finding[] = [];
-    for await (const finding of examineSystem(store, signal)) {
+    for await (const finding of examineSystem(store, url, signal)) {
       findings.push(finding);
       yield finding;
     }
@@ -43,16 +51,30 @@ export async function* examine(store: AnyStore): AsyncGenerator<Finding> {
 /** The finding for an error. Rethrows one that is no failure of the store. */
 export function failed(error: unknown): Finding {
   if (!(error instanceof Error)) throw error;
-  if (hasCode(error, "STORE_REFUSED")) {
-    return problem("refused", error.message, "check user, password, TLS, privileges and tables");
+  const { code } = Object(error.cause);
+  if (code === "ResourceNotFoundException") {
+    return problem("tables", "there is no such table", 'run "lockstep migrate"');
+  }
+  const cure = CURES.get(code);
+  if (hasCode(error, "STORE_REFUSED") || code === "NoCredentials") {
+    const all = "check user, password, TLS, privileges and tables";
+    return problem("refused", error.message, cure ?? all);
   }
   if (!hasCode(error, "STORE_UNAVAILABLE", "UNKNOWN_OUTCOME")) throw error;
-  return problem("unreachable", error.message, "check that the server runs, host, port, firewall");
+  const all = "check that the server runs, host, port, firewall";
+  return problem("unreachable", error.message, cure ?? all);
 }
 
-async function* examineSystem(store: AnyStore, signal: AbortSignal): AsyncGenerator<Finding> {
+/** What to do about causes that say more than the error. */
+const CURES = new Map(Object.entries({ ...DYNAMODB_CURES, ...REDIS_CURES }));
+
+async function* examineSystem(
+  store: AnyStore,
+  url: string,
+  signal: AbortSignal,
+): AsyncGenerator<Finding> {
   if (store.has("database")) {
-    yield judgeSkew(await skewOf(() => readSqlClock(store.database, signal)));
+    yield judgeSkew(await skewOf(() => readSqlClock(store.database, signal)), STORE_TIME);
     yield* examineDatabase(store.database, store.url, signal);
   } else if (store.has("redis")) {
     const readClock = async () => {
@@ -62,8 +84,16 @@ async function* examineSystem(store: AnyStore, signal: AbortSignal): AsyncGenera
       ];
       return Number(seconds) * 1_000 + Number(micros) / 1_000;
     };
-    yield judgeSkew(await skewOf(readClock));
+    yield judgeSkew(await skewOf(readClock), STORE_TIME);
     yield* await examineRedis(store.redis, signal);
+  } else if (store.has("dynamodb")) {
+    const skew = await skewOf(() => readDynamodbClock(store.dynamodb, signal));
+    yield judgeSkew(skew, "DynamoDB refuses requests that are signed 15 minutes off");
+    yield* await examineDynamodb(store.dynamodb);
+  } else if (store.has("etcd")) {
+    yield* await examineEtcd(url, signal);
+  } else if (url.toLowerCase().startsWith("redlock")) {
+    yield* await examineMasters(url, signal);
   }
 }
 
@@ -87,6 +117,7 @@ async function examineLocks({ locks }: AnyStore, roundTrip: Millis): Promise<rea
 async function ping(store: AnyStore, signal: AbortSignal): Promise<unknown> {
   if (store.has("database")) return store.database.read(sql`SELECT 1 AS one`, signal);
   if (store.has("redis")) return store.redis.call(["PING"], { reads: true, signal });
+  if (store.has("dynamodb")) return readDynamodbClock(store.dynamodb, signal);
   return store.locks.inspect("lockstep-doctor");
 }
 
@@ -109,10 +140,12 @@ async function skewOf(readClock: () => Promise<Millis>): Promise<Millis> {
   return there - (before + Date.now()) / 2;
 }
 
-function judgeSkew(skew: Millis): Finding {
+const STORE_TIME = "locks go by the store's clock alone";
+
+function judgeSkew(skew: Millis, why: string): Finding {
   const text = `the store's clock is ${shown(Math.abs(skew))} ${skew < 0 ? "behind" : "ahead"}`;
   if (Math.abs(skew) < LARGE_SKEW) return ok("clock", text);
-  return note("clock", `${text}; locks go by the store's clock alone`, "synchronise the clocks");
+  return note("clock", `${text}; ${why}`, "synchronise the clocks");
 }
 
 function shown(span: Millis): string {

@@ -22,6 +22,14 @@ export function problem(check: string, message: string, cure: string): Finding {
   return { check, status: "problem", message, cure };
 }
 
+/** Judges which of several servers answer. */
+export function judgePresence(servers: readonly string[], away: readonly string[]): Finding {
+  const text = `${servers.length - away.length} of ${servers.length} answer`;
+  if (away.length === 0) return ok("servers", text);
+  const cure = "start them: without a majority, locks stand still";
+  return note("servers", `${text}; not ${away.join(", ")}`, cure);
+}
+
 /** Compares a version such as "10.11.6-MariaDB" with the lowest one that Lockstep supports. */
 export function judgeVersion(product: string, version: string, lowest: string): Finding {
   const [major = 0, minor = 0] = version.split(".").map((part) => Number.parseInt(part, 10));

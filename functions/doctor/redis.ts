@@ -13,8 +13,31 @@ export async function examineRedis(redis: Redis, signal: AbortSignal): Promise<r
     ...(read("role") === "slave"
       ? [problem("role", "the server is a replica", "use the primary's URL")]
       : []),
+    ...(read("cluster_enabled") === "1" ? [await examineCluster(redis, signal)] : []),
     ...(await examineSettings(redis, signal)),
   ];
+}
+
+const SLOTS = 16_384;
+
+const SERVE_ALL = "give every slot to a node that runs: redis-cli --cluster fix HOST:PORT";
+
+/** What to do about the errors of Redis. */
+export const REDIS_CURES: Readonly<Record<string, string>> = {
+  CLUSTERDOWN: SERVE_ALL,
+  LOADING: "wait until it has loaded its data",
+  MISCONF: "look at its log: the disk is full, or the fork has failed",
+  OOM: "raise maxmemory",
+};
+
+/** Reads whether the cluster serves all slots: a name whose slot is not served cannot be locked. */
+async function examineCluster(redis: Redis, signal: AbortSignal): Promise<Finding> {
+  const info = String(await redis.call(["CLUSTER", "INFO"], { reads: true, signal }));
+  const read = (field: string) => new RegExp(`^${field}:(\\S+)`, "m").exec(info)?.[1] ?? "";
+  const served = Number(read("cluster_slots_ok"));
+  const text = `${served} of ${SLOTS} slots are served, by ${read("cluster_size")} masters`;
+  if (served === SLOTS && read("cluster_state") === "ok") return ok("cluster", text);
+  return problem("cluster", text, SERVE_ALL);
 }
 
 async function examineSettings(redis: Redis, signal: AbortSignal): Promise<readonly Finding[]> {

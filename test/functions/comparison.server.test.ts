@@ -4,32 +4,46 @@ import { cli } from "../support/cli.ts";
 import { needServers } from "../support/missing.ts";
 import { temporaryFile } from "../support/under-test.ts";
 
-test("a comparison shows that a crash, a clock and full memory take a lock in Redis from its holder, and not one in etcd", async () => {
+/** The URL of a store that does not answer, with a password that nothing prints. */
+const CLOSED = "redis://:secret@127.0.0.1:1";
+
+test("a comparison shows that a crash, a clock and full memory take a lock in Redis from its holder, and not one in etcd; a store that fails is one row", async () => {
   await needServers("redis");
   await needServers("etcd");
   const { file, remove } = await temporaryFile();
   const { status, stdout, stderr } = await cli(
-    ...["oversell", "--json", "--compare", "redis", "etcd", `sqlite:${file}`],
+    ...["oversell", "--json", "--compare", "redis", CLOSED, "etcd", `sqlite:${file}`],
   );
   expect(stderr).toBe("");
-  expect(status).toBe(0);
-  const [redis, etcd, sqlite] = JSON.parse(stdout) as readonly ComparedStore[];
+  expect(status).toBe(69);
+  const { stores, ...origin } = JSON.parse(stdout);
+  expect(origin).toMatchObject({
+    command: `lockstep oversell --json --compare redis redis://127.0.0.1:1 etcd sqlite:${file}`,
+    "Node.js": process.versions.node,
+  });
+  const [redis, closed, etcd, sqlite] = stores as readonly ComparedStore[];
+  expect(closed).toEqual({
+    store: "redis://127.0.0.1:1",
+    breaks: {},
+    failed: expect.stringContaining("127.0.0.1:1"),
+  });
   const handedOver = { median: expect.any(Number), slowest: expect.any(Number), waiters: 40 };
-  expect(redis).toMatchObject({ store: "redis", ...handedOver });
+  const version = expect.stringMatching(/^\d+\.\d/);
+  expect(redis).toMatchObject({ store: "redis", version, ...handedOver });
   // On a busy machine, the holder has learnt of the loss by then.
   const taken = expect.stringMatching(/^(?:two|lost)$/);
   expect(redis?.breaks).toEqual({ crash: taken, clock: taken, memory: taken });
-  expect(etcd).toMatchObject({ store: "etcd", ...handedOver, inOrder: 40 });
+  expect(etcd).toMatchObject({ store: "etcd", version, ...handedOver, inOrder: 40 });
   expect(etcd?.breaks).toEqual({ crash: "held" });
   expect(sqlite).toMatchObject({ store: `sqlite:${file}`, ...handedOver, breaks: {} });
   await remove();
 }, 300_000);
 
 test("a comparison refuses the options of the incident, and a store that is neither a name nor a URL", async () => {
-  const calls = [["--story"], ["--scenario", "failover"], ["nonsense"]];
+  const calls = [["--story"], ["--scenario", "failover"], ["nonsense"], ["redis://"]];
   const ended = await Promise.all(
     calls.map((more) => cli("oversell", "--compare", "sqlite", ...more)),
   );
-  expect(ended.map(({ status }) => status)).toEqual([64, 64, 64]);
+  expect(ended.map(({ status }) => status)).toEqual([64, 64, 64, 64]);
   expect(ended[2]?.stderr).toContain("nonsense");
 }, 120_000);

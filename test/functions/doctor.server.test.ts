@@ -1,16 +1,23 @@
-import { describe, expect, inject, test } from "vitest";
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { describe, expect, inject, onTestFinished, test } from "vitest";
 import { raw } from "../../core/database/sql.ts";
+import { dynamodbTable } from "../../core/stores/dynamodb/client/table.ts";
+import { put } from "../../core/stores/etcd/client/etcd.ts";
 import { examine } from "../../functions/doctor/doctor.ts";
 import { type Finding, judgeVersion } from "../../functions/doctor/finding.ts";
 import { open } from "../../infra/open.ts";
 import { startServer } from "../../infra/servers/start.ts";
-import { cli } from "../support/cli.ts";
-import { temporaryDatabase } from "../support/under-test.ts";
+import { cli, startCli } from "../support/cli.ts";
+import { anyTable } from "../support/dynamodb-under-test.ts";
+import { connectTo, temporaryDatabase } from "../support/under-test.ts";
+import { until } from "../support/until.ts";
 
 async function findingsOf(url: string): Promise<readonly Finding[]> {
   await using store = await open(url, { create: false });
   const findings: Finding[] = [];
-  for await (const finding of examine(store)) findings.push(finding);
+  for await (const finding of examine(store, url)) findings.push(finding);
   return findings;
 }
 
@@ -134,17 +141,240 @@ describe.concurrent("lockstep doctor", () => {
   );
 
   test(
+    "finds missing tables, commits that are not on disk, and a wrong password in a PostgreSQL",
+    async () => {
+      await using server = await startServer("postgres");
+      const { url } = server;
+      expect(await cli("doctor", url)).toMatchObject({
+        status: 1,
+        stdout: expect.stringMatching(
+          /^problem +tables .*0001-locks.*\n +→ run "lockstep migrate/m,
+        ),
+      });
+      const admin = await connectTo(url);
+      await admin.query("ALTER SYSTEM SET fsync = off");
+      await admin.query("SELECT pg_reload_conf()");
+      expect(problemsOf(await findingsOf(url))).toContainEqual(
+        expect.objectContaining({ check: "durability", cure: "set fsync = on" }),
+      );
+      await admin.query(`DO $$ BEGIN EXECUTE format(
+        'COPY (SELECT ''host all all 127.0.0.1/32 scram-sha-256'') TO %L',
+        current_setting('hba_file')); END $$`);
+      await admin.query("SELECT pg_reload_conf()");
+      await admin.end();
+      const refused = expect.stringMatching(/^problem +refused .*\n +→ check user, password/);
+      await until(async () => (await cli("doctor", url)).status === 69);
+      const wrong = await cli("doctor", url.replace("postgres@", "postgres:wrong@"));
+      expect(wrong).toMatchObject({ status: 69, stdout: refused });
+    },
+    LONGEST,
+  );
+
+  test(
+    "finds missing tables, missing and wrong credentials, and capacity that throttles in DynamoDB",
+    async () => {
+      const { url, open: openTable } = await anyTable();
+      const healthy = await cli("doctor", url, "--json");
+      expect(healthy).toMatchObject({ status: 0 });
+      expect(JSON.parse(healthy.stdout)).toMatchObject([
+        { check: "reachable", status: "ok" },
+        { check: "clock", status: "ok" },
+        { check: "tables", status: "ok", message: "the table is active" },
+        { check: "capacity", status: "ok", message: "on demand" },
+        { check: "durability", status: "note", cure: "turn deletion protection on" },
+        { check: "privileges", status: "ok" },
+        { check: "first lock", status: "ok" },
+        { check: "durable write", status: "ok" },
+      ]);
+
+      expect(await cli("doctor", url.replace("/test-", "/other-"))).toMatchObject({
+        status: 1,
+        stdout:
+          'problem  tables         there is no such table\n         → run "lockstep migrate"\n',
+      });
+      const anonymous = url.replace("key:secret@", "");
+      const env = { AWS_ACCESS_KEY_ID: undefined, AWS_SECRET_ACCESS_KEY: undefined };
+      expect(await startCli(["doctor", anonymous], { env }).finished).toMatchObject({
+        status: 69,
+        stdout: expect.stringMatching(
+          /^problem +refused .*no credentials.*\n +→ set AWS_ACCESS_KEY_ID/,
+        ),
+      });
+      expect(await cli("doctor", url.replace("key:", "not-a-key:"))).toMatchObject({
+        status: 69,
+        stdout: expect.stringMatching(/^problem +refused .*\n +→ check the credentials/),
+      });
+
+      const table = `test-${crypto.randomUUID()}`;
+      await using other = openTable({ table });
+      const {
+        TableName: _,
+        BillingMode: __,
+        ...definition
+      } = JSON.parse(dynamodbTable(other, table).definition);
+      const ProvisionedThroughput = { ReadCapacityUnits: 7, WriteCapacityUnits: 3 };
+      await other.manage("CreateTable", { ...definition, ProvisionedThroughput });
+      expect(await findingsOf(url.replace(/test-[\w-]+/, table))).toContainEqual(
+        expect.objectContaining({
+          check: "capacity",
+          status: "note",
+          message: expect.stringContaining("7 reads and 3 writes"),
+        }),
+      );
+    },
+    LONGEST,
+  );
+
+  test(
+    "finds that DynamoDB throttles",
+    async () => {
+      const throttling = createServer((_, response) => {
+        const type = "com.amazonaws.dynamodb.v20120810#ThrottlingException";
+        response.writeHead(400).end(JSON.stringify({ __type: type, message: "too many" }));
+      }).listen(0, "127.0.0.1");
+      onTestFinished(() => void throttling.close());
+      await once(throttling, "listening");
+      const { port } = throttling.address() as AddressInfo;
+      const url = `dynamodb://key:secret@local/shop?endpoint=http://127.0.0.1:${port}`;
+      expect(await cli("doctor", url)).toMatchObject({
+        status: 69,
+        stdout: expect.stringMatching(
+          /^problem +unreachable .*ThrottlingException.*\n +→ give the table capacity on demand/,
+        ),
+      });
+    },
+    LONGEST,
+  );
+
+  test(
+    "finds slots that nobody serves in a Redis Cluster, and a wrong password",
+    async () => {
+      await using server = await startServer("redis-cluster", {
+        args: ["--appendonly", "yes", "--appendfsync", "always"],
+      });
+      const { url, nodes } = server;
+      const healthy = await cli("doctor", url);
+      expect(healthy).toMatchObject({
+        status: 0,
+        stdout: expect.stringMatching(
+          /^ok +cluster +16384 of 16384 slots are served, by 3 masters/m,
+        ),
+      });
+
+      expect(await cli("doctor", url.replace("//", "//nobody:wrong@"))).toMatchObject({
+        status: 69,
+        stdout: expect.stringMatching(/^problem +refused .*\n +→ check user, password/),
+      });
+
+      const set = (name: string, value: string) =>
+        Promise.all(
+          nodes.map(async ({ config }) => {
+            await using node = await open(`redis://127.0.0.1:${config.port}`);
+            // Two of the nodes are away by then.
+            await node.redis.call(["CONFIG", "SET", name, value]).catch(() => {});
+          }),
+        );
+      await using store = await open(url);
+      const [, own] = (await store.redis.call(["CONFIG", "GET", "port"])) as readonly string[];
+      const lost = nodes.slice(0, 3).findIndex(({ config }) => config.port !== Number(own));
+      await Promise.all([nodes[lost], nodes[lost + 3]].map((node) => node?.kill("SIGKILL")));
+      await until(async () => (await cli("doctor", url)).stdout.includes("cluster is down"));
+      expect(await cli("doctor", url)).toMatchObject({
+        status: 69,
+        stdout: expect.stringMatching(
+          /^problem +unreachable .*cluster is down\n +→ .*--cluster fix/,
+        ),
+      });
+
+      await set("cluster-require-full-coverage", "no");
+      await until(async () => (await findingsOf(url)).length > 1);
+      expect(await cli("doctor", url)).toMatchObject({
+        status: 1,
+        stdout: expect.stringMatching(
+          /^problem +cluster +109\d\d of 16384 .*\n +→ .*--cluster fix/m,
+        ),
+      });
+    },
+    2 * LONGEST,
+  );
+
+  test(
+    "finds a server that is away and used up space in an etcd",
+    async () => {
+      await using cluster = await startServer("etcd-cluster", {
+        args: ["--quota-backend-bytes=3000000"],
+      });
+      const { url, nodes } = cluster;
+      expect(await cli("doctor", url)).toMatchObject({
+        status: 0,
+        stdout: expect.stringMatching(/^ok +servers +3 of 3 answer\nok +version +etcd 3\./m),
+      });
+      await nodes[2]?.kill("SIGKILL");
+      expect(await cli("doctor", url)).toMatchObject({
+        status: 0,
+        stdout: expect.stringMatching(/^note +servers +2 of 3 .*; not 127.*\n +→ start them/m),
+      });
+      await using store = await open(url);
+      const fill = async () => {
+        const value = "x".repeat(500_000);
+        for (let i = 0; i < 10; i += 1)
+          await store.etcd.txn({ when: [], do: [put(`${i}`, value)] });
+      };
+      await fill().catch(() => {});
+      await until(async () => problemsOf(await findingsOf(url)).length > 0);
+      expect(await cli("doctor", url)).toMatchObject({
+        stdout: expect.stringMatching(/^problem +health +not healthy: .*\n +→ .*alarm list/m),
+      });
+    },
+    LONGEST,
+  );
+
+  test(
+    "finds masters of a Redlock that are away, or may lose locks",
+    async () => {
+      await using server = await startServer("redlock", {
+        args: ["--appendonly", "yes", "--appendfsync", "always"],
+      });
+      const { url, nodes } = server;
+      expect(await cli("doctor", url)).toMatchObject({
+        status: 0,
+        stdout: expect.stringMatching(/^ok +servers +5 of 5 answer\nok +version +Redis 7/m),
+      });
+      const [first, second] = nodes.map(({ config }) => `127.0.0.1:${config.port}`);
+      await using lossy = await open(`redis://${first}`);
+      await lossy.redis.call(["CONFIG", "SET", "appendfsync", "no"]);
+      await nodes[1]?.kill("SIGKILL");
+      const found = await findingsOf(url);
+      expect(found).toContainEqual(
+        expect.objectContaining({ check: "servers", message: `4 of 5 answer; not ${second}` }),
+      );
+      expect(problemsOf(found)).toMatchObject([
+        { check: "durability", message: expect.stringContaining(`(${first})`) },
+      ]);
+    },
+    LONGEST,
+  );
+
+  test(
     "finds a closed port",
     async () => {
-      for (const scheme of ["redis", "etcd", "zookeeper", "redlock"]) {
-        const closed = await cli("doctor", `${scheme}://127.0.0.1:1`);
-        expect(closed).toMatchObject({
+      const closed = [
+        ...["redis", "redis+cluster", "etcd", "zookeeper", "redlock"].map(
+          (scheme) => `${scheme}://127.0.0.1:1`,
+        ),
+        "redis+sentinel://127.0.0.1:1/shop",
+        "mysql://127.0.0.1:1/shop",
+        "postgres://127.0.0.1:1/shop",
+        "dynamodb://key:secret@local/shop?endpoint=http://127.0.0.1:1",
+      ];
+      for (const url of closed) {
+        expect(await cli("doctor", url), url).toMatchObject({
           status: 69,
-          stdout: expect.stringMatching(/^problem +unreachable /),
+          stdout: expect.stringMatching(/^problem +unreachable .*\n +→ check that the server runs/),
         });
       }
     },
-    LONGEST,
+    2 * LONGEST,
   );
 
   test("finds an old server by its version", () => {
@@ -155,6 +385,8 @@ describe.concurrent("lockstep doctor", () => {
     });
     expect(judgeVersion("MariaDB", "10.5.29-MariaDB", "10.6").status).toBe("problem");
     expect(judgeVersion("MariaDB", "10.11.6-MariaDB", "10.6").status).toBe("ok");
+    expect(judgeVersion("PostgreSQL", "12.22 (Debian 12.22-1)", "13").status).toBe("problem");
+    expect(judgeVersion("PostgreSQL", "15.8", "13").status).toBe("ok");
     expect(judgeVersion("Redis", "6.2.14", "7.0").status).toBe("problem");
     expect(judgeVersion("Redis", "8.0.1", "7.0").status).toBe("ok");
   });

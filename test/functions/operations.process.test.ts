@@ -1,6 +1,9 @@
+import { existsSync } from "node:fs";
+import { DatabaseSync } from "node:sqlite";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { stockLock } from "../../core/inventory/inventory.ts";
 import { openSqlite, type SqlStore } from "../../core/stores/sqlite/index.ts";
+import { shortFence } from "../../functions/cli/terminal/draw-timeline.ts";
 import { cli } from "../support/cli.ts";
 import { temporaryFile } from "../support/under-test.ts";
 
@@ -34,12 +37,31 @@ test("a shell completes commands, and top prints held locks once in a pipe", asy
   expect(script.stdout).toContain("--get-yargs-completions");
   expect(words.stdout).toMatch(/^doctor$/m);
   expect(top.stdout).toContain("nightly");
-  expect(top.stdout).toContain(String(lock.fence));
+  expect(top.stdout).toContain(shortFence(String(lock.fence)));
+  expect(top.stdout).toMatch(/ stuck /);
   expect(traceOfNone).toMatchObject({ status: 1 });
   expect(status).toMatchObject({
     status: 0,
     stdout: expect.stringContaining("applied  0001-locks"),
   });
+});
+
+test("migrate --status and --print of a SQLite file tell what is missing, and change nothing", async () => {
+  const { file, remove } = await temporaryFile();
+  const store = `sqlite:${file}`;
+  const call = (...words: readonly string[]) => cli("migrate", ...words, "--store", store);
+  const missing = { status: 1, stdout: expect.stringContaining("pending  0001-locks") };
+  expect(await call("--status")).toMatchObject(missing);
+  expect((await call("--print")).stdout).toContain("CREATE TABLE IF NOT EXISTS lockstep_lock");
+  expect(existsSync(file)).toBe(false);
+
+  using old = new DatabaseSync(file);
+  old.exec("CREATE TABLE lockstep_migration (version INTEGER NOT NULL PRIMARY KEY)");
+  expect(await call("--status")).toMatchObject(missing);
+  expect(old.prepare("SELECT name FROM sqlite_master WHERE type = 'table'").all()).toHaveLength(1);
+  expect((await call()).stdout).toMatch(/^applied 0001-locks\n/);
+  expect(await call("--status")).toMatchObject({ status: 0 });
+  await remove();
 });
 
 describe("lockstep release", () => {

@@ -3,7 +3,7 @@ import { dirname, join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { expect, onTestFinished, test } from "vitest";
 import type { StrategyReport } from "../../functions/oversell/report.ts";
-import { INSTALLING_BROWSER, startBrowser } from "../support/browser.ts";
+import { INSTALLING_BROWSER, seriousFaults, startBrowser } from "../support/browser.ts";
 import { cli } from "../support/cli.ts";
 import { temporaryFile } from "../support/under-test.ts";
 
@@ -62,6 +62,15 @@ test("the report draws what was counted, is used by keyboard, and loads nothing"
   await page.keyboard.press("ArrowRight");
   expect(await text("#headline")).toBe(`20 in stock, ${second?.sold} sold`);
   expect(await page.locator(".replay:visible").getAttribute("data-strategy")).toBe("lockstep");
+
+  for (const width of [1_280, 360]) {
+    await page.setViewportSize({ width, height: 800 });
+    for (const colorScheme of ["light", "dark"] as const) {
+      await page.emulateMedia({ colorScheme });
+      expect(await seriousFaults(page)).toEqual([]);
+    }
+    expect(await page.evaluate("document.documentElement.scrollWidth")).toBe(width);
+  }
   expect(said).toEqual([]);
   expect(requests).toEqual([href]);
 });

@@ -1,4 +1,5 @@
-import { chromium } from "playwright-core";
+import axe from "axe-core";
+import { chromium, type Page } from "playwright-core";
 import { findOrThrow } from "../../infra/servers/binaries.ts";
 
 /** Without the last of these it would look for hosts of its maker's at every start. */
@@ -19,4 +20,16 @@ export async function startBrowser() {
   const required = { binaries: ["chromium"], packages: ["chromium"] };
   const executablePath = await findOrThrow(required, (step) => process.stderr.write(`${step}\n`));
   return chromium.launch({ executablePath, args: FLAGS });
+}
+
+/** Returns axe's serious and critical findings. */
+export async function seriousFaults(page: Page): Promise<readonly string[]> {
+  // The page's own policy forbids foreign scripts, and an evaluation passes it by.
+  await page.evaluate(axe.source);
+  const { violations } = await page.evaluate(() =>
+    (globalThis as unknown as { axe: typeof axe }).axe.run(),
+  );
+  return violations
+    .filter(({ impact }) => impact === "serious" || impact === "critical")
+    .map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(" ")}`);
 }

@@ -15,6 +15,12 @@ export async function prometheusBinaries() {
   return { prometheus, promtool: join(dirname(prometheus), "promtool") };
 }
 
+/** The value of a series at one moment. */
+interface Sample {
+  readonly metric: Readonly<Record<string, string>>;
+  readonly value: readonly [time: number, value: string];
+}
+
 interface PrometheusOptions {
   /** The URL of /metrics. */
   readonly scrapes: string;
@@ -53,7 +59,7 @@ export async function startPrometheus({ scrapes, rules }: PrometheusOptions) {
     if (status !== "success") throw new Error(`${path}: ${error}`);
     return data;
   };
-  const query = async (expression: string): Promise<readonly unknown[]> =>
+  const query = async (expression: string): Promise<readonly Sample[]> =>
     (await get(`query?query=${encodeURIComponent(expression)}`)).result;
   return {
     /** Answers a query with its samples. */

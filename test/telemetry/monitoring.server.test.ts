@@ -8,7 +8,7 @@ import { placeOrder } from "../programs/order.ts";
 import { prometheusBinaries, startPrometheus } from "../support/prometheus.ts";
 import { runCli } from "../support/script.ts";
 import { temporaryFile } from "../support/under-test.ts";
-import { until } from "../support/until.ts";
+import { pause, until } from "../support/until.ts";
 
 const pathOf = (path: string) => fileURLToPath(new URL(`../../${path}`, import.meta.url));
 const ORDERS = pathOf("test/programs/order.ts");
@@ -20,35 +20,42 @@ beforeAll(async () => {
   await prometheusBinaries();
 }, 600_000);
 
-interface Panel {
-  readonly targets?: readonly { readonly expr: string }[];
+interface Query {
+  readonly expr: string;
+  readonly legendFormat: string;
 }
 
-/** The expressions of the dashboard. */
-async function expressionsOfPanels(): Promise<readonly string[]> {
+/** The queries of the dashboard. */
+async function queriesOfPanels(): Promise<readonly Query[]> {
   const { panels } = JSON.parse(await readFile(DASHBOARD, "utf8"));
-  return panels.flatMap(({ targets = [] }: Panel) =>
-    targets.map(({ expr }) => expr.replaceAll("$__rate_interval", "1m")),
+  return panels.flatMap(({ targets = [] }: { readonly targets?: readonly Query[] }) =>
+    targets.map((each) => ({ ...each, expr: each.expr.replaceAll("$__rate_interval", "1m") })),
   );
 }
 
-/** Starts a worker that has executed a run. Returns the URL of its metrics. */
-async function startWorker(): Promise<string> {
+/** Starts a worker that has executed a run. Returns the URL of its metrics, and a function that gives it an order. */
+async function startWorker() {
   const { file, remove } = await temporaryFile();
   onTestFinished(remove);
-  await using store = await openSqlite(file);
+  const store = await openSqlite(file);
+  onTestFinished(() => store.close());
   const runtime = createRuntime({ journal: store.journal, workflows: [placeOrder] });
-  await runtime.start(placeOrder, { orderId: "o-1" });
-  await runtime.start(placeOrder, { orderId: "o-2", trouble: "waits" });
+  let orders = 0;
+  const order = (trouble: "none" | "waits" = "none") => {
+    orders += 1;
+    return runtime.start(placeOrder, { orderId: `o-${orders}`, trouble });
+  };
+  await order();
+  await order("waits");
   const worker = runCli("worker", ORDERS, "--store", `sqlite:${file}`, "--port", "0");
   onTestFinished(() => worker[Symbol.dispose]());
-  const { metrics } = JSON.parse(await worker.line());
+  const { metrics }: { readonly metrics: string } = JSON.parse(await worker.line());
   await until(async () => (await store.journal.find("o-1"))?.status === "completed");
-  return metrics;
+  return { metrics, order };
 }
 
 test("a Prometheus that scrapes a worker has every metric of it, of the rules and of the dashboard", async () => {
-  const metrics = await startWorker();
+  const { metrics, order } = await startWorker();
   await using prometheus = await startPrometheus({ scrapes: metrics, rules: RULES });
   await until(() => prometheus.has("lockstep_runs"));
 
@@ -59,7 +66,8 @@ test("a Prometheus that scrapes a worker has every metric of it, of the rules an
     expect(await prometheus.has(name), name).toBe(true);
   }
 
-  const panels = await expressionsOfPanels();
+  const queries = await queriesOfPanels();
+  const panels = queries.map(({ expr }) => expr);
   const rules = await readFile(RULES, "utf8");
   const labels = new Set(text.match(/lockstep_\w+(?==")/g));
   const used = [...panels, rules]
@@ -73,7 +81,27 @@ test("a Prometheus that scrapes a worker has every metric of it, of the rules an
   for (const name of exported) {
     expect(inPanels, name).toContain(name.replace(/_(?:bucket|sum|count)$/, ""));
   }
-  for (const expression of panels) await prometheus.query(expression);
+
+  const hasData = async ({ expr, legendFormat }: Query) => {
+    const samples = await prometheus.query(expr);
+    const names = [...legendFormat.matchAll(/\{\{(\w+)\}\}/g)].map(([, name = ""]) => name);
+    return (
+      samples.some(({ value: [, value] }) => Number.isFinite(Number(value))) &&
+      samples.every(({ metric }) => names.every((name) => metric[name] !== undefined))
+    );
+  };
+  const empty: string[] = [];
+  for (const query of queries) {
+    const found = async () => {
+      if (await hasData(query)) return true;
+      // A rate needs work between two scrapes.
+      await order();
+      await pause(1_000);
+      return false;
+    };
+    await until(found, 60_000).catch(() => empty.push(query.expr));
+  }
+  expect(empty).toEqual([]);
 
   const names = [...rules.matchAll(/- alert: (\w+)/g)].map(([, name]) => name);
   const isEvaluated = async () =>

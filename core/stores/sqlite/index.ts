@@ -17,6 +17,13 @@ interface SqliteOptions extends SqlStoreOptions {
    * empty, and nothing is written to the disk.
    */
   readonly create?: boolean;
+
+  /**
+   * Whether older tables are updated. Default true.
+   *
+   * @internal
+   */
+  readonly migrates?: boolean;
 }
 
 /**
@@ -31,11 +38,11 @@ interface SqliteOptions extends SqlStoreOptions {
  */
 export async function openSqlite(
   file: string,
-  { create = true, ...options }: SqliteOptions = {},
+  { create = true, migrates = true, ...options }: SqliteOptions = {},
 ): Promise<SqlStore> {
   const database = sqliteDatabase(create || hasTables(file) ? file : ":memory:");
   try {
-    await migrate(database);
+    if (migrates) await migrate(database);
   } catch (error) {
     await database.close();
     throw error;

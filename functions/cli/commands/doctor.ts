@@ -26,10 +26,11 @@ export const doctorCommand: CommandModule<unknown, DoctorArgs> = {
       findings.push(finding);
       if (!json) print(draw(finding));
     };
+    const named = url ?? store;
     const work = async (opened: Parameters<Parameters<typeof withStore>[1]>[0]) => {
-      for await (const finding of examine(opened)) report(finding);
+      for await (const finding of examine(opened, named)) report(finding);
     };
-    await withStore({ store: url ?? store }, work, { create: false }).catch((error) =>
+    await withStore({ store: named }, work, { create: false }).catch((error) =>
       report(failed(error)),
     );
     if (json) print(JSON.stringify(findings));

@@ -68,11 +68,12 @@ function lineOf({ waiters, queue = [] }: LockInfo): readonly string[] {
   return ["", title, table(["place", "waiter", "for", "has waited"], rows)];
 }
 
-function workOf(about: HolderInfo | undefined): string {
+/** What a holder works at. */
+export function workOf(about: HolderInfo | undefined): string {
   return [about?.command, about?.run, about?.step].filter(Boolean).join(" · ");
 }
 
-export function locksTable(locks: readonly LockInfo[]): string {
+function locksTable(locks: readonly LockInfo[]): string {
   const rows = locks.map(({ name, holder, about, expiresIn, fence, waiters }) => [
     name,
     holder ?? "nobody",

@@ -38,7 +38,7 @@ function showMigrations(args: MigrateArgs): Promise<void> {
     for (const { name } of pending) print(`pending  ${name}`);
     if (pending.length > 0) process.exitCode = EXIT.no;
   };
-  return withStore(args, work, { create: false });
+  return withStore(args, work, { create: false, migrates: false });
 }
 
 /** Reads which migrations the store has, and which ones it lacks. */
@@ -58,11 +58,12 @@ async function readMigrations(store: AnyStore) {
 }
 
 function applyMigrations(args: StoreArgs): Promise<void> {
-  return withStore(args, async (store) => {
+  const work = async (store: AnyStore) => {
     const applied = await applyTo(store);
     for (const name of applied) print(`applied ${name}`);
     if (applied.length === 0) print("nothing to do");
-  });
+  };
+  return withStore(args, work, { migrates: false });
 }
 
 async function applyTo(store: AnyStore): Promise<readonly string[]> {

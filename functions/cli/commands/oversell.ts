@@ -5,6 +5,7 @@ import type { CommandModule } from "yargs";
 import { checkWhole } from "../../../core/lock/checks.ts";
 import { redact } from "../../../infra/redact.ts";
 import { renderTrace } from "../../oversell/chrome-trace.ts";
+import type { ComparedStore } from "../../oversell/compare/compare.ts";
 import type { Observations } from "../../oversell/observations.ts";
 import { type OversellOptions, oversell } from "../../oversell/oversell.ts";
 import { isBroken } from "../../oversell/report.ts";
@@ -15,7 +16,7 @@ import { STORY_PARTS, story } from "../../oversell/story.ts";
 import { existsOn, STRATEGIES, type Strategy } from "../../oversell/strategy.ts";
 import { EXIT } from "../exit-status.ts";
 import { locksOption, parseDuration, type StoreArgs, storeOption } from "../options.ts";
-import { drawComparison } from "../terminal/draw-comparison.ts";
+import { COMPARISON_HEAD, COMPARISON_LEGEND, drawCompared } from "../terminal/draw-comparison.ts";
 import { drawFigures, drawReplay, drawStory, verdict } from "../terminal/draw-replay.ts";
 import { note, print, warn } from "../terminal/output.ts";
 import { table } from "../terminal/table.ts";
@@ -168,11 +169,12 @@ export const oversellCommand = (version: string): CommandModule<unknown, Oversel
       .example("$0 oversell --compare sqlite redis etcd", "hand-overs, fairness, what breaks each")
       .epilog(
         `Exit status: 1 if a strategy or variant that claims to be safe oversold, lost or
-duplicated a unit, or left buyers waiting for ever; 73 if a file could not be written.`,
+duplicated a unit, or left buyers waiting for ever; 69 if a compared store failed;
+73 if a file could not be written.`,
       ),
   async handler(args) {
     if (args.scenario) return playScenario(args.scenario, args);
-    if (args.compare) return compareStores(args.compare, args);
+    if (args.compare) return compareStores(args.compare, args.json, version);
     checkReport(args);
     for (const option of ["picture", "report", "trace"] as const)
       await checkFolder(option, args[option]);
@@ -213,19 +215,21 @@ function checkReport(args: OversellArgs): void {
 
 /** Returns what the report says about its making. */
 function settingOf({ store, locks, seed }: OversellArgs, version: string) {
+  const { command, ...origin } = originOf(version);
+  const stores = { store: redact(store), ...(locks !== undefined && { locks: redact(locks) }) };
+  return { command, facts: { ...stores, seed, ...origin } };
+}
+
+/** Returns what has made a result. */
+function originOf(version: string) {
   const words = process.argv
     .slice(2)
     .map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word}'`));
   return {
     command: redact(["lockstep", ...words].join(" ")),
-    facts: {
-      store: redact(store),
-      ...(locks !== undefined && { locks: redact(locks) }),
-      seed,
-      Lockstep: version,
-      "Node.js": process.versions.node,
-      system: `${process.platform} ${process.arch}`,
-    },
+    Lockstep: version,
+    "Node.js": process.versions.node,
+    system: `${process.platform} ${process.arch}`,
   };
 }
 
@@ -240,13 +244,23 @@ async function playScenario(
   if (report.variants.some(isUnsafe)) process.exitCode = EXIT.no;
 }
 
+/** Prints each store when it is done; as JSON, all of them at the end. */
 async function compareStores(
   stores: readonly string[],
-  { json }: Pick<OversellArgs, "json">,
+  json: boolean,
+  version: string,
 ): Promise<void> {
   const { compare } = await import("../../oversell/compare/compare.ts");
-  const compared = await compare({ stores, onProgress: note });
-  print(json ? JSON.stringify(compared) : drawComparison(compared));
+  const compared: ComparedStore[] = [];
+  for await (const store of compare({ stores, onProgress: note })) {
+    if (!json && compared.length === 0) print(COMPARISON_HEAD);
+    if (!json) print(drawCompared(store));
+    compared.push(store);
+  }
+  print(
+    json ? JSON.stringify({ ...originOf(version), stores: compared }) : `\n${COMPARISON_LEGEND}`,
+  );
+  if (compared.some(({ failed }) => failed !== undefined)) process.exitCode = EXIT.unavailable;
 }
 
 function showScenario({ story, resource, stock, variants }: ScenarioReport): void {

@@ -8,40 +8,43 @@ const EVENTS = ["crash", "failover", "clock", "memory"] as const satisfies reado
 const HEAD = ["store", "hand-over", "slowest", "in order", ...EVENTS];
 const WIDTHS: readonly number[] = [17, 9, 8, 8, 5, 8, 5, 6];
 
-const RESULTS: Readonly<Record<BreakResult, string>> = {
+const RESULTS: Readonly<Record<BreakResult | "untried", string>> = {
   held: "held",
   lost: "lost",
   two: "TWO",
   away: "away",
+  untried: "–",
 };
 
-const LEGEND = `hand-over: from a release until the next client has the lock; median and slowest
+export const COMPARISON_LEGEND = `hand-over: from a release until the next client has the lock; median and slowest
 in order: waiters of other clients that got the lock in the order of arrival
 crash: all servers killed, then started; failover: one server after another
 clock: the servers' clocks + 60 s; memory: used up under allkeys-lru
 held: nobody else got the lock; lost: its holder knew; away: no answer
 TWO: a second client got it while the first still counted on it: check fences`;
 
-/** Draws the comparison as lines of at most 80 columns. */
-export function drawComparison(stores: readonly ComparedStore[]): string {
-  const rows = stores.map(({ store, median, slowest, inOrder, waiters, breaks }) => [
+/** The head of the table, which has at most 80 columns. */
+export const COMPARISON_HEAD = toLine(HEAD);
+
+/** Draws a store as a line of the table, and why its comparison has ended early below it. */
+export function drawCompared(compared: ComparedStore): string {
+  const { store, median, slowest, inOrder, waiters, breaks, failed } = compared;
+  const line = toLine([
     store,
-    formatDuration(median),
-    formatDuration(slowest),
-    `${inOrder}/${waiters}`,
-    ...EVENTS.map((event) => {
-      const result = breaks[event];
-      return result === undefined ? "–" : RESULTS[result];
-    }),
+    median === undefined ? "–" : formatDuration(median),
+    slowest === undefined ? "–" : formatDuration(slowest),
+    inOrder === undefined ? "–" : `${inOrder}/${waiters}`,
+    ...EVENTS.map((event) => RESULTS[breaks[event] ?? "untried"]),
   ]);
-  const lines = [HEAD, ...rows].map((cells) =>
-    cells
-      .map((cell, i) => {
-        const width = WIDTHS[i] ?? 0;
-        const text = truncate(cell, width);
-        return i === 0 ? text.padEnd(width) : text.padStart(width);
-      })
-      .join("  "),
-  );
-  return [...lines, "", LEGEND].join("\n");
+  if (failed === undefined) return line;
+  return `${line}\n  failed: ${truncate(failed.split("\n", 1).join(), 70)}`;
+}
+
+function toLine(cells: readonly string[]): string {
+  const padded = cells.map((cell, i) => {
+    const width = WIDTHS[i] ?? 0;
+    const text = truncate(cell, width);
+    return i === 0 ? text.padEnd(width) : text.padStart(width);
+  });
+  return padded.join("  ");
 }

@@ -213,7 +213,8 @@ class Client implements Dynamodb {
     using limit = deadline(this.#timeout, noAnswer, caller);
     const { signal } = limit;
     const signed = await race(this.#sign(operation, body), signal).catch((error) => {
-      throw new RequestFailure("unsent", `no credentials: ${(error as Error).message}`);
+      const why = `no credentials: ${(error as Error).message}`;
+      throw new RequestFailure("unsent", why, "NoCredentials");
     });
     if (signal.aborted) throw new RequestFailure("unsent", "there was no time for a request");
     try {

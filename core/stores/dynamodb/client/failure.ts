@@ -14,7 +14,7 @@ type FailureKind = "unsent" | "passing" | "refused" | "unanswered";
 export class RequestFailure extends Error {
   readonly kind: FailureKind;
 
-  /** The name of DynamoDB's exception; "" without one. */
+  /** The name of DynamoDB's exception, or NoCredentials; "" without one. */
   readonly code: string;
 
   constructor(kind: FailureKind, message: string, code = "") {

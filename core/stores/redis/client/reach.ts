@@ -63,8 +63,10 @@ async function firstOf(
   try {
     return await Promise.any(attempts);
   } catch (error) {
-    const { errors } = error as AggregateError;
-    throw errors.find(isFailure) ?? new CommandFailure("unsent", "no server is known yet");
+    const failures = (error as AggregateError).errors.filter(isFailure);
+    // A server that answers says more than a closed port.
+    const [first = new CommandFailure("unsent", "no server is known yet")] = failures;
+    throw failures.find(isTemporary) ?? first;
   }
 }
 
