@@ -13,12 +13,13 @@ import { type Entry, StockModel, toEntry } from "./stock-model.ts";
 
 /** Judges the whole history, after everything has come to rest. */
 export async function checkEnd(shared: Shared, database: Database): Promise<void> {
-  const [ledger = [], stock = [], fences = [], effects = []] = (
+  const [ledger = [], stock = [], fences = [], effects = [], records = []] = (
     await database.batch([
       sql`SELECT * FROM lockstep_ledger ORDER BY sku, seq`,
       sql`SELECT * FROM lockstep_stock`,
       sql`SELECT name, fence FROM lockstep_fence`,
       sql`SELECT run, token, at FROM simulated_effect ORDER BY rowid`,
+      sql`SELECT run_id, step_key, epoch FROM lockstep_step ORDER BY run_id, at`,
     ])
   ).map(({ rows }) => rows);
   shared.history.checkTokens();
@@ -32,6 +33,7 @@ export async function checkEnd(shared: Shared, database: Database): Promise<void
   }
   checkCounts(shared.history, ledger);
   checkEffects(shared, effects);
+  checkEpochs(shared.history, records);
   for (const id of shared.ended.keys()) checkRun(shared, id, { effects, ledger });
 }
 
@@ -148,6 +150,16 @@ function checkEffects({ history, ended, plan }: Shared, effects: readonly Row[])
     checkClaims(history, { sku: SOLD, token, at, what });
     const { end, at: endedAt = 0 } = ended.get(what) ?? {};
     if (at > endedAt) history.violate("no work after the end", `${what} (${end}) sold`);
+  }
+}
+
+/** A process that has lost a run writes no record. */
+function checkEpochs({ violate }: History, records: readonly Row[]): void {
+  for (const [i, { run_id, step_key, epoch }] of records.entries()) {
+    const before = records[i - 1];
+    if (!before || asText(before.run_id) !== asText(run_id)) continue;
+    if (asBigInt(before.epoch) <= asBigInt(epoch)) continue;
+    violate("one history of a run", `${run_id}: ${step_key} was recorded by an earlier holder`);
   }
 }
 

@@ -226,8 +226,10 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "records of any epoch",
     file: "stores/sql/journal/append.ts",
-    find: `WHERE run_id = \${runId} AND epoch = \${epoch} AND status = 'running' \${forShare}),`,
-    replace: `WHERE run_id = \${runId} \${forShare}),`,
+    find: `SELECT epoch FROM lockstep_run
+        WHERE run_id = \${runId} AND epoch = \${epoch} AND status = 'running' \${forShare}),`,
+    replace: `SELECT \${epoch} FROM lockstep_run
+        WHERE run_id = \${runId} \${forShare}),`,
   },
   {
     name: "a run that is claimed before it is due",
@@ -264,12 +266,6 @@ export const MUTANTS: readonly Mutant[] = [
     file: "steps/attempt.ts",
     find: `    if (!transacted && (await this.#isStartRecorded())) await this.#recordStart();
 `,
-    replace: "",
-  },
-  {
-    name: "fences that a transaction does not check",
-    file: "stores/sql/journal/transactional-step.ts",
-    find: "    checkClaim(fence, results[2 * i + 1]?.rows ?? []);",
     replace: "",
   },
   {

@@ -1,0 +1,71 @@
+import { readFileSync, writeFileSync } from "node:fs";
+import { SingleBar } from "cli-progress";
+import yargs from "yargs";
+import { hideBin } from "yargs/helpers";
+import { note, print } from "../../functions/cli/terminal/output.ts";
+import type { CampaignStoreName } from "../campaign/stores.ts";
+import { STORES } from "../campaign/stores.ts";
+import { replay } from "../simulation/run.ts";
+import { isProven, proofPage } from "./page.ts";
+import { LONG, prove, QUICK } from "./prove.ts";
+
+const { seed, long, seconds, json, write, store } = await yargs(hideBin(process.argv))
+  .scriptName("npm run prove --")
+  .option("seed", {
+    type: "number",
+    describe: "replay the simulated schedule of this seed, shrunk if it fails, and nothing else",
+  })
+  .option("long", { type: "boolean", default: false, describe: "go on for hours" })
+  .option("seconds", { type: "number", describe: "how long schedules are simulated" })
+  .option("store", {
+    type: "string",
+    array: true,
+    choices: Object.keys(STORES),
+    describe: "the stores of the campaigns on real servers",
+  })
+  .option("json", { type: "boolean", default: false, describe: "print one JSON document" })
+  .option("write", {
+    type: "boolean",
+    default: false,
+    describe: "write docs/proof.json, and docs/proof.md from it",
+  })
+  .strict()
+  .parseAsync();
+
+if (seed === undefined) await proveAll();
+else await replaySeed(seed);
+
+async function replaySeed(number: number): Promise<void> {
+  const { violations, trace, clients, operations, faults } = await replay(number);
+  for (const line of trace) print(line);
+  const size = `${clients} clients, ${operations} operations, ${faults} faults`;
+  print(`seed ${number}, ${size}: ${violations.length} violations`);
+  for (const { check, detail } of violations) print(`${check}: ${detail}`);
+  if (violations.length > 0) process.exitCode = 1;
+}
+
+async function proveAll(): Promise<void> {
+  const bar = new SingleBar({ format: "{bar} {percentage}% {what}", clearOnComplete: true });
+  const bounds = long ? LONG : QUICK;
+  bar.start(1, 0, { what: "" });
+  const proof = await prove({
+    ...bounds,
+    simulationSeconds: seconds ?? bounds.simulationSeconds,
+    stores: (store as CampaignStoreName[] | undefined) ?? bounds.stores,
+    log: bar.isActive ? () => {} : note,
+    onProgress: (share, what) => bar.update(share, { what }),
+  }).finally(() => bar.stop());
+  if (write) {
+    writeFileSync(fileOf("proof.json"), `${JSON.stringify(proof, null, 2)}\n`);
+    writeFileSync(
+      fileOf("proof.md"),
+      proofPage(JSON.parse(readFileSync(fileOf("proof.json"), "utf8"))),
+    );
+  }
+  print(json ? JSON.stringify(proof) : proofPage(proof));
+  if (!isProven(proof)) process.exitCode = 1;
+}
+
+function fileOf(name: string): URL {
+  return new URL(`../../docs/${name}`, import.meta.url);
+}

@@ -1,0 +1,123 @@
+import type { Proof } from "./prove.ts";
+
+/** Whether nothing was violated, every mutant was caught, and the faults did their work. */
+export function isProven({ models, simulation, mutants, campaigns }: Proof): boolean {
+  return (
+    models.every(
+      (model) => !model.violation && model.mutants.every(({ violation }) => violation),
+    ) &&
+    simulation.failure === undefined &&
+    simulation.overlaps > 0 &&
+    simulation.lateRefused > 0 &&
+    mutants.every(({ caughtBy }) => caughtBy) &&
+    campaigns.every(({ violations }) => violations.length === 0)
+  );
+}
+
+/** Writes the page of a proof. */
+export function proofPage(proof: Proof): string {
+  const { date, node, processors, models, simulation, mutants, campaigns } = proof;
+  const caught = mutants.filter(({ caughtBy }) => caughtBy);
+  const modelMutants = models.flatMap((model) => model.mutants);
+  const violated = modelMutants.filter(({ violation }) => violation);
+  return `# Proof
+
+\`npm run prove -- --write\` makes this page from its results, which \`docs/proof.json\` has in full. This run was on ${date}, on Node
+${node} and ${processors} processors. **${isProven(proof) ? "No guarantee was broken, and every mutant was caught." : "A guarantee was broken, or a mutant was not caught."}**
+
+## Models
+
+\`test/models\` has the rules as models in Promela. spin searches all their states. A mutant breaks one rule, and has to violate the model:
+${violated.length} of ${modelMutants.length} did.
+
+${table(
+  ["model", "states", "depth", "violation", "mutants: states until the violation"],
+  models.map((model) => [
+    model.name,
+    count(model.states),
+    count(model.depth),
+    model.violation ?? "none",
+    model.mutants.map(({ name, states }) => `${name} ${count(states)}`).join(", "),
+  ]),
+)}
+
+## Simulation
+
+\`test/simulation\` runs the real locks, stock, journal and steps on a virtual clock. The SQL of the store is executed by a real SQLite in
+memory, behind a network that loses, delays and repeats messages, while clients crash, freeze and read wrong clocks. The seed of a
+schedule determines it. The connection pools of MySQL and PostgreSQL, and the other stores, are not a part of it: campaigns cover them.
+
+${table(
+  ["", ""],
+  [
+    ["schedules", count(simulation.schedules)],
+    ["seeds", `${simulation.firstSeed} to ${simulation.firstSeed + simulation.schedules - 1}`],
+    ["time", `${simulation.seconds} s`],
+    ["faults", count(sumOf(simulation.faults))],
+    ...Object.entries(simulation.faults)
+      .sort()
+      .map(([fault, times]) => [fault, count(times)]),
+    ["locks acquired", count(simulation.acquisitions)],
+    ["changes of stock", count(simulation.operations)],
+    ["of them with an unknown or no answer", count(simulation.unknown)],
+    ["acquired while another client still took itself for the holder", count(simulation.overlaps)],
+    ["claims and writes of late holders, refused", count(simulation.lateRefused)],
+    ["late writes accepted", String(lateWritesOf(simulation))],
+    ["violations", String(simulation.failure?.violations.length ?? 0)],
+  ],
+)}
+${simulation.failure ? `\nSeed ${simulation.failure.seed} fails: \`npm run prove -- --seed ${simulation.failure.seed}\`.\n` : ""}
+\`npm run prove -- --seed N\` replays a schedule. A failing one is shrunk to the fewest clients, operations and faults that fail in the same check.
+
+## Mutants of the code
+
+Each mutant replaces one text of a source file (\`test/simulation/mutants.ts\`), and is simulated until a check fails: ${caught.length} of ${mutants.length}
+were caught.
+
+${table(
+  ["mutant", "caught by", "schedules"],
+  mutants.map(({ mutant, caughtBy, schedules }) => [
+    mutant,
+    caughtBy ?? "**not caught**",
+    count(schedules),
+  ]),
+)}
+
+## Campaigns on real servers
+
+\`npm run campaign -- --store NAME --seconds N --seed S\` repeats one, for longer. Processes contend for locks and sell stock while they are killed and frozen,
+and servers are killed, frozen and cut off.
+
+${table(
+  ["store", "seconds", "seed", "acquired", "writes", "late, refused", "faults", "violations"],
+  campaigns.map((report) => [
+    `${report.store} (${report.version})`,
+    String(report.seconds),
+    String(report.seed),
+    count(report.acquisitions),
+    count(report.writesApplied),
+    count(report.lateClaimsRefused + report.lateWritesRefused),
+    count(sumOf(report.faults)),
+    String(report.violations.length),
+  ]),
+)}
+`;
+}
+
+function lateWritesOf({ failure }: Proof["simulation"]): number {
+  return failure?.violations.filter(({ check }) => check === "late write").length ?? 0;
+}
+
+function sumOf(counts: Readonly<Record<string, number>>): number {
+  return Object.values(counts).reduce((sum, times) => sum + times, 0);
+}
+
+function count(number: number): string {
+  return number.toLocaleString("en");
+}
+
+/** A table of Markdown. */
+function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
+  const line = (cells: readonly string[]) => `| ${cells.join(" | ")} |`;
+  return [line(head), line(head.map(() => "---")), ...rows.map(line)].join("\n");
+}

@@ -1,0 +1,126 @@
+import { availableParallelism } from "node:os";
+import { type CampaignReport, campaign } from "../campaign/campaign.ts";
+import { type CampaignStoreName, STORES } from "../campaign/stores.ts";
+import { MODELS, type Search, search } from "../models/spin.ts";
+import { MUTANTS } from "../simulation/mutants.ts";
+import { type Failure, type Hunt, hunt, simulate } from "../simulation/run.ts";
+import type { Totals } from "../simulation/worker.ts";
+
+interface Bounds {
+  /** How long schedules are simulated, in seconds. */
+  readonly simulationSeconds: number;
+
+  /** The most schedules for each mutant. */
+  readonly schedulesPerMutant: number;
+  readonly stores: readonly CampaignStoreName[];
+  readonly campaignSeconds: number;
+}
+
+/** Less than ten minutes on two processors. */
+export const QUICK: Bounds = {
+  simulationSeconds: 180,
+  schedulesPerMutant: 10_000,
+  stores: ["sqlite", "mariadb", "etcd", "redis"],
+  campaignSeconds: 15,
+};
+
+/** Some hours. */
+export const LONG: Bounds = {
+  simulationSeconds: 7_200,
+  schedulesPerMutant: 10_000,
+  stores: (Object.keys(STORES) as CampaignStoreName[]).filter((name) => name !== "mysql"),
+  campaignSeconds: 600,
+};
+
+export interface ProveOptions extends Bounds {
+  readonly log: (line: string) => void;
+
+  /** Called with the share that is done, and what is under way. */
+  readonly onProgress: (share: number, what: string) => void;
+}
+
+/** The result of one model, with the states of its mutants up to their violation. */
+interface ProvenModel extends Search {
+  readonly name: string;
+  readonly mutants: readonly (Search & { readonly name: string })[];
+}
+
+/** What `npm run prove` measures. */
+export interface Proof {
+  readonly date: string;
+  readonly node: string;
+  readonly processors: number;
+  readonly models: readonly ProvenModel[];
+  readonly simulation: Totals & {
+    readonly firstSeed: number;
+    readonly seconds: number;
+    readonly failingSchedule?: Failure;
+  };
+  readonly mutants: readonly Hunt[];
+  readonly campaigns: readonly (CampaignReport & { readonly store: string })[];
+}
+
+/** Searches the models, simulates schedules, hunts the mutants, and runs campaigns on real servers. */
+export async function prove(options: ProveOptions): Promise<Proof> {
+  const models = await searchModels(options);
+  const simulation = await simulateSchedules(options);
+  const mutants = await hunt(MUTANTS, {
+    first: 1,
+    schedules: options.schedulesPerMutant,
+    onProgress: (done) => options.onProgress(0.6 + (0.2 * done) / MUTANTS.length, "mutants"),
+  });
+  const campaigns = await runCampaigns(options);
+  return {
+    date: new Date().toISOString().slice(0, 10),
+    node: process.versions.node,
+    processors: availableParallelism(),
+    models,
+    simulation,
+    mutants,
+    campaigns,
+  };
+}
+
+async function searchModels({ onProgress }: ProveOptions): Promise<Proof["models"]> {
+  const models: ProvenModel[] = [];
+  for (const { name, mutants } of MODELS) {
+    onProgress((0.1 * models.length) / MODELS.length, `model ${name}`);
+    const searches = [];
+    for (const mutant of mutants) searches.push({ name: mutant, ...(await search(name, mutant)) });
+    models.push({ name, ...(await search(name)), mutants: searches });
+  }
+  return models;
+}
+
+async function simulateSchedules(options: ProveOptions): Promise<Proof["simulation"]> {
+  const { simulationSeconds, onProgress } = options;
+  // Other schedules each time.
+  const firstSeed = Date.now() % 2 ** 31;
+  const startedAt = performance.now();
+  const elapsed = () => (performance.now() - startedAt) / 1_000;
+  const over = AbortSignal.timeout(simulationSeconds * 1_000);
+  const { totals, failure } = await simulate({
+    first: firstSeed,
+    schedules: Number.POSITIVE_INFINITY,
+    signal: over,
+    onProgress: (schedules) => {
+      const share = Math.min(1, elapsed() / simulationSeconds);
+      onProgress(0.1 + 0.5 * share, `${schedules} schedules`);
+    },
+  });
+  const seconds = Math.round(elapsed());
+  return { ...totals, firstSeed, seconds, ...(failure && { failingSchedule: failure }) };
+}
+
+async function runCampaigns(options: ProveOptions): Promise<Proof["campaigns"]> {
+  const { stores, campaignSeconds, log, onProgress } = options;
+  const campaigns = [];
+  for (const name of stores) {
+    onProgress(0.8 + (0.2 * campaigns.length) / stores.length, `campaign on ${name}`);
+    await using store = await STORES[name](log);
+    const seed = Date.now() % 1_000_000;
+    const report = await campaign({ store, seconds: campaignSeconds, seed, onProgress: log });
+    campaigns.push({ store: name, ...report });
+  }
+  return campaigns;
+}
