@@ -36,10 +36,8 @@ interface SqliteOptions extends SqlStoreOptions {
  *     await using shop = await openSqlite("shop.db");
  *     await shop.inventory.set({ sku: "teapot", quantity: 10, operationId: "count-1" });
  */
-export async function openSqlite(
-  file: string,
-  { create = true, migrates = true, ...options }: SqliteOptions = {},
-): Promise<SqlStore> {
+export async function openSqlite(file: string, options: SqliteOptions = {}): Promise<SqlStore> {
+  const { create = true, migrates = true, ...others } = options;
   const database = sqliteDatabase(create || hasTables(file) ? file : ":memory:");
   try {
     if (migrates) await migrate(database);
@@ -47,7 +45,7 @@ export async function openSqlite(
     await database.close();
     throw error;
   }
-  return sqlStore(database, options);
+  return sqlStore(database, others);
 }
 
 /** Whether the file has tables of Lockstep. True for an unreadable file as well: its first use tells the reason. */
