@@ -1,5 +1,6 @@
 /** Locks and fences: the contract of every store, and its errors. */
 export { type Duration, deadlineIn } from "./lock/duration.ts";
+export type { Election, Elections, Leader } from "./lock/election.ts";
 export {
   hasCode,
   LockError,

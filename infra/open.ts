@@ -186,12 +186,17 @@ export async function open<const Url extends string>(
   options: OpenOptions = {},
 ): Promise<StoreAt<Url>> {
   const parsed = parseStoreUrl(url);
-  const label = `${hostname().slice(0, 100)}:${process.pid}`;
+  const label = processLabel();
   const command = shownCommand(process.argv);
   const { open } = kindOf(parsed.scheme);
   const store = await open(parsed, { label, command, onEvent: publish, ...options });
   const has = (part: StorePart) => Object.hasOwn(store, part);
   return withMissingParts(parsed.scheme, { ...store, url: toShow(parsed), has }) as StoreAt<Url>;
+}
+
+/** Returns what names this process to humans. */
+export function processLabel(): string {
+  return `${hostname().slice(0, 100)}:${process.pid}`;
 }
 
 const locks = channel("lockstep:lock");

@@ -41,7 +41,8 @@ describe.each(stores)("the store %s", (name) => {
     const [file = ""] = readdirSync(`${root}test/stores`).filter((each) =>
       each.startsWith(`${name}.`),
     );
-    expect(read(`test/stores/${file}`)).toContain("describeLockStore(");
+    for (const suite of ["describeLockStore(", "describeElections("])
+      expect(read(`test/stores/${file}`)).toContain(suite);
   });
 
   test("has a row in the README, with a link to its page", () => {

@@ -35,6 +35,9 @@ export interface Hold {
 
   /** Ends the lease, then removes the claim: owner-checked, repeated until the store answers or one ttl has passed. */
   release(why: LossReason): Promise<Unlocked>;
+
+  /** Renews, and changes the value in what the holder says of itself. For stores that keep one record per lock. */
+  proclaim?(value: string): Promise<void>;
 }
 
 /** A lock as it was read. */

@@ -1,40 +1,81 @@
 import { follow } from "./abort.ts";
+import type { Duration } from "./duration.ts";
+import { SessionExpiredError } from "./errors.ts";
+import { type Fence, formatFence } from "./fence.ts";
 import { Leadership, type LeadershipOptions } from "./leadership.ts";
 import type { Unlocked } from "./lock.ts";
 import type { QueueEntry } from "./session-queue.ts";
 
 /** The leader of an election, and the value that it has proclaimed. */
 export interface Leader {
-  /** The key or path of its queue entry. */
+  /** The key or path of its queue entry; in stores without a queue, the holder's id. */
   readonly key: string;
   readonly value: string;
 
-  /** The revision at which it became a candidate: its fencing token. */
+  /** Its fencing token: the revision at which it became a candidate, or the token of its lock. */
   readonly token: bigint;
 
-  /** The revision of the last write of its value: rises with each value that it proclaims. */
+  /** Rises with each value that this leader proclaims. */
   readonly revision: bigint;
+
+  /** Its fence, as `Fence.toString()` gives it; undefined for elections that no `Elections` has opened. */
+  readonly fence?: string | undefined;
+
+  /** When it became the leader, by its clock; in ZooKeeper, a candidate, by the server's. Undefined in etcd. */
+  readonly since?: Date | undefined;
 }
 
+/** The elections of a store. The leader of an election holds the lock of the same name. */
+export interface Elections {
+  /**
+   * Opens an election for one candidate, without a campaign; an observer needs no campaign. `ttl`, by default 10 s, is how
+   * long a leader that is lost still leads.
+   *
+   *     await using election = await shop.elections.open("leader", { ttl: "10s" });
+   *     await election.campaign("host-7"); // resolves when elected
+   *
+   * In etcd and ZooKeeper, it opens a session: open another election after a SessionExpiredError.
+   */
+  open(name: string, options?: ElectionOptions): Promise<Election>;
+}
+
+export interface ElectionOptions {
+  readonly ttl?: Duration;
+  readonly signal?: AbortSignal;
+}
+
+/** The ttl of an election that names none. */
+export const ELECTION_TTL: Duration = "10s";
+
 /** A candidate in an election: candidates queue as locks do, each with a value in its entry, and the first one leads. */
-export interface Election {
-  /** The key or path of the queue entry; undefined while this candidate does not lead. */
+export interface Election extends AsyncDisposable {
+  /** The key or path of the queue entry, or the holder's id; undefined while this candidate does not lead. */
   readonly key: string | undefined;
 
-  /** The revision at which the entry was created, the fencing token; undefined while this candidate does not lead. */
+  /** The fencing token; undefined while this candidate does not lead. */
   readonly token: bigint | undefined;
+
+  /**
+   * The fence, for resources that check it. Undefined while this candidate does not lead, and for elections that no
+   * `Elections` has opened.
+   */
+  readonly fence: Fence | undefined;
 
   /** Aborts when the leadership is lost or given up; aborted while this candidate does not lead. */
   readonly signal: AbortSignal;
 
   /**
-   * Becomes a candidate and resolves when elected. A leader proclaims the new value and stays the leader.
+   * Becomes a candidate and resolves when elected. A leader proclaims the new value and stays the leader. In stores
+   * without a queue, a value has at most 80 bytes.
    *
    * Rejects with a SessionExpiredError as soon as the session, or the entry, is gone: such a candidate never wins; with
    * the signal's reason; or as the store does. No entry is left in the queue then, unless the store cannot be reached:
    * such an entry stays until the session is closed.
    */
   campaign(value: string, options?: { readonly signal?: AbortSignal }): Promise<void>;
+
+  /** Throws the signal's reason unless this candidate provably leads now. Synchronous, and right after a freeze. */
+  assertLeads(): void;
 
   /** Changes the leader's value. Rejects with a LockReleasedError unless this candidate leads. */
   proclaim(value: string): Promise<void>;
@@ -52,6 +93,12 @@ export interface Election {
    * A consumer always gets the latest state, may miss states that ended before it asked, and never gets an older one.
    */
   observe(options?: { readonly signal?: AbortSignal }): AsyncGenerator<Leader | undefined>;
+
+  /**
+   * Resigns, as far as the store can be reached, and ends a session that `Elections` has opened, with its campaigns. Never
+   * rejects.
+   */
+  close(): Promise<void>;
 }
 
 /** The queue of an election, in a store. */
@@ -67,6 +114,15 @@ export interface ElectionQueue<E extends CandidateEntry> extends LeadershipOptio
 
   /** Yields the first entry of the queue, and yields it again whenever it may have changed. */
   changes(signal: AbortSignal): AsyncGenerator<Leader | undefined>;
+
+  /** Throws unless the value has a place in an entry. */
+  checkValue?(value: string): void;
+
+  /** Returns the fence of an entry; undefined where the generation is not known. */
+  fenceOf(entry: E): Fence | undefined;
+
+  /** Ends the session, if it belongs to the queue. */
+  close?(): void;
 }
 
 export interface CandidateEntry extends QueueEntry {
@@ -85,6 +141,7 @@ export function electionOn<E extends CandidateEntry>(queue: ElectionQueue<E>, en
 class Candidate<E extends CandidateEntry> implements Election {
   readonly #queue: ElectionQueue<E>;
   readonly #leadership: Leadership<E>;
+  #fence: Fence | undefined;
 
   constructor(queue: ElectionQueue<E>, entry: E | undefined) {
     this.#queue = queue;
@@ -100,23 +157,36 @@ class Candidate<E extends CandidateEntry> implements Election {
     return this.#leadership.entry?.token;
   }
 
+  get fence(): Fence | undefined {
+    return this.#leadership.entry && this.#fence;
+  }
+
   get signal(): AbortSignal {
     return this.#leadership.signal;
   }
 
+  assertLeads(): void {
+    this.signal.throwIfAborted();
+    if (this.#queue.session.remaining() <= 0) throw new SessionExpiredError(this.key ?? "");
+  }
+
   async campaign(value: string, { signal }: { readonly signal?: AbortSignal } = {}): Promise<void> {
+    this.#queue.checkValue?.(value);
     if (!this.signal.aborted) return this.proclaim(value);
     const scope = follow(signal, this.#queue.session.signal);
     try {
       await this.#leadership.settled();
       scope.signal.throwIfAborted();
-      this.#leadership.begin(await this.#elected(value, scope.signal));
+      const entry = await this.#elected(value, scope.signal);
+      this.#fence = this.#queue.fenceOf(entry);
+      this.#leadership.begin(entry);
     } finally {
       scope[Symbol.dispose]();
     }
   }
 
   async proclaim(value: string): Promise<void> {
+    this.#queue.checkValue?.(value);
     const { entry } = this.#leadership;
     if (!entry || this.signal.aborted) throw this.#leadership.released();
     await this.#write(entry, value);
@@ -136,12 +206,21 @@ class Candidate<E extends CandidateEntry> implements Election {
     let last: Leader | undefined | "none yet" = "none yet";
     let latest: Leader | undefined;
     for await (const leader of this.#queue.changes(signal)) {
-      if (last !== "none yet" && leader?.revision === last?.revision) continue;
+      if (last !== "none yet" && isSame(leader, last)) continue;
       if (leader && latest && isBefore(leader, latest)) continue;
       latest = leader ?? latest;
       last = leader;
       yield leader;
     }
+  }
+
+  async close(): Promise<void> {
+    await this.resign().catch(() => {});
+    this.#queue.close?.();
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
   }
 
   /** Resolves to an entry that is the first one. */
@@ -163,6 +242,16 @@ class Candidate<E extends CandidateEntry> implements Election {
   }
 }
 
+function isSame(a: Leader | undefined, b: Leader | undefined): boolean {
+  return placeOf(a) === placeOf(b) && a?.revision === b?.revision;
+}
+
 function isBefore(a: Leader, b: Leader): boolean {
-  return a.token === b.token ? a.revision < b.revision : a.token < b.token;
+  const [first, second] = [placeOf(a), placeOf(b)];
+  return first === second ? a.revision < b.revision : first < second;
+}
+
+/** Its place in the order of leaders, as text that sorts. The same generation, unless the fence tells. */
+function placeOf(leader: Leader | undefined): string {
+  return leader ? (leader.fence ?? formatFence(0, leader.token)) : "";
 }

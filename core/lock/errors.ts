@@ -81,12 +81,12 @@ export class SessionExpiredError extends LockError {
   }
 }
 
-/** A mutex without a lock was unlocked. */
+/** A mutex without a lock was unlocked, or a candidate that does not lead proclaimed a value. */
 export class LockReleasedError extends LockError {
   override readonly name = "LockReleasedError";
 
   constructor(prefix: string) {
-    super(`mutex ${quote(prefix)} holds nothing: it was not locked, or was released`, {
+    super(`${quote(prefix)} is not held: it was not acquired, or was released`, {
       code: "LOCK_RELEASED",
       retryable: false,
     });

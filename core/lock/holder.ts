@@ -1,8 +1,9 @@
-import { byteLength } from "./checks.ts";
+import { byteLength, checkText } from "./checks.ts";
+import { quote } from "./errors.ts";
 import type { HolderInfo, LockInfo, WaiterInfo } from "./lock.ts";
 
 /** The part of a HolderInfo that is written beside the holder's id. The label of the id tells host and pid. */
-export type HolderWork = Pick<HolderInfo, "command" | "run" | "step">;
+export type HolderWork = Omit<HolderInfo, "host" | "pid">;
 
 /** A lock as the store has it: the holder is the text that `describeHolder` made, or a foreign client's. */
 export type LockRecord = Omit<LockInfo, "about">;
@@ -18,7 +19,18 @@ const LONGEST_HOLDER = 255;
 /** The fields that are shortened when the text is too long, in this order. */
 const SHORTENED = ["command", "step", "run"] as const;
 
-/** Returns the text of a holder that asks for a lock now: its id and, as JSON, its work. */
+/** The most bytes of a leader's value: with `since` and `revision`, it fits beside an id of 107 bytes. */
+const LONGEST_VALUE = 80;
+
+/** Throws unless the value of a leader is text of at most 80 bytes. It may be empty. */
+export function checkValue(value: unknown): asserts value is string {
+  if (value !== "") checkText("value", value, LONGEST_VALUE);
+}
+
+/**
+ * Returns the text of a holder: its id and, as JSON, its work. Without `since`, the holder asks for its lock now. Throws a
+ * RangeError when a leader's value does not fit beside the id.
+ */
 export function describeHolder(id: string, work: HolderWork = {}): string {
   let about = { since: new Date().toISOString(), ...work };
   let text = join(id, about);
@@ -29,7 +41,11 @@ export function describeHolder(id: string, work: HolderWork = {}): string {
     about = { ...about, [field]: start ? `${start}…` : undefined };
     text = join(id, about);
   }
-  return byteLength(text) > LONGEST_HOLDER ? id : text;
+  const excess = byteLength(text) - LONGEST_HOLDER;
+  if (excess > 0 && about.value !== undefined) {
+    throw new RangeError(`value ${quote(about.value)} has ${excess} bytes too many beside ${id}`);
+  }
+  return excess > 0 ? id : text;
 }
 
 function join(id: string, about: object): string {
@@ -68,13 +84,15 @@ function processOf(id: string): Pick<HolderInfo, "host" | "pid"> {
 
 function parseWork(json: string): HolderInfo {
   try {
-    const { since, command, run, step } = JSON.parse(json);
+    const { since, command, run, step, value, revision } = JSON.parse(json);
     const at = new Date(since);
     return {
       ...(!Number.isNaN(at.getTime()) && { since: at }),
       ...textOf("command", command),
       ...textOf("run", run),
       ...textOf("step", step),
+      ...textOf("value", value),
+      ...(Number.isSafeInteger(revision) && { revision }),
     };
   } catch {
     // The text of a foreign client.

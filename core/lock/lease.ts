@@ -130,6 +130,14 @@ export class Lease {
     this.assertHeld(span);
   }
 
+  /** Renews now, after a renewal under way. Rejects when the renewal fails. */
+  async renewNow(): Promise<void> {
+    this.assertHeld();
+    await this.#renewing?.catch(() => {});
+    await this.#renew();
+    this.assertHeld();
+  }
+
   /** Brings the next renewal in the background forward. */
   renewEarly(): void {
     if (!this.#ended) this.#renewIn(0);

@@ -52,6 +52,11 @@ export class LockHandle implements Lock, LockSet {
     return this.#hold.lease.ensure(span);
   }
 
+  async proclaim(value: string): Promise<void> {
+    if (!this.#hold.proclaim) throw new TypeError("this store's locks have no value");
+    await this.#hold.proclaim(value);
+  }
+
   unlock(why: LossReason = "released"): Promise<Unlocked> {
     this.#unlocking ??= this.#unlockOnce(why);
     return this.#unlocking;

@@ -39,6 +39,14 @@ export type Unlocked = "released" | "was-lost";
 export interface Lock extends Held {
   readonly name: string;
   readonly fence: Fence;
+
+  /**
+   * Changes the value in what the holder says of itself, with a renewal. Only for stores that keep one record per lock.
+   * Rejects with a LockLostError when the lock is lost, and as the store does: then a later renewal may write the value.
+   *
+   * @internal
+   */
+  proclaim?(value: string): Promise<void>;
 }
 
 /** Exclusive use of several names at once. */
@@ -65,7 +73,8 @@ export interface TryLockOptions {
   readonly deadline?: Deadline;
 
   /**
-   * The longest time for which the lock is held, with renewals. Then its signal aborts. Default: one day.
+   * The longest time for which the lock is held, with renewals. Then its signal aborts. Default: one day. Infinity: no
+   * limit.
    *
    * A renewal asks the store for one ttl, or for more where `ensure` needs more, and never for more than is left of this.
    */
@@ -86,7 +95,7 @@ export interface TryLockOptions {
    *
    * @internal
    */
-  readonly work?: Pick<HolderInfo, "run" | "step"> | undefined;
+  readonly work?: Pick<HolderInfo, "run" | "step" | "value"> | undefined;
 }
 
 export interface LockOptions extends TryLockOptions {
@@ -110,6 +119,12 @@ export interface HolderInfo {
   /** The run of a workflow, and the key of its step. */
   readonly run?: string | undefined;
   readonly step?: string | undefined;
+
+  /** The value of the leader of an election; on etcd and ZooKeeper, the value is the holder. */
+  readonly value?: string | undefined;
+
+  /** How often the leader has changed its value. */
+  readonly revision?: number | undefined;
 }
 
 /** A waiter in the queue at the store. A lost waiter is listed until its session ends; on Redis, until its turn. */

@@ -12,6 +12,7 @@ import { type Fence, issueFence } from "./fence.ts";
 import {
   describeHolder,
   describeLock,
+  describeWaiter,
   type HolderWork,
   type LockRecord,
   newHolderId,
@@ -47,12 +48,17 @@ export interface Claims {
    */
   claim(claim: Claim, signal: AbortSignal): Promise<readonly Token[] | undefined>;
 
-  /** Moves the owner's expiry to `ttl` from now, never back. False: another owner's, or expired. */
+  /**
+   * Moves the owner's expiry to `ttl` from now, never back. False: another owner's, or expired.
+   *
+   * `next` is the owner's new text, with the same id. It replaces the old text, unless that has happened before.
+   */
   renew(
     names: readonly string[],
     owner: string,
     ttl: Millis,
     signal: AbortSignal,
+    next?: string,
   ): Promise<boolean>;
 
   /** Removes the owner's claim. False: another owner's, or expired. */
@@ -111,7 +117,7 @@ export function pollingBackend(claims: Claims, holder: HolderOptions): Backend {
   return {
     traits: claims.traits,
     wakeUps: claims.wakeUps,
-    acquire: (request) => new Acquisition(claims, request, holder).acquire(),
+    acquire: async (request) => new Acquisition(claims, request, holder).acquire(),
     whenFree: (name, signal) => whenFree(claims, name, signal),
     async find(name) {
       const record = await claims.inspect(name);
@@ -184,6 +190,12 @@ class Acquisition {
 
   /** The id, and what the holder says of itself. */
   #owner = "";
+
+  /** The text that replaces the owner's with the next renewal. */
+  #next: string | undefined;
+
+  /** Whether a renewal may have replaced the owner's text, unconfirmed. */
+  #isInDoubt = false;
   #turn: WaitForTurn | undefined;
 
   constructor(claims: Claims, request: LockRequest, holder: HolderOptions) {
@@ -317,7 +329,6 @@ class Acquisition {
 
   #hold({ fences, sentAt }: Granted): Hold {
     const { names, ttl, renew, maxHold, notify } = this.#request;
-    const owner = this.#owner;
     const lease = new Lease({
       names,
       ttl,
@@ -328,10 +339,44 @@ class Acquisition {
       toLossError: (why) => new LockLostError(names, why),
       renew: async (span, limit) => {
         const grant = { ttl: span, sentAt: instant() };
-        return (await this.#claims.renew(names, owner, span, limit)) ? grant : undefined;
+        return (await this.#renew(span, limit)) ? grant : undefined;
       },
     });
-    return { fences, lease, release: (why) => this.#release(lease, why) };
+    return {
+      fences,
+      lease,
+      release: (why) => this.#release(lease, why),
+      proclaim: (value) => this.#proclaim(lease, value),
+    };
+  }
+
+  async #proclaim(lease: Lease, value: string): Promise<void> {
+    // The outcome of the last change must be known.
+    if (this.#next) await lease.renewNow();
+    const { id, host: _, pid: __, ...work } = describeWaiter(this.#owner);
+    this.#next = describeHolder(id, { ...work, value, revision: (work.revision ?? 0) + 1 });
+    await lease.renewNow();
+  }
+
+  async #renew(ttl: Millis, limit: AbortSignal): Promise<boolean> {
+    const next = this.#next;
+    const wasInDoubt = this.#isInDoubt;
+    this.#isInDoubt = next !== undefined;
+    try {
+      const isOurs = await this.#claims.renew(this.#request.names, this.#owner, ttl, limit, next);
+      if (isOurs && next !== undefined) this.#settle(next);
+      return isOurs;
+    } catch (error) {
+      // Renewals without a new text may succeed where one with it is refused.
+      if (!wasInDoubt && isCertain(error)) this.#settle(this.#owner);
+      throw error;
+    }
+  }
+
+  #settle(owner: string): void {
+    this.#owner = owner;
+    this.#next = undefined;
+    this.#isInDoubt = false;
   }
 
   async #release(lease: Lease, why: LossReason): Promise<Unlocked> {
@@ -347,8 +392,14 @@ class Acquisition {
   /** Drops the claim, which is held for `remaining` milliseconds more. */
   #drop(remaining: Millis): Promise<boolean> {
     const { names, ttl } = this.#request;
+    const drop = (owner: string, limit: AbortSignal) => this.#claims.drop(names, owner, limit);
     return releaseUntilKnown({
-      drop: (limit) => this.#claims.drop(names, this.#owner, limit),
+      drop: async (limit) => {
+        const [owner, next] = [this.#owner, this.#next];
+        if (next === undefined) return drop(owner, limit);
+        // A late renewal may replace the text between the first and the second.
+        return (await drop(next, limit)) || (await drop(owner, limit)) || (await drop(next, limit));
+      },
       store: this.#claims.traits.name,
       names,
       ttl,

@@ -63,7 +63,10 @@ export function checkRequest(
     names: [...new Set(names)].sort(),
     ttl: checkTtl(options, traits),
     renew: renew && options.ttl !== "invocation",
-    maxHold: toMillis("maxHold", maxHold, 1, LONGEST_SPAN),
+    maxHold:
+      maxHold === Number.POSITIVE_INFINITY
+        ? maxHold
+        : toMillis("maxHold", maxHold, 1, LONGEST_SPAN),
     lockDelay,
     wait: Math.min(wait, left),
     patience: Math.min(wait > 0 ? wait : TRY_TIMEOUT, left),

@@ -57,6 +57,15 @@ const FIRST_ATTEMPT: Millis = 2_000;
 const REPEAT: Backoff = { base: 5, factor: 2, max: 200, jitter: "full" };
 
 /** The failure of an attempt that resolved to undefined. */
+/** Repeats a read until the store is available. Rejects with the signal's reason, and with any other error of the read. */
+export function readWhenAvailable<T>(read: () => Promise<T>, signal: AbortSignal): Promise<T> {
+  const pauseAfter = (error: unknown, count: number) => {
+    signal.throwIfAborted();
+    return hasCode(error, "STORE_UNAVAILABLE", "UNKNOWN_OUTCOME") ? backoff(count) : undefined;
+  };
+  return retry(read, pauseAfter, signal);
+}
+
 const NO_RESULT = new Error("the attempt has no result yet");
 
 interface Bounds {

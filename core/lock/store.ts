@@ -320,7 +320,6 @@ class LockClient implements LockStore {
 
   /** Returns the hold with a release that ends with the caller's deadline, and goes on in the background. */
   #releasedInTime(hold: Hold, { names, deadline: end }: CheckedRequest, leave: () => void): Hold {
-    const { fences, lease } = hold;
     const release = async (why: LossReason) => {
       const releasing = this.#track(hold.release(why).finally(leave));
       if (!end) return releasing;
@@ -328,7 +327,7 @@ class LockClient implements LockStore {
       const limit = deadline(Math.max(0, end.remaining()) + LATE, () => this.#unknown(what));
       return race(releasing, limit.signal).finally(() => limit[Symbol.dispose]());
     };
-    return { fences, lease, release };
+    return { ...hold, release };
   }
 
   #unknown(what: string): UnknownOutcomeError {

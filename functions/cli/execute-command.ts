@@ -57,6 +57,7 @@ function commands({ command }: Words): ReadonlyMap<string, () => Promise<AnyComm
   return new Map<string, () => Promise<AnyCommand>>(
     Object.entries({
       lock: async () => (await import("./commands/lock.ts")).lockCommand(command),
+      elect: async () => (await import("./commands/elect.ts")).electCommand(command),
       inspect: async () => (await import("./commands/inspect.ts")).inspectCommand,
       list: async () => (await import("./commands/inspect.ts")).listCommand,
       release: async () => (await import("./commands/release.ts")).releaseCommand,
@@ -98,8 +99,8 @@ const REPEATABLE = ["_", "strategy", "compare"];
 
 /** Throws a TypeError for errors that yargs accepts. */
 function checkUsage(args: ArgumentsCamelCase, { command }: Words): void {
-  if (command.length > 0 && args._[0] !== "lock") {
-    throw new TypeError('only "lockstep lock" takes a command after "--"');
+  if (command.length > 0 && !["lock", "elect"].includes(String(args._[0]))) {
+    throw new TypeError('only "lockstep lock" and "lockstep elect" take a command after "--"');
   }
   for (const [option, value] of Object.entries(args)) {
     if (!Array.isArray(value) || REPEATABLE.includes(option)) continue;

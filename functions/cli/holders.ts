@@ -21,6 +21,6 @@ export async function holdersFor(
 
 async function describeHolder(name: string, locks: LockStore): Promise<string | undefined> {
   const { holder, about } = (await withTimeout(LONGEST_LOOK, locks.inspect(name))) ?? {};
-  const work = [about?.command, about?.run, about?.step].filter(Boolean).join(" · ");
+  const work = [about?.value, about?.command, about?.run, about?.step].filter(Boolean).join(" · ");
   return holder && work ? `${holder} (${work})` : holder;
 }

@@ -1,5 +1,4 @@
 import { subscribe } from "node:diagnostics_channel";
-import { hostname } from "node:os";
 import type { Argv } from "yargs";
 import type { Journal } from "../../core/journal/journal.ts";
 import type { LockEvent } from "../../core/lock/events.ts";
@@ -10,6 +9,7 @@ import { createRuntime } from "../../core/steps/runtime.ts";
 import type { AnyWorkflow } from "../../core/steps/workflow.ts";
 import { sqlInventory } from "../../core/stores/sql/inventory/index.ts";
 import { sqlJournal } from "../../core/stores/sql/journal/index.ts";
+import { processLabel } from "../../infra/open.ts";
 import { openTelemetryIfRegistered } from "../telemetry/if-registered.ts";
 import { combineTelemetry, type PartialTelemetry, type Telemetry } from "../telemetry/telemetry.ts";
 import {
@@ -149,7 +149,7 @@ export async function withServices<T>(
         const { locks } = lockStore ?? opened;
         const inventory = sqlInventory(database, { onEvent: telemetry.stock });
         const services = { locks, database, inventory };
-        const owner = `${hostname().slice(0, 100)}:${process.pid}`;
+        const owner = processLabel();
         const addresses = { store: opened.url, locks: (lockStore ?? opened).url };
         return work({ services, journal: sqlJournal(database), owner, addresses, telemetry });
       }),

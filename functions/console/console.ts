@@ -153,7 +153,7 @@ function readsOf(options: ConsoleOptions): Hono {
   api.get("/locks", async (c) => {
     const { filter } = Filter.parse(c.req.query());
     const found = (await locks.list()).filter(({ name, holder, about }) =>
-      [name, holder, about?.command, about?.run].some((text) =>
+      [name, holder, about?.value, about?.command, about?.run].some((text) =>
         text?.toLowerCase().includes(filter.toLowerCase()),
       ),
     );

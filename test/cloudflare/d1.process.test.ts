@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { openD1 } from "../../core/stores/cloudflare/index.ts";
+import { describeElections } from "../conformance/elections.ts";
 import { describeInventory } from "../conformance/inventory.ts";
 import { describeLockStore } from "../conformance/lock-store.ts";
 import { WHOLE_MATRIX } from "../support/matrix.ts";
@@ -26,5 +27,6 @@ test("concurrent clients make the tables once, and sell under a lock what there 
 // The statements are those of SQLite and of Durable Objects, which the default run tests.
 describe.runIf(WHOLE_MATRIX)("in D1", () => {
   describeLockStore("d1", d1.locks);
+  describeElections("d1", d1.locks);
   describeInventory("d1", d1.inventory);
 });

@@ -41,6 +41,20 @@ export function describeClaims(name: string, open: () => Promise<Claims>): void 
       expect((await claims.inspect("expired")).holder).toBe("b");
     });
 
+    test("a renewal replaces the owner's text, and a repetition renews under the new text", async () => {
+      const id = "web-1:47/0b5c2f4e-9d5f-4d0c-8f43-0d7f4f8f5a11";
+      const [before, after] = [`${id} {}`, `${id} {"value":"new"}`];
+      await claim("told", before, 30_000);
+      for (const owner of [before, before, after]) {
+        expect(await claims.renew(["told"], owner, 60_000, signal, after)).toBe(true);
+        expect((await claims.inspect("told")).holder).toBe(after);
+      }
+      expect(await claims.renew(["told"], before, 60_000, signal)).toBe(false);
+      expect(await claims.renew(["told"], "b", 60_000, signal, "c")).toBe(false);
+      expect(await claims.drop(["told"], before, signal)).toBe(false);
+      expect(await claims.drop(["told"], after, signal)).toBe(true);
+    });
+
     test("several locks are all renewed, or none", async () => {
       await claim("one of two", "a", 30_000);
       await claim("the other", "b", 30_000);

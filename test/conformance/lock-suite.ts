@@ -1,10 +1,11 @@
 import { afterAll, beforeAll } from "vitest";
 import { hasCode } from "../../core/lock/errors.ts";
 import type { Lock, LockStore } from "../../core/lock/lock.ts";
+import { lockElections } from "../../core/lock/lock-election.ts";
 import { retry } from "../../core/lock/retry.ts";
 import type { StoreOptions } from "../../core/lock/store.ts";
 import type { Wire } from "../support/breakable.ts";
-import type { StoreUnderTest } from "../support/under-test.ts";
+import type { StoreUnderTest, WithElections } from "../support/under-test.ts";
 
 /** A ttl that no pause of a busy machine outlasts. */
 export const LONG = 20_000;
@@ -46,6 +47,13 @@ export class LockSuite {
     const client = this.store.open(options);
     this.#clients.push(client);
     return client;
+  };
+
+  readonly openElections = async (): Promise<WithElections> => {
+    const own = await this.store.openWithElections?.();
+    if (own) this.#clients.push(own.locks);
+    const locks = own?.locks ?? this.open();
+    return own ?? { locks, elections: lockElections(locks) };
   };
 
   readonly openOverWire = async (): Promise<{

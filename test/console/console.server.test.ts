@@ -290,6 +290,24 @@ test.each(["etcd", "zookeeper"] as const)(
   },
 );
 
+test("the leader of an election over locks is shown with its value", async () => {
+  const { store, url } = await servingConsole(await newStore());
+  const election = await store.elections.open("scheduler", { ttl: "30s" });
+  await election.campaign("host-7");
+  const { page, problems } = await openPage(url);
+  const row = page.getByRole("row").filter({ hasText: "host-7, leader" });
+  await row.getByRole("link", { name: "scheduler" }).click();
+  await page
+    .getByRole("definition")
+    .filter({ hasText: /^host-7$/ })
+    .waitFor();
+  await election.proclaim("host-7 again");
+  await page.getByRole("definition").filter({ hasText: "host-7 again" }).waitFor();
+  await election.resign();
+  await page.getByText("Nobody holds this lock.").waitFor();
+  expect(problems).toEqual([]);
+});
+
 test("a running run shows its steps in progress, and the holder of the lock that one waits for", async () => {
   const { store, url } = await servingConsole(await newStore());
   const run = await running(store.journal, { input: encode("input") });

@@ -36,8 +36,8 @@ function silenced(memory: Memory, silent: Set<Call>, { isDeaf = false } = {}) {
   const store = pollingStore({
     ...claims,
     claim: (claim, signal) => over("claim", () => claims.claim(claim, signal), signal),
-    renew: (names, owner, ttl, signal) =>
-      over("renew", () => claims.renew(names, owner, ttl, signal), signal),
+    renew: (names, owner, ttl, signal, next) =>
+      over("renew", () => claims.renew(names, owner, ttl, signal, next), signal),
     drop: (names, owner, signal) => over("drop", () => claims.drop(names, owner, signal), signal),
     freeIn: (names, signal) => over("freeIn", () => claims.freeIn(names, signal), signal),
     close: () => over("close", () => claims.close()),

@@ -16,8 +16,8 @@ function wrap(memory: Memory, over: Over): Claims {
   return {
     ...claims,
     claim: (claim, signal) => over("claim", () => claims.claim(claim, signal), signal),
-    renew: (names, owner, ttl, signal) =>
-      over("renew", () => claims.renew(names, owner, ttl, signal), signal),
+    renew: (names, owner, ttl, signal, next) =>
+      over("renew", () => claims.renew(names, owner, ttl, signal, next), signal),
     drop: (names, owner, signal) => over("drop", () => claims.drop(names, owner, signal), signal),
     freeIn: (names, signal) => over("freeIn", () => claims.freeIn(names, signal), signal),
   };

@@ -45,8 +45,8 @@ export function breakable(claims: Claims): { readonly claims: Claims; readonly w
     claims: {
       ...claims,
       claim: (claim, signal) => over(signal, () => claims.claim(claim, signal)),
-      renew: (names, owner, ttl, signal) =>
-        over(signal, () => claims.renew(names, owner, ttl, signal)),
+      renew: (names, owner, ttl, signal, next) =>
+        over(signal, () => claims.renew(names, owner, ttl, signal, next)),
       drop: (names, owner, signal) => over(signal, () => claims.drop(names, owner, signal)),
     },
     wire: {

@@ -4,12 +4,14 @@ import mysql from "mysql2/promise";
 import pg from "pg";
 import { type Database, sql } from "../../core/database/sql.ts";
 import type { LockStore } from "../../core/lock/lock.ts";
+import type { OpenStore } from "../../core/lock/open-store.ts";
 import { pollingStore, type StoreOptions } from "../../core/lock/store.ts";
 import type { Dynamodb } from "../../core/stores/dynamodb/client/dynamodb.ts";
 import { dynamodbLocks } from "../../core/stores/dynamodb/locks/index.ts";
 import { get, remove } from "../../core/stores/etcd/client/etcd.ts";
 import { queueOf } from "../../core/stores/etcd/client/names.ts";
 import { etcdLocks } from "../../core/stores/etcd/locks/index.ts";
+import { etcdStore } from "../../core/stores/etcd/store.ts";
 import { memoryClaims, memoryLocks, newMemory } from "../../core/stores/memory/locks.ts";
 import { type MysqlOptions, mysqlDatabase } from "../../core/stores/mysql/database.ts";
 import { type PostgresOptions, postgresDatabase } from "../../core/stores/postgres/database.ts";
@@ -22,6 +24,7 @@ import { migrate } from "../../core/stores/sql/migrate.ts";
 import { sqliteDatabase } from "../../core/stores/sqlite/database.ts";
 import { zookeeperClient } from "../../core/stores/zookeeper/client/client.ts";
 import { queueOf as zookeeperQueueOf } from "../../core/stores/zookeeper/client/names.ts";
+import { openZooKeeper } from "../../core/stores/zookeeper/index.ts";
 import { zookeeperLocks } from "../../core/stores/zookeeper/locks/index.ts";
 import { sortedBySequence } from "../../core/stores/zookeeper/locks/queue.ts";
 import { temporaryFolder } from "../../infra/servers/reap.ts";
@@ -36,6 +39,8 @@ import { TcpProxy } from "./tcp-proxy.ts";
 import { until } from "./until.ts";
 import type { ZooKeeperServer } from "./zookeeper-servers.ts";
 
+export type WithElections = Pick<OpenStore, "locks" | "elections">;
+
 /** A store for the conformance suite. */
 export interface StoreUnderTest {
   readonly name: string;
@@ -45,6 +50,9 @@ export interface StoreUnderTest {
 
   /** Opens another client of the same store. */
   open(options?: StoreOptions): LockStore;
+
+  /** Opens another client with elections of its own. Undefined: the elections are over the locks. */
+  openWithElections?(): WithElections | Promise<WithElections>;
 
   /** Opens another client, over a wire that can be broken. */
   openOverWire(): Promise<{ readonly store: LockStore; readonly wire: Wire }>;
@@ -178,6 +186,7 @@ export async function etcdUnderTest(
     name,
     url: `${scheme}://${endpoints.join(",")}/${prefix.slice(0, -1)}`,
     open: (more) => etcdLocks(openIt({ endpoints }), { ...more, prefix, closeEtcd: true }),
+    openWithElections: () => etcdStore(openIt({ endpoints }), { prefix }),
     async openOverWire() {
       const [endpoint = ""] = endpoints;
       const proxy = await TcpProxy.to(Number(endpoint.split(":")[1]));
@@ -316,6 +325,7 @@ export async function zookeeperUnderTest({
     name,
     url: `zookeeper://${servers.join(",")}${root}`,
     open: (more) => open(servers, more),
+    openWithElections: () => openZooKeeper({ servers }, { root }),
     async openOverWire() {
       const [server = ""] = servers;
       const proxy = await TcpProxy.to(Number(server.split(":")[1]));

@@ -1,7 +1,7 @@
 /** Stores that a binding of Cloudflare's Workers opens. */
 
 import type { Inventory } from "../../inventory/inventory.ts";
-import { type OpenStore, openStore } from "../../lock/open-store.ts";
+import { type OpenStore, openLockStore } from "../../lock/open-store.ts";
 import { sqlInventory } from "../sql/inventory/index.ts";
 import { sqlLocks } from "../sql/locks.ts";
 import { migrate } from "../sql/migrate.ts";
@@ -40,5 +40,8 @@ export async function openD1(
   if (!migrated.has(binding)) await migrate(database);
   migrated.add(binding);
   const { within: _, ...inventory } = sqlInventory(database, { onEvent });
-  return openStore({ locks: sqlLocks(database, { ...options, closeDatabase: true }), inventory });
+  return openLockStore({
+    locks: sqlLocks(database, { ...options, closeDatabase: true }),
+    inventory,
+  });
 }

@@ -1,6 +1,6 @@
 import type { StockEventOptions } from "../../inventory/events.ts";
 import type { Inventory } from "../../inventory/inventory.ts";
-import { type OpenStore, openStore } from "../../lock/open-store.ts";
+import { type OpenStore, openLockStore } from "../../lock/open-store.ts";
 import type { StoreOptions } from "../../lock/store.ts";
 import { dynamodbClient } from "./client/client.ts";
 import type { Dynamodb, DynamodbOptions } from "./client/dynamodb.ts";
@@ -35,7 +35,7 @@ export function dynamodbStore(
   { onStockEvent: onEvent, ...options }: DynamodbStoreOptions = {},
 ): DynamodbStore {
   const dynamodb = dynamodbClient(connection);
-  return openStore({
+  return openLockStore({
     locks: dynamodbLocks(dynamodb, { ...options, closeDynamodb: true }),
     inventory: dynamodbInventory(dynamodb, { onEvent }),
     dynamodb,

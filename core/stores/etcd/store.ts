@@ -3,7 +3,8 @@ import type { Inventory } from "../../inventory/inventory.ts";
 import { type OpenStore, openStore } from "../../lock/open-store.ts";
 import type { Etcd } from "./client/etcd.ts";
 import { etcdInventory } from "./inventory/index.ts";
-import { type EtcdLocksOptions, etcdLocks } from "./locks/index.ts";
+import { etcdElections } from "./locks/election.ts";
+import { type EtcdLocksOptions, etcdLockQueues, locksOver } from "./locks/index.ts";
 
 export interface EtcdStoreOptions extends EtcdLocksOptions, StockEventOptions {}
 
@@ -19,6 +20,12 @@ export interface EtcdStore extends OpenStore {
 
 export function etcdStore(etcd: Etcd, options: EtcdStoreOptions): EtcdStore {
   const { prefix = "", onStockEvent: onEvent } = options;
-  const locks = etcdLocks(etcd, { ...options, closeEtcd: true });
-  return openStore({ locks, inventory: etcdInventory(etcd, { prefix, onEvent }), etcd, prefix });
+  const queues = etcdLockQueues(etcd, { ...options, closeEtcd: true });
+  return openStore({
+    locks: locksOver(queues, options),
+    elections: etcdElections(etcd, queues.sessions, prefix),
+    inventory: etcdInventory(etcd, { prefix, onEvent }),
+    etcd,
+    prefix,
+  });
 }

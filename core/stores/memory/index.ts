@@ -1,7 +1,7 @@
 /** Locks and runs in the memory of one process, for tests. */
 
 import type { Journal } from "../../journal/journal.ts";
-import { type OpenStore, openStore } from "../../lock/open-store.ts";
+import { type OpenStore, openLockStore } from "../../lock/open-store.ts";
 import type { StoreOptions } from "../../lock/store.ts";
 import { memoryJournal } from "./journal.ts";
 import { memoryLocks } from "./locks.ts";
@@ -12,5 +12,5 @@ export interface MemoryStore extends OpenStore {
 
 /** Opens a new, empty store. It ends with the process. */
 export async function openMemory(options: StoreOptions = {}): Promise<MemoryStore> {
-  return openStore({ locks: memoryLocks(options), journal: memoryJournal() });
+  return openLockStore({ locks: memoryLocks(options), journal: memoryJournal() });
 }

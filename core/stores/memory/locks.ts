@@ -65,11 +65,12 @@ export function memoryClaims(memory: Memory): Claims {
       if (names.some((name) => freeIn(name) > 0)) return undefined;
       return names.map((name) => take(memory, name, { owner, expiresAt: now() + ttl, lockDelay }));
     },
-    async renew(names, owner, ttl) {
-      if (!names.every((name) => isOurs(name, owner))) return false;
+    async renew(names, owner, ttl, _, next = owner) {
+      if (!names.every((name) => isOurs(name, owner) || isOurs(name, next))) return false;
       for (const name of names) {
         const row = locks.get(name) as Row;
-        locks.set(name, { ...row, expiresAt: Math.max(row.expiresAt, now() + ttl) });
+        const expiresAt = Math.max(row.expiresAt, now() + ttl);
+        locks.set(name, { ...row, owner: next, expiresAt });
       }
       return true;
     },

@@ -60,7 +60,7 @@ export function partitionedClaims(parts: Partitions<Claims>): Claims {
     traits: first.traits,
     ...(first.wakeUps && { wakeUps: first.wakeUps }),
     claim: (claim, signal) => parts.ofAll(claim.names).claim(claim, signal),
-    renew: (names, owner, ttl, signal) => parts.ofAll(names).renew(names, owner, ttl, signal),
+    renew: (names, ...rest) => parts.ofAll(names).renew(names, ...rest),
     drop: (names, owner, signal) => parts.ofAll(names).drop(names, owner, signal),
     freeIn: (names, signal) => parts.ofAll(names).freeIn(names, signal),
     waitForTurn: (names, owner) => {

@@ -1,7 +1,7 @@
 import { createBatchInventory } from "../../inventory/backend.ts";
 import type { StockEventOptions } from "../../inventory/events.ts";
 import type { Inventory } from "../../inventory/inventory.ts";
-import { type OpenStore, openStore } from "../../lock/open-store.ts";
+import { type OpenStore, openLockStore } from "../../lock/open-store.ts";
 import { pollingStore } from "../../lock/store.ts";
 import { checkPrefix, PREFIX } from "./client/names.ts";
 import type { Redis } from "./client/redis.ts";
@@ -38,7 +38,7 @@ export interface RedisStore extends OpenStore {
 export function redisStore(redis: Redis, options: RedisStoreOptions): RedisStore {
   const { prefix = PREFIX, onStockEvent: onEvent } = options;
   const locks = redisLocks(redis, { ...options, closeRedis: true });
-  return openStore({
+  return openLockStore({
     locks,
     inventory: redisInventory(redis, { ...options, onEvent }),
     redis,
@@ -61,7 +61,7 @@ export function partitionedRedisStore(
     return { prefix: each.prefix, redis, claims, stock: redisStock(redis, each) };
   });
   const [{ redis, prefix: first }] = parts.all;
-  return openStore({
+  return openLockStore({
     locks: pollingStore(partitionedClaims(parts.map(({ claims }) => claims)), options),
     inventory: createBatchInventory(partitionedStock(parts.map(({ stock }) => stock)), { onEvent }),
     redis,

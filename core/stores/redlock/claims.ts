@@ -96,9 +96,15 @@ export class RedlockClaims implements Claims {
       : this.#quorum.unknown("a lock was taken", tally);
   }
 
-  async renew(names: readonly string[], owner: string, ttl: Millis, signal: AbortSignal) {
+  async renew(
+    names: readonly string[],
+    owner: string,
+    ttl: Millis,
+    signal: AbortSignal,
+    next?: string,
+  ) {
     return this.#quorum.vote("a lock was renewed", signal, ({ claims }, limit) =>
-      claims.renew(names, owner, ttl, limit),
+      claims.renew(names, owner, ttl, limit, next),
     );
   }
 

@@ -1,6 +1,6 @@
 /** Locks on a majority of independent Redis masters. */
 
-import { type OpenStore, openStore } from "../../lock/open-store.ts";
+import { type OpenStore, openLockStore } from "../../lock/open-store.ts";
 import type { IoredisClient } from "../redis/client/ioredis.ts";
 import { PREFIX } from "../redis/client/names.ts";
 import type { NodeRedisClient } from "../redis/client/node-redis.ts";
@@ -23,5 +23,5 @@ export async function openRedlock(
 ): Promise<OpenStore> {
   const opened = await Promise.all(masters.map(redisOpener));
   const clients = opened.map((open) => open(options.prefix ?? PREFIX));
-  return openStore({ locks: redlockLocks(clients, { ...options, closeMasters: true }) });
+  return openLockStore({ locks: redlockLocks(clients, { ...options, closeMasters: true }) });
 }

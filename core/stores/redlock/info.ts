@@ -1,4 +1,4 @@
-import type { LockRecord } from "../../lock/holder.ts";
+import { holderIdOf, type LockRecord } from "../../lock/holder.ts";
 
 /**
  * Combines the answers of masters into the state of a lock by a quorum of `needed` masters.
@@ -12,7 +12,7 @@ export function combine(
 ): LockRecord {
   const reached = <T>(values: readonly T[]) => values[Math.max(0, needed - silent - 1)];
   const holder = commonestHolder(infos);
-  const holds = infos.filter((info) => holder !== undefined && info.holder === holder);
+  const holds = infos.filter((info) => isOf(holder, info));
   const isHeld = holds.length + silent >= needed && holds.length > 0;
   // Locks without an expiry come first.
   const ends = holds.map(({ expiresIn }) => expiresIn).sort((a, b) => (b ?? HIGH) - (a ?? HIGH));
@@ -37,15 +37,26 @@ export function isSettled(
   { needed, pending }: { readonly needed: number; readonly pending: number },
 ): boolean {
   const holder = commonestHolder(infos);
-  const named = infos.filter((info) => holder !== undefined && info.holder === holder).length;
+  const named = infos.filter((info) => isOf(holder, info)).length;
   return named >= needed || named + pending < needed;
 }
 
+/** Returns the text of the holder that most masters name. A master may still have an earlier text of the same holder. */
 function commonestHolder(infos: readonly LockRecord[]): string | undefined {
-  const counts = new Map<string, number>();
-  for (const { holder } of infos) {
-    if (holder !== undefined) counts.set(holder, (counts.get(holder) ?? 0) + 1);
-  }
-  const [first] = [...counts].sort(([, a], [, b]) => b - a);
-  return first?.[0];
+  const texts = infos.flatMap(({ holder }) => holder ?? []);
+  const [id] = commonest(texts.map(holderIdOf));
+  return commonest(texts.filter((text) => holderIdOf(text) === id))[0];
+}
+
+function isOf(holder: string | undefined, info: LockRecord): boolean {
+  if (holder === undefined || info.holder === undefined) return false;
+  return holderIdOf(info.holder) === holderIdOf(holder);
+}
+
+/** Sorts different texts by how often they occur, the commonest first. */
+function commonest(texts: readonly string[]): readonly string[] {
+  const counts = [...Map.groupBy(texts, (text) => text)].map(
+    ([text, all]) => [text, all.length] as const,
+  );
+  return counts.sort(([, a], [, b]) => b - a).map(([text]) => text);
 }

@@ -107,15 +107,18 @@ export function sqlClaims(database: Database): Claims {
       return names.map((name) => fences.get(name) as Token);
     },
 
-    async renew(names, owner, ttl, signal) {
-      const isOurs = sql`name IN (${list(names)}) AND owner = ${owner} AND expires_at > ${now}`;
+    async renew(names, owner, ttl, signal, next) {
+      const owners = next === undefined ? [owner] : [owner, next];
+      const isOurs = sql`
+        name IN (${list(names)}) AND owner IN (${list(owners)}) AND expires_at > ${now}`;
+      const rewrite = next === undefined ? sql`` : sql`owner = ${next},`;
       const later = sql`
         CASE WHEN ${now} + ${micros(ttl)} > expires_at
              THEN ${now} + ${micros(ttl)} - expires_at ELSE 0 END`;
       // free_at comes first: it reads the old expires_at, and MySQL assigns from left to right.
       const renew = sql`
         UPDATE lockstep_lock
-        SET free_at = free_at + ${later}, expires_at = expires_at + ${later}
+        SET ${rewrite} free_at = free_at + ${later}, expires_at = expires_at + ${later}
         WHERE ${isOurs}`;
       const take = sql`SELECT name FROM lockstep_lock WHERE ${isOurs} ORDER BY name ${forUpdate}`;
       // MySQL evaluates a COUNT before the UPDATE. It merges a plain subquery into the UPDATE and refuses the result.

@@ -1,7 +1,7 @@
 import type { Database } from "../../database/sql.ts";
 import type { StockEventOptions } from "../../inventory/events.ts";
 import type { Journal } from "../../journal/journal.ts";
-import { type OpenStore, openStore } from "../../lock/open-store.ts";
+import { type OpenStore, openLockStore } from "../../lock/open-store.ts";
 import type { StoreOptions } from "../../lock/store.ts";
 import { type SqlInventory, sqlInventory } from "./inventory/index.ts";
 import { sqlJournal } from "./journal/index.ts";
@@ -23,7 +23,7 @@ export function sqlStore(
   database: Database,
   { onStockEvent: onEvent, ...options }: SqlStoreOptions,
 ): SqlStore {
-  return openStore({
+  return openLockStore({
     locks: sqlLocks(database, { ...options, closeDatabase: true }),
     inventory: sqlInventory(database, { onEvent }),
     journal: sqlJournal(database),

@@ -3,7 +3,8 @@
 import { type OpenStore, openStore } from "../../lock/open-store.ts";
 import { zookeeperClient } from "./client/client.ts";
 import type { ZooKeeper, ZooKeeperOptions } from "./client/zookeeper.ts";
-import { type ZooKeeperStoreOptions, zookeeperLocks } from "./locks/index.ts";
+import { zookeeperElections } from "./locks/election.ts";
+import { locksOver, type ZooKeeperStoreOptions, zookeeperLockQueues } from "./locks/index.ts";
 
 export type { Election, Leader } from "../../lock/election.ts";
 export type { ZooKeeper, ZooKeeperSession } from "./client/zookeeper.ts";
@@ -25,6 +26,7 @@ export async function openZooKeeper(
   options: ZooKeeperStoreOptions = {},
 ): Promise<ZooKeeperStore> {
   const zookeeper = zookeeperClient(connection);
-  const locks = zookeeperLocks(zookeeper, { ...options, closeZooKeeper: true });
-  return openStore({ locks, zookeeper });
+  const queues = zookeeperLockQueues(zookeeper, { ...options, closeZooKeeper: true });
+  const elections = zookeeperElections(queues.sessions, options.root ?? "");
+  return openStore({ locks: locksOver(queues, options), elections, zookeeper });
 }

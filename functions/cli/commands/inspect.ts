@@ -70,7 +70,7 @@ function lineOf({ waiters, queue = [] }: LockInfo): readonly string[] {
 
 /** What a holder works at. */
 export function workOf(about: HolderInfo | undefined): string {
-  return [about?.command, about?.run, about?.step].filter(Boolean).join(" · ");
+  return [about?.value, about?.command, about?.run, about?.step].filter(Boolean).join(" · ");
 }
 
 function locksTable(locks: readonly LockInfo[]): string {

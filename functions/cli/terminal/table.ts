@@ -14,12 +14,11 @@ export function table(
     chars,
     style: { head: [], border: [] },
   });
-  rendered.push(
-    ...rows.map((row) => row.map((cell) => String(cell).replace(/\p{Cc}/gu, escapeControl))),
-  );
+  rendered.push(...rows.map((row) => row.map((cell) => escapeControls(String(cell)))));
   return rendered.toString();
 }
 
-function escapeControl(character: string): string {
-  return JSON.stringify(character).slice(1, -1);
+/** Escapes control characters: text of others must not steer the terminal. */
+export function escapeControls(text: string): string {
+  return text.replace(/\p{Cc}/gu, (character) => JSON.stringify(character).slice(1, -1));
 }

@@ -75,6 +75,7 @@ function heldLock(lock: ShownLock, { readOnly, isDev }: ConsoleInfo): TemplateRe
       ["Holder", holder],
       ["Host", about?.host],
       ["Process", about?.pid],
+      ["Value", about?.value],
       ["Command", about?.command && html`<code>${about.command}</code>`],
       ["Run", about?.run && html`<a href=${href("runs", about.run)}>${about.run}</a>`],
       ["Step", about?.step],
@@ -137,6 +138,7 @@ function processOf({ about, holder = "" }: Pick<ShownLock, "about" | "holder">):
 }
 
 function workOf({ about }: Pick<ShownLock, "about">): Cell {
+  if (about?.value !== undefined) return `${about.value}, leader`;
   if (about?.run === undefined) return about?.command;
   return html`<a href=${href("runs", about.run)}>${about.run}</a> ${about.step}`;
 }

@@ -7,6 +7,7 @@ import {
   EtcdMutex,
   EtcdSession,
   etcdElection,
+  openEtcd,
 } from "../../../core/stores/etcd/index.ts";
 import { etcdInventory } from "../../../core/stores/etcd/inventory/index.ts";
 import { etcdLocks } from "../../../core/stores/etcd/locks/index.ts";
@@ -227,6 +228,21 @@ describe.each(inject("etcdServers"))("etcdctl of $name and this library", (serve
     await campaign;
     expect(await election.leader()).toMatchObject({ value: "ours again" });
     await election.resign();
+  });
+
+  test("campaign in the same election that a store opens", async () => {
+    const name = freshPrefix();
+    await using store = await openEtcd(server);
+    const election = await store.elections.open(name, { ttl: LONG });
+    await election.campaign("ours");
+    using theirs = etcdctl("elect", name, "theirs");
+    await waitersOf(name, 2);
+    using listener = etcdctl("elect", "-l", name);
+    expect(await listener.line()).toBe(election.key);
+    expect(await listener.line()).toBe("ours");
+    await election.resign();
+    expect(await theirs.line()).toMatch(new RegExp(`^${name}/`));
+    expect(await election.leader()).toMatchObject({ value: "theirs", fence: expect.any(String) });
   });
 
   test.each(["etcdctl", "lockstep"])(

@@ -9,6 +9,7 @@ import { ownKey } from "../../../core/stores/redis/client/names.ts";
 import { openRedis } from "../../../core/stores/redis/index.ts";
 import { open } from "../../../infra/open.ts";
 import type { ServerNode } from "../../../infra/servers/server.ts";
+import { describeElections } from "../../conformance/elections.ts";
 import { describeInventory } from "../../conformance/inventory.ts";
 import { known } from "../../conformance/inventory-suite.ts";
 import { describeLockStore } from "../../conformance/lock-store.ts";
@@ -213,5 +214,6 @@ async function move(from: ServerNode, to: ServerNode, keys: readonly string[]): 
 
 if (WHOLE_MATRIX) {
   describeLockStore("redis in a cluster", () => cluster.underTest("redis"));
+  describeElections("redis in a cluster", () => cluster.underTest("redis"));
   describeInventory("redis in a cluster", () => cluster.inventoryUnderTest());
 }

@@ -1,6 +1,6 @@
 import { hasCode, UnknownOutcomeError } from "../../../lock/errors.ts";
 import { formatFence } from "../../../lock/fence.ts";
-import type { LockRecord } from "../../../lock/holder.ts";
+import { holderIdOf, type LockRecord } from "../../../lock/holder.ts";
 import type { StoreTraits } from "../../../lock/lock.ts";
 import type { Claim, Claims, Token } from "../../../lock/polling.ts";
 import { elapsedSince, type Instant, instant, type Millis } from "../../../lock/time.ts";
@@ -31,7 +31,7 @@ export class DynamodbClaims implements Claims {
   readonly #generation: Generation;
   readonly #sightings = new Sightings();
 
-  /** The last grant of each owner of this client. */
+  /** The last grant of each owner of this client, by the owner's id. */
   readonly #grants = new Map<string, Grant>();
 
   constructor(dynamodb: Dynamodb, generationLife: Millis, closesDynamodb: boolean) {
@@ -47,7 +47,7 @@ export class DynamodbClaims implements Claims {
     const { done, items } = await this.#claimOrReadBack(claim, generation, signal);
     if (done) {
       this.#generation.checkFresh();
-      this.#grants.set(owner, { ttl, sentAt });
+      this.#grants.set(holderIdOf(owner), { ttl, sentAt });
       return items.map((item) => toToken(item as Item));
     }
     for (const [i, name] of names.entries()) if (items[i]) this.#sightings.see(name, items[i]);
@@ -57,19 +57,25 @@ export class DynamodbClaims implements Claims {
     return this.claim(claim, signal);
   }
 
-  renew(names: readonly string[], owner: string, ttl: Millis, signal: AbortSignal) {
+  renew(
+    names: readonly string[],
+    owner: string,
+    ttl: Millis,
+    signal: AbortSignal,
+    next = owner,
+  ): Promise<boolean> {
     const sentAt = instant();
-    const last = this.#grants.get(owner);
+    const last = this.#grants.get(holderIdOf(owner));
     // The ttl of the version counts, so that a short one after a long one would bring the expiry forward.
     const span = Math.max(ttl, last ? last.ttl - elapsedSince(last.sentAt) : 0);
     const renewals = names.map((name) => ({
       key: keyOf(name),
-      update: "SET #ttl = :ttl ADD #version :one",
-      when: "#owner = :owner",
-      values: { owner, ttl: Math.ceil(span), one: 1 },
+      update: "SET #ttl = :ttl, #owner = :next ADD #version :one",
+      when: "#owner IN (:owner, :next)",
+      values: { owner, next, ttl: Math.ceil(span), one: 1 },
     }));
     return this.#dynamodb.write(renewals, signal).then(({ done }) => {
-      if (done) this.#grants.set(owner, { ttl: span, sentAt });
+      if (done) this.#grants.set(holderIdOf(owner), { ttl: span, sentAt });
       return done;
     });
   }
@@ -86,7 +92,7 @@ export class DynamodbClaims implements Claims {
     if (!done && drops.length > 1) {
       await Promise.all(drops.map((drop) => this.#dynamodb.write([drop], signal)));
     }
-    this.#grants.delete(owner);
+    this.#grants.delete(holderIdOf(owner));
     return done;
   }
 

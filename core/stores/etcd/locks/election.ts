@@ -1,15 +1,23 @@
-import { checkText } from "../../../lock/checks.ts";
+import { checkName, checkText, LONGEST_SPAN } from "../../../lock/checks.ts";
+import { toMillis } from "../../../lock/duration.ts";
 import {
+  ELECTION_TTL,
   type Election,
   type ElectionQueue,
+  type Elections,
   electionOn,
   type Leader,
 } from "../../../lock/election.ts";
+import { type Fence, formatFence, issueFence } from "../../../lock/fence.ts";
+import type { LeadershipOptions } from "../../../lock/leadership.ts";
 import { Notifier } from "../../../lock/notifier.ts";
-import { type Etcd, get, type KeyValue, put, type Revision } from "../client/etcd.ts";
-import { isIn } from "../client/names.ts";
+import { readWhenAvailable } from "../../../lock/retry.ts";
+import type { SessionPool } from "../../../lock/session-pool.ts";
+import { type Etcd, get, type LeaseId, put, type Revision } from "../client/etcd.ts";
+import { isIn, ownerByKey, ownKey, queueOf } from "../client/names.ts";
 import { enter } from "./enter.ts";
-import { changeOrCheck, type EntryKeys, queueKeysOf, readWhenAvailable } from "./queue.ts";
+import { etcdTraits, type LockSession, toGeneration } from "./lock-queues.ts";
+import { changeOrCheck, type EntryKeys, queueKeysOf } from "./queue.ts";
 import { EtcdQueueEntry } from "./queue-entry.ts";
 import type { EtcdSession } from "./session.ts";
 
@@ -29,23 +37,67 @@ export function etcdElection(
   { resume }: EtcdElectionOptions = {},
 ): Election {
   checkText("prefix", prefix, 1_000);
-  const queue = new EtcdElectionQueue(etcd, session, prefix);
+  const queue = new EtcdElectionQueue(etcd, { session, name: prefix, queue: `${prefix}/` });
   return electionOn(queue, resume === undefined ? undefined : queue.at(resume));
+}
+
+/** The elections of a store, on the keys of its locks. Each has a session of its own. */
+export function etcdElections(
+  etcd: Etcd,
+  sessions: SessionPool<LockSession>,
+  prefix: string,
+): Elections {
+  return {
+    async open(name, { ttl = ELECTION_TTL, signal = new AbortController().signal } = {}) {
+      checkName(name);
+      const queue = queueOf(prefix, name);
+      const span = toMillis("ttl", ttl, etcdTraits.minTtl, LONGEST_SPAN);
+      signal.throwIfAborted();
+      const { session, release } = await sessions.own(span, signal);
+      const { lease: id, ttl: granted } = session;
+      const own = {
+        id,
+        ttl: granted,
+        signal: session.signal,
+        remaining: () => session.remaining(),
+      };
+      const generationKey = ownKey(prefix, "generation");
+      const options = { session: own, name, queue, generationKey, close: release };
+      return electionOn(new EtcdElectionQueue(etcd, options));
+    },
+  };
+}
+
+interface ElectionQueueOptions {
+  readonly session: LeadershipOptions["session"] & { readonly id: LeaseId };
+  readonly name: string;
+
+  /** The prefix of the candidates' keys, with the last "/". */
+  readonly queue: string;
+
+  /** The key of the generation of fences, for elections that give them. */
+  readonly generationKey?: string;
+  readonly close?: () => void;
 }
 
 class EtcdElectionQueue implements ElectionQueue<EtcdQueueEntry> {
   readonly store: string;
-  readonly session: EtcdSession;
+  readonly session: ElectionQueueOptions["session"];
   readonly name: string;
+  readonly close: () => void;
   readonly #etcd: Etcd;
   readonly #queue: string;
+  readonly #generationKey: string | undefined;
 
-  constructor(etcd: Etcd, session: EtcdSession, prefix: string) {
+  constructor(etcd: Etcd, options: ElectionQueueOptions) {
+    const { session, name, queue, generationKey, close = () => {} } = options;
     this.#etcd = etcd;
     this.store = etcd.address;
     this.session = session;
-    this.name = prefix;
-    this.#queue = `${prefix}/`;
+    this.name = name;
+    this.close = close;
+    this.#queue = queue;
+    this.#generationKey = generationKey;
   }
 
   at(token: Revision): EtcdQueueEntry {
@@ -53,7 +105,13 @@ class EtcdElectionQueue implements ElectionQueue<EtcdQueueEntry> {
   }
 
   enter(value: string, signal: AbortSignal): Promise<EtcdQueueEntry> {
-    return enter(this.#etcd, this.#keys(value), { signal, adopt: true });
+    const key = this.#generationKey;
+    const read = key === undefined ? {} : { read: get(key) };
+    return enter(this.#etcd, this.#keys(value), { signal, adopt: true, ...read });
+  }
+
+  fenceOf({ read, token, key }: EtcdQueueEntry): Fence | undefined {
+    return read && issueFence(this.name, toGeneration(read), token, ownerByKey(key));
   }
 
   async write(entry: EtcdQueueEntry, value: string): Promise<boolean> {
@@ -64,12 +122,20 @@ class EtcdElectionQueue implements ElectionQueue<EtcdQueueEntry> {
 
   async first(signal?: AbortSignal): Promise<Leader | undefined> {
     const all = get({ prefix: this.#queue }, { by: "create" });
-    const { kvs } = await this.#etcd.range({ ...all, limit: 1 }, signal);
-    if (kvs.every((kv) => isIn(this.#queue, kv.key))) return kvs[0] && toLeader(kvs[0]);
+    const [generation, { kvs }] = await Promise.all([
+      this.#generationKey === undefined
+        ? undefined
+        : this.#etcd.range(get(this.#generationKey), signal),
+      this.#etcd.range({ ...all, limit: 1 }, signal),
+    ]);
+    const isNested = !kvs.every((kv) => isIn(this.#queue, kv.key));
     // Keys of nested names come first.
-    const candidates = await this.#etcd.range(all, signal);
-    const leader = candidates.kvs.find((kv) => isIn(this.#queue, kv.key));
-    return leader && toLeader(leader);
+    const candidates = isNested ? (await this.#etcd.range(all, signal)).kvs : kvs;
+    const leader = candidates.find((kv) => isIn(this.#queue, kv.key));
+    if (!leader) return undefined;
+    const { key, value, createRevision: token, modRevision: revision } = leader;
+    const fence = generation && formatFence(toGeneration(generation), token);
+    return { key, value, token, revision, fence };
   }
 
   async *changes(signal: AbortSignal): AsyncGenerator<Leader | undefined> {
@@ -90,8 +156,4 @@ class EtcdElectionQueue implements ElectionQueue<EtcdQueueEntry> {
     const { id, ttl } = this.session;
     return { keys: queueKeysOf([this.#queue], id), lease: id, value, ttl };
   }
-}
-
-function toLeader({ key, value, createRevision, modRevision }: KeyValue): Leader {
-  return { key, value, token: createRevision, revision: modRevision };
 }

@@ -22,9 +22,20 @@ export function etcdLocks(
   etcd: Etcd,
   options: EtcdLocksOptions & { readonly closeEtcd?: boolean } = {},
 ): LockStore {
-  const { prefix = "", closeEtcd = false, ...rest } = options;
+  return locksOver(etcdLockQueues(etcd, options), options);
+}
+
+/** Makes the queues that a store's locks and elections have in common. */
+export function etcdLockQueues(
+  etcd: Etcd,
+  options: EtcdLocksOptions & { readonly closeEtcd?: boolean },
+): EtcdLockQueues {
+  const { prefix = "", closeEtcd = false } = options;
   const holder = checkHolder(options, etcdTraits.name);
   checkPrefix(prefix);
-  const queues = new EtcdLockQueues(etcd, { prefix, ...holder, closeEtcd });
-  return lockStore(sessionQueueBackend(queues), rest);
+  return new EtcdLockQueues(etcd, { prefix, ...holder, closeEtcd });
+}
+
+export function locksOver(queues: EtcdLockQueues, options: StoreOptions): LockStore {
+  return lockStore(sessionQueueBackend(queues), options);
 }

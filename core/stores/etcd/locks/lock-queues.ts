@@ -12,7 +12,7 @@ import {
 import type { LockInfo, StoreTraits } from "../../../lock/lock.ts";
 import { Notifier } from "../../../lock/notifier.ts";
 import type { HolderOptions } from "../../../lock/polling.ts";
-import { retryUntilKnown } from "../../../lock/retry.ts";
+import { readWhenAvailable, retryUntilKnown } from "../../../lock/retry.ts";
 import { type PooledSession, SessionPool, type StoreSession } from "../../../lock/session-pool.ts";
 import type { LockQueues } from "../../../lock/session-queue.ts";
 import type { Millis } from "../../../lock/time.ts";
@@ -32,7 +32,7 @@ import {
 import { isIn, nameOf, ownerByKey, ownKey, queueOf } from "../client/names.ts";
 import { enter, enterIfFree } from "./enter.ts";
 import { EtcdLease, hex } from "./lease.ts";
-import { changeOrCheck, keysIn, queueKeysOf, readWhenAvailable } from "./queue.ts";
+import { changeOrCheck, keysIn, queueKeysOf } from "./queue.ts";
 import { type EtcdQueueEntry, removalOf } from "./queue-entry.ts";
 import { EtcdSession } from "./session.ts";
 
@@ -54,7 +54,7 @@ export interface EtcdLockQueuesOptions extends HolderOptions {
 }
 
 /** The session of a pool: a lease that is kept alive. */
-interface LockSession extends StoreSession {
+export interface LockSession extends StoreSession {
   readonly lease: LeaseId;
 }
 
@@ -251,7 +251,7 @@ function textOf({ value, lease }: KeyValue): string {
 }
 
 /** The value of the generation's key; 0 when the key does not exist. */
-function toGeneration(read: Pick<OpAnswer, "kvs"> | undefined): number {
+export function toGeneration(read: Pick<OpAnswer, "kvs"> | undefined): number {
   return Number(read?.kvs[0]?.value ?? 0);
 }
 

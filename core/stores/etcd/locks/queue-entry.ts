@@ -2,6 +2,7 @@ import { follow } from "../../../lock/abort.ts";
 import type { CandidateEntry } from "../../../lock/election.ts";
 import { SessionExpiredError } from "../../../lock/errors.ts";
 import { Notifier } from "../../../lock/notifier.ts";
+import { readWhenAvailable } from "../../../lock/retry.ts";
 import { after, type Millis } from "../../../lock/time.ts";
 import {
   type Compare,
@@ -26,7 +27,6 @@ import {
   hasNested,
   keysIn,
   type QueueKey,
-  readWhenAvailable,
 } from "./queue.ts";
 
 /** An entry as the answer to its creation describes it. */

@@ -1,6 +1,4 @@
-import { hasCode } from "../../../lock/errors.ts";
 import type { Notifier } from "../../../lock/notifier.ts";
-import { backoff, retry } from "../../../lock/retry.ts";
 import type { Millis } from "../../../lock/time.ts";
 import { type Get, get, type KeyValue, type LeaseId, type OpAnswer } from "../client/etcd.ts";
 import { isIn } from "../client/names.ts";
@@ -44,15 +42,6 @@ export function contendersIn(
 /** Whether keys of nested names are among those that were read of the queues. */
 export function hasNested(keys: readonly QueueKey[], answers: readonly OpAnswer[]): boolean {
   return keys.some(({ queue }, i) => answers[i]?.kvs.some(({ key }) => !isIn(queue, key)));
-}
-
-/** Repeats a read until etcd is available. Rejects with the signal's reason, and with any other error of the read. */
-export function readWhenAvailable<T>(read: () => Promise<T>, signal: AbortSignal): Promise<T> {
-  const pauseAfter = (error: unknown, count: number) => {
-    signal.throwIfAborted();
-    return hasCode(error, "STORE_UNAVAILABLE", "UNKNOWN_OUTCOME") ? backoff(count) : undefined;
-  };
-  return retry(read, pauseAfter, signal);
 }
 
 /** The time between two reads without a notification: a watch on a member that is cut off stays silent. */

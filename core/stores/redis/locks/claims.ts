@@ -65,9 +65,15 @@ export class RedisClaims implements Claims {
     return tokens.map((token): Token => ({ generation: Number(generation), token: BigInt(token) }));
   }
 
-  async renew(names: readonly string[], owner: string, ttl: Millis, signal: AbortSignal) {
+  async renew(
+    names: readonly string[],
+    owner: string,
+    ttl: Millis,
+    signal: AbortSignal,
+    next?: string,
+  ) {
     const keys = [...this.keys.of(names, "lock"), this.keys.generation];
-    const args = [owner, Math.ceil(ttl), this.#seen.highest];
+    const args = [owner, Math.ceil(ttl), this.#seen.highest, ...(next === undefined ? [] : [next])];
     return (await this.#write(RENEW, { keys, args, signal })) === "1";
   }
 

@@ -55,16 +55,18 @@ export const CLAIM = script(`
 `);
 
 /**
- * KEYS: the locks, the generation. ARGV: owner, ttl, the generation that the client has seen. 0: another owner has one
- * of the locks, or none has, and no lock was changed.
+ * KEYS: the locks, the generation. ARGV: owner, ttl, the generation that the client has seen, the owner's new text if it
+ * has one. 0: another owner has one of the locks, or none has, and no lock was changed.
  */
 export const RENEW = script(`
   ${KEEP_GENERATION}
   keep_generation(KEYS[#KEYS], redis.call('GET', KEYS[#KEYS]), ARGV[3])
   for i = 1, #KEYS - 1 do
-    if redis.call('GET', KEYS[i]) ~= ARGV[1] then return 0 end
+    local owner = redis.call('GET', KEYS[i])
+    if owner ~= ARGV[1] and owner ~= ARGV[4] then return 0 end
   end
   for i = 1, #KEYS - 1 do
+    if ARGV[4] then redis.call('SET', KEYS[i], ARGV[4], 'KEEPTTL') end
     if redis.call('PTTL', KEYS[i]) < tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[i], ARGV[2]) end
   end
   return 1

@@ -1,15 +1,21 @@
 import { follow } from "../../../lock/abort.ts";
-import { checkText } from "../../../lock/checks.ts";
+import { checkName, checkText, LONGEST_SPAN } from "../../../lock/checks.ts";
+import { toMillis } from "../../../lock/duration.ts";
 import {
+  ELECTION_TTL,
   type Election,
   type ElectionQueue,
+  type Elections,
   electionOn,
   type Leader,
 } from "../../../lock/election.ts";
+import { type Fence, formatFence, issueFence } from "../../../lock/fence.ts";
 import { Notifier } from "../../../lock/notifier.ts";
-import { parentOf } from "../client/names.ts";
+import type { SessionPool } from "../../../lock/session-pool.ts";
+import { ownPath, parentOf, queueOf } from "../client/names.ts";
 import { NoNodeError, type Path, type ZooKeeperSession } from "../client/zookeeper.ts";
 import { enter } from "./enter.ts";
+import { zookeeperTraits } from "./lock-queues.ts";
 import { contendersIn, createPath, createQueue } from "./queue.ts";
 import type { ZooKeeperQueueEntry } from "./queue-entry.ts";
 
@@ -17,26 +23,81 @@ import type { ZooKeeperQueueEntry } from "./queue-entry.ts";
 export function zookeeperElection(session: ZooKeeperSession, path: Path): Election {
   checkText("path", path, 1_000);
   if (!/^(\/[^/]+)+$/.test(path)) throw new RangeError('the path must be one such as "/leader"');
-  return electionOn(new ZooKeeperElectionQueue(session, path));
+  return electionOn(
+    new ZooKeeperElectionQueue({ session, name: path, path, root: parentOf(path) }),
+  );
+}
+
+/**
+ * The elections of a store, at the paths of its locks. Each has a session of its own.
+ *
+ * @internal
+ */
+export function zookeeperElections(sessions: SessionPool<ZooKeeperSession>, root: Path): Elections {
+  return {
+    async open(name, { ttl = ELECTION_TTL, signal = new AbortController().signal } = {}) {
+      checkName(name);
+      const span = toMillis("ttl", ttl, zookeeperTraits.minTtl, LONGEST_SPAN);
+      signal.throwIfAborted();
+      const { session, release } = await sessions.own(span, signal);
+      const place = { name, path: queueOf(root, name), root };
+      const generationPath = ownPath(root, "generation");
+      const options = { session, ...place, generationPath, close: release };
+      return electionOn(new ZooKeeperElectionQueue(options));
+    },
+  };
+}
+
+interface ElectionQueueOptions {
+  readonly session: ZooKeeperSession;
+  readonly name: string;
+
+  /** The parent of the candidates' nodes, and the ancestor below which it is created. */
+  readonly path: Path;
+  readonly root: Path;
+
+  /** The node of the generation of fences, for elections that give them. */
+  readonly generationPath?: Path;
+  readonly close?: () => void;
 }
 
 class ZooKeeperElectionQueue implements ElectionQueue<ZooKeeperQueueEntry> {
   readonly store: string;
   readonly session: ZooKeeperSession;
-  readonly name: Path;
+  readonly name: string;
+  readonly close: () => void;
+  readonly #path: Path;
+  readonly #root: Path;
+  readonly #generationPath: Path | undefined;
 
-  constructor(session: ZooKeeperSession, path: Path) {
+  constructor({
+    session,
+    name,
+    path,
+    root,
+    generationPath,
+    close = () => {},
+  }: ElectionQueueOptions) {
     this.store = session.address;
     this.session = session;
-    this.name = path;
+    this.name = name;
+    this.close = close;
+    this.#path = path;
+    this.#root = root;
+    this.#generationPath = generationPath;
   }
 
   enter(data: string, signal: AbortSignal): Promise<ZooKeeperQueueEntry> {
-    const { session, name } = this;
+    const { session } = this;
     const { ttl } = session;
-    const queues = [name];
-    const root = parentOf(name);
-    return enter({ session, root, queues, data, ttl, signal, onDoubt: () => {} });
+    const place = { root: this.#root, queues: [this.#path] };
+    const also = this.#generationPath === undefined ? {} : { also: this.#generationPath };
+    return enter({ session, ...place, ...also, data, ttl, signal, onDoubt: () => {} });
+  }
+
+  fenceOf({ read, token, key }: ZooKeeperQueueEntry): Fence | undefined {
+    if (this.#generationPath === undefined) return undefined;
+    return issueFence(this.name, Number(read ?? 0), token, `zookeeper:${key}`);
   }
 
   async write({ key }: ZooKeeperQueueEntry, value: string): Promise<boolean> {
@@ -68,7 +129,7 @@ class ZooKeeperElectionQueue implements ElectionQueue<ZooKeeperQueueEntry> {
         await notifier.wait({ signal: scope.signal });
       }
     } finally {
-      this.session.unwatch(this.name, watch);
+      this.session.unwatch(this.#path, watch);
       if (leader) this.session.unwatch(leader.key, watch);
       scope[Symbol.dispose]();
     }
@@ -79,27 +140,37 @@ class ZooKeeperElectionQueue implements ElectionQueue<ZooKeeperQueueEntry> {
     for (;;) {
       const leader = await this.#read(signal, watch);
       if (leader) return leader;
-      const children = await this.session.children(this.name, { watch, signal });
-      const contenders = await contendersIn(this.session, this.name, children ?? [], signal);
+      const children = await this.session.children(this.#path, { watch, signal });
+      const contenders = await contendersIn(this.session, this.#path, children ?? [], signal);
       if (children && contenders.length === 0) return undefined;
       if (children) continue;
-      await createPath(this.session, parentOf(this.name), { signal });
-      await createQueue(this.session, this.name, signal);
+      await createPath(this.session, parentOf(this.#path), { signal });
+      await createQueue(this.session, this.#path, signal);
     }
   }
 
   async #read(signal?: AbortSignal, watch?: () => void): Promise<Leader | undefined> {
     const options = { ...(signal && { signal }) };
     for (;;) {
-      const children = await this.session.children(this.name, options);
-      const [first] = await contendersIn(this.session, this.name, children ?? [], signal);
+      const children = await this.session.children(this.#path, options);
+      const [first] = await contendersIn(this.session, this.#path, children ?? [], signal);
       if (first === undefined) return undefined;
-      const key = `${this.name}/${first}`;
+      const key = `${this.#path}/${first}`;
       const node = await this.session.read(key, { ...options, ...(watch && { watch }) });
       // The leader may have resigned meanwhile.
       if (!node) continue;
-      const { czxid, mzxid } = node.stat;
-      return { key, value: node.data, token: czxid, revision: mzxid };
+      const { czxid: token, mzxid: revision, createdAt: since } = node.stat;
+      const fence = await this.#fenceTextOf(token, options);
+      return { key, value: node.data, token, revision, fence, since };
     }
+  }
+
+  async #fenceTextOf(
+    token: bigint,
+    options: { readonly signal?: AbortSignal },
+  ): Promise<string | undefined> {
+    if (this.#generationPath === undefined) return undefined;
+    const node = await this.session.read(this.#generationPath, options);
+    return formatFence(Number(node?.data ?? 0), token);
   }
 }

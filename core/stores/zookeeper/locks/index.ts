@@ -21,9 +21,25 @@ export function zookeeperLocks(
   zookeeper: ZooKeeper,
   options: ZooKeeperStoreOptions & { readonly closeZooKeeper?: boolean } = {},
 ): LockStore {
-  const { root = "", closeZooKeeper = false, ...rest } = options;
+  return locksOver(zookeeperLockQueues(zookeeper, options), options);
+}
+
+/**
+ * Makes the queues that a store's locks and elections have in common.
+ *
+ * @internal
+ */
+export function zookeeperLockQueues(
+  zookeeper: ZooKeeper,
+  options: ZooKeeperStoreOptions & { readonly closeZooKeeper?: boolean },
+): ZooKeeperLockQueues {
+  const { root = "", closeZooKeeper = false } = options;
   const holder = checkHolder(options, zookeeperTraits.name);
   checkRoot(root);
-  const queues = new ZooKeeperLockQueues(zookeeper, { root, ...holder, closeZooKeeper });
-  return lockStore(sessionQueueBackend(queues), rest);
+  return new ZooKeeperLockQueues(zookeeper, { root, ...holder, closeZooKeeper });
+}
+
+/** @internal */
+export function locksOver(queues: ZooKeeperLockQueues, options: StoreOptions): LockStore {
+  return lockStore(sessionQueueBackend(queues), options);
 }

@@ -1,17 +1,28 @@
-import type { Lock } from "../../../core/lock/lock.ts";
+import type { Fence } from "../../../core/lock/fence.ts";
 import { isHeld } from "../../../core/lock/lock-handle.ts";
 import { EXIT } from "../exit-status.ts";
 import { warn } from "../terminal/output.ts";
 import { CommandGroup } from "./command-group.ts";
 import { onSignal, onSuspend, TERMINATING } from "./signals.ts";
 
+/** A lock, or the leadership of an election. */
+export interface Holding {
+  readonly name: string;
+  readonly fence: Fence;
+  readonly signal: AbortSignal;
+  assertHeld(): void;
+
+  /** Releases the lock, as far as the store can be reached. Never rejects. */
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
 /**
- * Runs a command under the lock. Resolves to the exit status of this process.
+ * Runs a command while the lock is held. Resolves to the exit status of this process.
  *
  * Forwards signals. Ends all descendants of the command before resolving, also if the lock is lost.
  */
-export async function runUnderLock(
-  lock: Lock,
+export async function runWhileHeld(
+  lock: Holding,
   [file, ...args]: readonly [string, ...string[]],
   environment: Readonly<Record<string, string>>,
 ): Promise<number> {

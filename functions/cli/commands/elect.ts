@@ -1,0 +1,112 @@
+import type { CommandModule } from "yargs";
+import type { Election, Leader } from "../../../core/lock/election.ts";
+import { type AnyStore, processLabel } from "../../../infra/open.ts";
+import { parseDuration, type StoreArgs, storeOption } from "../options.ts";
+import { HELD_HELP, holdAndRun, noticeHolder } from "../process/hold-and-run.ts";
+import type { Holding } from "../process/run-while-held.ts";
+import { listenForShutdown } from "../process/signals.ts";
+import { withStore } from "../store.ts";
+import { print } from "../terminal/output.ts";
+import { escapeControls } from "../terminal/table.ts";
+
+interface ElectArgs extends StoreArgs {
+  readonly name: string;
+  readonly value: string;
+  readonly ttl: string;
+  readonly watch: boolean;
+  readonly json: boolean;
+}
+
+/** `command` holds the words behind "--". */
+export const electCommand = (command: readonly string[]): CommandModule<unknown, ElectArgs> => ({
+  command: "elect <name>",
+  describe: "Run a command as the leader of an election, or watch the leaders",
+  builder: (yargs) =>
+    storeOption(yargs)
+      .positional("name", { type: "string", demandOption: true, describe: "the election's name" })
+      .option("value", {
+        type: "string",
+        default: processLabel(),
+        defaultDescription: "HOST:PID",
+        requiresArg: true,
+        describe: "what the leader tells the others",
+      })
+      .option("ttl", {
+        type: "string",
+        default: "10s",
+        describe: "how long a leader that is lost still leads",
+      })
+      .option("watch", {
+        type: "boolean",
+        default: false,
+        describe: "print the leader and each change, without being a candidate",
+      })
+      .option("json", {
+        type: "boolean",
+        default: false,
+        describe: "with --watch: print JSON lines",
+      })
+      .usage("$0 elect <name> [options] [-- command ...]")
+      .example("$0 elect scheduler -- node scheduler.js", "run it on one machine at a time")
+      .example("$0 elect scheduler --watch", "see who leads")
+      .epilog(
+        `Waits until it is elected, for as long as that takes. When the leadership is
+lost, the command gets SIGTERM, and SIGKILL after 5 s; start it anew to be a
+candidate again. The leader holds the lock of the same name: \`lockstep inspect\`
+shows it, and \`lockstep release\` deposes it.
+
+${HELD_HELP}
+Without a command, prints one JSON line and leads until interrupted.
+
+Exit status: the command's own; 76 leadership lost; 69 store unavailable;
+64 usage; 126 or 127 if the command cannot be run.`,
+      ),
+  handler(args) {
+    const ttl = parseDuration("ttl", args.ttl);
+    if (args.watch && command.length > 0) throw new TypeError("--watch takes no command");
+    if (args.json && !args.watch) throw new TypeError("--json needs --watch");
+    return withStore(args, async (opened) => {
+      if (args.watch) return watch(opened, args);
+      const campaign = async (signal: AbortSignal) => {
+        const election = await opened.elections.open(args.name, { ttl, signal });
+        using _notice = noticeHolder("a candidate for", opened, args.name);
+        await election.campaign(args.value, { signal });
+        return toHolding(election, args.name);
+      };
+      process.exitCode = await holdAndRun(opened, campaign, command, args);
+    });
+  },
+});
+
+function toHolding(election: Election, name: string): Holding {
+  const { fence, signal } = election;
+  if (!fence) throw signal.reason;
+  const assertHeld = () => election.assertLeads();
+  return { name, fence, signal, assertHeld, [Symbol.asyncDispose]: () => election.close() };
+}
+
+/** Prints each leader, until a signal arrives. */
+async function watch({ elections }: AnyStore, { name, json }: ElectArgs): Promise<void> {
+  using shutdown = listenForShutdown();
+  const { requested: signal } = shutdown;
+  await using election = await elections.open(name);
+  try {
+    for await (const leader of election.observe({ signal })) {
+      print(json ? JSON.stringify(toJson(leader)) : describe(leader));
+    }
+  } catch (error) {
+    if (!signal.aborted) throw error;
+  }
+}
+
+function toJson(leader: Leader | undefined) {
+  if (!leader) return { leader: null };
+  const { value, key, fence, since } = leader;
+  return { leader: { value, key, fence, since } };
+}
+
+function describe(leader: Leader | undefined): string {
+  if (!leader) return "nobody leads";
+  const { value, fence, since } = leader;
+  return `${escapeControls(value)} leads${since ? `, since ${since.toISOString()}` : ""}, fence ${fence}`;
+}
