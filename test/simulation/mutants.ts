@@ -232,12 +232,6 @@ export const MUTANTS: readonly Mutant[] = [
         WHERE run_id = \${runId} \${forShare}),`,
   },
   {
-    name: "a run that is claimed before it is due",
-    file: "stores/sql/journal/claim.ts",
-    find: `WHERE \${condition} AND due_at <= \${now} AND claimed_by <> \${mark}\``,
-    replace: `WHERE \${condition} AND due_at IS NOT NULL AND claimed_by <> \${mark}\``,
-  },
-  {
     name: "an end that overtakes a cancellation",
     file: "stores/sql/journal/finish.ts",
     find: 'return status === "completed" ? [parkCancelled(now, run), end] : [end];',

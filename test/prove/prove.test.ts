@@ -1,0 +1,34 @@
+import { readFileSync } from "node:fs";
+import { expect, test } from "vitest";
+import { pageAt } from "../support/docs.ts";
+import { isProven, proofPage } from "./page.ts";
+import type { Proof } from "./prove.ts";
+
+const proof: Proof = JSON.parse(
+  readFileSync(new URL("../../docs/proof.json", import.meta.url), "utf8"),
+);
+
+test("the page of the proof is made from its results", () => {
+  expect(pageAt("docs/proof.md")).toBe(proofPage(proof));
+});
+
+test("a proof needs every mutant caught, late holders refused, and no violation", () => {
+  const { simulation, mutants, campaigns, models } = proof;
+  expect(isProven(proof)).toBe(true);
+  const failure = {
+    seed: 1,
+    violations: [{ check: "stock", detail: "a unit is missing" } as const],
+  };
+  const missed = mutants.map((one) => ({ ...one, caughtBy: undefined }));
+  const violated = models.map((model) => ({ ...model, violation: "assertion violated" }));
+  const broken = campaigns.map((report) => ({ ...report, violations: ["two holders"] }));
+  for (const change of [
+    { simulation: { ...simulation, failure } },
+    { simulation: { ...simulation, lateRefused: 0 } },
+    { mutants: missed },
+    { models: violated },
+    { campaigns: broken },
+  ]) {
+    expect(isProven({ ...proof, ...change })).toBe(false);
+  }
+});
