@@ -2,6 +2,7 @@ import { existsSync, globSync, readFileSync } from "node:fs";
 import { dirname, join, normalize } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
+import { CHAPTERS } from "../docs/site/chapters.ts";
 import { anchorsOf, blocksOf, examples, linksOf, pageAt, pages } from "./support/docs.ts";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
@@ -39,6 +40,39 @@ test("every page can be reached from the README", () => {
     }
   }
   expect([...pages.keys()].filter((path) => !reached.has(path))).toEqual([]);
+});
+
+test("the site has every page of the book in one chapter", () => {
+  const book = [...pages.keys()].filter((path) => !path.includes("zh-CN"));
+  const inChapters = CHAPTERS.flatMap((chapter) => chapter.pages);
+  expect(inChapters.toSorted()).toEqual([...book, "CHANGELOG.md"].toSorted());
+});
+
+test("the page of the configuration has every environment variable of the source, and no other", () => {
+  const read = globSync(["core/**/*.ts", "functions/**/*.ts", "infra/**/*.ts"], {
+    cwd: root,
+    exclude: ["infra/servers/**", "infra/clock/**"],
+  });
+  const named = (text: string) => new Set(text.match(/(?<!\w)LOCKSTEP_[A-Z_]+[A-Z](?!_?\w)/g));
+  const sources = read.map((path) => readFileSync(join(root, path), "utf8"));
+  const arns = ["LOCKSTEP_STORE_ARN", "LOCKSTEP_LOCKS_ARN", "LOCKSTEP_TOKEN_ARN"];
+  const variables = named([...sources, ...arns].join("\n"));
+  expect(variables.size).toBeGreaterThan(10);
+  expect([...named(pageAt("docs/configuration.md"))].toSorted()).toEqual([...variables].toSorted());
+});
+
+test("the page of the configuration has the URL and the options of every store", () => {
+  const page = pageAt("docs/configuration.md");
+  const code = readFileSync(join(root, "infra/open.ts"), "utf8");
+  const schemes = [...code.matchAll(/schemes: \[(.*?)\]/g)].flatMap(([, list = ""]) =>
+    [...list.matchAll(/"(.+?)"/g)].map(([, scheme = ""]) => scheme),
+  );
+  expect(schemes.length).toBeGreaterThan(15);
+  // Another name of postgres:, which docs/stores/postgres.md tells.
+  const missing = schemes.filter((scheme) => scheme !== "postgresql");
+  expect(missing.filter((scheme) => !page.includes(`\`${scheme}:`))).toEqual([]);
+  const options = [...code.matchAll(/options\.get\("([\w-]+)"\)/g)].map(([, name = ""]) => name);
+  expect(options.filter((name) => !page.includes(`\`${name}\``))).toEqual([]);
 });
 
 test("the architecture names only files and folders that exist, at most three for a question", () => {
@@ -109,7 +143,7 @@ function codesIn(source: string): readonly string[] {
   );
 }
 
-describe.each(["README", "docs/choosing", "docs/concepts", "docs/operations"])(
+describe.each(["README", "docs/start", "docs/choosing", "docs/concepts", "docs/operations"])(
   "the Chinese translation of %s",
   (path) => {
     const translated = path === "README" ? `${path}.zh-CN` : path.replace("docs/", "docs/zh-CN/");

@@ -31,6 +31,7 @@ export interface Elections {
    * Opens an election for one candidate, without a campaign; an observer needs no campaign. `ttl`, by default 10 s, is how
    * long a leader that is lost still leads.
    *
+   *     await using shop = await openSqlite("shop.db");
    *     await using election = await shop.elections.open("leader", { ttl: "10s" });
    *     await election.campaign("host-7"); // resolves when elected
    *

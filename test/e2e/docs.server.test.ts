@@ -116,6 +116,54 @@ describe("an example", () => {
   });
 });
 
+/** Imports a program of the docs, calls its handlers, and returns what the calls print. */
+async function calling(name: string, body: string): Promise<readonly string[]> {
+  const folder = await folderOf(`calling-${name}`);
+  await writeFile(join(folder, "package.json"), '{ "type": "module" }');
+  const context = "{ getRemainingTimeInMillis: () => 10_000 }";
+  const program = `import * as start from "./${name}";\nconst context = ${context};\n${body}\nprocess.exit();\n`;
+  await writeFile(join(folder, "call.ts"), program);
+  const { stdout } = await run(process.execPath, ["call.ts"], { cwd: folder });
+  return stdout.trim().split("\n");
+}
+
+describe("the functions of the starts", () => {
+  beforeAll(async () => {
+    for (const sku of ["12A", "teapot"]) {
+      await cli("inventory", "set", sku, "1", "--store", database.url);
+    }
+  });
+
+  test("sell the last seat to one of two Lambdas, and answer a repetition as the first time", async () => {
+    const answers = await calling(
+      "start-lambda.ts",
+      `const sell = (order: string) => start.sell({ order, seat: "12A" });
+       const first = await Promise.all(["order-1", "order-2", "order-3"].map(sell));
+       const again = await Promise.all(["order-1", "order-2", "order-3"].map(sell));
+       console.log(first.toSorted().join(" "));
+       console.log(again.join(" ") === first.join(" "));
+       console.log(await start.report({ day: "Monday" }, context));`,
+    );
+    expect(answers).toEqual(["applied sold-out sold-out", "true", "the report of Monday"]);
+  });
+
+  test("sell to each message of SQS once", async () => {
+    const answers = await calling(
+      "start-sqs.ts",
+      `const record = (orderId: string) => ({
+         messageId: orderId,
+         body: JSON.stringify({ orderId, sku: "teapot", quantity: 1 }),
+         attributes: {},
+         eventSourceARN: "arn:aws:sqs:eu-west-1:1:sales",
+       });
+       const event = { Records: [record("order-4"), record("order-5")] } as never;
+       console.log(JSON.stringify(await start.handler(event, context)));`,
+    );
+    expect(answers.slice(0, 2).toSorted()).toEqual(["order-4 applied", "order-5 sold-out"]);
+    expect(answers[2]).toBe('{"batchItemFailures":[]}');
+  });
+});
+
 test("the commands of the docs run", async () => {
   const commands = blocks("sh")
     .join("\n")

@@ -1,6 +1,7 @@
 import { globSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { slugOf } from "../../docs/site/slug.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
@@ -13,7 +14,7 @@ export const examples: ReadonlyMap<string, string> = new Map(
 );
 
 function textsOf(...patterns: readonly string[]): ReadonlyMap<string, string> {
-  const paths = globSync(patterns, { cwd: root });
+  const paths = globSync(patterns, { cwd: root, exclude: ["docs/site/**"] });
   return new Map(paths.map((path) => [path, readFileSync(join(root, path), "utf8")]));
 }
 
@@ -34,12 +35,7 @@ export function blocksOf(page: string, ...languages: readonly string[]): readonl
 /** The anchors of a page's sections, as GitHub makes them. */
 export function anchorsOf(page: string): readonly string[] {
   const prose = page.replaceAll(/^ *```.*?^ *```/gms, "");
-  return [...prose.matchAll(/^#+ (.*)$/gm)].map(([, title = ""]) =>
-    title
-      .toLowerCase()
-      .replace(/[^\p{L}\p{N}_\- ]/gu, "")
-      .replaceAll(" ", "-"),
-  );
+  return [...prose.matchAll(/^#+ (.*)$/gm)].map(([, title = ""]) => slugOf(title));
 }
 
 /** The targets of a page's links and pictures. */
