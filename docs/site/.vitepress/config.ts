@@ -50,6 +50,8 @@ export default defineConfig({
   vite: { build: { chunkSizeWarningLimit: 2_000 } },
   themeConfig: {
     outline: [2, 3],
+    // A switch of the language leads to its front page: not every page is translated.
+    i18nRouting: false,
     search: {
       provider: "local",
       options: { miniSearch, locales: { "zh-CN": { translations: chineseSearch() } } },
