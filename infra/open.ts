@@ -196,7 +196,7 @@ export async function open<const Url extends string>(
 
 /** Returns what names this process to humans. */
 export function processLabel(): string {
-  return `${hostname().slice(0, 100)}:${process.pid}`;
+  return `${hostname().slice(0, 64)}:${process.pid}`;
 }
 
 const locks = channel("lockstep:lock");

@@ -1,6 +1,6 @@
-import { follow } from "./abort.ts";
+import { follow, race } from "./abort.ts";
 import type { Duration } from "./duration.ts";
-import { SessionExpiredError } from "./errors.ts";
+import { quote, SessionExpiredError } from "./errors.ts";
 import { type Fence, formatFence } from "./fence.ts";
 import { Leadership, type LeadershipOptions } from "./leadership.ts";
 import type { Unlocked } from "./lock.ts";
@@ -67,7 +67,10 @@ export interface Election extends AsyncDisposable {
 
   /**
    * Becomes a candidate and resolves when elected. A leader proclaims the new value and stays the leader. In stores
-   * without a queue, a value has at most 80 bytes.
+   * without a queue, a value has at most 80 bytes as JSON.
+   *
+   * An election is one candidate: a campaign during another one waits for it and, when that one wins, proclaims its
+   * value.
    *
    * Rejects with a SessionExpiredError as soon as the session, or the entry, is gone: such a candidate never wins; with
    * the signal's reason; or as the store does. No entry is left in the queue then, unless the store cannot be reached:
@@ -96,7 +99,7 @@ export interface Election extends AsyncDisposable {
   observe(options?: { readonly signal?: AbortSignal }): AsyncGenerator<Leader | undefined>;
 
   /**
-   * Resigns, as far as the store can be reached, and ends a session that `Elections` has opened, with its campaigns. Never
+   * Resigns, as far as the store can be reached, and ends its campaigns and a session that `Elections` has opened. Never
    * rejects.
    */
   close(): Promise<void>;
@@ -142,6 +145,10 @@ export function electionOn<E extends CandidateEntry>(queue: ElectionQueue<E>, en
 class Candidate<E extends CandidateEntry> implements Election {
   readonly #queue: ElectionQueue<E>;
   readonly #leadership: Leadership<E>;
+  readonly #closing = new AbortController();
+
+  /** Resolves to whether the campaign under way has won. */
+  #campaigning: Promise<boolean> | undefined;
   #fence: Fence | undefined;
 
   constructor(queue: ElectionQueue<E>, entry: E | undefined) {
@@ -167,23 +174,41 @@ class Candidate<E extends CandidateEntry> implements Election {
   }
 
   assertLeads(): void {
+    const remaining = this.#queue.session.remaining();
+    // After a freeze, the look at the clock may have ended the leadership.
     this.signal.throwIfAborted();
-    if (this.#queue.session.remaining() <= 0) throw new SessionExpiredError(this.key ?? "");
+    if (remaining <= 0) throw new SessionExpiredError(this.key ?? "");
   }
 
   async campaign(value: string, { signal }: { readonly signal?: AbortSignal } = {}): Promise<void> {
     this.#queue.checkValue?.(value);
-    if (!this.signal.aborted) return this.proclaim(value);
-    const scope = follow(signal, this.#queue.session.signal);
-    try {
-      await this.#leadership.settled();
-      scope.signal.throwIfAborted();
-      const entry = await this.#elected(value, scope.signal);
-      this.#fence = this.#queue.fenceOf(entry);
-      this.#leadership.begin(entry);
-    } finally {
-      scope[Symbol.dispose]();
+    using scope = follow(signal, this.#queue.session.signal, this.#closing.signal);
+    while (this.#campaigning) {
+      if (await race(this.#campaigning, scope.signal)) return this.proclaim(value);
     }
+    if (!this.signal.aborted) return this.proclaim(value);
+    const campaign = this.#campaign(value, scope.signal);
+    this.#campaigning = campaign
+      .then(
+        () => true,
+        () => false,
+      )
+      .finally(() => {
+        this.#campaigning = undefined;
+      });
+    await campaign;
+  }
+
+  async #campaign(value: string, signal: AbortSignal): Promise<void> {
+    await this.#leadership.settled();
+    signal.throwIfAborted();
+    const entry = await this.#elected(value, signal);
+    if (signal.aborted) {
+      await this.#leadership.decline(entry);
+      throw signal.reason;
+    }
+    this.#fence = this.#queue.fenceOf(entry);
+    this.#leadership.begin(entry);
   }
 
   async proclaim(value: string): Promise<void> {
@@ -216,6 +241,8 @@ class Candidate<E extends CandidateEntry> implements Election {
   }
 
   async close(): Promise<void> {
+    const election = `of election ${quote(this.#queue.name)}`;
+    this.#closing.abort(new SessionExpiredError(election, "was closed"));
     await this.resign().catch(() => {});
     this.#queue.close?.();
   }

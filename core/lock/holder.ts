@@ -22,9 +22,11 @@ const SHORTENED = ["command", "step", "run"] as const;
 /** The most bytes of a leader's value: with `since` and `revision`, it fits beside an id of 107 bytes. */
 const LONGEST_VALUE = 80;
 
-/** Throws unless the value of a leader is text of at most 80 bytes. It may be empty. */
+/** Throws unless the value of a leader is text of at most 80 bytes, also as JSON. It may be empty. */
 export function checkValue(value: unknown): asserts value is string {
-  if (value !== "") checkText("value", value, LONGEST_VALUE);
+  if (value === "") return;
+  checkText("value", value, LONGEST_VALUE);
+  checkText("value as JSON,", JSON.stringify(value).slice(1, -1), LONGEST_VALUE);
 }
 
 /**
@@ -52,7 +54,7 @@ function join(id: string, about: object): string {
   return `${id} ${JSON.stringify(about)}`;
 }
 
-const HOLDER = /^(.*\/[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}) (\{.*\})$/s;
+const HOLDER = /^(.*?\/[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}) (\{.*\})$/s;
 
 /** Returns the id in the text of a holder. A foreign holder's text is its id. */
 export function holderIdOf(holder: string): string {

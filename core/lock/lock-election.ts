@@ -9,7 +9,7 @@ import {
   electionOn,
   type Leader,
 } from "./election.ts";
-import { hasCode, quote, SessionExpiredError } from "./errors.ts";
+import { hasCode, SessionExpiredError } from "./errors.ts";
 import { type Fence, fenceOwner } from "./fence.ts";
 import { checkValue } from "./holder.ts";
 import type { Lock, LockStore } from "./lock.ts";
@@ -40,7 +40,6 @@ class LockElectionQueue implements ElectionQueue<LockEntry> {
   readonly name: string;
   readonly session: ElectionQueue<LockEntry>["session"];
   readonly #locks: LockStore;
-  readonly #closing = new AbortController();
 
   /** The last lock that was acquired. */
   #lock: Lock | undefined;
@@ -50,7 +49,7 @@ class LockElectionQueue implements ElectionQueue<LockEntry> {
     this.store = locks.traits.name;
     this.name = name;
     const remaining = () => (this.#lock && isHeld(this.#lock) ? 1 : 0);
-    this.session = { ttl, signal: this.#closing.signal, remaining };
+    this.session = { ttl, signal: new AbortController().signal, remaining };
   }
 
   checkValue(value: string): void {
@@ -62,7 +61,7 @@ class LockElectionQueue implements ElectionQueue<LockEntry> {
     const { ttl } = this.session;
     const options = { ttl, wait: forEver, maxHold: forEver, signal, work: { value } };
     this.#lock = await this.#locks.lock(this.name, options);
-    return new LockEntry(this.#lock);
+    return new LockEntry(this.#locks, this.#lock);
   }
 
   async write({ lock }: LockEntry, value: string): Promise<boolean> {
@@ -100,18 +99,17 @@ class LockElectionQueue implements ElectionQueue<LockEntry> {
       await sleep(POLL * (0.5 + Math.random()), signal);
     }
   }
-
-  close(): void {
-    this.#closing.abort(new SessionExpiredError(`of election ${quote(this.name)}`, "was closed"));
-  }
 }
 
 /** A lock as the first entry of a queue. */
 class LockEntry implements CandidateEntry {
   readonly isAdopted = false;
   readonly lock: Lock;
+  readonly #locks: LockStore;
+  #isInDoubt = false;
 
-  constructor(lock: Lock) {
+  constructor(locks: LockStore, lock: Lock) {
+    this.#locks = locks;
     this.lock = lock;
   }
 
@@ -137,6 +135,24 @@ class LockEntry implements CandidateEntry {
   }
 
   async leave(): Promise<boolean> {
-    return (await this.lock.unlock()) === "released";
+    if (this.#isInDoubt) return this.#release();
+    try {
+      return (await this.lock.unlock()) === "released";
+    } catch (error) {
+      this.#isInDoubt = true;
+      throw error;
+    }
+  }
+
+  /** Releases the lock by its fence: the outcome of `unlock` stays unknown. */
+  async #release(): Promise<boolean> {
+    const { name, fence } = this.lock;
+    try {
+      await this.#locks.release(name, { fence: fence.toString() });
+      return true;
+    } catch (error) {
+      if (hasCode(error, "FENCE_INVALID")) return false;
+      throw error;
+    }
   }
 }

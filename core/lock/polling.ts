@@ -194,6 +194,9 @@ class Acquisition {
   /** The text that replaces the owner's with the next renewal. */
   #next: string | undefined;
 
+  /** The text before the last change. One of several servers may have missed the change. */
+  #previous: string | undefined;
+
   /** Whether a renewal may have replaced the owner's text, unconfirmed. */
   #isInDoubt = false;
   #turn: WaitForTurn | undefined;
@@ -352,7 +355,7 @@ class Acquisition {
 
   async #proclaim(lease: Lease, value: string): Promise<void> {
     // The outcome of the last change must be known.
-    if (this.#next) await lease.renewNow();
+    while (this.#next) await lease.renewNow();
     const { id, host: _, pid: __, ...work } = describeWaiter(this.#owner);
     this.#next = describeHolder(id, { ...work, value, revision: (work.revision ?? 0) + 1 });
     await lease.renewNow();
@@ -363,7 +366,11 @@ class Acquisition {
     const wasInDoubt = this.#isInDoubt;
     this.#isInDoubt = next !== undefined;
     try {
-      const isOurs = await this.#claims.renew(this.#request.names, this.#owner, ttl, limit, next);
+      const { names } = this.#request;
+      const texts =
+        next === undefined && this.#previous ? [this.#previous, this.#owner] : [this.#owner, next];
+      const [owner = "", newOwner] = texts;
+      const isOurs = await this.#claims.renew(names, owner, ttl, limit, newOwner);
       if (isOurs && next !== undefined) this.#settle(next);
       return isOurs;
     } catch (error) {
@@ -374,6 +381,7 @@ class Acquisition {
   }
 
   #settle(owner: string): void {
+    if (owner !== this.#owner) this.#previous = this.#owner;
     this.#owner = owner;
     this.#next = undefined;
     this.#isInDoubt = false;

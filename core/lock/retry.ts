@@ -56,7 +56,6 @@ const FIRST_ATTEMPT: Millis = 2_000;
 
 const REPEAT: Backoff = { base: 5, factor: 2, max: 200, jitter: "full" };
 
-/** The failure of an attempt that resolved to undefined. */
 /** Repeats a read until the store is available. Rejects with the signal's reason, and with any other error of the read. */
 export function readWhenAvailable<T>(read: () => Promise<T>, signal: AbortSignal): Promise<T> {
   const pauseAfter = (error: unknown, count: number) => {
@@ -66,6 +65,7 @@ export function readWhenAvailable<T>(read: () => Promise<T>, signal: AbortSignal
   return retry(read, pauseAfter, signal);
 }
 
+/** The failure of an attempt that resolved to undefined. */
 const NO_RESULT = new Error("the attempt has no result yet");
 
 interface Bounds {

@@ -176,6 +176,43 @@ export function describeElections(name: string, make: () => Promise<StoreUnderTe
       expect(await leader.leader()).toBeUndefined();
     });
 
+    test("an election that is closed at the moment of its win leaves nothing behind", async () => {
+      const name = freshName();
+      const { election: follower } = await openCandidate(name);
+      for (let turns = 10; turns < 30; turns += 1) {
+        const { election } = await openCandidate(name);
+        const campaign = election.campaign("never").catch(() => {});
+        for (let i = 0; i < turns; i += 1) await Promise.resolve();
+        await election.close();
+        await campaign;
+        expect(() => election.assertLeads()).toThrow();
+        await until(async () => (await follower.leader()) === undefined);
+      }
+    });
+
+    test("two campaigns of one election are one candidate, which has resigned after one resign", async () => {
+      const name = freshName();
+      const { election } = await openCandidate(name);
+      await Promise.all([election.campaign("a"), election.campaign("b")]);
+      expect(await election.leader()).toMatchObject({ value: "b", token: election.token });
+      expect(await election.resign()).toBe("released");
+      const [first, second] = [election.campaign("a"), election.campaign("b")];
+      const outcome = expect(second).rejects.toMatchObject({ code: "LOCK_RELEASED" });
+      await first.then(() => election.resign());
+      await outcome;
+      await pause(200);
+      expect(await election.leader()).toBeUndefined();
+      const abort = new AbortController();
+      const aborted = expect(election.campaign("a", { signal: abort.signal })).rejects.toThrow(
+        "enough",
+      );
+      const next = election.campaign("b");
+      abort.abort(new Error("enough"));
+      await aborted;
+      await next;
+      expect(await election.leader()).toMatchObject({ value: "b" });
+    });
+
     test("a store that is closed resigns", async () => {
       const name = freshName();
       const { election, locks } = await openLeader(name, "first");
@@ -208,6 +245,7 @@ export function describeElections(name: string, make: () => Promise<StoreUnderTe
       const long = "é".repeat(41);
       await expect(election.campaign(long)).rejects.toThrow(/82 bytes, the limit is 80/);
       await expect(election.campaign(7 as never)).rejects.toThrow(TypeError);
+      await expect(election.campaign('"'.repeat(41))).rejects.toThrow(/82 bytes, the limit is 80/);
       await election.campaign("é".repeat(40));
       expect(await election.leader()).toMatchObject({ value: "é".repeat(40) });
       await expect(election.proclaim(long)).rejects.toThrow(RangeError);
@@ -242,6 +280,29 @@ export function describeLostProclamations(name: string, make: () => Promise<Stor
       await leader.proclaim("later");
       expect(await follower.leader()).toMatchObject({ value: "later", fence: String(fence) });
       expect(await leader.resign()).toBe("released");
+    });
+
+    test("proclamations at once are all written", async () => {
+      const { leader, follower } = await openLeader(LONG);
+      await Promise.all(["a", "b", "c"].map((value) => leader.proclaim(value)));
+      expect(await follower.leader()).toMatchObject({ revision: 3n });
+    });
+
+    test("a leader resigns again after an unknown outcome", async () => {
+      const { leader, follower, wire } = await openLeader(LONG);
+      wire.cut();
+      await expect(leader.resign()).rejects.toMatchObject({ code: "UNKNOWN_OUTCOME" });
+      wire.mend();
+      expect(await follower.leader()).toMatchObject({ value: "before" });
+      expect(await leader.resign()).toBe("released");
+      expect(await follower.leader()).toBeUndefined();
+    });
+
+    test("a value that looks like an id does not hide the leader's", async () => {
+      const { leader, follower } = await openLeader(LONG);
+      const value = `x/${crypto.randomUUID()} {y}`;
+      await leader.proclaim(value);
+      expect(await follower.leader()).toMatchObject({ value, key: leader.key });
     });
 
     test("a leader resigns whether its proclamation has arrived or not", async () => {

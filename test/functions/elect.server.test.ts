@@ -113,18 +113,24 @@ test("wrong usage of elect is refused before the store is asked", async () => {
   }
 });
 
+test("a watcher of a store that cannot be reached fails", async () => {
+  const nowhere = ["--store", "redis://127.0.0.1:1"];
+  const { status } = await cli("elect", "anything", "--watch", ...nowhere);
+  expect(status).toBe(69);
+});
+
 test("a leader without a command prints one JSON line, and a watcher prints JSON", async () => {
   const { file, remove } = await temporaryFile();
   const store = ["--store", `sqlite:${file}`];
-  using leader = runCli("elect", "held", ...store, "--value", "\u001b[31mred");
+  using leader = runCli("elect", "held", ...store, "--value", "\u001b[31mred\u009b");
   const { fence, ...held } = JSON.parse(await leader.line());
   expect(held).toEqual({ name: "held", ttlMillis: 10_000 });
   using watcher = runCli("elect", "held", ...store, "--watch", "--json");
   expect(JSON.parse(await watcher.line())).toMatchObject({
-    leader: { value: "\u001b[31mred", fence, since: expect.any(String) },
+    leader: { value: "\u001b[31mred\u009b", fence, since: expect.any(String) },
   });
   using reader = runCli("elect", "held", ...store, "--watch");
-  expect(await reader.line()).toContain("\\u001b[31mred leads");
+  expect(await reader.line()).toContain("\\u001b[31mred\\u009b leads");
   leader.child.kill("SIGINT");
   expect(await leader.ended).toBe(0);
   expect(JSON.parse(await watcher.line())).toEqual({ leader: null });

@@ -1,5 +1,7 @@
 import type { CommandModule } from "yargs";
 import type { Election, Leader } from "../../../core/lock/election.ts";
+import { hasCode } from "../../../core/lock/errors.ts";
+import { backoff, retry } from "../../../core/lock/retry.ts";
 import { type AnyStore, processLabel } from "../../../infra/open.ts";
 import { parseDuration, type StoreArgs, storeOption } from "../options.ts";
 import { HELD_HELP, holdAndRun, noticeHolder } from "../process/hold-and-run.ts";
@@ -68,15 +70,29 @@ Exit status: the command's own; 76 leadership lost; 69 store unavailable;
     return withStore(args, async (opened) => {
       if (args.watch) return watch(opened, args);
       const campaign = async (signal: AbortSignal) => {
-        const election = await opened.elections.open(args.name, { ttl, signal });
         using _notice = noticeHolder("a candidate for", opened, args.name);
-        await election.campaign(args.value, { signal });
-        return toHolding(election, args.name);
+        return await untilSessionHolds(async () => {
+          const election = await opened.elections.open(args.name, { ttl, signal });
+          try {
+            await election.campaign(args.value, { signal });
+            return toHolding(election, args.name);
+          } catch (error) {
+            await election.close();
+            throw error;
+          }
+        });
       };
       process.exitCode = await holdAndRun(opened, campaign, command, args);
     });
   },
 });
+
+/** Repeats work that has lost its session: nobody has led yet. */
+async function untilSessionHolds<T>(work: () => Promise<T>): Promise<T> {
+  return retry(work, (error, count) =>
+    hasCode(error, "SESSION_EXPIRED") ? backoff(count) : undefined,
+  );
+}
 
 function toHolding(election: Election, name: string): Holding {
   const { fence, signal } = election;
@@ -89,11 +105,18 @@ function toHolding(election: Election, name: string): Holding {
 async function watch({ elections }: AnyStore, { name, json }: ElectArgs): Promise<void> {
   using shutdown = listenForShutdown();
   const { requested: signal } = shutdown;
-  await using election = await elections.open(name);
+  let last = "";
   try {
-    for await (const leader of election.observe({ signal })) {
-      print(json ? JSON.stringify(toJson(leader)) : describe(leader));
-    }
+    await untilSessionHolds(async () => {
+      await using election = await elections.open(name, { signal });
+      // An observer waits for a store that is unavailable: the first read fails.
+      await election.leader(signal);
+      for await (const leader of election.observe({ signal })) {
+        const line = json ? JSON.stringify(toJson(leader)) : describe(leader);
+        if (line !== last) print(line);
+        last = line;
+      }
+    });
   } catch (error) {
     if (!signal.aborted) throw error;
   }
