@@ -152,7 +152,7 @@ const STORES = [
   {
     schemes: ["dynamodb"],
     url: "dynamodb://REGION/TABLE?endpoint=…",
-    parts: ["inventory", "dynamodb", "table"],
+    parts: ["inventory", "journal", "dynamodb", "table"],
     open: openDynamodb,
   },
 ] as const satisfies readonly StoreKind[];

@@ -7,9 +7,8 @@ import type { Runtime } from "../../core/steps/contract.ts";
 import type { RunListener } from "../../core/steps/events.ts";
 import { createRuntime } from "../../core/steps/runtime.ts";
 import type { AnyWorkflow } from "../../core/steps/workflow.ts";
-import { sqlInventory } from "../../core/stores/sql/inventory/index.ts";
-import { sqlJournal } from "../../core/stores/sql/journal/index.ts";
-import { processLabel } from "../../infra/open.ts";
+import type { SqlInventory } from "../../core/stores/sql/inventory/index.ts";
+import { type AnyStore, processLabel } from "../../infra/open.ts";
 import { openTelemetryIfRegistered } from "../telemetry/if-registered.ts";
 import { combineTelemetry, type PartialTelemetry, type Telemetry } from "../telemetry/telemetry.ts";
 import {
@@ -73,7 +72,7 @@ export async function withCalls<T>(
   return withLocks(args.locks, (lockStore) =>
     withStore(args, (opened) => {
       const { locks } = lockStore ?? opened;
-      return work(createRuntime({ journal: sqlJournal(opened.database), locks, codec }));
+      return work(createRuntime({ journal: opened.journal, locks, codec }));
     }),
   );
 }
@@ -143,17 +142,24 @@ export async function withServices<T>(
 ): Promise<T> {
   const telemetry = await connectTelemetry(observer);
   try {
-    return await withLocks(args.locks, (lockStore) =>
-      withStore(args, (opened) => {
-        const database = opened.database;
+    return await withLocks(args.locks, (lockStore) => {
+      const execute = (opened: AnyStore) => {
+        const { journal } = opened;
         const { locks } = lockStore ?? opened;
-        const inventory = sqlInventory(database, { onEvent: telemetry.stock });
-        const services = { locks, database, inventory };
+        const services: WorkflowServices = {
+          locks,
+          inventory: opened.inventory as SqlInventory,
+          // Throws where there is none.
+          get database() {
+            return opened.database;
+          },
+        };
         const owner = processLabel();
         const addresses = { store: opened.url, locks: (lockStore ?? opened).url };
-        return work({ services, journal: sqlJournal(database), owner, addresses, telemetry });
-      }),
-    );
+        return work({ services, journal, owner, addresses, telemetry });
+      };
+      return withStore(args, execute, { onStockEvent: telemetry.stock });
+    });
   } finally {
     exitSoon();
   }

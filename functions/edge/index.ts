@@ -1,4 +1,4 @@
-/** Locks and stock in etcd, in Redis over HTTP and in DynamoDB, for runtimes that have Web APIs only. `lockstep` and `lockstep/inventory` run there as well. */
+/** Locks and stock in etcd, in Redis over HTTP and in DynamoDB, runs in DynamoDB, for runtimes that have Web APIs only. `lockstep` and `lockstep/inventory` run there as well. */
 export { type DynamodbStore, dynamodbStore } from "../../core/stores/dynamodb/store.ts";
 export { etcdGatewayClient } from "../../core/stores/etcd/client/gateway.ts";
 export * from "../../core/stores/etcd/client/index.ts";

@@ -12,10 +12,10 @@ import type { SqlInventory } from "../../core/stores/sql/inventory/index.ts";
 export interface WorkflowServices {
   readonly locks: LockStore;
 
-  /** The database of the journal, in which `step.tx` runs. */
+  /** The database of the journal, in which `step.tx` runs. Throws a TypeError where the journal is in no database. */
   readonly database: Database;
 
-  /** The stock in the same database. */
+  /** The stock in the same store. Without `within` where that is no database. */
   readonly inventory: SqlInventory;
 }
 

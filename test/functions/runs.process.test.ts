@@ -364,8 +364,8 @@ describe.concurrent("lockstep run and lockstep runs", () => {
       expect(stderr).toContain(hint);
       expect(stderr).not.toContain("    at ");
     }
-    const other = await cli("runs", "list", "--store", "memory:");
-    expect(other).toMatchObject({ status: 64, stderr: expect.stringContaining("database") });
+    const other = await cli("runs", "list", "--store", "etcd://127.0.0.1:1");
+    expect(other).toMatchObject({ status: 64, stderr: expect.stringContaining("has no journal") });
     // An error of the user's module is shown with its position.
     const own = await startCli(["run", broken, "--input", "{}", ...store]).finished;
     expect(own.status).toBe(70);

@@ -1,6 +1,8 @@
 import type { Database } from "../../core/database/sql.ts";
 import type { Journal } from "../../core/journal/journal.ts";
 import type { LockStore } from "../../core/lock/lock.ts";
+import { dynamodbJournal } from "../../core/stores/dynamodb/journal/index.ts";
+import { dynamodbLocks } from "../../core/stores/dynamodb/locks/index.ts";
 import { memoryJournal } from "../../core/stores/memory/journal.ts";
 import { memoryLocks } from "../../core/stores/memory/locks.ts";
 import { type SqlInventory, sqlInventory } from "../../core/stores/sql/inventory/index.ts";
@@ -8,6 +10,7 @@ import { sqlJournal } from "../../core/stores/sql/journal/index.ts";
 import { sqlLocks } from "../../core/stores/sql/locks.ts";
 import { migrate } from "../../core/stores/sql/migrate.ts";
 import { sqliteDatabase } from "../../core/stores/sqlite/database.ts";
+import { anyTable } from "./dynamodb-under-test.ts";
 import type { SqlServer } from "./sql-servers.ts";
 import { temporaryDatabase, temporaryFile } from "./under-test.ts";
 
@@ -87,6 +90,21 @@ export async function sqlServerJournal(server: SqlServer): Promise<JournalUnderT
       await admin.close();
       await drop();
     },
+  };
+}
+
+export async function dynamodbJournalUnderTest(): Promise<JournalUnderTest> {
+  const { url, open } = await anyTable();
+  return {
+    url,
+    open() {
+      const dynamodb = open();
+      const locks = dynamodbLocks(dynamodb, { closeDynamodb: true });
+      const journal = dynamodbJournal(dynamodb);
+      return { journal, locks, inventory: undefined, close: () => locks.close() };
+    },
+    openDatabase: undefined,
+    close: async () => {},
   };
 }
 

@@ -1,4 +1,4 @@
-/** Locks and stock in DynamoDB. */
+/** Locks, stock and runs in DynamoDB. */
 
 import { nodeFetch } from "../node-fetch.ts";
 import type { AwsCredentials, DynamodbOptions } from "./client/dynamodb.ts";

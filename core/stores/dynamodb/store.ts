@@ -1,17 +1,20 @@
 import type { StockEventOptions } from "../../inventory/events.ts";
 import type { Inventory } from "../../inventory/inventory.ts";
+import type { Journal } from "../../journal/journal.ts";
 import { type OpenStore, openLockStore } from "../../lock/open-store.ts";
 import type { StoreOptions } from "../../lock/store.ts";
 import { dynamodbClient } from "./client/client.ts";
 import type { Dynamodb, DynamodbOptions } from "./client/dynamodb.ts";
 import { type DynamodbTable, dynamodbTable } from "./client/table.ts";
 import { dynamodbInventory } from "./inventory/index.ts";
+import { dynamodbJournal } from "./journal/index.ts";
 import { dynamodbLocks } from "./locks/index.ts";
 
 export interface DynamodbStoreOptions extends StoreOptions, StockEventOptions {}
 
 export interface DynamodbStore extends OpenStore {
   readonly inventory: Inventory;
+  readonly journal: Journal;
 
   /**
    * For items of your own.
@@ -38,6 +41,7 @@ export function dynamodbStore(
   return openLockStore({
     locks: dynamodbLocks(dynamodb, { ...options, closeDynamodb: true }),
     inventory: dynamodbInventory(dynamodb, { onEvent }),
+    journal: dynamodbJournal(dynamodb),
     dynamodb,
     table: dynamodbTable(dynamodb, connection.table),
   });

@@ -14,7 +14,6 @@ import { unknownRun } from "../../../core/steps/errors.ts";
 import { exportRun } from "../../../core/steps/replay-check.ts";
 import { isEnded, runAtEnd } from "../../../core/steps/run-end.ts";
 import { createRuntime } from "../../../core/steps/runtime.ts";
-import { sqlJournal } from "../../../core/stores/sql/journal/index.ts";
 import { shownResult, shownValue } from "../../json/shown-value.ts";
 import { loadWorkflowModule } from "../../worker/workflow-module.ts";
 import { EXIT } from "../exit-status.ts";
@@ -114,7 +113,7 @@ const listCommand: CommandModule<unknown, ListArgs> = {
     }
     await withStoreToRead(args, async (opened) => {
       const query = { workflow, status, queue, key, after, limit };
-      const runs = await sqlJournal(opened.database).list(query);
+      const runs = await opened.journal.list(query);
       if (args.json) return print(toJson(runs));
       const head = ["run", "workflow", "status", "started", "due", "crashes", "last executed by"];
       print(table(head, runs.map(rowOf)));
@@ -177,7 +176,7 @@ a codec are shown as their codec and size without --module.`,
     const part = args.part === undefined ? undefined : parseInteger("--part", args.part);
     if (part !== undefined) checkWhole("--part", part, 1, 2 ** 31 - 1);
     await withStoreToRead(args, async (opened) => {
-      const journal = sqlJournal(opened.database);
+      const { journal } = opened;
       const runtime = createRuntime({ journal, codec: await codecOf(args) });
       const run = await runtime.show(args.id, { part, after: args.after, limit });
       if (!run) throw unknownRun(args.id);
@@ -211,7 +210,7 @@ const exportCommand: CommandModule<unknown, ExportArgs> = {
   async handler(args) {
     checkText("id", args.id, 255);
     await withStoreToRead(args, async (opened) => {
-      const journal = sqlJournal(opened.database);
+      const { journal } = opened;
       if (!args.trace) return print(await exportRun(journal, args.id));
       const run = await journal.show(args.id);
       if (!run) throw unknownRun(args.id);
@@ -414,7 +413,7 @@ const queryCommand: CommandModule<unknown, IdArgs & ModuleArgs & { readonly name
   async handler(args) {
     checkText("id", args.id, 255);
     await withStoreToRead(args, async (opened) => {
-      const journal = sqlJournal(opened.database);
+      const { journal } = opened;
       const runtime = createRuntime({ journal, codec: await codecOf(args) });
       const value = await shownResult(runtime.query(args.id, args.name));
       print(toJson(value ?? null));
@@ -463,7 +462,7 @@ const purgeCommand: CommandModule<unknown, StoreArgs & { readonly limit: string 
     const limit = parseInteger("--limit", args.limit);
     checkWhole("--limit", limit, 1, 10_000_000);
     await withStore(args, async (opened) => {
-      const count = await sqlJournal(opened.database).purge(limit);
+      const count = await opened.journal.purge(limit);
       print(`${count} deleted`);
     });
   },

@@ -42,7 +42,7 @@ export class Generation {
     const raised = Math.max(before + 1, least);
     const { done } = await this.#dynamodb.write([
       {
-        key: KEY,
+        key: GENERATION,
         update: "SET #generation = :raised",
         when: "attribute_not_exists(#generation) OR #generation < :raised",
         values: { raised },
@@ -66,7 +66,7 @@ export class Generation {
       address,
       "the generation was read",
       signal,
-      async (limit) => (await this.#dynamodb.get(KEY, limit)) ?? {},
+      async (limit) => (await this.#dynamodb.get(GENERATION, limit)) ?? {},
       { attempt: FIRST_READ },
     );
     this.see(Number(item.generation ?? 0));
@@ -77,4 +77,5 @@ export class Generation {
 
 const FIRST_READ: Millis = 500;
 
-const KEY = { pk: "generation", sk: "generation" };
+/** The place of the generation of fences. */
+export const GENERATION = { pk: "generation", sk: "generation" };

@@ -1,0 +1,230 @@
+import { KeyedQueue } from "../../../lock/keyed-queue.ts";
+import { RecentMap } from "../../../lock/recent-map.ts";
+import { retryUntilKnown } from "../../../lock/retry.ts";
+import type { Dynamodb, ItemWrite } from "../client/dynamodb.ts";
+import type { Item, ItemKey } from "../client/items.ts";
+import type { TableClock } from "./clock.ts";
+
+/** An item that is found by what a document says, and that changes with it. */
+export interface Entry extends ItemKey {
+  readonly about?: object;
+}
+
+/** Documents of one kind: JSON texts, each in an item with a version. */
+export interface DocumentKind<Doc> {
+  keyOf(id: string): ItemKey;
+  entriesOf(doc: Doc): readonly Entry[];
+}
+
+/** What a change writes, in one transaction. */
+export interface ChangePlan<Doc, Result> {
+  /** The documents afterwards, in the order of the ids. The same object: no change. Undefined: deleted. Default: all the same. */
+  readonly docs?: readonly (Doc | undefined)[];
+
+  /** Further writes. */
+  readonly writes?: readonly ItemWrite[];
+  readonly result: Result;
+
+  /** Called when the condition of one of these writes did not hold, before the change is planned anew. */
+  refused?(): void;
+}
+
+export interface ChangeRequest<Doc, Result> {
+  readonly ids: readonly string[];
+
+  /** For messages: what was changed. */
+  readonly what: string;
+  readonly signal?: AbortSignal | undefined;
+
+  /**
+   * Whether the documents may be those that this process knows: fewer reads for one that writes to them all the time. A
+   * plan without a write, and one that throws, is made anew with documents that were read.
+   */
+  readonly fromMemory?: boolean;
+
+  /** Called with the documents as they are, and the time; again when another process was first. */
+  plan(
+    docs: readonly (Doc | undefined)[],
+    now: number,
+  ): ChangePlan<Doc, Result> | Promise<ChangePlan<Doc, Result>>;
+}
+
+interface Known<Doc> {
+  readonly doc: Doc;
+
+  /** Of the last write. */
+  readonly version: string;
+
+  /** The versions of the last writes: a repetition after a lost answer finds its own. */
+  readonly recent: readonly string[];
+}
+
+/** The writes of a document that are known after a lost answer. */
+const MOST_RECENT = 16;
+
+const NEVER = new AbortController().signal;
+
+/**
+ * Changes documents with their entries, each change if nobody was first.
+ *
+ * Changes of one document through this object come one after another.
+ */
+export class Documents<Doc extends object> {
+  readonly #dynamodb: Dynamodb;
+  readonly #clock: TableClock;
+  readonly #kind: DocumentKind<Doc>;
+  readonly #known = new RecentMap<Known<Doc>>();
+  readonly #queue = new KeyedQueue(Number.POSITIVE_INFINITY);
+
+  constructor(dynamodb: Dynamodb, clock: TableClock, kind: DocumentKind<Doc>) {
+    this.#dynamodb = dynamodb;
+    this.#clock = clock;
+    this.#kind = kind;
+  }
+
+  /** Reads at most 100 documents. */
+  async read(ids: readonly string[], signal?: AbortSignal): Promise<readonly (Doc | undefined)[]> {
+    return (await this.#read(ids, signal)).map((known) => known?.doc);
+  }
+
+  async change<Result>(request: ChangeRequest<Doc, Result>): Promise<Result> {
+    const { ids, signal } = request;
+    const entered: string[] = [];
+    try {
+      for (const id of ids.toSorted()) {
+        await this.#queue.enter(id, signal ?? NEVER);
+        entered.push(id);
+      }
+      return await this.#changeInTurn(request);
+    } finally {
+      for (const id of entered) this.#queue.leave(id);
+    }
+  }
+
+  async #changeInTurn<Result>(request: ChangeRequest<Doc, Result>): Promise<Result> {
+    const { ids, what, signal, fromMemory = false, plan } = request;
+    const tried = new Map<string, Done<Result>>();
+    let before = fromMemory && this.#clock.isFresh ? this.#remembered(ids) : undefined;
+    const done = await retryUntilKnown(this.#dynamodb.address, what, signal, async (limit) => {
+      const isRead = before === undefined;
+      const found = before ?? (await this.#read(ids, limit));
+      before = undefined;
+      const mine = found.flatMap((known) => known?.recent ?? []).find((mark) => tried.has(mark));
+      if (mine !== undefined) return tried.get(mine);
+      const docs = found.map((known) => known?.doc);
+      const planned = await planAgain(() => plan(docs, this.#clock.now()), isRead);
+      if (planned === undefined) return undefined;
+      const mark = newMark();
+      const changes = ids.flatMap((id, i) => this.#changeOf(id, found[i], planned, i, mark));
+      const writes = [...changes.flatMap(({ writes }) => writes), ...(planned.writes ?? [])];
+      const outcome = { result: planned.result };
+      if (writes.length === 0) return isRead ? outcome : undefined;
+      for (const id of ids) this.#known.delete(id);
+      tried.set(mark, outcome);
+      const { done, failed } = await this.#dynamodb.write(writes, limit);
+      if (done) {
+        for (const { id, after } of changes) if (after) this.#known.set(id, after);
+        return outcome;
+      }
+      tried.delete(mark);
+      const own = planned.writes?.length ?? 0;
+      if (failed.slice(writes.length - own).includes(true)) planned.refused?.();
+      return undefined;
+    });
+    return done.result;
+  }
+
+  /** Empty for a document that stays as it is. */
+  #changeOf<Result>(
+    id: string,
+    known: Known<Doc> | undefined,
+    { docs }: ChangePlan<Doc, Result>,
+    at: number,
+    mark: string,
+  ): readonly Change<Doc>[] {
+    const doc = docs?.[at];
+    if (docs === undefined || doc === known?.doc) return [];
+    const key = this.#kind.keyOf(id);
+    const before = known ? this.#kind.entriesOf(known.doc) : [];
+    const when = known ? "#version = :seen" : "attribute_not_exists(#pk)";
+    const seen = known?.version ?? "";
+    if (doc === undefined) {
+      const gone = { key, when, values: { seen } };
+      return [{ id, after: undefined, writes: [gone, ...changedEntries(before, [])] }];
+    }
+    const recent = [mark, ...(known?.recent ?? [])].slice(0, MOST_RECENT);
+    const written = {
+      key,
+      update: "SET #doc = :doc, #version = :mark, #recent = :recent",
+      when,
+      values: { seen, mark, doc: JSON.stringify(doc), recent: recent.join(" ") },
+    };
+    const entries = changedEntries(before, this.#kind.entriesOf(doc));
+    return [{ id, after: { doc, version: mark, recent }, writes: [written, ...entries] }];
+  }
+
+  #remembered(ids: readonly string[]): readonly Known<Doc>[] | undefined {
+    const known = ids.flatMap((id) => this.#known.get(id) ?? []);
+    return known.length === ids.length ? known : undefined;
+  }
+
+  async #read(
+    ids: readonly string[],
+    signal: AbortSignal | undefined,
+  ): Promise<readonly (Known<Doc> | undefined)[]> {
+    const sentAt = performance.now();
+    const keys = ids.map((id) => this.#kind.keyOf(id));
+    const { items, time } = await this.#dynamodb.read(keys, signal);
+    this.#clock.see(time, sentAt);
+    return items.map((item) => item && toKnown(item));
+  }
+}
+
+/** The writes for one document, and what is known after them. */
+interface Change<Doc> {
+  readonly id: string;
+
+  /** Undefined: it is deleted. */
+  readonly after: Known<Doc> | undefined;
+  readonly writes: readonly ItemWrite[];
+}
+
+interface Done<Result> {
+  readonly result: Result;
+}
+
+/** Resolves to undefined after a failure with documents that were not read. */
+async function planAgain<T>(plan: () => T | Promise<T>, isRead: boolean): Promise<T | undefined> {
+  try {
+    return await plan();
+  } catch (error) {
+    if (isRead) throw error;
+    return undefined;
+  }
+}
+
+function toKnown<Doc>({ doc = "", version = "", recent = "" }: Item): Known<Doc> {
+  return { doc: JSON.parse(doc), version, recent: recent.split(" ") };
+}
+
+function newMark(): string {
+  return crypto.randomUUID().slice(0, 13);
+}
+
+/** Writes the entries that are new or say something else, and deletes those that are no more. */
+function changedEntries(before: readonly Entry[], after: readonly Entry[]): readonly ItemWrite[] {
+  const idOf = ({ pk, sk }: Entry) => `${pk}\0${sk}`;
+  const textOf = ({ about = {} }: Entry) => JSON.stringify(about);
+  const old = new Map(before.map((entry) => [idOf(entry), textOf(entry)]));
+  const kept = new Set(after.map(idOf));
+  const gone = before.filter((entry) => !kept.has(idOf(entry)));
+  const changed = after.filter((entry) => old.get(idOf(entry)) !== textOf(entry));
+  return [
+    ...gone.map(({ pk, sk }) => ({ key: { pk, sk } })),
+    ...changed.map((entry) => ({
+      key: { pk: entry.pk, sk: entry.sk },
+      update: "SET #about = :about",
+      values: { about: textOf(entry) },
+    })),
+  ];
+}

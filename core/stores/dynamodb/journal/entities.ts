@@ -1,0 +1,370 @@
+import {
+  type EntityAnswer,
+  type EntityClaim,
+  type EntityId,
+  type EntityMessage,
+  type EntityRecords,
+  type EntityVisitResult,
+  entityResource,
+  MOST_MESSAGES,
+} from "../../../journal/entities.ts";
+import { quote } from "../../../lock/errors.ts";
+import { FencedOutError, fenceOwner, formatFence, issueFence } from "../../../lock/fence.ts";
+import type { Dynamodb, ItemWrite } from "../client/dynamodb.ts";
+import type { ItemKey } from "../client/items.ts";
+import { GENERATION } from "../locks/generation.ts";
+import type { TableClock } from "./clock.ts";
+import { type ChangePlan, type DocumentKind, Documents } from "./documents.ts";
+import { endOf, fromTimed, once, padded, SHARDS, shardOf, timed, timeIn } from "./runs.ts";
+import {
+  deleteAll,
+  deleteRange,
+  LONGEST_IN_HEAD,
+  LONGEST_IN_ITEM,
+  readItems,
+  readRange,
+  readStored,
+  type Stored,
+  store,
+} from "./values.ts";
+
+/** An entity. Its messages and answers are items of their own. */
+interface Entity extends EntityId {
+  readonly state?: Stored | undefined;
+
+  /** Of the last claim: a bigint. */
+  readonly token: string;
+  readonly owner: string;
+  readonly heldUntil: number;
+
+  /** The number of the last message. */
+  readonly messages: number;
+
+  /** The time of the oldest message that waits. */
+  readonly waitsSince?: number | undefined;
+}
+
+/** A message that waits. */
+interface Waiting extends Omit<EntityMessage, "input"> {
+  readonly input: Stored;
+  readonly at: number;
+}
+
+/** What is known of an operation: its message waits under a number, or it has an answer. */
+interface Operation {
+  readonly inputHash: string;
+  readonly number: number;
+  readonly outcome?: EntityAnswer["outcome"];
+  readonly value?: Stored;
+  readonly until?: number;
+}
+
+const ENTITIES: DocumentKind<Entity> = {
+  keyOf: (name) => ({ pk: `entity/${name}`, sk: "head" }),
+  entriesOf: ({ entity, key, waitsSince }) =>
+    waitsSince === undefined
+      ? []
+      : [{ pk: waitingPlace(shardOf(key), entity), sk: timed(waitsSince, key) }],
+};
+
+/** Opens the records of entities in a table. */
+export function dynamodbEntities(dynamodb: Dynamodb, clock: TableClock): EntityRecords {
+  const entities = new Documents(dynamodb, clock, ENTITIES);
+
+  const read = async (id: EntityId, signal?: AbortSignal) => {
+    const [found] = await entities.read([nameOf(id)], signal);
+    return found;
+  };
+
+  const readOperations = async (
+    id: EntityId,
+    operationIds: readonly string[],
+  ): Promise<readonly (Operation | undefined)[]> => {
+    const items = await readItems(
+      dynamodb,
+      operationIds.map((operationId) => operationPlace(id, operationId)),
+    );
+    return items.map((item) => item && JSON.parse(item.text ?? ""));
+  };
+
+  const toAnswer = async (
+    id: EntityId,
+    { outcome, value }: Operation,
+  ): Promise<EntityAnswer | undefined> =>
+    outcome && { outcome, value: await readStored(dynamodb, partitionOf(id), value ?? "") };
+
+  const readState = async (id: EntityId, state: Stored | undefined) =>
+    state === undefined ? undefined : readStored(dynamodb, partitionOf(id), state);
+
+  /** Reads the oldest messages, without those with these numbers. */
+  const readMessages = async (id: EntityId, without: ReadonlySet<number> = new Set()) => {
+    const waiting: Waiting[] = [];
+    const pk = partitionOf(id);
+    const range = { pk, from: "inbox/", to: endOf("inbox/"), limit: MOST_MESSAGES + without.size };
+    for await (const { items } of dynamodb.query(range)) {
+      const left = items.filter(({ sk = "" }) => !without.has(Number(sk.slice(-10))));
+      waiting.push(...left.map(({ text = "" }) => JSON.parse(text) as Waiting));
+      if (waiting.length >= MOST_MESSAGES) break;
+    }
+    return waiting.slice(0, MOST_MESSAGES);
+  };
+
+  const toMessage = async (
+    id: EntityId,
+    { at: _, input, ...message }: Waiting,
+  ): Promise<EntityMessage> => ({
+    ...message,
+    input: await readStored(dynamodb, partitionOf(id), input),
+  });
+
+  const isHeld = (entity: Entity | undefined, { fence }: EntityClaim): boolean =>
+    entity?.token === String(fence.token) && entity.owner === fenceOwner(fence);
+
+  return {
+    async visit(id, { message, ttl }, signal) {
+      const name = nameOf(id);
+      const mark = crypto.randomUUID();
+      const generation =
+        ttl === undefined ? 0 : Number((await dynamodb.get(GENERATION, signal))?.generation ?? 0);
+      const input = once(() =>
+        store(dynamodb, valuesOf(id), message?.input ?? "", LONGEST_IN_ITEM, signal),
+      );
+      return entities.change<EntityVisitResult>({
+        ids: [name],
+        what: `${quote(entityResource(id))} was visited`,
+        signal,
+        async plan([found], now): Promise<ChangePlan<Entity, EntityVisitResult>> {
+          const [known] = message ? await readOperations(id, [message.operationId]) : [];
+          const answer = known && (await toAnswer(id, known));
+          const before = found ?? created(id);
+          const isNew = message !== undefined && known === undefined;
+          const number = before.messages + 1;
+          const waitsSince = before.waitsSince ?? now;
+          const entity = isNew ? { ...before, messages: number, waitsSince } : before;
+          const writes = isNew
+            ? deliver(id, number, { ...message, input: await input(), at: now })
+            : [];
+          const inputHash = known?.inputHash ?? message?.inputHash;
+          const isFree = before.heldUntil <= now && entity.waitsSince !== undefined;
+          if (ttl === undefined || !isFree) {
+            const result = { inputHash, answer, claimed: undefined };
+            return { docs: [isNew ? entity : found], writes, result };
+          }
+          const waiting = await Promise.all(
+            (await readMessages(id)).map((one) => toMessage(id, one)),
+          );
+          const messages = isNew ? [...waiting, message].slice(0, MOST_MESSAGES) : waiting;
+          const token = BigInt(before.token) + 1n;
+          const claimed = {
+            id,
+            fence: issueFence(entityResource(id), generation, token, mark),
+            state: await readState(id, before.state),
+            messages,
+          };
+          const heldUntil = Math.ceil(now + ttl);
+          return {
+            docs: [{ ...entity, token: String(token), owner: mark, heldUntil }],
+            writes,
+            result: { inputHash, answer, claimed },
+          };
+        },
+      });
+    },
+
+    async commit(claim, { state, answers, writes, keep }, signal) {
+      const { id, fence } = claim;
+      if (writes.length > 0) {
+        throw new TypeError("`writes` of a handler need a journal in a SQL database");
+      }
+      const name = nameOf(id);
+      const stored = once(() => store(dynamodb, valuesOf(id), state, LONGEST_IN_HEAD, signal));
+      const values = once(() =>
+        Promise.all(
+          answers.map(({ value }) => store(dynamodb, valuesOf(id), value, LONGEST_IN_ITEM, signal)),
+        ),
+      );
+      let replaced: Stored | undefined;
+      const next = await entities.change<readonly EntityMessage[]>({
+        ids: [name],
+        what: `messages of ${quote(entityResource(id))} were answered`,
+        signal,
+        async plan([entity], now): Promise<ChangePlan<Entity, readonly EntityMessage[]>> {
+          if (!entity || !isHeld(entity, claim)) {
+            const token = BigInt(entity?.token ?? 0);
+            throw new FencedOutError(fence, formatFence(fence.generation, token));
+          }
+          const operationIds = answers.map(({ message }) => message.operationId);
+          const operations = await readOperations(id, operationIds);
+          const texts = await values();
+          const until = timeIn(now, keep) ?? Number.MAX_SAFE_INTEGER;
+          const answered = answers.flatMap(({ message, outcome }, i) => {
+            const { operationId, inputHash } = message;
+            const number = operations[i]?.number ?? 0;
+            const value = texts[i] ?? "";
+            return answer(id, operationId, { inputHash, number, outcome, value, until });
+          });
+          const numbers = new Set(operations.map((operation) => operation?.number ?? 0));
+          const waiting = await readMessages(id, numbers);
+          const messages = await Promise.all(waiting.map((one) => toMessage(id, one)));
+          replaced = entity.state;
+          const after: Entity = {
+            ...entity,
+            state: await stored(),
+            heldUntil: waiting.length > 0 ? entity.heldUntil : 0,
+            waitsSince: waiting[0]?.at,
+          };
+          return { docs: [after], writes: answered, result: messages };
+        },
+      });
+      if (replaced !== undefined) await deletePieces(id, replaced);
+      return next;
+    },
+
+    renew: (claim, ttl, signal) =>
+      entities.change<boolean>({
+        ids: [nameOf(claim.id)],
+        what: `${quote(entityResource(claim.id))} was renewed`,
+        signal,
+        fromMemory: true,
+        plan([entity], now) {
+          if (!entity || !isHeld(entity, claim) || entity.heldUntil === 0) return { result: false };
+          const heldUntil = Math.max(entity.heldUntil, Math.ceil(now + ttl));
+          return { docs: [{ ...entity, heldUntil }], result: true };
+        },
+      }),
+
+    release: (claim) =>
+      entities.change<void>({
+        ids: [nameOf(claim.id)],
+        what: `${quote(entityResource(claim.id))} was released`,
+        plan([entity]) {
+          if (!entity || !isHeld(entity, claim)) return { result: undefined };
+          return { docs: [{ ...entity, heldUntil: 0 }], result: undefined };
+        },
+      }),
+
+    async read(id, operationId, signal) {
+      const entity = await read(id, signal);
+      const [known] = operationId === undefined ? [] : await readOperations(id, [operationId]);
+      return {
+        state: await readState(id, entity?.state),
+        answer: known && (await toAnswer(id, known)),
+        freeIn: Math.max(0, (entity?.heldUntil ?? 0) - clock.now()),
+      };
+    },
+
+    async waiting(names, limit) {
+      const places = names.flatMap((entity) =>
+        SHARDS.map(async (shard) => {
+          const pk = waitingPlace(shard, entity);
+          const items = await readRange(dynamodb, { pk, from: "0", to: endOf("9") });
+          return items.map(({ sk = "" }) => {
+            const { time, id: key } = fromTimed(sk);
+            return { entity, key, time };
+          });
+        }),
+      );
+      const all = (await Promise.all(places)).flat().sort((a, b) => a.time - b.time);
+      const free: EntityId[] = [];
+      for (const { entity, key } of all) {
+        if (free.length === limit) break;
+        const found = await read({ entity, key });
+        const isFree = found?.waitsSince !== undefined && found.heldUntil <= clock.now();
+        if (isFree) free.push({ entity, key });
+      }
+      return free;
+    },
+
+    async purge(limit) {
+      let purged = 0;
+      for (const shard of SHARDS) {
+        const to = timed(clock.now(), endOf(""));
+        const expired = await readRange(dynamodb, { pk: `answers/${shard}`, from: "0", to });
+        for (const { pk = "", sk = "", entity = "", key = "", operationId = "" } of expired) {
+          if (purged === limit) return purged;
+          const id = { entity, key };
+          const [operation] = await readOperations(id, [operationId]);
+          if (operation?.value) await deletePieces(id, operation.value);
+          await deleteAll(dynamodb, [operationPlace(id, operationId), { pk, sk }]);
+          purged += 1;
+        }
+      }
+      return purged;
+    },
+  };
+
+  async function deletePieces(id: EntityId, stored: Stored): Promise<void> {
+    if (typeof stored === "string") return;
+    const { at } = stored;
+    await deleteRange(dynamodb, { pk: partitionOf(id), from: at, to: endOf(at) });
+  }
+}
+
+function created({ entity, key }: EntityId): Entity {
+  return { entity, key, token: "0", owner: "", heldUntil: 0, messages: 0 };
+}
+
+function nameOf({ entity, key }: EntityId): string {
+  return `${entity.length}/${entity}/${key}`;
+}
+
+function partitionOf(id: EntityId): string {
+  return ENTITIES.keyOf(nameOf(id)).pk;
+}
+
+function valuesOf(id: EntityId): ItemKey {
+  return { pk: partitionOf(id), sk: "value" };
+}
+
+function operationPlace(id: EntityId, operationId: string): ItemKey {
+  return { pk: partitionOf(id), sk: `operation/${operationId}` };
+}
+
+function inboxPlace(id: EntityId, number: number): ItemKey {
+  return { pk: partitionOf(id), sk: `inbox/${padded(number)}` };
+}
+
+function waitingPlace(shard: string, entity: string): string {
+  return `inboxes/${shard}/${entity}`;
+}
+
+function deliver(id: EntityId, number: number, message: Waiting): readonly ItemWrite[] {
+  const { operationId, inputHash } = message;
+  const operation: Operation = { inputHash, number };
+  return [
+    {
+      key: inboxPlace(id, number),
+      update: "SET #text = :text",
+      values: { text: JSON.stringify(message) },
+    },
+    {
+      key: operationPlace(id, operationId),
+      update: "SET #text = :text",
+      when: "attribute_not_exists(#pk)",
+      values: { text: JSON.stringify(operation) },
+    },
+  ];
+}
+
+/** Answers a message, and lets `purge` find the answer. */
+function answer(
+  id: EntityId,
+  operationId: string,
+  operation: Operation & { readonly until: number },
+): readonly ItemWrite[] {
+  const { entity, key } = id;
+  const place = `${shardOf(key)}`;
+  return [
+    { key: inboxPlace(id, operation.number) },
+    {
+      key: operationPlace(id, operationId),
+      update: "SET #text = :text",
+      values: { text: JSON.stringify(operation) },
+    },
+    {
+      key: { pk: `answers/${place}`, sk: timed(operation.until, `${nameOf(id)}/${operationId}`) },
+      update: "SET #entity = :entity, #key = :key, #operationId = :operationId",
+      values: { entity, key, operationId },
+    },
+  ];
+}

@@ -1,0 +1,55 @@
+import type { Journal } from "../../../journal/journal.ts";
+import { quote } from "../../../lock/errors.ts";
+import { purgeRates } from "./limits.ts";
+import {
+  deleteItems,
+  endOf,
+  fromTimed,
+  type Head,
+  type JournalContext,
+  kept,
+  SHARDS,
+  startPlace,
+  timed,
+} from "./runs.ts";
+import { writeAgain } from "./values.ts";
+
+/** Deletes expired runs, and rates of keys that no claim has used in advance. */
+export async function purge(context: JournalContext, limit: number): ReturnType<Journal["purge"]> {
+  const { dynamodb, clock } = context;
+  let purged = 0;
+  for (const shard of SHARDS) {
+    const sentAt = performance.now();
+    const to = timed(clock.now(), endOf(""));
+    const range = { pk: `expiry/${shard}`, from: "0", to, limit: 100 };
+    for await (const { items, time } of dynamodb.query(range)) {
+      clock.see(time, sentAt);
+      for (const { sk = "" } of items) {
+        if (purged === limit) break;
+        if (await deleteExpired(context, fromTimed(sk).id)) purged += 1;
+      }
+    }
+  }
+  await purgeRates(context);
+  return purged;
+}
+
+async function deleteExpired(context: JournalContext, runId: string): Promise<boolean> {
+  const { dynamodb, runs } = context;
+  let deleted: Head | undefined;
+  const isDeleted = await runs.change<boolean>({
+    ids: [runId],
+    what: `run ${quote(runId)} was purged`,
+    async plan([head], now) {
+      if (!head || kept(head, now)) return { result: false };
+      await deleteItems(context, head);
+      deleted = head;
+      return { docs: [undefined], result: true };
+    },
+  });
+  if (isDeleted && deleted?.startKey !== undefined) {
+    const key = startPlace(deleted.workflow, deleted.startKey);
+    await writeAgain(dynamodb, [{ key, when: "#runId = :runId", values: { runId } }]);
+  }
+  return isDeleted;
+}

@@ -1,0 +1,160 @@
+import { retryUntilKnown } from "../../../lock/retry.ts";
+import type { Dynamodb, ItemWrite } from "../client/dynamodb.ts";
+import type { Item, ItemKey } from "../client/items.ts";
+
+/** A text in its document, or the place of its pieces in the same partition. */
+export type Stored = string | StoredPieces;
+
+interface StoredPieces {
+  /** The start of their places. */
+  readonly at: string;
+  readonly pieces: number;
+}
+
+/** The longest text in the item of a run, which each write to the run writes anew. */
+export const LONGEST_IN_HEAD = 1_000;
+
+/** The longest text in an item of its own. An escaped character has at most 6 bytes. */
+export const LONGEST_IN_ITEM = 30_000;
+
+/** An item has at most 400 kB, and a character at most 3 bytes per unit of its length. */
+const PIECE = 120_000;
+
+/** The most pieces that are written at a time. */
+const AT_ONCE = 8;
+
+/** Deletions in one transaction. DynamoDB counts the bytes of the items: at most 4 MB. */
+const PIECES_DELETED = 10;
+const ITEMS_DELETED = 40;
+
+/** Writes what may be written twice, again after a lost answer. */
+export async function writeAgain(
+  dynamodb: Dynamodb,
+  writes: readonly ItemWrite[],
+  signal?: AbortSignal,
+): Promise<void> {
+  const what = "items of the journal were written";
+  await retryUntilKnown(dynamodb.address, what, signal, (limit) => dynamodb.write(writes, limit));
+}
+
+/** Writes a text in pieces, before the document that names them. */
+export async function storePieces(
+  dynamodb: Dynamodb,
+  { pk, sk }: ItemKey,
+  text: string,
+  signal?: AbortSignal,
+): Promise<Stored> {
+  const at = `${sk}/${crypto.randomUUID()}`;
+  const pieces = piecesOf(text);
+  const writes = pieces.map((piece, i) => ({
+    key: { pk, sk: placeOf(at, i) },
+    update: "SET #piece = :piece",
+    values: { piece },
+  }));
+  for (const some of chunksOf(writes, AT_ONCE)) {
+    await Promise.all(some.map((write) => writeAgain(dynamodb, [write], signal)));
+  }
+  return { at, pieces: pieces.length };
+}
+
+/** Writes a text that is longer than `longest` in pieces. */
+export async function store(
+  dynamodb: Dynamodb,
+  key: ItemKey,
+  text: string,
+  longest: number,
+  signal?: AbortSignal,
+): Promise<Stored> {
+  return text.length <= longest ? text : storePieces(dynamodb, key, text, signal);
+}
+
+export async function readStored(
+  dynamodb: Dynamodb,
+  pk: string,
+  stored: Stored,
+  signal?: AbortSignal,
+): Promise<string> {
+  if (typeof stored === "string") return stored;
+  const { at, pieces } = stored;
+  const range = { pk, from: placeOf(at, 0), to: placeOf(at, pieces - 1), limit: 100 };
+  const texts: string[] = [];
+  for await (const { items } of dynamodb.query({ ...range, ...(signal && { signal }) })) {
+    texts.push(...items.map(({ piece = "" }) => piece));
+  }
+  return texts.join("");
+}
+
+/** The most items of a read of single items. */
+const MOST_READ = 100;
+
+/** Reads items, each for itself, in the order of their keys. */
+export async function readItems(
+  dynamodb: Dynamodb,
+  keys: readonly ItemKey[],
+): Promise<readonly (Item | undefined)[]> {
+  const found: (Item | undefined)[] = [];
+  for (const some of chunksOf(keys, MOST_READ)) found.push(...(await dynamodb.read(some)).items);
+  return found;
+}
+
+/** A part of a partition. */
+interface Places {
+  readonly pk: string;
+  readonly from: string;
+  readonly to: string;
+}
+
+/** Reads all items of a range of places. */
+export async function readRange(dynamodb: Dynamodb, range: Places): Promise<readonly Item[]> {
+  const found: Item[] = [];
+  for await (const { items } of dynamodb.query({ ...range, limit: 1_000 })) found.push(...items);
+  return found;
+}
+
+/** Deletes all items of a range of places. */
+export async function deleteRange(dynamodb: Dynamodb, range: Places): Promise<void> {
+  for await (const { items } of dynamodb.query({ ...range, limit: 100 })) {
+    await deleteAll(
+      dynamodb,
+      items.map(({ pk = "", sk = "" }) => ({ pk, sk })),
+    );
+  }
+}
+
+export async function deleteAll(dynamodb: Dynamodb, keys: readonly ItemKey[]): Promise<void> {
+  const [pieces, others] = [keys.filter(isPiece), keys.filter((key) => !isPiece(key))] as const;
+  const batches = [...chunksOf(pieces, PIECES_DELETED), ...chunksOf(others, ITEMS_DELETED)];
+  for (const batch of batches) {
+    await writeAgain(
+      dynamodb,
+      batch.map((key): ItemWrite => ({ key })),
+    );
+  }
+}
+
+function isPiece({ sk }: ItemKey): boolean {
+  return /(^|\/)(value|payload)\//.test(sk);
+}
+
+export function chunksOf<T>(all: readonly T[], size: number): readonly (readonly T[])[] {
+  return Array.from({ length: Math.ceil(all.length / size) }, (_, i) =>
+    all.slice(i * size, (i + 1) * size),
+  );
+}
+
+/** Cuts a text between its characters. */
+function piecesOf(text: string): readonly string[] {
+  const pieces: string[] = [];
+  for (let from = 0; from < text.length || from === 0; ) {
+    const end = from + PIECE;
+    const isWithin = /[\ud800-\udbff]/.test(text.charAt(end - 1)) && end < text.length;
+    const to = isWithin ? end - 1 : end;
+    pieces.push(text.slice(from, to));
+    from = to;
+  }
+  return pieces;
+}
+
+function placeOf(at: string, piece: number): string {
+  return `${at}/${String(piece).padStart(5, "0")}`;
+}

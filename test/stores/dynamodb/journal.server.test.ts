@@ -1,0 +1,233 @@
+import { fileURLToPath } from "node:url";
+import { expect, test } from "vitest";
+import { z } from "zod";
+import { createRuntime } from "../../../core/steps/runtime.ts";
+import { workflow } from "../../../core/steps/workflow.ts";
+import type { Dynamodb } from "../../../core/stores/dynamodb/client/dynamodb.ts";
+import { TableClock } from "../../../core/stores/dynamodb/journal/clock.ts";
+import { dynamodbJournal } from "../../../core/stores/dynamodb/journal/index.ts";
+import { dynamodbLocks } from "../../../core/stores/dynamodb/locks/index.ts";
+import type { Fetch } from "../../../core/stores/fetch.ts";
+import { nodeFetch } from "../../../core/stores/node-fetch.ts";
+import { runWorker } from "../../../functions/worker/worker.ts";
+import { startCli } from "../../support/cli.ts";
+import { anyTable, type TestTable } from "../../support/dynamodb-under-test.ts";
+import {
+  claimed,
+  claimOf,
+  DONE,
+  dueQuery,
+  FOREVER,
+  HASH,
+  newRunId,
+  record,
+  running,
+} from "../../support/runs.ts";
+import { pause, until } from "../../support/until.ts";
+
+/** What happens to a write; undefined lets it pass. */
+type Fault = (pass: () => ReturnType<Fetch>, operation: string) => ReturnType<Fetch> | undefined;
+
+/** Opens a journal with a fault between its writes and the server, which counts the requests. */
+function faulty(table: TestTable, fault: Fault) {
+  const requests: string[] = [];
+  const send = nodeFetch();
+  const fetch: Fetch = (url, request) => {
+    const operation = request.headers["x-amz-target"]?.split(".")[1] ?? "";
+    requests.push(operation);
+    const pass = () => send(url, request);
+    const isWrite = operation === "UpdateItem" || operation === "TransactWriteItems";
+    return (isWrite ? fault(pass, operation) : undefined) ?? pass();
+  };
+  const dynamodb = table.open({ fetch });
+  return { journal: dynamodbJournal(dynamodb), dynamodb, take: () => requests.splice(0) };
+}
+
+const lost = (pass: () => ReturnType<Fetch>) =>
+  pass().then(() => Promise.reject(new Error("the answer is lost")));
+
+test("each call is done once although the first answer to each of its writes is lost", async () => {
+  let writes = 0;
+  const table = await anyTable();
+  const { journal, dynamodb } = faulty(table, (pass) => {
+    writes += 1;
+    return writes % 2 ? lost(pass) : undefined;
+  });
+  await using _ = dynamodb;
+  await using admin = table.open();
+  const ours = dynamodbJournal(admin);
+  const workflowName = newRunId();
+  const claim = claimOf(newRunId(), { workflow: workflowName, input: "x".repeat(5_000) });
+  const run = { runId: claim.runId, epoch: (await claimed(journal, claim)).epoch };
+  await journal.append(run, record("a"));
+  await journal.append(run, record("b", { value: "x".repeat(300_000) }));
+  const parent = { runId: run.runId, signal: "child" };
+  await journal.start([{ ...claimOf(newRunId(), { workflow: workflowName }), parent }], run);
+  const [child] = await journal.claimDue(dueQuery(workflowName));
+  await journal.park(run, { ...FOREVER, reason: "child" });
+  expect(await journal.finish(child as never, DONE)).toBe("ended");
+  await journal.signal(run.runId, { name: "s", dedupeId: "1", payload: "1" });
+  const [again] = await journal.claimDue(dueQuery(workflowName));
+  expect(again).toMatchObject({ runId: run.runId, epoch: run.epoch + 1n, crashes: 0 });
+  const second = { ...run, epoch: run.epoch + 1n };
+  await journal.block(second, { error: '"e"', blocks: 1, retryIn: 600_000 });
+  expect(await journal.reopen(second, { supersede: ["a"], isRetry: true })).toBe(true);
+  const third = { ...run, epoch: second.epoch + 2n };
+  expect(await claimed(journal, claim)).toMatchObject({ epoch: third.epoch, blocks: 0 });
+  const mark = record("~fork/1", { kind: "fork" });
+  const fork = { runId: newRunId(), owner: "o", step: "c", mark };
+  const copies = { keep: ["b"], supersede: [], signals: [2] };
+  expect(await journal.fork(third, { ...fork, ...copies })).toBe("forked");
+  const next = { part: 1, input: '"next"', received: [1, 2] };
+  expect(await journal.continueAsNew(third, next)).toBe("continued");
+  expect(await journal.cancel(run.runId)).toBe("requested");
+  expect(await ours.show(run.runId)).toMatchObject({
+    ...{ part: 2, status: "parked", input: '"next"', cancelled: true, signals: [] },
+    ...{ epoch: third.epoch, forks: [fork.runId] },
+  });
+  const before = await ours.show(run.runId, { part: 1 });
+  expect(before?.records.map(({ key }) => key)).toEqual([`~old/${second.epoch}/a`, "b"]);
+  const forked = await claimed(ours, { ...claim, runId: fork.runId });
+  expect(forked.input).toBe(claim.input);
+  expect(forked.records.map(({ key }) => key)).toEqual(["b", mark.key]);
+  expect(forked.signals.map(({ name }) => name)).toEqual(["s"]);
+  const expired = await running(journal);
+  await journal.finish(expired, { ...DONE, keep: 0 });
+  await until(async () => (await journal.purge(10)) >= 0 && !(await ours.find(expired.runId)));
+
+  const id = { entity: "account", key: newRunId() };
+  const message = { operationId: "1", handler: "add", input: "1", inputHash: HASH };
+  const { claimed: mine } = await journal.entities.visit(id, { message, ttl: 60_000 });
+  if (!mine) throw new Error("not claimed");
+  expect(mine.messages).toEqual([message]);
+  const answers = [{ message, outcome: "ok", value: "2" }] as const;
+  const change = { state: "s".repeat(5_000), answers, writes: [], keep: 60_000 };
+  expect(await journal.entities.commit(mine, change)).toEqual([]);
+  expect(await ours.entities.read(id, "1")).toEqual({
+    ...{ state: change.state, answer: { outcome: "ok", value: "2" }, freeIn: 0 },
+  });
+});
+
+test("a write that arrives after its repetition changes nothing", async () => {
+  let held: (() => ReturnType<Fetch>) | undefined;
+  let isHolding = false;
+  const { journal, dynamodb } = faulty(await anyTable(), (pass) => {
+    if (!isHolding) return undefined;
+    isHolding = false;
+    held = pass;
+    return Promise.reject(new Error("reset"));
+  });
+  await using _ = dynamodb;
+  const delivered = async () => (await (await held?.())?.text()) ?? "";
+  const run = await running(journal);
+  isHolding = true;
+  await journal.append(run, record("a"));
+  expect(await delivered()).toContain("ConditionalCheckFailed");
+  isHolding = true;
+  await journal.signal(run.runId, { name: "s", dedupeId: "1", payload: "" });
+  expect(await delivered()).toContain("ConditionalCheckFailed");
+  isHolding = true;
+  await journal.park(run, FOREVER);
+  expect(await delivered()).toContain("ConditionalCheckFailed");
+  const taken = await journal.take(run.claim);
+  expect(taken).toMatchObject({ kind: "claimed", epoch: run.epoch + 1n, signals: [{ number: 1 }] });
+  expect((await journal.show(run.runId))?.records).toHaveLength(1);
+});
+
+test("a record is one request of its holder, and a renewal another", async () => {
+  const { journal, dynamodb, take } = faulty(await anyTable(), () => undefined);
+  await using _ = dynamodb;
+  const run = await running(journal);
+  const costs = async (call: () => Promise<unknown>) => {
+    take();
+    await call();
+    return take();
+  };
+  const one = ["TransactWriteItems"];
+  expect(await costs(() => journal.append(run, record("a")))).toEqual(one);
+  expect(await costs(() => journal.renew(run, 600_000))).toEqual(one);
+  expect(await costs(() => journal.append(run, record("b")))).toEqual(one);
+  expect(await costs(() => journal.park(run, { ...FOREVER, wakeIn: 0 }))).toEqual(one);
+});
+
+test("the time is the server's, however wrong the clock of the process is", async () => {
+  const clock = new TableClock();
+  expect(Math.abs(clock.now() - Date.now())).toBeLessThan(1_000);
+  for (const wrong of [-3_600_000, 3_600_000]) {
+    const server = Date.now() - wrong;
+    clock.see(server, performance.now() - 5);
+    await pause(5);
+    const now = clock.now();
+    expect(now).toBeGreaterThanOrEqual(server);
+    expect(now).toBeLessThan(server + 2_000);
+  }
+});
+
+const effects: string[] = [];
+
+const errand = workflow(
+  { name: "errand", version: 1, input: z.object({ id: z.string() }), id: ({ id }) => id },
+  async (ctx, { id }) => {
+    await ctx.step("first", async () => void effects.push(`${id} first`));
+    await ctx.sleep("nap", 50);
+    await ctx.step("second", { lock: "desk" }, async () => void effects.push(`${id} second`));
+  },
+);
+
+test("two workers share the due runs, and execute each step once", async () => {
+  const table = await anyTable();
+  const worker = async (dynamodb: Dynamodb) => {
+    const locks = dynamodbLocks(dynamodb, { closeDynamodb: true });
+    const runtime = createRuntime({
+      ...{ journal: dynamodbJournal(dynamodb), locks, inlineWait: 5 },
+      ...{ workflows: [errand], lease: "60s" },
+    });
+    const end = new AbortController();
+    const ended = runWorker({ runtime, concurrency: 4, signal: end.signal });
+    const close = async () => {
+      end.abort();
+      const report = await ended;
+      await locks.close();
+      return report;
+    };
+    return { runtime, close };
+  };
+  const workers = await Promise.all([worker(table.open()), worker(table.open())]);
+  const ids = Array.from({ length: 30 }, (_, i) => `errand-${i}`);
+  for (const id of ids) await workers[0].runtime.start(errand, { id });
+  const { journal } = workers[0].runtime;
+  const completed = () => journal.list({ status: "completed", limit: 100 });
+  await until(async () => (await completed()).length === ids.length, 120_000);
+  expect(effects.toSorted()).toEqual(ids.flatMap((id) => [`${id} first`, `${id} second`]).sort());
+  for (const { close } of workers) expect(await close()).toMatchObject({ isClean: true });
+}, 180_000);
+
+test("another worker goes on with the runs of a killed one", async () => {
+  const { url, open } = await anyTable();
+  const module = fileURLToPath(new URL("../../programs/steady.ts", import.meta.url));
+  const start = () => startCli(["worker", module, "--store", url, "--lease", "2s"]);
+  await using dynamodb = open();
+  const journal = dynamodbJournal(dynamodb);
+  const { default: steady } = await import("../../programs/steady.ts");
+  const runtime = createRuntime({ journal, workflows: [steady] });
+  const ids = Array.from({ length: 6 }, (_, i) => `steady-${i}`);
+  for (const id of ids) await runtime.start(steady, { id });
+  const first = start();
+  const halfDone = async () => {
+    const runs = await Promise.all(ids.map((id) => journal.show(id)));
+    return runs.some((run) => run?.status === "running" && run.records.length > 2);
+  };
+  await until(halfDone, 60_000);
+  first.child.kill("SIGKILL");
+  const second = start();
+  const completed = () => journal.list({ status: "completed", limit: 100 });
+  await until(async () => (await completed()).length === ids.length, 120_000);
+  second.child.kill("SIGTERM");
+  await second.finished;
+  for (const id of ids) {
+    const run = await journal.show(id);
+    expect(run?.ending?.value).toBe('{"json":10}');
+    const results = run?.records.filter(({ outcome }) => outcome === "ok") ?? [];
+    expect(results).toHaveLength(10);
+  }
+}, 240_000);
