@@ -28,6 +28,8 @@ const INTERNAL_ERRORS = [
   "NodeExistsError",
   // A SessionExpiredError for users.
   "NotQueuedError",
+  // A StoreUnavailableError for users.
+  "TornReadError",
 ];
 
 test("the package has at most 200 public names", () => {

@@ -1,6 +1,8 @@
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 import { z } from "zod";
+import type { EntityId } from "../../../core/journal/entities.ts";
+import type { Journal } from "../../../core/journal/journal.ts";
 import { createRuntime } from "../../../core/steps/runtime.ts";
 import { workflow } from "../../../core/steps/workflow.ts";
 import type { Dynamodb } from "../../../core/stores/dynamodb/client/dynamodb.ts";
@@ -132,6 +134,212 @@ test("a write that arrives after its repetition changes nothing", async () => {
   const taken = await journal.take(run.claim);
   expect(taken).toMatchObject({ kind: "claimed", epoch: run.epoch + 1n, signals: [{ number: 1 }] });
   expect((await journal.show(run.runId))?.records).toHaveLength(1);
+});
+
+/** Opens a journal that calls `before` before each request. Its server's clock may be ahead. */
+function hooked(
+  table: TestTable,
+  before: (operation: string, body: string) => unknown,
+  aheadBy = 0,
+) {
+  const send = nodeFetch();
+  const fetch: Fetch = async (url, request) => {
+    const operation = request.headers["x-amz-target"]?.split(".")[1] ?? "";
+    await before(operation, String(request.body));
+    const answer = await send(url, request);
+    if (aheadBy === 0) return answer;
+    const date = new Date(Date.now() + aheadBy).toUTCString();
+    return new Response(await answer.text(), { status: answer.status, headers: { date } });
+  };
+  const dynamodb = table.open({ fetch });
+  return { journal: dynamodbJournal(dynamodb), dynamodb };
+}
+
+/** Returns a function that makes the call once. */
+function firstTime(call: () => Promise<unknown>): () => Promise<unknown> | undefined {
+  let isMade = false;
+  return () => {
+    if (isMade) return undefined;
+    isMade = true;
+    return call();
+  };
+}
+
+test("a child with its parent's id is a conflict", async () => {
+  await using dynamodb = (await anyTable()).open();
+  const journal = dynamodbJournal(dynamodb);
+  const run = await running(journal);
+  const parent = { runId: run.runId, signal: "child" };
+  const self = claimOf(run.runId, { inputHash: "f".repeat(64), parent });
+  const started = await journal.start([self, { ...claimOf(newRunId()), parent }], run);
+  expect(started.map(({ kind }) => kind)).toEqual(["conflict", "parked"]);
+  expect(await journal.renew(run, 600_000)).toBeDefined();
+});
+
+test("a long result is written while its run is renewed", async () => {
+  let renewed: unknown;
+  const { journal, dynamodb } = hooked(await anyTable(), async (operation) => {
+    if (operation === "UpdateItem") renewed = await journal.renew(run, 600_000);
+  });
+  await using _ = dynamodb;
+  const run = await running(journal);
+  await journal.append(run, record("a", { value: "x".repeat(100_000) }));
+  expect(renewed).toBeDefined();
+});
+
+test.each([true, false])(
+  "a run that ends while runs are listed is listed once (%s)",
+  async (isLate) => {
+    const table = await anyTable();
+    await using admin = table.open();
+    const ours = dynamodbJournal(admin);
+    const run = await running(ours);
+    let ended: Promise<unknown> | undefined;
+    const { journal, dynamodb } = hooked(table, async (operation, body) => {
+      if (operation !== "Query" || body.includes("open/") !== isLate) return;
+      ended ??= ours.finish(run, DONE);
+      await ended;
+    });
+    await using _ = dynamodb;
+    expect((await journal.list()).map(({ runId }) => runId)).toEqual([run.runId]);
+  },
+);
+
+test("a fork is refused if its origin is reopened during the copy", async () => {
+  const table = await anyTable();
+  await using admin = table.open();
+  const ours = dynamodbJournal(admin);
+  const run = await running(ours);
+  await ours.append(run, record("a"));
+  await ours.finish(run, DONE);
+  const reopen = firstTime(() => ours.reopen(run, { supersede: ["a"], isRetry: true }));
+  const { journal, dynamodb } = hooked(table, (operation, body) =>
+    operation === "TransactWriteItems" && body.includes("open/") ? reopen() : undefined,
+  );
+  await using _ = dynamodb;
+  const mark = record("~fork/1", { kind: "fork" });
+  const fork = { runId: newRunId(), owner: "o", step: "b", mark };
+  expect(await journal.fork(run, { ...fork, keep: ["a"], supersede: [], signals: [] })).toBe(
+    "changed",
+  );
+  expect(await ours.find(fork.runId)).toBeUndefined();
+});
+
+test("a run that is reopened while another process purges it keeps its records", async () => {
+  const table = await anyTable();
+  await using admin = table.open();
+  const ours = dynamodbJournal(admin);
+  const run = await running(ours);
+  await ours.append(run, record("a"));
+  await ours.finish(run, DONE);
+  const reopen = firstTime(() => ours.reopen(run, { supersede: [], isRetry: true }));
+  const isWrite = (operation: string) => /Write|Update|Delete/.test(operation);
+  const { journal, dynamodb } = hooked(
+    table,
+    (operation) => (isWrite(operation) ? reopen() : undefined),
+    3_600_000,
+  );
+  await using _ = dynamodb;
+  // The answers tell the clock.
+  await journal.find(run.runId);
+  expect(await journal.purge(10)).toBe(0);
+  expect((await ours.show(run.runId))?.records.map(({ key }) => key)).toEqual(["a"]);
+});
+
+const message = { operationId: "1", handler: "add", input: "1", inputHash: HASH };
+const answers = [{ message, outcome: "ok", value: "2" }] as const;
+const stateOf = (letter: string) => letter.repeat(5_000);
+const commitOf = (letter: string, keep = 600_000) => ({
+  ...{ state: stateOf(letter), answers, writes: [], keep },
+});
+
+/** Claims an entity for its message, which may be a new one. */
+async function visited(journal: Journal, id: EntityId, operationId = "1") {
+  const visit = { message: { ...message, operationId }, ttl: 600_000 };
+  const { claimed: claim } = await journal.entities.visit(id, visit);
+  if (!claim) throw new Error("not claimed");
+  return claim;
+}
+
+test("the state of an entity survives a lost answer, and many messages meanwhile", async () => {
+  const table = await anyTable();
+  await using admin = table.open();
+  const ours = dynamodbJournal(admin);
+  const id = { entity: "account", key: newRunId() };
+  let isArmed = false;
+  const { journal, dynamodb } = faulty(table, (pass, operation) => {
+    if (!isArmed || operation !== "TransactWriteItems") return undefined;
+    isArmed = false;
+    const deliver = async () => {
+      for (let i = 2; i < 22; i += 1) {
+        await ours.entities.visit(id, { message: { ...message, operationId: String(i) } });
+      }
+      return Promise.reject(new Error("the answer is lost"));
+    };
+    return pass().then(deliver);
+  });
+  await using _ = dynamodb;
+  const claim = await visited(journal, id);
+  isArmed = true;
+  expect(await journal.entities.commit(claim, commitOf("s"))).toHaveLength(20);
+  expect(await ours.entities.read(id)).toMatchObject({ state: stateOf("s") });
+});
+
+test("a commit that is done resolves although the former state cannot be deleted", async () => {
+  const table = await anyTable();
+  const id = { entity: "account", key: newRunId() };
+  let commits = 0;
+  const { journal, dynamodb } = hooked(table, (operation, body) => {
+    if (operation === "TransactWriteItems" && body.includes("answers/")) commits += 1;
+    if (operation === "Query" && commits === 2) throw new Error("no connection");
+  });
+  await using _ = dynamodb;
+  await journal.entities.commit(await visited(journal, id), commitOf("a"));
+  const claim = await visited(journal, id, "2");
+  const second = [{ ...answers[0], message: { ...message, operationId: "2" } }];
+  expect(await journal.entities.commit(claim, { ...commitOf("b"), answers: second })).toEqual([]);
+  commits = 0;
+  expect(await journal.entities.read(id)).toMatchObject({ state: stateOf("b") });
+});
+
+test("a state that is replaced while it is read is read again", async () => {
+  const table = await anyTable();
+  await using admin = table.open();
+  const ours = dynamodbJournal(admin);
+  const id = { entity: "account", key: newRunId() };
+  await ours.entities.commit(await visited(ours, id), commitOf("a"));
+  const second = [{ ...answers[0], message: { ...message, operationId: "2" } }];
+  const replace = firstTime(async () => {
+    const claim = await visited(ours, id, "2");
+    await ours.entities.commit(claim, { ...commitOf("b"), answers: second });
+  });
+  const { journal, dynamodb } = hooked(table, (operation) =>
+    operation === "Query" ? replace() : undefined,
+  );
+  await using _ = dynamodb;
+  expect(await journal.entities.read(id)).toMatchObject({ state: stateOf("b") });
+});
+
+test("an operation that is delivered anew while others purge it is handled once", async () => {
+  const table = await anyTable();
+  await using admin = table.open();
+  const ours = dynamodbJournal(admin);
+  const id = { entity: "account", key: newRunId() };
+  await ours.entities.commit(await visited(ours, id), commitOf("a", 1));
+  await pause(10);
+  const redeliver = firstTime(async () => {
+    expect(await ours.entities.purge(10)).toBe(1);
+    await ours.entities.visit(id, { message });
+  });
+  const { journal, dynamodb } = hooked(table, (operation) =>
+    operation === "TransactWriteItems" ? redeliver() : undefined,
+  );
+  await using _ = dynamodb;
+  await journal.entities.purge(10);
+  const claim = await visited(ours, id);
+  expect(await ours.entities.commit(claim, commitOf("b"))).toEqual([]);
+  expect(await ours.entities.waiting(["account"], 10)).toEqual([]);
+  expect(await ours.entities.visit(id, { ttl: 600_000 })).toMatchObject({ claimed: undefined });
 });
 
 test("a record is one request of its holder, and a renewal another", async () => {

@@ -127,6 +127,7 @@ async function claimAll(
     if (!settle(await Promise.allSettled(some.map(claim)))) return taken;
   }
   for (const run of admitted.filter(({ queue }) => use.isLimited(queue))) {
+    if (use.outdated.has(run.queue)) continue;
     const [answer] = await Promise.allSettled([claim(run)]);
     if (!settle([answer])) return taken;
   }
@@ -141,7 +142,6 @@ function claimOne(
   use: LimitUse,
   signal: AbortSignal | undefined,
 ): Promise<Taken | undefined> {
-  let isRefused = false;
   return context.runs
     .change<Taken | undefined>({
       ids: [run.runId],
@@ -150,12 +150,12 @@ function claimOne(
       async plan([found], now): Promise<ChangePlan<Head, Taken | undefined>> {
         const head = kept(found, now);
         const isStill = head && isOpen(head.status) && isDue(head, now) && head.queue === run.queue;
-        if (!isStill || isRefused) return { result: undefined };
+        if (!isStill || use.outdated.has(run.queue)) return { result: undefined };
         return {
           ...(await planClaim(context, head, { owner, ttl }, now)),
           writes: use.count(run, now),
           refused() {
-            isRefused = true;
+            use.outdated.add(run.queue);
           },
         };
       },

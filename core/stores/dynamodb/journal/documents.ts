@@ -4,6 +4,7 @@ import { retryUntilKnown } from "../../../lock/retry.ts";
 import type { Dynamodb, ItemWrite } from "../client/dynamodb.ts";
 import type { Item, ItemKey } from "../client/items.ts";
 import type { TableClock } from "./clock.ts";
+import { TornReadError } from "./values.ts";
 
 /** An item that is found by what a document says, and that changes with it. */
 export interface Entry extends ItemKey {
@@ -15,6 +16,9 @@ export interface DocumentKind<Doc> {
   keyOf(id: string): ItemKey;
   entriesOf(doc: Doc): readonly Entry[];
 }
+
+/** Called after a document was written, to delete what only the former one named. If it fails, that is left. */
+export type CleanUp<Doc> = (before: Doc, after: Doc) => Promise<void>;
 
 /** What a change writes, in one transaction. */
 export interface ChangePlan<Doc, Result> {
@@ -73,13 +77,20 @@ export class Documents<Doc extends object> {
   readonly #dynamodb: Dynamodb;
   readonly #clock: TableClock;
   readonly #kind: DocumentKind<Doc>;
+  readonly #cleanUp: CleanUp<Doc>;
   readonly #known = new RecentMap<Known<Doc>>();
   readonly #queue = new KeyedQueue(Number.POSITIVE_INFINITY);
 
-  constructor(dynamodb: Dynamodb, clock: TableClock, kind: DocumentKind<Doc>) {
+  constructor(
+    dynamodb: Dynamodb,
+    clock: TableClock,
+    kind: DocumentKind<Doc>,
+    cleanUp: CleanUp<Doc>,
+  ) {
     this.#dynamodb = dynamodb;
     this.#clock = clock;
     this.#kind = kind;
+    this.#cleanUp = cleanUp;
   }
 
   /** Reads at most 100 documents. */
@@ -90,22 +101,27 @@ export class Documents<Doc extends object> {
   async change<Result>(request: ChangeRequest<Doc, Result>): Promise<Result> {
     const { ids, signal } = request;
     const entered: string[] = [];
+    let done: Done<Doc, Result>;
     try {
       for (const id of ids.toSorted()) {
         await this.#queue.enter(id, signal ?? NEVER);
         entered.push(id);
       }
-      return await this.#changeInTurn(request);
+      done = await this.#changeInTurn(request);
     } finally {
       for (const id of entered) this.#queue.leave(id);
     }
+    for (const { before, after } of done.changes) {
+      if (before && after) await this.#cleanUp(before, after.doc).catch(() => {});
+    }
+    return done.result;
   }
 
-  async #changeInTurn<Result>(request: ChangeRequest<Doc, Result>): Promise<Result> {
+  #changeInTurn<Result>(request: ChangeRequest<Doc, Result>): Promise<Done<Doc, Result>> {
     const { ids, what, signal, fromMemory = false, plan } = request;
-    const tried = new Map<string, Done<Result>>();
+    const tried = new Map<string, Done<Doc, Result>>();
     let before = fromMemory && this.#clock.isFresh ? this.#remembered(ids) : undefined;
-    const done = await retryUntilKnown(this.#dynamodb.address, what, signal, async (limit) => {
+    return retryUntilKnown(this.#dynamodb.address, what, signal, async (limit) => {
       const isRead = before === undefined;
       const found = before ?? (await this.#read(ids, limit));
       before = undefined;
@@ -117,7 +133,7 @@ export class Documents<Doc extends object> {
       const mark = newMark();
       const changes = ids.flatMap((id, i) => this.#changeOf(id, found[i], planned, i, mark));
       const writes = [...changes.flatMap(({ writes }) => writes), ...(planned.writes ?? [])];
-      const outcome = { result: planned.result };
+      const outcome = { result: planned.result, changes };
       if (writes.length === 0) return isRead ? outcome : undefined;
       for (const id of ids) this.#known.delete(id);
       tried.set(mark, outcome);
@@ -131,7 +147,6 @@ export class Documents<Doc extends object> {
       if (failed.slice(writes.length - own).includes(true)) planned.refused?.();
       return undefined;
     });
-    return done.result;
   }
 
   /** Empty for a document that stays as it is. */
@@ -150,7 +165,9 @@ export class Documents<Doc extends object> {
     const seen = known?.version ?? "";
     if (doc === undefined) {
       const gone = { key, when, values: { seen } };
-      return [{ id, after: undefined, writes: [gone, ...changedEntries(before, [])] }];
+      return [
+        { id, before: known?.doc, after: undefined, writes: [gone, ...changedEntries(before, [])] },
+      ];
     }
     const recent = [mark, ...(known?.recent ?? [])].slice(0, MOST_RECENT);
     const written = {
@@ -160,7 +177,8 @@ export class Documents<Doc extends object> {
       values: { seen, mark, doc: JSON.stringify(doc), recent: recent.join(" ") },
     };
     const entries = changedEntries(before, this.#kind.entriesOf(doc));
-    return [{ id, after: { doc, version: mark, recent }, writes: [written, ...entries] }];
+    const after = { doc, version: mark, recent };
+    return [{ id, before: known?.doc, after, writes: [written, ...entries] }];
   }
 
   #remembered(ids: readonly string[]): readonly Known<Doc>[] | undefined {
@@ -183,22 +201,24 @@ export class Documents<Doc extends object> {
 /** The writes for one document, and what is known after them. */
 interface Change<Doc> {
   readonly id: string;
+  readonly before: Doc | undefined;
 
   /** Undefined: it is deleted. */
   readonly after: Known<Doc> | undefined;
   readonly writes: readonly ItemWrite[];
 }
 
-interface Done<Result> {
+interface Done<Doc, Result> {
   readonly result: Result;
+  readonly changes: readonly Change<Doc>[];
 }
 
-/** Resolves to undefined after a failure with documents that were not read. */
+/** Resolves to undefined after a failure with documents that were not read, or that have changed since. */
 async function planAgain<T>(plan: () => T | Promise<T>, isRead: boolean): Promise<T | undefined> {
   try {
     return await plan();
   } catch (error) {
-    if (isRead) throw error;
+    if (isRead && !(error instanceof TornReadError)) throw error;
     return undefined;
   }
 }

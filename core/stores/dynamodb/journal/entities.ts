@@ -17,15 +17,16 @@ import type { TableClock } from "./clock.ts";
 import { type ChangePlan, type DocumentKind, Documents } from "./documents.ts";
 import { endOf, fromTimed, once, padded, SHARDS, shardOf, timed, timeIn } from "./runs.ts";
 import {
-  deleteAll,
   deleteRange,
   LONGEST_IN_HEAD,
-  LONGEST_IN_ITEM,
+  LONGEST_IN_MESSAGE,
   readItems,
   readRange,
   readStored,
+  readUntorn,
   type Stored,
   store,
+  writeAgain,
 } from "./values.ts";
 
 /** An entity. Its messages and answers are items of their own. */
@@ -50,10 +51,13 @@ interface Waiting extends Omit<EntityMessage, "input"> {
   readonly at: number;
 }
 
-/** What is known of an operation: its message waits under a number, or it has an answer. */
+interface NumberedWaiting extends Waiting {
+  readonly number: number;
+}
+
+/** What is known of an operation: its message waits, or it has an answer. */
 interface Operation {
   readonly inputHash: string;
-  readonly number: number;
   readonly outcome?: EntityAnswer["outcome"];
   readonly value?: Stored;
   readonly until?: number;
@@ -69,7 +73,11 @@ const ENTITIES: DocumentKind<Entity> = {
 
 /** Opens the records of entities in a table. */
 export function dynamodbEntities(dynamodb: Dynamodb, clock: TableClock): EntityRecords {
-  const entities = new Documents(dynamodb, clock, ENTITIES);
+  const entities = new Documents(dynamodb, clock, ENTITIES, async (before, after) => {
+    if (JSON.stringify(before.state) !== JSON.stringify(after.state)) {
+      await deletePieces(before, before.state);
+    }
+  });
 
   const read = async (id: EntityId, signal?: AbortSignal) => {
     const [found] = await entities.read([nameOf(id)], signal);
@@ -96,22 +104,22 @@ export function dynamodbEntities(dynamodb: Dynamodb, clock: TableClock): EntityR
   const readState = async (id: EntityId, state: Stored | undefined) =>
     state === undefined ? undefined : readStored(dynamodb, partitionOf(id), state);
 
-  /** Reads the oldest messages, without those with these numbers. */
-  const readMessages = async (id: EntityId, without: ReadonlySet<number> = new Set()) => {
-    const waiting: Waiting[] = [];
-    const pk = partitionOf(id);
-    const range = { pk, from: "inbox/", to: endOf("inbox/"), limit: MOST_MESSAGES + without.size };
+  /** Reads the oldest messages. */
+  const readMessages = async (id: EntityId, most: number) => {
+    const waiting: NumberedWaiting[] = [];
+    const range = { pk: partitionOf(id), from: "inbox/", to: endOf("inbox/"), limit: most };
     for await (const { items } of dynamodb.query(range)) {
-      const left = items.filter(({ sk = "" }) => !without.has(Number(sk.slice(-10))));
-      waiting.push(...left.map(({ text = "" }) => JSON.parse(text) as Waiting));
-      if (waiting.length >= MOST_MESSAGES) break;
+      for (const { sk = "", text = "" } of items) {
+        waiting.push({ ...JSON.parse(text), number: Number(sk.slice(-10)) });
+      }
+      if (waiting.length >= most) break;
     }
-    return waiting.slice(0, MOST_MESSAGES);
+    return waiting.slice(0, most);
   };
 
   const toMessage = async (
     id: EntityId,
-    { at: _, input, ...message }: Waiting,
+    { at: _, number: __, input, ...message }: NumberedWaiting,
   ): Promise<EntityMessage> => ({
     ...message,
     input: await readStored(dynamodb, partitionOf(id), input),
@@ -127,7 +135,7 @@ export function dynamodbEntities(dynamodb: Dynamodb, clock: TableClock): EntityR
       const generation =
         ttl === undefined ? 0 : Number((await dynamodb.get(GENERATION, signal))?.generation ?? 0);
       const input = once(() =>
-        store(dynamodb, valuesOf(id), message?.input ?? "", LONGEST_IN_ITEM, signal),
+        store(dynamodb, valuesOf(id), message?.input ?? "", LONGEST_IN_MESSAGE, signal),
       );
       return entities.change<EntityVisitResult>({
         ids: [name],
@@ -151,7 +159,7 @@ export function dynamodbEntities(dynamodb: Dynamodb, clock: TableClock): EntityR
             return { docs: [isNew ? entity : found], writes, result };
           }
           const waiting = await Promise.all(
-            (await readMessages(id)).map((one) => toMessage(id, one)),
+            (await readMessages(id, MOST_MESSAGES)).map((one) => toMessage(id, one)),
           );
           const messages = isNew ? [...waiting, message].slice(0, MOST_MESSAGES) : waiting;
           const token = BigInt(before.token) + 1n;
@@ -180,11 +188,13 @@ export function dynamodbEntities(dynamodb: Dynamodb, clock: TableClock): EntityR
       const stored = once(() => store(dynamodb, valuesOf(id), state, LONGEST_IN_HEAD, signal));
       const values = once(() =>
         Promise.all(
-          answers.map(({ value }) => store(dynamodb, valuesOf(id), value, LONGEST_IN_ITEM, signal)),
+          answers.map(({ value }) =>
+            store(dynamodb, valuesOf(id), value, LONGEST_IN_MESSAGE, signal),
+          ),
         ),
       );
-      let replaced: Stored | undefined;
-      const next = await entities.change<readonly EntityMessage[]>({
+      const answeredIds = new Set(answers.map(({ message }) => message.operationId));
+      return entities.change<readonly EntityMessage[]>({
         ids: [name],
         what: `messages of ${quote(entityResource(id))} were answered`,
         signal,
@@ -193,20 +203,20 @@ export function dynamodbEntities(dynamodb: Dynamodb, clock: TableClock): EntityR
             const token = BigInt(entity?.token ?? 0);
             throw new FencedOutError(fence, formatFence(fence.generation, token));
           }
-          const operationIds = answers.map(({ message }) => message.operationId);
-          const operations = await readOperations(id, operationIds);
+          const inbox = await readMessages(id, MOST_MESSAGES + answers.length);
+          const numbers = new Map(inbox.map((one) => [one.operationId, one.number]));
           const texts = await values();
           const until = timeIn(now, keep) ?? Number.MAX_SAFE_INTEGER;
           const answered = answers.flatMap(({ message, outcome }, i) => {
             const { operationId, inputHash } = message;
-            const number = operations[i]?.number ?? 0;
             const value = texts[i] ?? "";
-            return answer(id, operationId, { inputHash, number, outcome, value, until });
+            const operation = { inputHash, outcome, value, until };
+            return answer(id, operationId, operation, numbers.get(operationId));
           });
-          const numbers = new Set(operations.map((operation) => operation?.number ?? 0));
-          const waiting = await readMessages(id, numbers);
+          const waiting = inbox
+            .filter((one) => !answeredIds.has(one.operationId))
+            .slice(0, MOST_MESSAGES);
           const messages = await Promise.all(waiting.map((one) => toMessage(id, one)));
-          replaced = entity.state;
           const after: Entity = {
             ...entity,
             state: await stored(),
@@ -216,8 +226,6 @@ export function dynamodbEntities(dynamodb: Dynamodb, clock: TableClock): EntityR
           return { docs: [after], writes: answered, result: messages };
         },
       });
-      if (replaced !== undefined) await deletePieces(id, replaced);
-      return next;
     },
 
     renew: (claim, ttl, signal) =>
@@ -243,15 +251,16 @@ export function dynamodbEntities(dynamodb: Dynamodb, clock: TableClock): EntityR
         },
       }),
 
-    async read(id, operationId, signal) {
-      const entity = await read(id, signal);
-      const [known] = operationId === undefined ? [] : await readOperations(id, [operationId]);
-      return {
-        state: await readState(id, entity?.state),
-        answer: known && (await toAnswer(id, known)),
-        freeIn: Math.max(0, (entity?.heldUntil ?? 0) - clock.now()),
-      };
-    },
+    read: (id, operationId, signal) =>
+      readUntorn(async () => {
+        const entity = await read(id, signal);
+        const [known] = operationId === undefined ? [] : await readOperations(id, [operationId]);
+        return {
+          state: await readState(id, entity?.state),
+          answer: known && (await toAnswer(id, known)),
+          freeIn: Math.max(0, (entity?.heldUntil ?? 0) - clock.now()),
+        };
+      }),
 
     async waiting(names, limit) {
       const places = names.flatMap((entity) =>
@@ -283,9 +292,14 @@ export function dynamodbEntities(dynamodb: Dynamodb, clock: TableClock): EntityR
         for (const { pk = "", sk = "", entity = "", key = "", operationId = "" } of expired) {
           if (purged === limit) return purged;
           const id = { entity, key };
-          const [operation] = await readOperations(id, [operationId]);
-          if (operation?.value) await deletePieces(id, operation.value);
-          await deleteAll(dynamodb, [operationPlace(id, operationId), { pk, sk }]);
+          const place = operationPlace(id, operationId);
+          const text = (await dynamodb.get(place))?.text ?? "{}";
+          const { value, until = Number.POSITIVE_INFINITY }: Partial<Operation> = JSON.parse(text);
+          // Otherwise the operation was purged before, and perhaps delivered again.
+          const isExpired = until <= clock.now();
+          const gone = { key: place, when: "#text = :text", values: { text } };
+          await writeAgain(dynamodb, [...(isExpired ? [gone] : []), { key: { pk, sk } }]);
+          if (isExpired) await deletePieces(id, value);
           purged += 1;
         }
       }
@@ -293,8 +307,8 @@ export function dynamodbEntities(dynamodb: Dynamodb, clock: TableClock): EntityR
     },
   };
 
-  async function deletePieces(id: EntityId, stored: Stored): Promise<void> {
-    if (typeof stored === "string") return;
+  async function deletePieces(id: EntityId, stored: Stored | undefined): Promise<void> {
+    if (typeof stored !== "object") return;
     const { at } = stored;
     await deleteRange(dynamodb, { pk: partitionOf(id), from: at, to: endOf(at) });
   }
@@ -330,7 +344,7 @@ function waitingPlace(shard: string, entity: string): string {
 
 function deliver(id: EntityId, number: number, message: Waiting): readonly ItemWrite[] {
   const { operationId, inputHash } = message;
-  const operation: Operation = { inputHash, number };
+  const operation: Operation = { inputHash };
   return [
     {
       key: inboxPlace(id, number),
@@ -351,11 +365,12 @@ function answer(
   id: EntityId,
   operationId: string,
   operation: Operation & { readonly until: number },
+  number: number | undefined,
 ): readonly ItemWrite[] {
   const { entity, key } = id;
   const place = `${shardOf(key)}`;
   return [
-    { key: inboxPlace(id, operation.number) },
+    ...(number === undefined ? [] : [{ key: inboxPlace(id, number) }]),
     {
       key: operationPlace(id, operationId),
       update: "SET #text = :text",

@@ -42,6 +42,7 @@ export async function finish(
   // Known to the holder, and the same for ever.
   const [before] = await context.runs.read([runId], signal);
   const parentId = before?.parent?.runId;
+  if (before && hasStatus(before, run, "running")) await stored(before);
   let isKnown = false;
   return context.runs.change<"ended" | "cancelled">({
     ids: parentId === undefined || parentId === runId ? [runId] : [runId, parentId],

@@ -12,7 +12,7 @@ import { readLimits, setLimits } from "./limits.ts";
 import { purge } from "./purge.ts";
 import { list, queueDepths, show } from "./queries.ts";
 import { append, latestOf, pageOf, readKept, readValues } from "./records.ts";
-import { RUNS, toInfo } from "./runs.ts";
+import { deleteItems, RUNS, toInfo } from "./runs.ts";
 import { cancelChildren, requestCancel, sendSignal } from "./signals.ts";
 import { fork, startRuns } from "./start.ts";
 import { startKeyed } from "./start-keyed.ts";
@@ -25,7 +25,9 @@ import { startKeyed } from "./start-keyed.ts";
  */
 export function dynamodbJournal(dynamodb: Dynamodb): Journal {
   const clock = new TableClock();
-  const runs = new Documents(dynamodb, clock, RUNS);
+  const runs = new Documents(dynamodb, clock, RUNS, async (before, after) => {
+    if (before.instance < after.instance) await deleteItems(dynamodb, before);
+  });
   const context = { dynamodb, clock, runs, turns: new TurnOrder() };
   return validatedJournal({
     address: dynamodb.address,

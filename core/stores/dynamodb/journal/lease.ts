@@ -19,7 +19,6 @@ import type { ChangePlan } from "./documents.ts";
 import { pageOf, settled } from "./records.ts";
 import {
   create,
-  deleteItems,
   endOf,
   fromTimed,
   type Head,
@@ -90,7 +89,7 @@ export async function takeRun(
   return toClaimResult(context, answer);
 }
 
-/** Returns a function that makes a new run, after the deletion of an expired one. Plans are made several times. */
+/** Returns a function that makes a new run, also instead of an expired one. Plans are made several times. */
 export function maker(context: JournalContext) {
   const input = once((head: Head, text: string) => storeIn(context, head, text));
   let made: Head | undefined;
@@ -99,7 +98,6 @@ export function maker(context: JournalContext) {
     now: number,
     expired: Head | undefined,
   ): Promise<Head> => {
-    if (expired) await deleteItems(context, expired);
     const head = create(run, now, expired);
     // The input stands where the first plan has put it.
     made ??= head;

@@ -23,6 +23,8 @@ export async function setLimits(
     : {
         key,
         update: "SET #limits = :limits, #setting = :setting, #claims = :none, #nextAt = :none",
+        // A repetition after a lost answer must not forget the claims since.
+        when: "attribute_not_exists(#pk) OR #setting <> :setting",
         values: { limits: JSON.stringify(limits), setting: crypto.randomUUID(), none: 0 },
       };
   const what = `the limits of queue ${quote(queue)} were set`;
@@ -59,6 +61,9 @@ interface QueueUse {
 export class LimitUse {
   readonly #queues: ReadonlyMap<string, QueueUse>;
   readonly #now: number;
+
+  /** The queues that another claim or another setting has changed since. */
+  readonly outdated = new Set<string>();
 
   constructor(queues: ReadonlyMap<string, QueueUse>, now: number) {
     this.#queues = queues;

@@ -34,22 +34,31 @@ export async function purge(context: JournalContext, limit: number): ReturnType<
   return purged;
 }
 
+/** First ends the run for every clock, so that nobody reopens it while its items are deleted. */
 async function deleteExpired(context: JournalContext, runId: string): Promise<boolean> {
   const { dynamodb, runs } = context;
-  let deleted: Head | undefined;
-  const isDeleted = await runs.change<boolean>({
+  const expired = await runs.change<Head | undefined>({
     ids: [runId],
     what: `run ${quote(runId)} was purged`,
-    async plan([head], now) {
-      if (!head || kept(head, now)) return { result: false };
-      await deleteItems(context, head);
-      deleted = head;
-      return { docs: [undefined], result: true };
+    plan([head], now) {
+      if (!head || kept(head, now)) return { result: undefined };
+      const gone = { ...head, expiresAt: 0 };
+      return { docs: [gone], result: gone };
     },
   });
-  if (isDeleted && deleted?.startKey !== undefined) {
-    const key = startPlace(deleted.workflow, deleted.startKey);
+  if (!expired) return false;
+  await deleteItems(dynamodb, expired);
+  if (expired.startKey !== undefined) {
+    const key = startPlace(expired.workflow, expired.startKey);
     await writeAgain(dynamodb, [{ key, when: "#runId = :runId", values: { runId } }]);
   }
-  return isDeleted;
+  await runs.change<void>({
+    ids: [runId],
+    what: `run ${quote(runId)} was purged`,
+    plan([head]) {
+      const isSame = head?.instance === expired.instance;
+      return { docs: [isSame ? undefined : head], result: undefined };
+    },
+  });
+  return true;
 }

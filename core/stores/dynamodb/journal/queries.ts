@@ -42,6 +42,7 @@ export async function list(
     head.queue === (queue ?? head.queue) &&
     head.key === (key ?? head.key);
   const found: RunInfo[] = [];
+  const seen = new Set<string>();
   let ids: string[] = [];
   const flush = async () => {
     const heads = await readRuns(context, ids);
@@ -49,7 +50,9 @@ export async function list(
     found.push(...heads.filter(isWanted).map(toInfo));
   };
   for await (const sk of newestFirst(context, listsFor(status), to)) {
-    ids.push(fromTimed(sk).id);
+    const { id } = fromTimed(sk);
+    if (!seen.has(id)) ids.push(id);
+    seen.add(id);
     if (ids.length === 100) await flush();
     if (found.length >= limit) break;
   }
@@ -57,9 +60,10 @@ export async function list(
   return found.slice(0, limit);
 }
 
+/** A run keeps its place in the list of all when it ends: none is missed. */
 function listsFor(status: RunStatus | undefined): readonly string[] {
-  const lists = status === undefined ? ["open", "ended"] : [isOpen(status) ? "open" : "ended"];
-  return lists.flatMap((name) => SHARDS.map((shard) => `${name}/${shard}`));
+  const name = status !== undefined && isOpen(status) ? "open" : "all";
+  return SHARDS.map((shard) => `${name}/${shard}`);
 }
 
 /** Merges the places of several lists, each of which is in order. */

@@ -61,6 +61,11 @@ export async function append(
 ): Promise<StepRecord> {
   const { dynamodb } = context;
   const stored = once((head: Head) => storeValue(dynamodb, head, record, signal));
+  if (isLong(record)) {
+    // Before the change, which others wait for.
+    const [found] = await context.runs.read([run.runId], signal);
+    await stored(held(found, run, context.clock.now()));
+  }
   let isKnown = false;
   return context.runs.change({
     ids: [run.runId],
@@ -117,6 +122,11 @@ export function writeRecord(
       values: { number },
     },
   ];
+}
+
+/** Whether the value needs items of its own. */
+function isLong(record: NewRecord): boolean {
+  return (record.value?.length ?? 0) > LONGEST_IN_ITEM || largeResult(record) !== undefined;
 }
 
 /** Writes a value that stands beside its record, or that is too long for an item. */

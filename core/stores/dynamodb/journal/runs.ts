@@ -108,11 +108,11 @@ function entriesOf(head: Head): readonly Entry[] {
   const { runId, status, queue, key, startedAt, dueAt, expiresAt, parent, origin } = head;
   const { workflow, version, priority } = head;
   const shard = shardOf(runId);
-  const isListed = isOpen(status) ? "open" : "ended";
   const due = { workflow, version, key, priority, parent: parent?.runId };
   const waitsFor = status === "parked" ? head.waitsFor : undefined;
   const entries: readonly (Entry | false | undefined)[] = [
-    { pk: `${isListed}/${shard}`, sk: timed(startedAt, runId) },
+    { pk: `all/${shard}`, sk: timed(startedAt, runId) },
+    isOpen(status) && { pk: `open/${shard}`, sk: timed(startedAt, runId) },
     isOpen(status) &&
       dueAt !== undefined && { pk: duePlace(shard, queue), sk: timed(dueAt, runId), about: due },
     status === "running" && { pk: runningPlace(shard, queue), sk: runId, about: { key } },
@@ -167,20 +167,17 @@ export function startPlace(workflow: string, key: string): ItemKey {
 }
 
 /** Deletes the items of a run, and of earlier ones with its id, and leaves its head. */
-export async function deleteItems(
-  { dynamodb }: JournalContext,
-  { runId, instance }: Head,
-): Promise<void> {
+export async function deleteItems(dynamodb: Dynamodb, { runId, instance }: Head): Promise<void> {
   await deleteRange(dynamodb, { pk: partitionOf(runId), from: "0", to: endOf(instance) });
 }
 
-/** Reads the runs that exist. */
+/** Reads the runs that exist, each once. */
 export async function readRuns(
   { runs, clock }: JournalContext,
   ids: readonly string[],
 ): Promise<readonly Head[]> {
   const found: Head[] = [];
-  for (const some of chunksOf(ids, 100)) {
+  for (const some of chunksOf([...new Set(ids)], 100)) {
     const heads = await runs.read(some);
     found.push(...heads.flatMap((head) => kept(head, clock.now()) ?? []));
   }

@@ -7,7 +7,6 @@ import { maker, stateOf } from "./lease.ts";
 import { type RecordText, readTexts, renameRecords, writeRecord } from "./records.ts";
 import {
   create,
-  deleteItems,
   type Head,
   held,
   itemOf,
@@ -30,8 +29,8 @@ import {
   writeAgain,
 } from "./values.ts";
 
-/** The most new runs in one transaction: each has up to seven items. */
-const RUNS_AT_ONCE = 12;
+/** The most new runs in one transaction: each writes or deletes up to nine items. */
+const RUNS_AT_ONCE = 10;
 
 /** Creates the runs that do not exist. */
 export async function startRuns(
@@ -54,22 +53,23 @@ function startSome(
   signal: AbortSignal | undefined,
 ): Promise<readonly StartedRun[]> {
   const makers = runs.map(() => maker(context));
+  const own = runs.map(({ runId }) => runId);
+  // A run with its parent's id is a conflict.
+  const ids = parent && !own.includes(parent.runId) ? [...own, parent.runId] : own;
   return context.runs.change<readonly StartedRun[]>({
-    ids: [...runs.map(({ runId }) => runId), ...(parent ? [parent.runId] : [])],
+    ids,
     what: "runs were started",
     signal,
     async plan(found, now) {
-      const holder = parent && held(found.at(-1), parent, now);
+      const holder = parent && held(found[ids.indexOf(parent.runId)], parent, now);
       const heads = await Promise.all(
-        runs.map((run, i) => kept(found[i], now) ?? makers[i]?.(run, now, found[i])),
+        ids.map((_, i) => kept(found[i], now) ?? makers[i]?.(runs[i] as NewRun, now, found[i])),
       );
       const isNew = heads.some((head, i) => head !== found[i]);
-      const states = heads.map((head, i) =>
-        toStarted(context, head as Head, runs[i] as NewRun, now),
-      );
+      const states = runs.map((run, i) => toStarted(context, heads[i] as Head, run, now));
       return {
         // The holder's run is written as it is: the transaction is refused if another process claims it.
-        docs: isNew ? [...heads, ...(holder ? [{ ...holder }] : [])] : found,
+        docs: isNew ? heads.map((head) => (head && head === holder ? { ...head } : head)) : found,
         result: await Promise.all(states),
       };
     },
@@ -107,8 +107,8 @@ export async function fork(
         return { result: isSame ? "forked" : "conflict" };
       }
       const head = kept(source, now);
-      if (head?.epoch !== String(origin.epoch)) return { result: "changed" };
-      if (existing) await deleteItems(context, existing);
+      const isSame = head?.epoch === String(origin.epoch) && head.part === (made ?? head).part;
+      if (!isSame) return { result: "changed" };
       const { workflow, version, inputHash, queue, key, priority } = head;
       const turn = { queue, key, priority };
       const { owner } = request;
@@ -123,7 +123,9 @@ export async function fork(
       };
       made ??= fresh;
       const input = await copy(head, made);
-      return { docs: [source, { ...fresh, instance: made.instance, input }], result: "forked" };
+      // The origin is written as it is: the transaction is refused if it has changed since the copy.
+      const docs = [{ ...head }, { ...fresh, instance: made.instance, input }];
+      return { docs, result: "forked" };
     },
   });
   const [winner] = made ? await context.runs.read([runId]) : [];

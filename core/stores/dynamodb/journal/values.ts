@@ -1,4 +1,5 @@
-import { retryUntilKnown } from "../../../lock/retry.ts";
+import { StoreUnavailableError } from "../../../lock/errors.ts";
+import { backoff, retry, retryUntilKnown } from "../../../lock/retry.ts";
 import type { Dynamodb, ItemWrite } from "../client/dynamodb.ts";
 import type { Item, ItemKey } from "../client/items.ts";
 
@@ -17,15 +18,31 @@ export const LONGEST_IN_HEAD = 1_000;
 /** The longest text in an item of its own. An escaped character has at most 6 bytes. */
 export const LONGEST_IN_ITEM = 30_000;
 
+/** The longest input or answer in an item: a transaction has up to 32 of each, and at most 4 MB. */
+export const LONGEST_IN_MESSAGE = 10_000;
+
 /** An item has at most 400 kB, and a character at most 3 bytes per unit of its length. */
 const PIECE = 120_000;
 
 /** The most pieces that are written at a time. */
 const AT_ONCE = 8;
 
+/** How often a text is read that others replace. */
+const READS = 8;
+
 /** Deletions in one transaction. DynamoDB counts the bytes of the items: at most 4 MB. */
 const PIECES_DELETED = 10;
 const ITEMS_DELETED = 40;
+
+/** A text was deleted while it was read: its document has changed since. */
+export class TornReadError extends StoreUnavailableError {}
+
+/** Reads documents and their texts, again if one of them has changed meanwhile. */
+export function readUntorn<T>(read: () => Promise<T>): Promise<T> {
+  return retry(read, (error, count) =>
+    error instanceof TornReadError && count < READS ? backoff(count) : undefined,
+  );
+}
 
 /** Writes what may be written twice, again after a lost answer. */
 export async function writeAgain(
@@ -80,6 +97,9 @@ export async function readStored(
   const texts: string[] = [];
   for await (const { items } of dynamodb.query({ ...range, ...(signal && { signal }) })) {
     texts.push(...items.map(({ piece = "" }) => piece));
+  }
+  if (texts.length < pieces) {
+    throw new TornReadError(dynamodb.address, "a text was replaced or deleted while it was read");
   }
   return texts.join("");
 }
