@@ -108,6 +108,9 @@ test("an exponent is the slope of the logarithms, and needs three sizes", () => 
   const points = [1, 10, 100].map((size) => ({ size, millis: 3 * size ** 2 }));
   expect(exponentOf(points)).toBe(2);
   expect(exponentOf(points.slice(1))).toBeUndefined();
+  // Not the number -0, which JSON does not have.
+  const flat = [1, 10, 100].map((size) => ({ size, millis: 1 - size / 100_000 }));
+  expect(exponentOf(flat)).toBe(0);
 });
 
 test("a count is compared with its limit", () => {

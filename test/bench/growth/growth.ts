@@ -81,7 +81,8 @@ function toSeries(
 export function exponentOf(points: readonly Point[]): number | undefined {
   if (points.length < 3) return undefined;
   const logarithms = points.map(({ size, millis }) => [Math.log(size), Math.log(millis)]);
-  return Number(linearRegression(logarithms).m.toFixed(2));
+  // -0 + 0 is 0.
+  return Number(linearRegression(logarithms).m.toFixed(2)) + 0;
 }
 
 const HEAD = ["store", "grows", "sizes", "ms, least size", "ms, largest", "exponent", "kB each"];
