@@ -206,8 +206,8 @@ describe("a store that was opened by its URL", () => {
 
   test("may be copied although parts are missing", async () => {
     await using store = await open("memory:");
-    const { locks, journal, ...rest } = { ...store };
-    expect([locks, journal]).toEqual([store.locks, store.journal]);
+    const { locks, elections, journal, ...rest } = { ...store };
+    expect([locks, elections, journal]).toEqual([store.locks, store.elections, store.journal]);
     expect(Object.keys(rest).sort()).toEqual(["close", "has", "url"]);
   });
 

@@ -35,8 +35,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a renewal without the owner check",
     file: "stores/sql/locks.ts",
-    find: `sql\`name IN (\${list(names)}) AND owner = \${owner} AND expires_at > \${now}\``,
-    replace: `sql\`name IN (\${list(names)}) AND expires_at > \${now}\``,
+    find: "name IN (${list(names)}) AND owner IN (${list(owners)}) AND expires_at > ${now}`;",
+    replace: "name IN (${list(names)}) AND expires_at > ${now}`;",
   },
   {
     name: "tokens that are not counted",
