@@ -1,7 +1,6 @@
-import axe from "axe-core";
-import type { Browser, Page } from "playwright-core";
+import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
-import { INSTALLING_BROWSER, startBrowser } from "../support/browser.ts";
+import { INSTALLING_BROWSER, seriousFaults, startBrowser } from "../support/browser.ts";
 import { builtSite } from "../support/site.ts";
 
 const ORIGIN = "http://docs.test";
@@ -32,18 +31,9 @@ async function openPage(path: string, viewport = WIDTHS.desktop) {
   page.on("console", (message) => problems.push(`${message.type()}: ${message.text()}`));
   page.on("pageerror", (error) => problems.push(String(error)));
   await page.goto(ORIGIN + path, { waitUntil: "networkidle" });
+  // Names of buttons and shortcuts exist once the page's script has taken over.
+  await page.waitForFunction("document.querySelector('#app').__vue_app__ !== undefined");
   return { page, problems };
-}
-
-/** Returns axe's serious and critical findings. */
-async function seriousFaults(page: Page): Promise<readonly string[]> {
-  await page.evaluate(axe.source);
-  const { violations } = await page.evaluate(() =>
-    (globalThis as unknown as { axe: typeof axe }).axe.run(),
-  );
-  return violations
-    .filter(({ impact }) => impact === "serious" || impact === "critical")
-    .map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(" ")}`);
 }
 
 test("every link of the site leads to a page, a section or a file of the site", () => {

@@ -103,14 +103,7 @@ describe.each(cases)("$name over $transport", ({ openClient, ...known }) => {
     await frozen.kill("SIGCONT");
     next.assertHeld();
 
-    const leader = await until(() => leaderOf(server, about).catch(() => undefined));
-    const members = await etcdctl(about, "member", "list", "--write-out=json");
-    const ids = members.match(/"ID":(\d+)/g)?.map((id) => BigInt(id.slice(5))) ?? [];
-    const at = { ...about, endpoints: [`127.0.0.1:${leader.config.port}`] };
-    const status = await etcdctl(at, "endpoint", "status", "--write-out=json");
-    const [, leading = ""] = /"leader":(\d+)/.exec(status) ?? [];
-    const follower = ids.find((id) => id !== BigInt(leading)) ?? 0n;
-    await etcdctl(at, "move-leader", follower.toString(16));
+    await until(() => moveLeader(server, about).catch(() => undefined));
     expect(await next.unlock()).toBe("released");
 
     using holder = runScript("hold", server.url, "job", "2000");
@@ -123,3 +116,16 @@ describe.each(cases)("$name over $transport", ({ openClient, ...known }) => {
     await killed.start();
   });
 });
+
+/** Makes a follower the leader. Fails if the leader changes meanwhile. */
+async function moveLeader(server: Server, about: EtcdServer): Promise<true> {
+  const leader = await leaderOf(server, about);
+  const members = await etcdctl(about, "member", "list", "--write-out=json");
+  const ids = members.match(/"ID":(\d+)/g)?.map((id) => BigInt(id.slice(5))) ?? [];
+  const at = { ...about, endpoints: [`127.0.0.1:${leader.config.port}`] };
+  const status = await etcdctl(at, "endpoint", "status", "--write-out=json");
+  const [, leading = ""] = /"leader":(\d+)/.exec(status) ?? [];
+  const follower = ids.find((id) => id !== BigInt(leading)) ?? 0n;
+  await etcdctl(at, "move-leader", follower.toString(16));
+  return true;
+}

@@ -3,6 +3,7 @@ import { inject } from "vitest";
 import { dynamodbClient } from "../../core/stores/dynamodb/client/client.ts";
 import type { Dynamodb, DynamodbOptions } from "../../core/stores/dynamodb/client/dynamodb.ts";
 import { dynamodbTable } from "../../core/stores/dynamodb/client/table.ts";
+import type { Fetch } from "../../core/stores/fetch.ts";
 import { nodeFetch } from "../../core/stores/node-fetch.ts";
 
 /** DynamoDB Local accepts any. */
@@ -39,4 +40,34 @@ export async function anyTable(): Promise<TestTable> {
     url: `dynamodb://key:secret@${region}/${table}?endpoint=http://127.0.0.1:${shared}`,
     open,
   };
+}
+
+/** What happens to a request; undefined lets it pass. */
+export type RequestFault = (
+  operation: string,
+  pass: () => ReturnType<Fetch>,
+  body: string,
+) => ReturnType<Fetch> | undefined;
+
+/** Opens a client that notes the operations of its requests, with a fault between it and the server. */
+export function watch(
+  table: TestTable,
+  fault: RequestFault = () => undefined,
+  options?: Partial<DynamodbOptions>,
+) {
+  const requests: string[] = [];
+  const send = nodeFetch();
+  const fetch: Fetch = (url, request) => {
+    const operation = request.headers["x-amz-target"]?.split(".")[1] ?? "";
+    requests.push(operation);
+    const pass = () => send(url, request);
+    return fault(operation, pass, request.body) ?? pass();
+  };
+  return { dynamodb: table.open({ ...options, fetch }), requests };
+}
+
+/** Passes a request and loses its answer. */
+export async function loseAnswer(pass: () => ReturnType<Fetch>): Promise<never> {
+  await (await pass()).text();
+  throw new Error("the answer is lost");
 }

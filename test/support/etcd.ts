@@ -28,13 +28,20 @@ export function etcdctlEnv(endpoints: readonly string[]): NodeJS.ProcessEnv {
   return { ...process.env, ETCDCTL_API: "3", ETCDCTL_ENDPOINTS: endpoints.join(",") };
 }
 
-/** Returns the node that leads the cluster now. */
+/** Returns the node that most nodes name as their leader. A leader that was frozen may still name itself. */
 export async function leaderOf({ nodes }: Server, about: EtcdServer): Promise<ServerNode> {
-  for (const node of nodes) {
-    const one = { ...about, endpoints: [`127.0.0.1:${node.config.port}`] };
-    const status = await etcdctl(one, "endpoint", "status", "--write-out=json").catch(() => "[]");
-    const [{ Status } = { Status: undefined }] = JSON.parse(status);
-    if (Status && Status.leader === Status.header.member_id) return node;
-  }
-  throw new Error("there is no leader");
+  const named = await Promise.all(
+    nodes.map(async ({ config }) => {
+      const one = { ...about, endpoints: [`127.0.0.1:${config.port}`] };
+      const status = await etcdctl(one, "endpoint", "status", "--write-out=json").catch(() => "[]");
+      const [{ Status } = { Status: undefined }] = JSON.parse(status);
+      return { id: Status?.header.member_id, leader: Status?.leader };
+    }),
+  );
+  const found = nodes.find((_, i) => {
+    const votes = named.filter(({ leader }) => leader && leader === named[i]?.id);
+    return votes.length > nodes.length / 2;
+  });
+  if (!found) throw new Error("there is no leader");
+  return found;
 }

@@ -10,10 +10,15 @@ import { TableClock } from "../../../core/stores/dynamodb/journal/clock.ts";
 import { dynamodbJournal } from "../../../core/stores/dynamodb/journal/index.ts";
 import { dynamodbLocks } from "../../../core/stores/dynamodb/locks/index.ts";
 import type { Fetch } from "../../../core/stores/fetch.ts";
-import { nodeFetch } from "../../../core/stores/node-fetch.ts";
 import { runWorker } from "../../../functions/worker/worker.ts";
 import { startCli } from "../../support/cli.ts";
-import { anyTable, type TestTable } from "../../support/dynamodb-under-test.ts";
+import {
+  anyTable,
+  loseAnswer,
+  type RequestFault,
+  type TestTable,
+  watch,
+} from "../../support/dynamodb-under-test.ts";
 import {
   claimed,
   claimOf,
@@ -27,33 +32,21 @@ import {
 } from "../../support/runs.ts";
 import { pause, until } from "../../support/until.ts";
 
-/** What happens to a write; undefined lets it pass. */
-type Fault = (pass: () => ReturnType<Fetch>, operation: string) => ReturnType<Fetch> | undefined;
-
 /** Opens a journal with a fault between its writes and the server, which counts the requests. */
-function faulty(table: TestTable, fault: Fault) {
-  const requests: string[] = [];
-  const send = nodeFetch();
-  const fetch: Fetch = (url, request) => {
-    const operation = request.headers["x-amz-target"]?.split(".")[1] ?? "";
-    requests.push(operation);
-    const pass = () => send(url, request);
+function faulty(table: TestTable, fault: RequestFault) {
+  const { dynamodb, requests } = watch(table, (operation, ...request) => {
     const isWrite = operation === "UpdateItem" || operation === "TransactWriteItems";
-    return (isWrite ? fault(pass, operation) : undefined) ?? pass();
-  };
-  const dynamodb = table.open({ fetch });
+    return isWrite ? fault(operation, ...request) : undefined;
+  });
   return { journal: dynamodbJournal(dynamodb), dynamodb, take: () => requests.splice(0) };
 }
-
-const lost = (pass: () => ReturnType<Fetch>) =>
-  pass().then(() => Promise.reject(new Error("the answer is lost")));
 
 test("each call is done once although the first answer to each of its writes is lost", async () => {
   let writes = 0;
   const table = await anyTable();
-  const { journal, dynamodb } = faulty(table, (pass) => {
+  const { journal, dynamodb } = faulty(table, (_, pass) => {
     writes += 1;
-    return writes % 2 ? lost(pass) : undefined;
+    return writes % 2 ? loseAnswer(pass) : undefined;
   });
   await using _ = dynamodb;
   await using admin = table.open();
@@ -113,7 +106,7 @@ test("each call is done once although the first answer to each of its writes is 
 test("a write that arrives after its repetition changes nothing", async () => {
   let held: (() => ReturnType<Fetch>) | undefined;
   let isHolding = false;
-  const { journal, dynamodb } = faulty(await anyTable(), (pass) => {
+  const { journal, dynamodb } = faulty(await anyTable(), (_, pass) => {
     if (!isHolding) return undefined;
     isHolding = false;
     held = pass;
@@ -142,16 +135,13 @@ function hooked(
   before: (operation: string, body: string) => unknown,
   aheadBy = 0,
 ) {
-  const send = nodeFetch();
-  const fetch: Fetch = async (url, request) => {
-    const operation = request.headers["x-amz-target"]?.split(".")[1] ?? "";
-    await before(operation, String(request.body));
-    const answer = await send(url, request);
+  const { dynamodb } = watch(table, async (operation, pass, body) => {
+    await before(operation, body);
+    const answer = await pass();
     if (aheadBy === 0) return answer;
     const date = new Date(Date.now() + aheadBy).toUTCString();
     return new Response(await answer.text(), { status: answer.status, headers: { date } });
-  };
-  const dynamodb = table.open({ fetch });
+  });
   return { journal: dynamodbJournal(dynamodb), dynamodb };
 }
 
@@ -267,7 +257,7 @@ test("the state of an entity survives a lost answer, and many messages meanwhile
   const ours = dynamodbJournal(admin);
   const id = { entity: "account", key: newRunId() };
   let isArmed = false;
-  const { journal, dynamodb } = faulty(table, (pass, operation) => {
+  const { journal, dynamodb } = faulty(table, (operation, pass) => {
     if (!isArmed || operation !== "TransactWriteItems") return undefined;
     isArmed = false;
     const deliver = async () => {

@@ -2,24 +2,22 @@ import { expect, test } from "vitest";
 import { compareFence } from "../../../core/lock/fence.ts";
 import { dynamodbTable } from "../../../core/stores/dynamodb/client/table.ts";
 import { dynamodbLocks } from "../../../core/stores/dynamodb/locks/index.ts";
-import type { Fetch } from "../../../core/stores/fetch.ts";
-import { nodeFetch } from "../../../core/stores/node-fetch.ts";
 import { open } from "../../../infra/open.ts";
 import { cliInProcess } from "../../support/cli-in-process.ts";
-import { anyTable, type TestTable } from "../../support/dynamodb-under-test.ts";
+import {
+  anyTable,
+  loseAnswer,
+  type RequestFault,
+  type TestTable,
+  watch,
+} from "../../support/dynamodb-under-test.ts";
 import { pause } from "../../support/until.ts";
 
 const LONG = 30_000;
 
 /** Opens locks, and counts their requests by operation. */
 function counted(table: TestTable) {
-  const requests: string[] = [];
-  const send = nodeFetch();
-  const fetch: Fetch = (url, request) => {
-    requests.push(request.headers["x-amz-target"]?.split(".")[1] ?? "");
-    return send(url, request);
-  };
-  const dynamodb = table.open({ fetch, timeout: LONG });
+  const { dynamodb, requests } = watch(table, undefined, { timeout: LONG });
   return { locks: dynamodbLocks(dynamodb, { closeDynamodb: true }), requests };
 }
 
@@ -51,19 +49,13 @@ test("several locks are one transaction, and one read of each token", async () =
 });
 
 test("a claim whose answer was lost is read back, and not sent again", async () => {
-  const table = await anyTable();
-  const requests: string[] = [];
-  const send = nodeFetch();
   let loses = false;
-  const fetch: Fetch = async (url, request) => {
-    requests.push(request.headers["x-amz-target"]?.split(".")[1] ?? "");
-    const answer = await send(url, request);
-    if (!loses || requests.at(-1) === "GetItem") return answer;
-    await answer.text();
+  const { dynamodb, requests } = watch(await anyTable(), (operation, pass) => {
+    if (!loses || operation === "GetItem") return undefined;
     loses = false;
-    throw new Error("reset");
-  };
-  await using locks = dynamodbLocks(table.open({ fetch }), { closeDynamodb: true });
+    return loseAnswer(pass);
+  });
+  await using locks = dynamodbLocks(dynamodb, { closeDynamodb: true });
   const first = await locks.lock("job", { ttl: LONG, wait: 0 });
   await first.unlock();
   requests.splice(0);
@@ -128,18 +120,15 @@ test("lockstep migrate makes the table that the URL names, once", async () => {
 });
 
 test("a table is made once although the answer to its making is lost", async () => {
-  const other = await anyTable();
   const name = `test-${crypto.randomUUID()}`;
-  const requests: string[] = [];
-  const send = nodeFetch();
-  const fetch: Fetch = async (url, request) => {
-    const answer = await send(url, request);
-    requests.push(request.headers["x-amz-target"]?.split(".")[1] ?? "");
-    if (requests.length > 1) return answer;
-    await answer.text();
-    throw new Error("reset");
+  let isFirst = true;
+  const loseFirst: RequestFault = (_, pass) => {
+    if (!isFirst) return undefined;
+    isFirst = false;
+    return loseAnswer(pass);
   };
-  await using dynamodb = other.open({ table: name, fetch });
+  const { dynamodb, requests } = watch(await anyTable(), loseFirst, { table: name });
+  await using _ = dynamodb;
   expect(await dynamodbTable(dynamodb, name).create()).toBe(true);
   expect(requests.filter((one) => one === "CreateTable")).toHaveLength(2);
 });

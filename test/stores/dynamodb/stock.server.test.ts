@@ -5,26 +5,20 @@ import { dynamodbInventory } from "../../../core/stores/dynamodb/inventory/index
 import { stockKey } from "../../../core/stores/dynamodb/inventory/items.ts";
 import type { Fetch } from "../../../core/stores/fetch.ts";
 import { nodeFetch } from "../../../core/stores/node-fetch.ts";
-import { anyTable, type TestTable } from "../../support/dynamodb-under-test.ts";
+import {
+  anyTable,
+  type RequestFault,
+  type TestTable,
+  watch,
+} from "../../support/dynamodb-under-test.ts";
 import { until } from "../../support/until.ts";
 
 const sku = "teapot";
 
-/** What happens to a request; undefined lets it pass. */
-type Fault = (operation: string, pass: () => ReturnType<Fetch>) => ReturnType<Fetch> | undefined;
-
 /** Opens stock with the operations of its requests, and a fault between it and the server. */
 function watched(table: TestTable) {
-  const requests: string[] = [];
-  const faults: Fault[] = [];
-  const send = nodeFetch();
-  const fetch: Fetch = (url, request) => {
-    const operation = request.headers["x-amz-target"]?.split(".")[1] ?? "";
-    requests.push(operation);
-    const pass = () => send(url, request);
-    return faults[0]?.(operation, pass) ?? pass();
-  };
-  const dynamodb = table.open({ fetch });
+  const faults: RequestFault[] = [];
+  const { dynamodb, requests } = watch(table, (...request) => faults[0]?.(...request));
   const take = () => requests.splice(0);
   return { stock: dynamodbInventory(dynamodb), dynamodb, faults, take };
 }

@@ -368,7 +368,7 @@ function answer(
   number: number | undefined,
 ): readonly ItemWrite[] {
   const { entity, key } = id;
-  const place = `${shardOf(key)}`;
+  const shard = shardOf(key);
   return [
     ...(number === undefined ? [] : [{ key: inboxPlace(id, number) }]),
     {
@@ -377,7 +377,7 @@ function answer(
       values: { text: JSON.stringify(operation) },
     },
     {
-      key: { pk: `answers/${place}`, sk: timed(operation.until, `${nameOf(id)}/${operationId}`) },
+      key: { pk: `answers/${shard}`, sk: timed(operation.until, `${nameOf(id)}/${operationId}`) },
       update: "SET #entity = :entity, #key = :key, #operationId = :operationId",
       values: { entity, key, operationId },
     },

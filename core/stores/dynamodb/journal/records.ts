@@ -24,6 +24,7 @@ import {
   padded,
   partitionOf,
   valuesOf,
+  writeNumbered,
 } from "./runs.ts";
 import {
   LONGEST_IN_ITEM,
@@ -109,19 +110,7 @@ export function writeRecord(
   number: number,
   text: RecordText,
 ): readonly [ItemWrite, ItemWrite] {
-  return [
-    {
-      key: recordPlace(head, number),
-      update: "SET #text = :text",
-      values: { text: JSON.stringify(text) },
-    },
-    {
-      key: keyPlace(head, text.key),
-      update: "SET #number = :number",
-      when: "attribute_not_exists(#pk)",
-      values: { number },
-    },
-  ];
+  return writeNumbered(recordPlace(head, number), keyPlace(head, text.key), number, text);
 }
 
 /** Whether the value needs items of its own. */

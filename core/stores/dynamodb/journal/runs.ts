@@ -11,7 +11,7 @@ import type {
 import { StaleRunError } from "../../../journal/journal.ts";
 import { DEFAULT_QUEUE, type TurnOrder } from "../../../journal/turn-order.ts";
 import type { Millis } from "../../../lock/time.ts";
-import type { Dynamodb } from "../client/dynamodb.ts";
+import type { Dynamodb, ItemWrite } from "../client/dynamodb.ts";
 import type { ItemKey } from "../client/items.ts";
 import type { TableClock } from "./clock.ts";
 import type { DocumentKind, Documents, Entry } from "./documents.ts";
@@ -159,6 +159,24 @@ export function itemOf({ runId, instance }: Head, place: string): ItemKey {
 
 export function padded(number: number): string {
   return String(number).padStart(10, "0");
+}
+
+/** Writes a text at the place of its number, and the number under the text's key. Refused if the key has one. */
+export function writeNumbered(
+  place: ItemKey,
+  keyed: ItemKey,
+  number: number,
+  text: object,
+): readonly [ItemWrite, ItemWrite] {
+  return [
+    { key: place, update: "SET #text = :text", values: { text: JSON.stringify(text) } },
+    {
+      key: keyed,
+      update: "SET #number = :number",
+      when: "attribute_not_exists(#pk)",
+      values: { number },
+    },
+  ];
 }
 
 /** The place of the last run that was started with a key. */

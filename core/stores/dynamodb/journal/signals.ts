@@ -15,6 +15,7 @@ import {
   partitionOf,
   readRuns,
   woken,
+  writeNumbered,
 } from "./runs.ts";
 import {
   chunksOf,
@@ -85,19 +86,7 @@ export function writeSignal(
   number: number,
   text: SignalText,
 ): readonly [ItemWrite, ItemWrite] {
-  return [
-    {
-      key: signalPlace(head, number),
-      update: "SET #text = :text",
-      values: { text: JSON.stringify(text) },
-    },
-    {
-      key: sentPlace(head, text),
-      update: "SET #number = :number",
-      when: "attribute_not_exists(#pk)",
-      values: { number },
-    },
-  ];
+  return writeNumbered(signalPlace(head, number), sentPlace(head, text), number, text);
 }
 
 function signalPlace(head: Head, number: number) {
