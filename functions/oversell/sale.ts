@@ -9,7 +9,7 @@ import type { Delivery, Fault, HandledOrder, Worker, WorkerConfig } from "./mess
 import type { Handling, Observations, OrderRecord } from "./observations.ts";
 import { openShop } from "./open-shop.ts";
 import { type Strategy, stockKeeper } from "./strategy.ts";
-import { beliefOf, monotonicNow } from "./trace.ts";
+import { beliefOf, monotonicNow, type TraceEvent } from "./trace.ts";
 
 export interface SaleOptions extends Omit<WorkerConfig, "shop" | "strategy"> {
   readonly opened: AnyStore;
@@ -81,6 +81,14 @@ const HAPPENS: Readonly<Record<Fault, string>> = {
   freeze: "will be frozen",
   "kill-before": "will be killed",
   "kill-after": "will be killed",
+};
+
+/** The event of an order's trace that shows that its fault has happened. */
+const SHOWN_BY: Readonly<Record<Fault, TraceEvent["type"]>> = {
+  slow: "identified",
+  freeze: "freezes",
+  "kill-before": "dies",
+  "kill-after": "dies",
 };
 
 /** The queue of the workers, which redelivers unanswered orders. */
@@ -183,7 +191,10 @@ class OrderQueue {
       return;
     }
     if (answer !== "sold" && answer !== "sold-out") {
-      this.#waiting.push({ orderId, fault: undefined, redeliveries: redeliveries + 1 });
+      // An order that found the shop busy before its fault has the fault at its next delivery.
+      const isOver = fault && trace.some(({ type }) => type === SHOWN_BY[fault]);
+      const next = isOver ? undefined : fault;
+      this.#waiting.push({ orderId, fault: next, redeliveries: redeliveries + 1 });
       return;
     }
     const belief = beliefOf(trace);

@@ -54,7 +54,8 @@ export function describeTurns({ journal, underTest }: JournalFixture): void {
     });
   });
 
-  describe("a claim of due runs", () => {
+  // A claim skips runs that another test's transaction has locked for a moment: no other test runs meanwhile.
+  describe("a claim of due runs", { concurrent: false }, () => {
     test("claims the longest due runs first, each for one caller, with their histories", async () => {
       const workflow = newRunId();
       const clients = Array.from({ length: 3 }, () => underTest.open());
@@ -174,7 +175,7 @@ export function describeTurns({ journal, underTest }: JournalFixture): void {
     });
   });
 
-  describe("the limits of a queue", () => {
+  describe("the limits of a queue", { concurrent: false }, () => {
     const limitsOf = async (queue: string) => (await journal.limits()).get(queue);
 
     test("bound the executed runs of the queue and of each key, for all callers together", async () => {
