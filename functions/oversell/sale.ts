@@ -191,10 +191,11 @@ class OrderQueue {
       return;
     }
     if (answer !== "sold" && answer !== "sold-out") {
-      // An order that found the shop busy before its fault has the fault at its next delivery.
-      const isOver = fault && trace.some(({ type }) => type === SHOWN_BY[fault]);
-      const next = isOver ? undefined : fault;
-      this.#waiting.push({ orderId, fault: next, redeliveries: redeliveries + 1 });
+      const isDue = fault && !trace.some(({ type }) => type === SHOWN_BY[fault]);
+      const next = { orderId, fault: isDue ? fault : undefined, redeliveries: redeliveries + 1 };
+      // A fault that has not happened yet would have no lock to break once the stock is sold out.
+      if (isDue) this.#waiting.unshift(next);
+      else this.#waiting.push(next);
       return;
     }
     const belief = beliefOf(trace);
