@@ -13,11 +13,14 @@ export function dynamodbPort(): number {
   return inject("dynamodbServers")[0]?.port ?? 0;
 }
 
+/** The longest wait for an answer of the shared server, which other tests keep busy. */
+const PATIENCE = 9_000;
+
 /** A new table on the shared server. */
 export interface TestTable {
   readonly url: string;
 
-  /** Opens a client, by default without a proxy between it and the server. */
+  /** Opens a client, by default without a proxy between it and the server, and then patient. */
   open(options?: Partial<DynamodbOptions> & { readonly port?: number }): Dynamodb;
 }
 
@@ -25,13 +28,14 @@ export async function anyTable(): Promise<TestTable> {
   const table = `test-${randomUUID()}`;
   const region = "local";
   const shared = dynamodbPort();
-  const open: TestTable["open"] = ({ port = shared, ...options } = {}) =>
+  const open: TestTable["open"] = ({ port, ...options } = {}) =>
     dynamodbClient({
       region,
       table,
-      endpoint: `http://127.0.0.1:${port}`,
+      endpoint: `http://127.0.0.1:${port ?? shared}`,
       credentials: CREDENTIALS,
       fetch: nodeFetch(),
+      ...(port === undefined && { timeout: PATIENCE }),
       ...options,
     });
   await using admin = open();

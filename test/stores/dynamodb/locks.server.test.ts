@@ -56,7 +56,7 @@ test("a claim whose answer was lost is read back, and not sent again", async () 
     return loseAnswer(pass);
   });
   await using locks = dynamodbLocks(dynamodb, { closeDynamodb: true });
-  const first = await locks.lock("job", { ttl: LONG, wait: 0 });
+  const first = await locks.lock("job", { ttl: LONG, wait: LONG });
   await first.unlock();
   requests.splice(0);
   loses = true;
@@ -69,11 +69,15 @@ test("a claim whose answer was lost is read back, and not sent again", async () 
 
 test("a new client does not take the lock of a dead holder before it has seen it for one ttl", async () => {
   const table = await anyTable();
-  const ttl = 1_000;
+  const ttl = 2_000;
   await using dead = dynamodbLocks(table.open(), { closeDynamodb: true });
-  const lost = await dead.lock("job", { ttl, wait: 0, renew: false });
-  await pause(2 * ttl);
   await using next = dynamodbLocks(table.open(), { closeDynamodb: true });
+  // Connects and reads the generation first.
+  for (const locks of [dead, next]) {
+    await (await locks.lock("warm up", { ttl: LONG, wait: LONG })).unlock();
+  }
+  const lost = await dead.lock("job", { ttl, wait: LONG, renew: false });
+  await pause(2 * ttl);
   expect(await next.tryLock("job", { ttl })).toBeUndefined();
   await pause(ttl + 50);
   const lock = await next.tryLock("job", { ttl: LONG });
@@ -90,9 +94,9 @@ test("a client that knows an older generation learns the new one from the lock",
   await using operator = dynamodbLocks(table.open(), life);
   await (await stale.lock("job", { ttl: LONG, wait: LONG })).unlock();
   const generation = await operator.raiseGeneration();
-  const lock = await operator.lock("job", { ttl: LONG, wait: 0 });
+  const lock = await operator.lock("job", { ttl: LONG, wait: LONG });
   await lock.unlock();
-  const next = await stale.lock("job", { ttl: LONG, wait: 0 });
+  const next = await stale.lock("job", { ttl: LONG, wait: LONG });
   expect(next.fence.generation).toBe(generation);
   expect(compareFence(lock.fence, next.fence)).toBe(-1);
   await next.unlock();
