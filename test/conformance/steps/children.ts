@@ -19,12 +19,17 @@ export function describeChildRuns({ newId, runtime, toEnd, recordsOf }: StepsHar
   const keyOf = ({ n }: { n: number }) => String(n);
 
   /** Executes the run with workers until it has ended. Resolves to its ending. */
-  const work = async (workers: readonly Runtime[], wf: AnyWorkflow, id: string) => {
+  const work = async (
+    workers: readonly Runtime[],
+    wf: AnyWorkflow,
+    id: string,
+    journal = workers[0]?.journal,
+  ) => {
     const [first] = workers as [Runtime];
     const stop = new AbortController();
     const working = workers.map((one) => runWorker({ runtime: one, signal: stop.signal }));
     await first.start(wf as never, { n: 0 } as never, { id });
-    const ended = () => first.journal.show(id).then((run) => run?.ending && run);
+    const ended = () => journal?.show(id).then((run) => run?.ending && run);
     const run = await until(ended, 200_000).finally(() => stop.abort());
     await Promise.all(working);
     return run;
@@ -69,7 +74,8 @@ export function describeChildRuns({ newId, runtime, toEnd, recordsOf }: StepsHar
         async (ctx, input) => Number(await ctx.child("one", grandchild, input)) * 2,
       );
       const wf = flow(async (ctx) => ctx.children("all", child, numbers(3), { keyOf }));
-      expect(await rt.execute(wf, { n: 1 }, { id: newId() })).toMatchObject({ output: [2, 4, 6] });
+      // Not one execution: a claim passes over a child whose row another claim has locked.
+      expect(await toEnd(rt, wf, newId())).toMatchObject({ output: [2, 4, 6] });
     });
 
     test("fail with the first failure once the open ones have ended, and start no others", async () => {
@@ -133,7 +139,8 @@ export function describeChildRuns({ newId, runtime, toEnd, recordsOf }: StepsHar
         const options = { keyOf, concurrency: 20 };
         const wf = flow(async (ctx) => ctx.children("all", child, numbers(count), options));
         const rt = runtime({ journal: counted, workflows: [wf, child] });
-        const run = await work([rt], wf, newId());
+        // The journal that is not counted: how often the end is asked for depends on the machine.
+        const run = await work([rt], wf, newId(), journal);
         expect(run).toMatchObject({ status: "completed" });
         // One claim per child, one per wake of the parent, and one that finds nothing after each call that wakes workers.
         expect(claims(), `claims of ${count} children`).toBeLessThan(5 * count + 50);
@@ -153,7 +160,8 @@ export function describeChildRuns({ newId, runtime, toEnd, recordsOf }: StepsHar
           return (await Promise.all(all)).length;
         });
         const rt = runtime({ journal: counted, workflows: [wf, child] });
-        const run = await work([rt], wf, newId());
+        // The journal that is not counted: how often the end is asked for depends on the machine.
+        const run = await work([rt], wf, newId(), journal);
         expect(run).toMatchObject({ status: "completed" });
         expect(claims(), `claims of ${count} children`).toBeLessThan(5 * count + 50);
       }
