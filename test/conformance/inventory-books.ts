@@ -61,11 +61,11 @@ export function describeBatches(suite: InventorySuite): void {
               operationId: `${sku}/${client}/${round}/${i}`,
               quantity: 1,
             }));
-            for (const { outcome } of await own.decrementMany({ sku, orders })) {
+            for (const { outcome } of await known(() => own.decrementMany({ sku, orders }))) {
               if (outcome === "applied") sold += 1;
             }
             const single = { sku, quantity: 1, operationId: `${sku}/${client}/${round}` };
-            if ((await own.decrement(single)).outcome === "applied") sold += 1;
+            if ((await known(() => own.decrement(single))).outcome === "applied") sold += 1;
           }
         }),
       );

@@ -109,8 +109,8 @@ export function describeDecrements(suite: InventorySuite): void {
       const ids = Array.from({ length: 80 }, (_, i) => `${skus[0]}/both/${i}`);
       const singles = ids.slice(0, 10).map(async (operationId) => {
         const answers = await Promise.allSettled([
-          one.inventory.decrement({ sku: skus[0], quantity: 1, operationId }),
-          two.inventory.decrement({ sku: skus[1], quantity: 1, operationId }),
+          known(() => one.inventory.decrement({ sku: skus[0], quantity: 1, operationId })),
+          known(() => two.inventory.decrement({ sku: skus[1], quantity: 1, operationId })),
         ]);
         return answers.map((answer) =>
           answer.status === "fulfilled" ? answer.value.outcome : answer.reason.code,
@@ -121,8 +121,8 @@ export function describeDecrements(suite: InventorySuite): void {
       }
       const orders = ids.slice(10).map((operationId) => ({ operationId, quantity: 1 }));
       const batches = await Promise.all([
-        one.inventory.decrementMany({ sku: skus[0], orders }),
-        two.inventory.decrementMany({ sku: skus[1], orders: orders.toReversed() }),
+        known(() => one.inventory.decrementMany({ sku: skus[0], orders })),
+        known(() => two.inventory.decrementMany({ sku: skus[1], orders: orders.toReversed() })),
       ]);
       const applied = batches.flat().filter(({ outcome }) => outcome === "applied");
       expect(applied).toHaveLength(70);
