@@ -126,7 +126,7 @@ export function describeElections(name: string, make: () => Promise<StoreUnderTe
 
     test("a leader that an operator deposes loses its signal, and another one leads", async () => {
       const name = freshName();
-      const { election, locks } = await openLeader(name, "first", SHORT);
+      const { election, locks } = await openLeader(name, "first", 2 * SHORT);
       const fence = election.fence?.toString() ?? "";
       expect(await locks.inspect(name)).toMatchObject({ fence });
       const operator = await suite.openElections();
@@ -270,7 +270,7 @@ export function describeLostProclamations(name: string, make: () => Promise<Stor
     };
 
     test("a proclamation whose answer is lost is confirmed by a later renewal", async () => {
-      const { leader, follower, wire } = await openLeader(SHORT);
+      const { leader, follower, wire } = await openLeader(2 * SHORT);
       const { fence } = leader;
       wire.loseNextAnswer();
       await leader.proclaim("after").catch(() => {});
@@ -289,7 +289,8 @@ export function describeLostProclamations(name: string, make: () => Promise<Stor
     });
 
     test("a leader resigns again after an unknown outcome", async () => {
-      const { leader, follower, wire } = await openLeader(LONG);
+      // The call that gives up takes 10 s.
+      const { leader, follower, wire } = await openLeader(3 * LONG);
       wire.cut();
       await expect(leader.resign()).rejects.toMatchObject({ code: "UNKNOWN_OUTCOME" });
       wire.mend();

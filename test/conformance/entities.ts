@@ -269,19 +269,19 @@ function describeRecords(get: () => EntityRecords): void {
     test("is claimed by one visitor, and a commit without further messages frees it", async () => {
       const id = idOf();
       const records = get();
-      expect((await records.visit(id, { ttl: 5_000 })).claimed).toBeUndefined();
-      const { claimed } = await records.visit(id, { message: message("1"), ttl: 5_000 });
+      expect((await records.visit(id, { ttl: 60_000 })).claimed).toBeUndefined();
+      const { claimed } = await records.visit(id, { message: message("1"), ttl: 60_000 });
       if (!claimed) throw new Error("not claimed");
       expect(claimed).toMatchObject({ id, state: undefined, messages: [message("1")] });
-      const other = await records.visit(id, { message: message("2"), ttl: 5_000 });
+      const other = await records.visit(id, { message: message("2"), ttl: 60_000 });
       expect(other).toEqual({ inputHash: HASH, answer: undefined, claimed: undefined });
       expect((await records.read(id)).freeIn).toBeGreaterThan(0);
       expect(await records.commit(claimed, commitOf(message("1")))).toEqual([message("2")]);
-      expect(await records.renew(claimed, 5_000)).toBe(true);
+      expect(await records.renew(claimed, 60_000)).toBe(true);
       expect(await records.commit(claimed, commitOf(message("2")))).toEqual([]);
-      expect(await records.renew(claimed, 5_000)).toBe(false);
+      expect(await records.renew(claimed, 60_000)).toBe(false);
       expect(await records.read(id, "1")).toEqual({ state: '"new"', answer: ok, freeIn: 0 });
-      expect(await records.visit(id, { message: message("1"), ttl: 5_000 })).toEqual({
+      expect(await records.visit(id, { message: message("1"), ttl: 60_000 })).toEqual({
         ...{ inputHash: HASH, answer: ok, claimed: undefined },
       });
     });
@@ -291,12 +291,12 @@ function describeRecords(get: () => EntityRecords): void {
       const records = get();
       const late = (await records.visit(id, { message: message("1"), ttl: 20 })).claimed;
       if (!late) throw new Error("not claimed");
-      const next = await until(async () => (await records.visit(id, { ttl: 5_000 })).claimed);
+      const next = await until(async () => (await records.visit(id, { ttl: 60_000 })).claimed);
       expect(compareFence(late.fence, next.fence)).toBe(-1);
       const refused = { code: "FENCED_OUT" };
       await expect(records.commit(late, commitOf(message("1")))).rejects.toMatchObject(refused);
       expect(await records.read(id, "1")).toMatchObject({ state: undefined, answer: undefined });
-      expect(await records.renew(late, 5_000)).toBe(false);
+      expect(await records.renew(late, 60_000)).toBe(false);
       await records.release(late);
       expect((await records.read(id)).freeIn).toBeGreaterThan(0);
       await records.release(next);
@@ -335,7 +335,7 @@ function describeRecords(get: () => EntityRecords): void {
     test("is purged of answers after their keep, and keeps its state", async () => {
       const id = idOf();
       const records = get();
-      const { claimed } = await records.visit(id, { message: message("1"), ttl: 5_000 });
+      const { claimed } = await records.visit(id, { message: message("1"), ttl: 60_000 });
       if (!claimed) throw new Error("not claimed");
       await records.commit(claimed, { ...commitOf(message("1")), keep: 0 });
       expect(await until(() => records.purge(10))).toBeGreaterThan(0);

@@ -23,7 +23,7 @@ export function describeSqlOutages(kind: "mariadb" | "postgres"): void {
 
     test("keeps an acknowledged lock, and its waiters get the lock in the end", async () => {
       const [ours, theirs] = [await open(server.url), await open(server.url)];
-      const lock = await ours.locks.lock("a", { ttl: 30_000, wait: 0 });
+      const lock = await ours.locks.lock("a", { ttl: 30_000, wait: 30_000 });
       const batch = vi.spyOn(theirs.database, "batch");
       const waiting = theirs.locks.lock("a", { ttl: 30_000, wait: 60_000 });
       // A waiter without an answer would give up.

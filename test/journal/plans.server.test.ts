@@ -27,7 +27,7 @@ for (const server of inject("sqlServers")) {
         await database.close();
         await underTest.close();
       };
-    }, 120_000);
+    });
 
     afterAll(() => close());
 

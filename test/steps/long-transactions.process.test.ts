@@ -8,8 +8,8 @@ import { sqliteSteps } from "../support/steps-under-test.ts";
 import { within } from "../support/until.ts";
 
 /** The lease of the run, and the ttl of the step's lock. */
-const LEASE = 1_000;
-const BODY = 3_000;
+const LEASE = 2_000;
+const BODY = 5_000;
 
 const insert = ({ tx }: TxScope, name: string) =>
   tx.batch([sql`INSERT INTO effect (name) VALUES (${name})`]);

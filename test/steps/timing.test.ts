@@ -147,8 +147,8 @@ test("a result does not count when the step blocked the event loop until its loc
   const runtime = createRuntime({ journal: memoryJournal(), locks });
   const retry = { base: 1, jitter: "none" } as const;
   const wf = flow(async (ctx) =>
-    ctx.step("blocking", { lock: { names: ["sku/1"], ttl: 300 }, retry }, async ({ attempt }) => {
-      const until = performance.now() + (attempt === 1 ? 350 : 0);
+    ctx.step("blocking", { lock: { names: ["sku/1"], ttl: 1_000 }, retry }, async ({ attempt }) => {
+      const until = performance.now() + (attempt === 1 ? 1_100 : 0);
       while (performance.now() < until);
       return attempt;
     }),

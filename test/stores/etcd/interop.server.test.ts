@@ -129,7 +129,7 @@ describe.each(inject("etcdServers"))("etcdctl of $name and this library", (serve
     const { name } = outer;
     await using locks = etcdLocks(etcd);
     await using others = etcdLocks(etcd, { label: "second" });
-    const first = await locks.lock(name, { ttl: LONG, wait: 0 });
+    const first = await locks.lock(name, { ttl: LONG, wait: LONG });
     expect(await others.tryLock(name, { ttl: LONG })).toBeUndefined();
     expect(await queueOf(etcd, name)).toHaveLength(3);
     const waiting = others.lock(name, { ttl: LONG, wait: LONG });
@@ -147,7 +147,7 @@ describe.each(inject("etcdServers"))("etcdctl of $name and this library", (serve
     expect(await locks.tryLock(`${name}/b`, { ttl: LONG })).toBeUndefined();
     await second.unlock();
     const names = [name, `${name}/d`];
-    const both = await locks.lockAll(names, { ttl: LONG, wait: 0 });
+    const both = await locks.lockAll(names, { ttl: LONG, wait: LONG });
     for (const wait of [0, 3_000]) {
       const refused = expect.objectContaining({ code: "LOCK_TIMEOUT" });
       await expect(others.lockAll(names, { ttl: LONG, wait })).rejects.toEqual(refused);
@@ -186,7 +186,7 @@ describe.each(inject("etcdServers"))("etcdctl of $name and this library", (serve
     const stock = etcdInventory(etcd);
     await using locks = etcdLocks(etcd);
     await stock.set({ sku, quantity: 2, operationId: `set ${sku}` });
-    const lock = await locks.lock(stockLock(sku), { ttl: LONG, wait: 0 });
+    const lock = await locks.lock(stockLock(sku), { ttl: LONG, wait: LONG });
     using theirs = etcdctl("lock", stockLock(sku));
     await waitersOf(stockLock(sku), 2);
     const sale = { sku, quantity: 1, operationId: `sell ${sku}`, fence: lock.fence };

@@ -48,7 +48,7 @@ describe.each(inject("postgresServers"))("on $name", (server) => {
   test("a waiter gets the lock at its release without reading it from time to time", async () => {
     const { open, listening, awaited } = await makeDatabase();
     const [ours, theirs] = [sqlLocks(open()), sqlLocks(open())];
-    const lock = await ours.lock("a", { ttl: 600_000, wait: 0 });
+    const lock = await ours.lock("a", { ttl: 600_000, wait: 600_000 });
     vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
     const waiting = theirs.lock("a", { ttl: 600_000, wait: 600_000 });
     // Until the waiter listens and has marked the lock, it waits for the first pauses of its polls.
@@ -70,7 +70,7 @@ describe.each(inject("postgresServers"))("on $name", (server) => {
   test("whenFree resolves at the release of a lock, also when the connection that listens was ended meanwhile", async () => {
     const { admin, open, listening, awaited } = await makeDatabase();
     const [ours, theirs] = [sqlLocks(open()), sqlLocks(open())];
-    const lock = await ours.lock("a", { ttl: 600_000, wait: 0 });
+    const lock = await ours.lock("a", { ttl: 600_000, wait: 600_000 });
     const free = theirs.whenFree?.("a", new AbortController().signal);
     const isWatched = async () => (await listening()) === 1 && (await awaited()) === 1;
     await until(isWatched);
@@ -86,10 +86,10 @@ describe.each(inject("postgresServers"))("on $name", (server) => {
     const { open, listening, sessions, awaited } = await makeDatabase();
     const database = open();
     const [ours, theirs] = [sqlLocks(database), sqlLocks(database)];
-    const lock = await ours.lock("a", { ttl: 600_000, wait: 0 });
+    const lock = await ours.lock("a", { ttl: 600_000, wait: 600_000 });
     await lock.unlock();
     expect(await listening()).toBe(0);
-    const again = await ours.lock("a", { ttl: 600_000, wait: 0 });
+    const again = await ours.lock("a", { ttl: 600_000, wait: 600_000 });
     const waiting = theirs.lock("a", { ttl: 600_000, wait: 600_000 });
     await until(async () => (await listening()) === 1 && (await awaited()) === 1);
     await again.unlock();
@@ -103,14 +103,14 @@ describe.each(inject("postgresServers"))("on $name", (server) => {
   test("a lock is marked as awaited, and its release published, only while a waiter listens", async () => {
     const { admin, open, awaited } = await makeDatabase();
     const [ours, theirs] = [sqlLocks(open()), sqlLocks(open())];
-    const lock = await ours.lock("a", { ttl: 600_000, wait: 0 });
+    const lock = await ours.lock("a", { ttl: 600_000, wait: 600_000 });
     expect(await theirs.tryLock("a", { ttl: 600_000 })).toBeUndefined();
     expect(await awaited()).toBe(0);
     const heard: (string | undefined)[] = [];
     admin.notices?.listen("lockstep_released", (name) => heard.push(name));
     await until(() => heard.length === 1);
     await lock.unlock();
-    const next = await ours.lock("b", { ttl: 600_000, wait: 0 });
+    const next = await ours.lock("b", { ttl: 600_000, wait: 600_000 });
     await admin.batch([sql`UPDATE lockstep_lock SET awaited = 1`]);
     await next.unlock();
     await until(() => heard.includes("b"));

@@ -122,7 +122,7 @@ test.concurrent(
   async () => {
     const root = freshRoot();
     await using locks = zookeeperLocks(zookeeper, { root });
-    const options = { ttl: LONG, wait: 0 };
+    const options = { ttl: LONG, wait: LONG };
     // Ten digits at the end of a name look like a contender's sequence.
     const nested = ["job/daily", "job/1700000000", "job/2026/line-0000000000"];
     for (const name of nested) await locks.lock(name, options);
