@@ -38,11 +38,12 @@ describe.each(KINDS)("steps on $name", ({ open, places }) => {
       // The process stops itself at this step.
       expect(await frozen.line()).toBe(place);
       await sleep(3_100);
+      const { epoch = 0n } = (await journal.show(id)) ?? {};
       using other = runScript("order", under.url, id, "nowhere", "30000");
       // In a transaction, the process keeps its claim of the resource until the server notices the lost client.
       const isInside = place !== "plain";
       if (!isInside) expect(await other.line()).toBe("completed");
-      else await until(async () => ((await journal.show(id))?.epoch ?? 0n) > 0n);
+      else await until(async () => ((await journal.show(id))?.epoch ?? 0n) > epoch);
       if (isInside) await sleep(300);
       frozen.child.kill("SIGCONT");
       expect(await frozen.line()).toBe("busy");
