@@ -191,7 +191,7 @@ describe.concurrent("a plain SET NX PX of another program", () => {
     const redis = own.client();
     const locks = own.locks({ label: "ours" });
     const set = (owner: string) =>
-      redis.call(["SET", "{lockstep}lock:a", owner, "NX", "PX", 4_000]);
+      redis.call(["SET", "{lockstep}lock:a", owner, "NX", "PX", 10_000]);
     expect(await set("theirs")).toBe("OK");
     expect(await locks.tryLock("a", held)).toBeUndefined();
     expect((await locks.inspect("a")).holder).toBe("theirs");
@@ -319,7 +319,7 @@ describe.concurrent("waiters", () => {
   test("that give up on their turn pass it on", async () => {
     await using own = await OwnRedis.start();
     const redis = own.client();
-    const lock = await own.locks().lock("a", held);
+    const lock = await own.locks({ redis: patient(own.client()) }).lock("a", held);
     const caller = new AbortController();
     const deaf = own.locks({ redis: deafened(own.client()) });
     const first = deaf.lock("a", { ...waiting, signal: caller.signal });
@@ -345,7 +345,7 @@ describe.concurrent("waiters", () => {
   test("have a time for their turn, in which no other client gets the lock", async () => {
     await using own = await OwnRedis.start();
     const redis = own.client();
-    const lock = await own.locks({ redis: patient(own.client(), 4_000) }).lock("a", held);
+    const lock = await own.locks({ redis: patient(own.client(), 10_000) }).lock("a", held);
     await redis.call(["ZADD", "{lockstep}wait:a", 1, `${"x".repeat(36)}/somebody`]);
     const stop = redis.subscribe(`{lockstep}wake:${"x".repeat(36)}`, { ready() {}, message() {} });
     await until(async () => (await subscribers(redis)) === 1);
@@ -358,7 +358,8 @@ describe.concurrent("waiters", () => {
   test("for several names pass on turns that they cannot use", async () => {
     await using own = await OwnRedis.start();
     const redis = own.client();
-    const [a, b] = [await own.locks().lock("a", held), await own.locks().lock("b", held)];
+    const locks = own.locks({ redis: patient(own.client()) });
+    const [a, b] = [await locks.lock("a", held), await locks.lock("b", held)];
     const both = own.locks().lockAll(["a", "b"], waiting);
     await until(() => waiters(own, "a", 1));
     const single = own.locks().lock("a", waiting);

@@ -269,7 +269,7 @@ describe.concurrent.each([2, 4])("an even number of masters (%i)", (count) => {
   test("that is split between two dead clients is free when they expire", async () => {
     await using shared = Masters.shared(count);
     for (let i = 0; i < count; i += 1) {
-      await shared.occupy(i, "a", 3_000, i < count / 2 ? "one" : "the other");
+      await shared.occupy(i, "a", 10_000, i < count / 2 ? "one" : "the other");
     }
     expect(await shared.locks().tryLock("a", held)).toBeUndefined();
     expect((await shared.locks().inspect("a")).holder).toBeUndefined();

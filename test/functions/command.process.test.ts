@@ -53,7 +53,10 @@ describe("lockstep lock -- command", () => {
   test("releases the lock only after all descendants of the command have ended", async () => {
     const file = join(folder, "stamps");
     const stubborn = `trap "" TERM; while :; do date +%s%N >>${file}; sleep 0.01; done`;
-    using first = shell("order", `sh -c '${stubborn}' & sleep 1; echo started`);
+    using first = shell(
+      "order",
+      `sh -c '${stubborn}' & until [ -s ${file} ]; do sleep 0.05; done; echo started`,
+    );
     expect(await first.line()).toBe("started");
     using second = shell("order", "date +%s%N");
     const acquiredAt = await second.line();

@@ -321,13 +321,13 @@ describe.concurrent("lockstep run and lockstep runs", () => {
     const args = ["run", program("patient"), "--workflow", "patient", ...store];
     const patient = (millis: number, ...more: readonly string[]) =>
       startCli([...args, ...input({ id: "a", millis }), ...more], { env: { PATIENT_LOG: log } });
-    const first = patient(1_500);
+    const first = patient(6_000);
     await until(async () => (await readFile(log, "utf8")).includes("a begins"), 60_000);
     first.child.kill("SIGINT");
     const { status, stdout } = await first.finished;
     expect(status).toBe(75);
     expect(JSON.parse(stdout)).toMatchObject({ status: "suspended", reason: "deadline" });
-    const second = patient(1_500, "--wait");
+    const second = patient(6_000, "--wait");
     expect(await second.finished).toMatchObject({ status: 0 });
     expect((await show("a"))?.records.map(({ key }) => key)).toEqual(["first", "second"]);
     await remove();

@@ -601,7 +601,8 @@ describe.concurrent("lockstep worker", () => {
 
   test("another worker resumes the run of a killed worker after its lease", async () => {
     const { worker, begin, said, journal, close } = await place();
-    await begin("patient", "a", 400);
+    // Its first step lasts longer than a busy machine takes to see it begun.
+    await begin("patient", "a", 6_000);
     const first = worker("--lease", "5s");
     await until(async () => (await said()).includes("a begins, 1 held"), LONG);
     first.child.kill("SIGKILL");

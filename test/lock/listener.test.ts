@@ -11,7 +11,7 @@ test("a listener that throws or rejects loses no lock", async () => {
   };
   for (const onEvent of [fail, async () => fail()]) {
     await using locks = pollingStore(memoryClaims(newMemory()), { onEvent });
-    const lost = await locks.lock("x", { ttl: 50, wait: 0, renew: false });
+    const lost = await locks.lock("x", { ttl: 500, wait: 0, renew: false });
     expect(await locks.tryLock("x", { ttl: 1_000 })).toBeUndefined();
     await vi.waitUntil(() => lost.signal.aborted);
     expect(await lost.unlock()).toBe("was-lost");
@@ -38,7 +38,7 @@ test("a release without an answer is not reported as a loss", async () => {
     wire.cut();
     return "done";
   };
-  expect(await locks.withLock("x", { ttl: 300, wait: 0 }, body)).toBe("done");
+  expect(await locks.withLock("x", { ttl: 1_000, wait: 0 }, body)).toBe("done");
 });
 
 test("close reports each lock that another owner has taken once, and no other lock", async () => {

@@ -73,7 +73,7 @@ test("lockstep dev continues the trace of a request", async () => {
     body: JSON.stringify({ orderId: "o-1" }),
   });
   expect(answer.status).toBe(200);
-  await until(async () => (await spans()).some(({ name }) => name === "run place-order"), 5_000);
+  await until(async () => (await spans()).some(({ name }) => name === "run place-order"));
   const run = (await spans()).find(({ name }) => name === "run place-order");
   expect(run).toMatchObject({ traceId, parentId: spanId });
   expect(await tree()).toEqual(expect.arrayContaining(EXPECTED));

@@ -61,10 +61,10 @@ test("every line of a run has its id, and the lines of a step have attempt, lock
 });
 
 test("events of locks have the level debug, and their failures the level warn", async () => {
-  const lock = await locks.lock("x", { ttl: 100, wait: 0, renew: false });
+  const lock = await locks.lock("x", { ttl: 1_000, wait: 0, renew: false });
   const fence = String(lock.fence);
   expect(await locks.tryLock("x", { ttl: 100 })).toBeUndefined();
-  await sleep(130);
+  await sleep(1_030);
   await lock.unlock();
   const known = { lock: "x", fence };
   expect(lines).toEqual([
