@@ -396,7 +396,8 @@ for (const server of inject("sqlServers")) {
       const database = mysqlDatabase({ ...login, connections: 3 });
       await migrate(database);
       const locks = sqlLocks(database);
-      const lock = await locks.lock("a", { ttl: 3_000, wait: 60_000 });
+      // The transactions take longer: 5 s.
+      const lock = await locks.lock("a", { ttl: 4_500, wait: 60_000 });
       let open = 0;
       let most = 0;
       const transactions = Array.from({ length: 5 }, () =>

@@ -75,7 +75,7 @@ test("a profile of each contender is written, and its parts are printed", async 
   await needServers("mariadb");
   const folder = await mkdtemp(join(tmpdir(), "lockstep-profiles-"));
   onTestFinished(() => rm(folder, { recursive: true }));
-  const options = ["--suite", "mysql", "--rounds", "1", "--block", "80", "--json"];
+  const options = ["--suite", "mysql", "--rounds", "1", "--block", "200", "--json"];
   using run = runNode([main, ...options, "--profile", folder]);
   const { profiles } = JSON.parse(await run.line());
   expect(await readdir(folder)).toHaveLength(profiles.length);
