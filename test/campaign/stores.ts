@@ -2,8 +2,7 @@ import { join } from "node:path";
 import { get, put } from "../../core/stores/etcd/client/etcd.ts";
 import { etcdGatewayClient } from "../../core/stores/etcd/client/gateway.ts";
 import { nodeFetch } from "../../core/stores/node-fetch.ts";
-import { migrate } from "../../core/stores/sql/migrate.ts";
-import { open } from "../../infra/open.ts";
+import { openReady } from "../../infra/open-ready.ts";
 import type { ServerName } from "../../infra/servers/kinds.ts";
 import { temporaryFolder } from "../../infra/servers/reap.ts";
 import type { ServerNode } from "../../infra/servers/server.ts";
@@ -85,8 +84,7 @@ async function openSqlite(): Promise<CampaignStore> {
 function sql(name: ServerName): Open {
   return async (log) => {
     const store = await onServers(name, { log });
-    await using opened = await open(store.url);
-    if (opened.has("database")) await migrate(opened.database);
+    await (await openReady(store.url)).close();
     return store;
   };
 }
@@ -94,8 +92,7 @@ function sql(name: ServerName): Open {
 /** DynamoDB Local keeps its tables in memory, so its process is spared: faults are those of the wire and of clients. */
 async function openDynamodb(log: (line: string) => void): Promise<CampaignStore> {
   const store = await onServers("dynamodb", { log });
-  await using opened = await open(store.url);
-  if (opened.has("table")) await opened.table.create();
+  await (await openReady(store.url)).close();
   return { ...store, nodes: [] };
 }
 

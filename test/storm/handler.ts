@@ -1,7 +1,6 @@
 import { spawn } from "node:child_process";
-import { writeFileSync } from "node:fs";
+import { appendFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { sql } from "../../core/database/sql.ts";
 import type { DecrementBatch, DecrementResult, Inventory } from "../../core/inventory/inventory.ts";
 import { sleep } from "../../core/lock/abort.ts";
 import { hasCode } from "../../core/lock/errors.ts";
@@ -25,14 +24,13 @@ export type StormOrder = StockOrder & { readonly fault?: Fault };
 
 const { STORM_STORE = "", STORM_LOCKS, STORM_TTL, STORM_WAIT, STORM_POISON = "" } = process.env;
 
-/** The folder with one file per event. */
+/** The folder with one file per event, and per order and outcome: a file has one character for each time it was told. */
 const { STORM_NOTES = "" } = process.env;
 
 const opened = lazy(async () => {
   const store = await open(STORM_STORE);
-  const { inventory, database } = store;
   const { locks } = STORM_LOCKS ? await open(STORM_LOCKS) : store;
-  return { inventory: faulty(inventory), locks, database };
+  return { inventory: faulty(store.inventory), locks };
 });
 
 /** The faults by order id. */
@@ -50,14 +48,7 @@ export const handler = stockHandler(opened, {
     return order;
   },
   async onAnswer({ orderId, outcome }) {
-    const { database } = await opened();
-    const { onConflict } = database.dialect;
-    const name = `${orderId} ${outcome}`;
-    await database.batch([
-      sql`
-        INSERT INTO storm_answer (name, order_id, outcome, told)
-        VALUES (${name}, ${orderId}, ${outcome}, 1) ${onConflict("name")} told = storm_answer.told + 1`,
-    ]);
+    appendFileSync(join(STORM_NOTES, `told ${orderId} ${outcome}`), ".");
   },
 });
 

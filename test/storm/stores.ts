@@ -16,6 +16,7 @@ export const STORES = {
   mysql: openMysql,
   "mysql+etcd": openMysqlAndEtcd,
   "sqlite+redis": openSqliteAndRedis,
+  dynamodb: openDynamodb,
 } as const satisfies Readonly<Record<string, () => Promise<StormStores>>>;
 
 export type StormStoresName = keyof typeof STORES;
@@ -62,4 +63,10 @@ async function openSqliteAndRedis(): Promise<StormStores> {
       await redis.stop();
     },
   };
+}
+
+/** DynamoDB Local keeps its tables in memory: it is not restarted. */
+async function openDynamodb(): Promise<StormStores> {
+  const { url, stop } = await startServer("dynamodb");
+  return { store: url, [Symbol.asyncDispose]: stop };
 }

@@ -1,11 +1,9 @@
-import { mkdir, readdir } from "node:fs/promises";
+import { mkdir, readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { asNumber, type Database, sql } from "../../core/database/sql.ts";
 import type { Inventory } from "../../core/inventory/inventory.ts";
-import { migrate } from "../../core/stores/sql/migrate.ts";
 import { bundle } from "../../infra/aws/bundle.ts";
-import { type AnyStore, open } from "../../infra/open.ts";
+import { openReady } from "../../infra/open-ready.ts";
 import { temporaryFolder } from "../../infra/servers/reap.ts";
 import { EventSource } from "../support/lambda-host/event-source.ts";
 import { LambdaFunction } from "../support/lambda-host/function.ts";
@@ -90,13 +88,14 @@ export interface StormReport {
 /** Runs a flash sale on the Lambda host with all faults. */
 export async function storm(options: StormOptions): Promise<StormReport> {
   await using folder = await temporaryFolder("storm");
-  await using opened = await open(options.store);
-  const { inventory, database } = await prepare(opened, options.units);
+  await using opened = await openReady(options.store);
+  const { inventory } = opened;
+  await inventory.set({ sku: SKU, quantity: options.units, operationId: "supply" });
   await bundle(fileURLToPath(new URL("./handler.ts", import.meta.url)), folder.path);
   const notes = join(folder.path, "notes");
   await mkdir(notes);
   const run = await sell(join(folder.path, "index.js"), notes, inventory, options);
-  return { ...(await judge(inventory, database)), ...(await happened(notes)), ...run };
+  return { ...(await judge(inventory, notes)), ...(await happened(notes)), ...run };
 }
 
 /** Returns the broken promises; none if all is well. */
@@ -129,18 +128,6 @@ export function problemsOf(
     ...(restart ? tooFew("units sold at the restart", soldAtRestart, 1) : []),
     ...(restart ? tooFew("units unsold at the restart", units - soldAtRestart, 1) : []),
   ];
-}
-
-async function prepare({ inventory, database }: AnyStore, units: number) {
-  await migrate(database);
-  const table = sql`
-    CREATE TABLE storm_answer (
-      name VARCHAR(96) NOT NULL PRIMARY KEY, order_id VARCHAR(64) NOT NULL,
-      outcome VARCHAR(16) NOT NULL, told INTEGER NOT NULL
-    )`;
-  await database.batch([table]);
-  await inventory.set({ sku: SKU, quantity: units, operationId: "supply" });
-  return { inventory, database };
 }
 
 async function sell(module: string, notes: string, inventory: Inventory, options: StormOptions) {
@@ -216,12 +203,18 @@ async function settled(
   return soldAtRestart;
 }
 
-/** Compares the reported results with the ledger. Their tables are independent. */
-async function judge(inventory: Inventory, database: Database) {
+/** Compares the results that the orders were told with the ledger of the stock. */
+async function judge(inventory: Inventory, notes: string) {
   const stock = await inventory.get(SKU);
-  const rows = await database.read(sql`SELECT order_id, outcome, told FROM storm_answer`);
-  const ordersTold = (outcome: string) =>
-    new Set(rows.flatMap((row) => (row.outcome === outcome ? [String(row.order_id)] : [])));
+  const told = (await readdir(notes)).filter((file) => file.startsWith("told "));
+  const sizes = await Promise.all(told.map(async (file) => (await stat(join(notes, file))).size));
+  const ordersTold = (wanted: string) =>
+    new Set(
+      told.flatMap((file) => {
+        const [, orderId = "", outcome] = file.split(" ");
+        return outcome === wanted ? [orderId] : [];
+      }),
+    );
   const [applied, soldOut] = [ordersTold("applied"), ordersTold("sold-out")];
   const entries = await inventory.history(SKU, { limit: 10_000 });
   const inLedger = new Set(
@@ -236,7 +229,7 @@ async function judge(inventory: Inventory, database: Database) {
     soldOut: soldOut.size,
     contradicted: applied.intersection(soldOut).size,
     mistold: applied.symmetricDifference(inLedger).size,
-    told: rows.reduce((sum, row) => sum + asNumber(row.told), 0),
+    told: sizes.reduce((sum, size) => sum + size, 0),
   };
 }
 

@@ -5,10 +5,10 @@ import { isHeld } from "../../../core/lock/lock-handle.ts";
 import type { Millis } from "../../../core/lock/time.ts";
 import { stepClock, steppableClock } from "../../../infra/clock/clock.ts";
 import type { AnyStore } from "../../../infra/open.ts";
+import { openReady } from "../../../infra/open-ready.ts";
 import { KINDS, type ServerName } from "../../../infra/servers/kinds.ts";
 import type { Server } from "../../../infra/servers/server.ts";
 import type { StartOptions } from "../../../infra/servers/start.ts";
-import { openReady } from "./open-ready.ts";
 
 /**
  * What became of a lock whose holder was alive: `held`; `lost`, which the holder knew when another client asked; `two`,

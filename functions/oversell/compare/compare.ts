@@ -3,6 +3,7 @@ import { deadline, race } from "../../../core/lock/abort.ts";
 import { quote } from "../../../core/lock/errors.ts";
 import type { Millis } from "../../../core/lock/time.ts";
 import type { AnyStore } from "../../../infra/open.ts";
+import { openReady } from "../../../infra/open-ready.ts";
 import { redact } from "../../../infra/redact.ts";
 import { KINDS, type ServerName } from "../../../infra/servers/kinds.ts";
 import { temporaryFolder } from "../../../infra/servers/reap.ts";
@@ -11,7 +12,6 @@ import { type StartOptions, startServer } from "../../../infra/servers/start.ts"
 import { parseStoreUrl } from "../../../infra/store-url.ts";
 import { BREAKS, type BreakName, type BreakResult } from "./breaks.ts";
 import { type HandOvers, measureHandOvers } from "./hand-overs.ts";
-import { openReady } from "./open-ready.ts";
 
 /** A store by name, on servers of its own, or by its URL. */
 export type ComparedName = "sqlite" | ServerName | (string & {});

@@ -10,9 +10,9 @@ import { memoryJournal } from "../../../core/stores/memory/journal.ts";
 import { memoryLocks, newMemory } from "../../../core/stores/memory/locks.ts";
 import { redisLocks } from "../../../core/stores/redis/locks/index.ts";
 import { sqlLocks } from "../../../core/stores/sql/locks.ts";
-import { migrate } from "../../../core/stores/sql/migrate.ts";
 import { zookeeperLocks } from "../../../core/stores/zookeeper/locks/index.ts";
 import { type AnyStore, open } from "../../../infra/open.ts";
+import { openReady } from "../../../infra/open-ready.ts";
 import { startServer } from "../../../infra/servers/start.ts";
 
 /** A store with a server of its own. */
@@ -74,9 +74,8 @@ export async function openGrowingStore(
     stores.push(store);
     return store;
   };
-  const shared = await connect();
-  if (shared.has("table")) await shared.table.create();
-  else if (shared.has("database")) await migrate(shared.database);
+  const shared = await openReady(url);
+  stores.push(shared);
   return {
     journal: shared.has("journal") ? shared.journal : undefined,
     ttl: name === "zookeeper" ? SESSION : HOUR,

@@ -1,5 +1,5 @@
-import { migrate } from "../../../core/stores/sql/migrate.ts";
-import { type AnyStore, open } from "../../../infra/open.ts";
+import { migrate } from "../core/stores/sql/migrate.ts";
+import { type AnyStore, open } from "./open.ts";
 
 /** Opens a store that has its tables. */
 export async function openReady(url: string): Promise<AnyStore> {
