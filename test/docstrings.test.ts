@@ -65,4 +65,4 @@ test("every example of a docstring compiles with what the entries export", async
   const { stdout } = await compiling.catch((error) => error);
   await rm(folder, { recursive: true });
   expect(stdout.replaceAll(relative(root, folder), "")).toBe("");
-}, 60_000);
+}, 240_000);
