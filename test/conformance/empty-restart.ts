@@ -47,7 +47,7 @@ export function describeEmptyRestart(name: string, start: () => Promise<Forgetfu
       expect((await take(looking)).generation).toBe(3);
 
       // A client whose lock is lost.
-      const lost = await holding.lock("b", { ttl: 6_000, wait: 6_000 });
+      const lost = await holding.lock("b", { ttl: 6_000, wait: LONG });
       await servers.restart();
       await until(() => lost.signal.aborted);
       expect((await take(servers.locks())).generation).toBe(3);
