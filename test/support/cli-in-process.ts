@@ -1,9 +1,21 @@
 import { vi } from "vitest";
 import { executeCommand } from "../../functions/cli/execute-command.ts";
-import type { Finished } from "./cli.ts";
+import { type Finished, finishedWith } from "./cli.ts";
 
-/** Runs the command to its end within this process, which saves the start of another one. Not for concurrent tests. */
-export async function cliInProcess(...args: readonly string[]): Promise<Omit<Finished, "store">> {
+/** The end of the last call: the calls share the streams and the exit status of the process. */
+let last: Promise<unknown> = Promise.resolve();
+
+/**
+ * Runs the command to its end within this process, which saves the start of another one. Calls of concurrent tests run one
+ * after another, and what those tests print during a call is taken for the command's.
+ */
+export function cliInProcess(...args: readonly string[]): Promise<Finished> {
+  const finished = last.then(() => execute(args));
+  last = finished.catch(() => {});
+  return finished;
+}
+
+async function execute(args: readonly string[]): Promise<Finished> {
   const [stdout, stderr]: [string[], string[]] = [[], []];
   const collect = (texts: string[]) => (text: string | Uint8Array) => texts.push(`${text}`) > 0;
   const spies = [
@@ -16,7 +28,7 @@ export async function cliInProcess(...args: readonly string[]): Promise<Omit<Fin
   try {
     await executeCommand(args);
     const status = Number(process.exitCode ?? 0);
-    return { status, stdout: stdout.join(""), stderr: stderr.join("") };
+    return finishedWith(status, stdout.join(""), stderr.join(""));
   } finally {
     process.exitCode = undefined;
     vi.unstubAllEnvs();

@@ -47,11 +47,14 @@ export function startCli(
       child.once("error", reject);
       child.once("exit", (code, signal) => resolve(signal ?? code));
     }),
-  ]).then(([stdout, output, status]) => {
-    const [line = "", store] = /^lockstep: store (.*)\n/m.exec(output) ?? [];
-    return { status, stdout, stderr: output.replace(line, ""), store };
-  });
+  ]).then(([stdout, output, status]) => finishedWith(status, stdout, output));
   return { child, finished };
+}
+
+/** Takes the line that names the store out of the output on standard error. */
+export function finishedWith(status: Finished["status"], stdout: string, output: string): Finished {
+  const [line = "", store] = /^lockstep: store (.*)\n/m.exec(output) ?? [];
+  return { status, stdout, stderr: output.replace(line, ""), store };
 }
 
 /** Resolves once the process has printed something. Rejects if it ends without any output. */
