@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import { cli } from "../support/cli.ts";
+import { cliInProcess } from "../support/cli-in-process.ts";
 import { anyTable } from "../support/dynamodb-under-test.ts";
 import { freshPrefix } from "../support/etcd.ts";
 import { anyPrefix, redisServer } from "../support/redis-under-test.ts";
@@ -24,7 +25,7 @@ const STORES: Readonly<Record<string, () => Promise<Opened>>> = {
       server.name,
       async () => {
         const { url, drop } = await temporaryDatabase(server);
-        await cli("migrate", "--store", url);
+        await cliInProcess("migrate", "--store", url);
         return { url, remove: drop };
       },
     ]),
@@ -107,7 +108,7 @@ test("wrong usage of elect is refused before the store is asked", async () => {
     [["", "--", "true"], "lock name must not be empty"],
   ] as const) {
     const words = [...args];
-    const { status, stderr } = await cli("elect", ...nowhere, ...words);
+    const { status, stderr } = await cliInProcess("elect", ...nowhere, ...words);
     expect(stderr).toContain(problem);
     expect(status).toBe(64);
   }

@@ -6,7 +6,8 @@ import { checkReplay } from "../../core/steps/testing.ts";
 import { open } from "../../infra/open.ts";
 import { placeOrder } from "../programs/order.ts";
 import { codec, sealed } from "../programs/sealed.ts";
-import { cli, onTerminal, startCli } from "../support/cli.ts";
+import { onTerminal, startCli } from "../support/cli.ts";
+import { cliInProcess } from "../support/cli-in-process.ts";
 import { temporaryFile } from "../support/under-test.ts";
 import { until } from "../support/until.ts";
 
@@ -18,6 +19,8 @@ async function place() {
   const { file, remove } = await temporaryFile();
   const store = ["--store", `sqlite:${file}`];
   const run = (...args: readonly string[]) => startCli([...args, ...store]).finished;
+  /** For commands that load no module of a user and do not wait. */
+  const ask = (...args: readonly string[]) => cliInProcess(...args, ...store);
   const order = (orderId: string, trouble: string, ...more: readonly string[]) =>
     run("run", ORDER, "--workflow", "place-order", ...input({ orderId, trouble }), ...more);
   /** As the journal has it. */
@@ -25,7 +28,7 @@ async function place() {
     await using opened = await open(`sqlite:${file}`);
     return opened.journal.show(runId);
   };
-  return { folder: dirname(file), store, run, order, show, remove };
+  return { folder: dirname(file), store, run, ask, order, show, remove };
 }
 
 function input(value: unknown): readonly string[] {
@@ -66,9 +69,9 @@ describe.concurrent("lockstep run and lockstep runs", () => {
   }, 120_000);
 
   test("runs limits shows, replaces and removes the limits of a queue", async () => {
-    const { run, remove } = await place();
+    const { ask, remove } = await place();
     const limits = async (...args: readonly string[]) => {
-      const { stdout, stderr, status } = await run("runs", "limits", ...args);
+      const { stdout, stderr, status } = await ask("runs", "limits", ...args);
       return status === 0 ? JSON.parse(stdout) : { status, stderr };
     };
     expect(await limits()).toEqual({});
@@ -86,37 +89,37 @@ describe.concurrent("lockstep run and lockstep runs", () => {
   }, 120_000);
 
   test("runs export prints a history for the replay check", async () => {
-    const { run, order, remove } = await place();
+    const { ask, order, remove } = await place();
     await order("a", "declined");
-    const { stdout, status } = await run("runs", "export", "a");
+    const { stdout, status } = await ask("runs", "export", "a");
     expect(status).toBe(0);
     const report = await checkReplay(placeOrder, stdout);
     expect(report.divergence).toBeUndefined();
     expect(report.commands.map(({ state }) => state)).not.toContain("missing");
-    expect(await run("runs", "export", "none")).toMatchObject({ status: 1, stdout: "" });
+    expect(await ask("runs", "export", "none")).toMatchObject({ status: 1, stdout: "" });
     await remove();
   }, 120_000);
 
   test("values of a codec are shown as their size, and decoded with the codec of the module", async () => {
-    const { run, remove } = await place();
+    const { run, ask, remove } = await place();
     const module = ["--module", program("sealed")];
     const started = await run("run", program("sealed"), "--id", "s", ...input({ card: "4242" }));
     expect(JSON.parse(started.stdout)).toMatchObject({ status: "failed", error: { code: "NO" } });
     const encoded = { codec: "encrypted", bytes: expect.any(Number) };
-    const { stdout } = await run("runs", "show", "s", "--json");
+    const { stdout } = await ask("runs", "show", "s", "--json");
     expect(JSON.parse(stdout)).toMatchObject({ input: encoded, ending: { value: encoded } });
-    const picture = (await run("runs", "show", "s")).stdout;
+    const picture = (await ask("runs", "show", "s")).stdout;
     expect(picture).toMatch(/^input {2}\{"codec":"encrypted","bytes":\d+\}$/m);
     expect(picture).toMatch(/^failed {2}encrypted: \d+ bytes$/m);
     expect(picture).not.toContain("4242");
     expect((await run("runs", "show", "s", ...module)).stdout).toContain('input  {"card":"4242"}');
     expect((await run("runs", "query", "s", "card", ...module)).stdout).toBe('"4242"\n');
-    expect(JSON.parse((await run("runs", "query", "s", "card")).stdout)).toEqual(encoded);
-    expect(await run("runs", "retry", "s")).toMatchObject({
+    expect(JSON.parse((await ask("runs", "query", "s", "card")).stdout)).toEqual(encoded);
+    expect(await ask("runs", "retry", "s")).toMatchObject({
       ...{ status: 1, stderr: expect.stringContaining("encoded by encrypted") },
     });
     expect(await run("runs", "retry", "s", ...module)).toMatchObject({ stdout: "reopened\n" });
-    const history = (await run("runs", "export", "s")).stdout;
+    const history = (await ask("runs", "export", "s")).stdout;
     expect(history).not.toContain("4242");
     const report = await checkReplay(sealed, history, { codec });
     expect(report).toMatchObject({ divergence: undefined, commands: [{ state: "same" }, {}] });
@@ -125,10 +128,10 @@ describe.concurrent("lockstep run and lockstep runs", () => {
   }, 120_000);
 
   test("a run is queried, and answers an update once a process executes it", async () => {
-    const { run, remove } = await place();
+    const { run, ask, remove } = await place();
     const start = ["run", ORDER, "--workflow", "counter", "--id", "c", "--input", "null"];
     expect((await run(...start)).status).toBe(75);
-    expect(await run("runs", "query", "c", "sum")).toMatchObject({ status: 0, stdout: "0\n" });
+    expect(await ask("runs", "query", "c", "sum")).toMatchObject({ status: 0, stdout: "0\n" });
     const update = ["runs", "update", "c", "add", "--payload", "5", "--dedupe-id", "1"];
     const pending = { status: 75, stdout: '{"status":"pending"}\n' };
     expect(await run(...update, "--wait", "1ms")).toMatchObject(pending);
@@ -139,22 +142,22 @@ describe.concurrent("lockstep run and lockstep runs", () => {
   }, 120_000);
 
   test("a waiting run is parked, woken by a signal, and continued by another process", async () => {
-    const { run, order, remove } = await place();
+    const { run, ask, order, remove } = await place();
     expect(await order("a", "waits")).toMatchObject({
       status: 75,
       stdout: '{"runId":"a","status":"suspended","reason":"signal"}\n',
     });
-    expect((await run("runs", "list", "--status", "parked")).stdout).toContain("parked (signal)");
+    expect((await ask("runs", "list", "--status", "parked")).stdout).toContain("parked (signal)");
     const pay = ["runs", "signal", "a", "paid", "--payload", '{"amount":12}', "--dedupe-id", "1"];
-    expect(await run(...pay)).toMatchObject({ status: 0, stdout: "delivered\n" });
-    expect(await run(...pay)).toMatchObject({ status: 0, stdout: "duplicate\n" });
+    expect(await ask(...pay)).toMatchObject({ status: 0, stdout: "delivered\n" });
+    expect(await ask(...pay)).toMatchObject({ status: 0, stdout: "duplicate\n" });
     const resumed = await run("runs", "resume", "a", ORDER);
     expect(JSON.parse(resumed.stdout)).toMatchObject({ output: { orderId: "a", amount: 12 } });
-    expect(await run(...pay)).toMatchObject({ status: 1, stdout: "ended\n" });
-    const { records, signals } = JSON.parse((await run("runs", "show", "a", "--json")).stdout);
+    expect(await ask(...pay)).toMatchObject({ status: 1, stdout: "ended\n" });
+    const { records, signals } = JSON.parse((await ask("runs", "show", "a", "--json")).stdout);
     expect(records.map(({ key }: { key: string }) => key)).toContain("~signal/paid");
     expect(signals).toMatchObject([{ name: "paid", payload: { amount: 12 } }]);
-    const picture = (await run("runs", "show", "a")).stdout;
+    const picture = (await ask("runs", "show", "a")).stdout;
     expect(picture).toContain("↻");
     expect(picture).toContain('output  {"orderId":"a","amount":12}');
     expect(picture).not.toContain("\u001b");
@@ -181,31 +184,31 @@ describe.concurrent("lockstep run and lockstep runs", () => {
   }, 120_000);
 
   test("a detached run is started and not executed; a cancelled run is undone", async () => {
-    const { run, order, show, remove } = await place();
+    const { run, ask, order, show, remove } = await place();
     expect(await order("a", "none", "--detach")).toMatchObject({ status: 0 });
     expect(await show("a")).toMatchObject({ status: "parked", records: [] });
     await order("b", "waits");
-    expect(await run("runs", "cancel", "b")).toMatchObject({ status: 0, stdout: "requested\n" });
+    expect(await ask("runs", "cancel", "b")).toMatchObject({ status: 0, stdout: "requested\n" });
     const cancelled = await run("runs", "resume", "b", ORDER);
     expect(cancelled.status).toBe(1);
     expect(JSON.parse(cancelled.stdout)).toMatchObject({ error: { code: "RUN_CANCELLED" } });
     expect(await show("b")).toMatchObject({ status: "cancelled", ending: { compensated: "yes" } });
-    expect(await run("runs", "cancel", "b")).toMatchObject({ status: 1, stdout: "ended\n" });
-    const list = JSON.parse((await run("runs", "list", "--json")).stdout);
+    expect(await ask("runs", "cancel", "b")).toMatchObject({ status: 1, stdout: "ended\n" });
+    const list = JSON.parse((await ask("runs", "list", "--json")).stdout);
     expect(list.map(({ runId }: { runId: string }) => runId)).toEqual(["b", "a"]);
-    const some = await run("runs", "list", "--json", "--status", "cancelled", "--limit", "1");
+    const some = await ask("runs", "list", "--json", "--status", "cancelled", "--limit", "1");
     expect(JSON.parse(some.stdout)).toMatchObject([{ runId: "b", workflow: "place-order" }]);
-    expect(await run("runs", "purge")).toMatchObject({ status: 0, stdout: "0 deleted\n" });
-    const gone = await run("runs", "show", "c");
+    expect(await ask("runs", "purge")).toMatchObject({ status: 0, stdout: "0 deleted\n" });
+    const gone = await ask("runs", "show", "c");
     expect(gone).toMatchObject({ status: 1, stdout: "" });
     expect(gone.stderr).toContain('run "c" does not exist');
     await remove();
   }, 120_000);
 
   test("runs cancel --wait tells how the run ended", async () => {
-    const { run, order, remove } = await place();
+    const { run, ask, order, remove } = await place();
     await order("a", "waits");
-    const early = await run("runs", "cancel", "a", "--wait", "50ms");
+    const early = await ask("runs", "cancel", "a", "--wait", "50ms");
     expect(early.status).toBe(75);
     expect(JSON.parse(early.stdout)).toEqual({ runId: "a", status: "parked" });
     const waiting = run("runs", "cancel", "a", "--wait", "60s");
@@ -216,75 +219,75 @@ describe.concurrent("lockstep run and lockstep runs", () => {
       ...{ runId: "a", status: "cancelled", compensated: "yes" },
     });
     await order("b", "none");
-    const completed = await run("runs", "cancel", "b", "--wait", "60s");
+    const completed = await ask("runs", "cancel", "b", "--wait", "60s");
     expect(completed.status).toBe(1);
     expect(JSON.parse(completed.stdout)).toEqual({ runId: "b", status: "completed" });
-    const bad = await run("runs", "cancel", "b", "--wait", "60");
+    const bad = await ask("runs", "cancel", "b", "--wait", "60");
     expect(bad.status).toBe(64);
     expect(bad.stderr).toContain("--wait 60 has no unit");
     await remove();
   }, 120_000);
 
   test("a cancelled run goes on after runs retry, and a completed one is refused", async () => {
-    const { run, order, show, remove } = await place();
+    const { run, ask, order, show, remove } = await place();
     await order("a", "waits");
-    await run("runs", "cancel", "a");
+    await ask("runs", "cancel", "a");
     expect((await run("runs", "resume", "a", ORDER)).status).toBe(1);
-    expect(await run("runs", "retry", "a")).toMatchObject({ status: 0, stdout: "reopened\n" });
-    expect(await run("runs", "retry", "a")).toMatchObject({ status: 0, stdout: "open\n" });
-    await run("runs", "signal", "a", "paid", "--payload", '{"amount":12}');
+    expect(await ask("runs", "retry", "a")).toMatchObject({ status: 0, stdout: "reopened\n" });
+    expect(await ask("runs", "retry", "a")).toMatchObject({ status: 0, stdout: "open\n" });
+    await ask("runs", "signal", "a", "paid", "--payload", '{"amount":12}');
     const resumed = await run("runs", "resume", "a", ORDER);
     expect(JSON.parse(resumed.stdout)).toMatchObject({ output: { amount: 12 } });
     // The undone steps were executed again, and the first records are kept.
     const keys = (await show("a"))?.records.map(({ key }) => key) ?? [];
     expect(keys).toContain("reserve");
     expect(keys.some((key) => /^~old\/\d+\/reserve$/.test(key))).toBe(true);
-    const completed = await run("runs", "retry", "a");
+    const completed = await ask("runs", "retry", "a");
     expect(completed).toMatchObject({ status: 1, stdout: "" });
     expect(completed.stderr).toContain('run "a" has completed');
-    const unknown = await run("runs", "retry", "none");
+    const unknown = await ask("runs", "retry", "none");
     expect(unknown).toMatchObject({ status: 1, stdout: "" });
     expect(unknown.stderr).toContain('run "none" does not exist');
     await remove();
   }, 120_000);
 
   test("runs retry-undo attempts a failed undo again, and changes what the run says", async () => {
-    const { store, run, show, remove } = await place();
+    const { store, run, ask, show, remove } = await place();
     const file = program("stuck");
     const start = ["run", file, "--id", "a", "--input", "null", ...store];
     const failed = await startCli(start, { env: { UNDO_STUCK: "1" } }).finished;
     expect(JSON.parse(failed.stdout)).toMatchObject({ status: "failed", compensated: "no" });
-    const refused = await run("runs", "retry", "a");
+    const refused = await ask("runs", "retry", "a");
     expect(refused).toMatchObject({ status: 1, stdout: "" });
     expect(refused.stderr).toContain("retry the undos first");
     const reopened = { status: 0, stdout: "reopened\n" };
-    expect(await run("runs", "retry-undo", "a")).toMatchObject(reopened);
+    expect(await ask("runs", "retry-undo", "a")).toMatchObject(reopened);
     expect((await run("runs", "resume", "a", file)).status).toBe(1);
     expect(await show("a")).toMatchObject({ status: "failed", ending: { compensated: "yes" } });
-    const again = await run("runs", "retry-undo", "a");
+    const again = await ask("runs", "retry-undo", "a");
     expect(again).toMatchObject({ status: 1, stdout: "" });
     expect(again.stderr).toContain('run "a" has no failed undo');
     await remove();
   }, 120_000);
 
   test("runs fork starts a new run with the results up to a step, once per id", async () => {
-    const { run, order, show, remove } = await place();
+    const { run, ask, order, show, remove } = await place();
     await order("a", "none");
     const args = ["runs", "fork", "a", "--from", "charge", "--as", "b"];
     for (let i = 0; i < 2; i += 1) {
-      expect(await run(...args)).toMatchObject({ status: 0, stdout: "b\n" });
+      expect(await ask(...args)).toMatchObject({ status: 0, stdout: "b\n" });
     }
     expect((await run("runs", "resume", "b", ORDER)).status).toBe(0);
     expect(await show("b")).toMatchObject({ status: "completed", origin: { runId: "a" } });
-    const shown = await run("runs", "show", "b");
+    const shown = await ask("runs", "show", "b");
     expect(shown.stdout).toContain("forked from a at charge");
-    expect((await run("runs", "show", "a")).stdout).toContain("forks  b");
-    const unknown = await run("runs", "fork", "a", "--from", "none");
+    expect((await ask("runs", "show", "a")).stdout).toContain("forks  b");
+    const unknown = await ask("runs", "fork", "a", "--from", "none");
     expect(unknown).toMatchObject({ status: 1, stdout: "" });
     expect(unknown.stderr).toMatch(/no step "none"; its steps are .*charge/);
-    const taken = await run("runs", "fork", "a", "--from", "charge", "--as", "a");
+    const taken = await ask("runs", "fork", "a", "--from", "charge", "--as", "a");
     expect(taken.stderr).toContain("is no fork");
-    expect((await run("runs", "fork", "a")).stderr).toContain("from");
+    expect((await ask("runs", "fork", "a")).stderr).toContain("from");
     await remove();
   }, 120_000);
 
@@ -334,7 +337,7 @@ describe.concurrent("lockstep run and lockstep runs", () => {
   }, 120_000);
 
   test("invalid input is named and exits with 64 before any action", async () => {
-    const { folder, store, run, remove } = await place();
+    const { folder, store, run, ask, remove } = await place();
     const empty = join(folder, "empty.mjs");
     await writeFile(empty, "export const nothing = 1;");
     const broken = join(folder, "broken.mjs");
@@ -350,6 +353,8 @@ describe.concurrent("lockstep run and lockstep runs", () => {
       [[...order, "--input", "{}", "--id", ""], "--id"],
       [[...order, "--input", "{}", "--lease", "1"], "--lease"],
       [["run", empty, "--input", "{}"], "exports neither a workflow nor"],
+    ] as const;
+    const withoutModule = [
       [["worker", ORDER, "--concurrency", "0"], "--concurrency"],
       [["worker", ORDER, "--drain", "soon"], "drain"],
       [["runs", "list", "--limit", "0"], "--limit"],
@@ -358,13 +363,17 @@ describe.concurrent("lockstep run and lockstep runs", () => {
       [["orders", "fulfil", "--group", "0"], "--group"],
       [["orders", "add", "/no/such/file"], "/no/such/file"],
     ] as const;
-    for (const [args, hint] of cases) {
-      const { status, stdout, stderr } = await run(...args);
+    const ended = [
+      ...cases.map(([args, hint]) => ({ args, hint, ending: run(...args) })),
+      ...withoutModule.map(([args, hint]) => ({ args, hint, ending: ask(...args) })),
+    ];
+    for (const { args, hint, ending } of ended) {
+      const { status, stdout, stderr } = await ending;
       expect({ args, status, stdout }).toEqual({ args, status: 64, stdout: "" });
       expect(stderr).toContain(hint);
       expect(stderr).not.toContain("    at ");
     }
-    const other = await cli("runs", "list", "--store", "etcd://127.0.0.1:1");
+    const other = await cliInProcess("runs", "list", "--store", "etcd://127.0.0.1:1");
     expect(other).toMatchObject({ status: 64, stderr: expect.stringContaining("has no journal") });
     // An error of the user's module is shown with its position.
     const own = await startCli(["run", broken, "--input", "{}", ...store]).finished;
