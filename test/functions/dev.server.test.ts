@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { expect, onTestFinished, test } from "vitest";
+import { expect, type TestContext, test } from "vitest";
 import { findOrThrow } from "../../infra/servers/binaries.ts";
 import { MAIN, startCli } from "../support/cli.ts";
 import { runNode } from "../support/script.ts";
@@ -40,7 +40,7 @@ const moduleText = (word: string) => `
 `;
 
 /** A folder with a module, of which a part stands in a file of its own. */
-async function newProject() {
+async function newProject({ onTestFinished }: TestContext) {
   const folder = await mkdtemp(join(tmpdir(), "lockstep-dev-"));
   onTestFinished(() => rm(folder, { recursive: true, force: true }));
   const write = (file: string, text: string) => writeFile(join(folder, file), text);
@@ -58,7 +58,7 @@ const exists = (file: string) =>
   );
 
 /** `lockstep dev` in a folder, with curl to ask it. */
-async function startDev(cwd: string, ...args: readonly string[]) {
+async function startDev({ onTestFinished }: TestContext, cwd: string, ...args: readonly string[]) {
   const env = { ...process.env, LOCKSTEP_STORE: undefined, XDG_STATE_HOME: cwd };
   const script = runNode([MAIN, "dev", ...args, "--port", "0"], { cwd, env });
   onTestFinished(() => script[Symbol.dispose]());
@@ -86,9 +86,9 @@ async function startDev(cwd: string, ...args: readonly string[]) {
   return { ...{ script, url, token, docs, log, logged, curl, post } };
 }
 
-test("lockstep dev serves a module's workflows, its stock and a page", async () => {
-  const { folder } = await newProject();
-  const { curl, post, token, docs, log, url } = await startDev(folder, "greet.ts");
+test.concurrent("lockstep dev serves a module's workflows, its stock and a page", async (context) => {
+  const { folder } = await newProject(context);
+  const { curl, post, token, docs, log, url } = await startDev(context, folder, "greet.ts");
   expect(token).toMatch(/^\S{32}$/);
   expect(new URL(url).hostname).toBe("127.0.0.1");
   const body = { name: "Ada" };
@@ -127,9 +127,9 @@ function greetingsBy(post: Awaited<ReturnType<typeof startDev>>["post"]) {
   return { greeting, comes: (text: string) => until(async () => (await greeting()) === text) };
 }
 
-test("lockstep dev reloads the module with its imports, and keeps the old one while the new one is broken", async () => {
-  const { folder, write, polite } = await newProject();
-  const { post } = await startDev(folder, "greet.ts");
+test.concurrent("lockstep dev reloads the module with its imports, and keeps the old one while the new one is broken", async (context) => {
+  const { folder, write, polite } = await newProject(context);
+  const { post } = await startDev(context, folder, "greet.ts");
   const { greeting, comes } = greetingsBy(post);
   expect(await greeting()).toBe("hello Ada!");
   const marker = join(folder, "begun");
@@ -148,9 +148,9 @@ test("lockstep dev reloads the module with its imports, and keeps the old one wh
   await comes("good morning Ada.");
 });
 
-test("lockstep dev drops a slow load when a newer one has started", async () => {
-  const { folder, write } = await newProject();
-  const { post } = await startDev(folder, "greet.ts");
+test.concurrent("lockstep dev drops a slow load when a newer one has started", async (context) => {
+  const { folder, write } = await newProject(context);
+  const { post } = await startDev(context, folder, "greet.ts");
   const greeting = async (key: string) =>
     (await post("/workflows/greet/runs", key, { name: "Ada" })).body.output;
   const marker = join(folder, "loading");
@@ -167,9 +167,9 @@ test("lockstep dev drops a slow load when a newer one has started", async () => 
   expect(await greeting("after")).toBe("quick Ada!");
 });
 
-test("on a signal lockstep dev answers active requests, parks the run and closes idle connections", async () => {
-  const { folder } = await newProject();
-  const { script, post, url } = await startDev(folder, "greet.ts");
+test.concurrent("on a signal lockstep dev answers active requests, parks the run and closes idle connections", async (context) => {
+  const { folder } = await newProject(context);
+  const { script, post, url } = await startDev(context, folder, "greet.ts");
   const { hostname, port } = new URL(url);
   const idle = connect(Number(port), hostname);
   idle.write(`GET /health HTTP/1.1\r\nHost: ${hostname}\r\n\r\n`);
@@ -180,7 +180,7 @@ test("on a signal lockstep dev answers active requests, parks the run and closes
   script.child.kill("SIGTERM");
   expect(await answer).toMatchObject({ status: 202, body: { reason: "deadline" } });
   expect(await within(60_000, script.ended)).toBe(0);
-  const next = await startDev(folder, "greet.ts");
+  const next = await startDev(context, folder, "greet.ts");
   const done = await until(async () => {
     const { body } = await next.curl("/runs/run-1");
     return body.status === "completed" && body;
@@ -191,8 +191,8 @@ test("on a signal lockstep dev answers active requests, parks the run and closes
   await next.logged;
 });
 
-test("lockstep dev reloads an imported file that was removed and created again", async () => {
-  const { folder, write } = await newProject();
+test.concurrent("lockstep dev reloads an imported file that was removed and created again", async (context) => {
+  const { folder, write } = await newProject(context);
   const words = join(folder, "words");
   const put = async (word: string) => {
     await mkdir(words, { recursive: true });
@@ -200,7 +200,7 @@ test("lockstep dev reloads an imported file that was removed and created again",
   };
   await put("hello");
   await write("greet.ts", `import { word } from "./words/word.ts"; ${moduleText(`\${word}`)}`);
-  const { post } = await startDev(folder, "greet.ts");
+  const { post } = await startDev(context, folder, "greet.ts");
   const { greeting, comes } = greetingsBy(post);
   expect(await greeting()).toBe("hello Ada!");
   await rm(words, { recursive: true });
@@ -212,11 +212,11 @@ test("lockstep dev reloads an imported file that was removed and created again",
   await comes("good evening Ada!");
 });
 
-test("on a second signal lockstep dev aborts running steps, and other processes resume their runs", async () => {
-  const { folder, write } = await newProject();
+test.concurrent("on a second signal lockstep dev aborts running steps, and other processes resume their runs", async (context) => {
+  const { folder, write } = await newProject(context);
   const marker = join(folder, "begun");
   await write("greet.ts", moduleText("hello").replace("6_000", "60_000"));
-  const { script, post } = await startDev(folder, "greet.ts", "--grace", "60s");
+  const { script, post } = await startDev(context, folder, "greet.ts", "--grace", "60s");
   const answer = post("/workflows/greet/runs", "run-1", { name: "Ada", marker });
   await until(() => exists(marker));
   script.child.kill("SIGINT");
@@ -229,8 +229,8 @@ test("on a second signal lockstep dev aborts running steps, and other processes 
   expect(await within(60_000, script.ended)).toBe(0);
 });
 
-test("lockstep dev ends on a signal while a module hangs in loading", async () => {
-  const { folder, write } = await newProject();
+test.concurrent("lockstep dev ends on a signal while a module hangs in loading", async (context) => {
+  const { folder, write } = await newProject(context);
   const marker = join(folder, "loading");
   const wait = "await new Promise((resolve) => setTimeout(resolve, 60_000));";
   await write("greet.ts", `${moduleText("slow")}writeFileSync("${marker}", ""); ${wait}`);
@@ -240,8 +240,8 @@ test("lockstep dev ends on a signal while a module hangs in loading", async () =
   expect(await within(60_000, finished)).toMatchObject({ status: "SIGINT" });
 });
 
-test("without a module lockstep dev serves stock only, and does not print a given token", async () => {
-  const { folder } = await newProject();
+test.concurrent("without a module lockstep dev serves stock only, and does not print a given token", async (context) => {
+  const { folder } = await newProject(context);
   const env = { LOCKSTEP_TOKEN: "a-token-of-one's-own" };
   const { child, finished } = startCli(["dev", "--port", "0"], { cwd: folder, env });
   const line = await new Promise<string>((resolve) => child.stdout?.once("data", resolve));
@@ -256,8 +256,8 @@ test("without a module lockstep dev serves stock only, and does not print a give
   expect(`${line}${stdout}${stderr}`).not.toContain(env.LOCKSTEP_TOKEN);
 });
 
-test("lockstep dev exits with 64 for misuse", async () => {
-  const { folder } = await newProject();
+test.concurrent("lockstep dev exits with 64 for misuse", async (context) => {
+  const { folder } = await newProject(context);
   const misuses: readonly (readonly [readonly string[], string])[] = [
     [["nothing.ts"], "the file nothing.ts does not exist"],
     [["--port", "x"], "--port must be a whole number"],
