@@ -32,7 +32,8 @@ export async function packageAll({ stage = "dev", bundled = false } = {}): Promi
   const isRoot = process.getuid?.() === 0;
   const [file, ...args] = isRoot ? ["unshare", "-rn", "sh", "-c", command] : ["sh", "-c", command];
   const path = `${join(root, "node_modules/.bin")}:${process.env.PATH}`;
-  const env = { PATH: path, HOME: folder, SOURCE_DATE_EPOCH: "1700000000" };
+  const { NODE_COMPILE_CACHE } = process.env;
+  const env = { PATH: path, HOME: folder, SOURCE_DATE_EPOCH: "1700000000", NODE_COMPILE_CACHE };
   await run(file as string, args, { cwd: root, env });
   const unpacked = join(folder, "unpacked");
   const zips: Record<string, Uint8Array> = {};
