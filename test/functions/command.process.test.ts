@@ -38,7 +38,7 @@ function stateOf(pid: string | number): string | undefined {
 const isRunning = (pid: string | number) => stateOf(pid) !== undefined;
 const isStopped = (pid: string | number) => stateOf(pid) === "T";
 
-describe("lockstep lock -- command", () => {
+describe.concurrent("lockstep lock -- command", () => {
   const lock = (name: string, ...args: readonly string[]) =>
     runCli("lock", name, ...store, "--", ...args);
   const shell = (name: string, script: string) => lock(name, "sh", "-c", script);
@@ -144,13 +144,13 @@ describe("lockstep lock -- command", () => {
   test("does not continue a command whose lock was lost while it was stopped", async () => {
     const file = join(folder, "ticks");
     const tick = `trap "exit 0" TERM; echo $PPID $$; while :; do echo >>${file}; sleep 0.01; done`;
-    using run = underShell("lapsed", "--ttl", "5s", ...store, "--", "sh", "-c", tick);
+    using run = underShell("lapsed", "--ttl", "10s", ...store, "--", "sh", "-c", tick);
     const [lockstep = "", command = ""] = (await run.line()).split(" ");
     await until(async () => (await readFile(file, "utf8").catch(() => "")) !== "");
     process.kill(Number(lockstep), "SIGTSTP");
     await until(() => isStopped(command) && isStopped(lockstep));
     const before = await readFile(file, "utf8");
-    await pause(6_000);
+    await pause(11_000);
     process.kill(Number(lockstep), "SIGCONT");
     await until(() => !isRunning(lockstep));
     expect(await readFile(file, "utf8")).toBe(before);
@@ -180,7 +180,7 @@ describe("lockstep lock -- command", () => {
   });
 });
 
-describe("SIGUSR1", () => {
+describe.concurrent("SIGUSR1", () => {
   test("opens no debugger, and the lock is released", async () => {
     const holder = startCli(["lock", "debugged", ...store]);
     await new Promise((resolve) => holder.child.stdout?.once("data", resolve));

@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs";
 import { chmod, mkdtemp, readFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { expect, inject, onTestFinished, test } from "vitest";
+import { expect, inject, type TestContext, test } from "vitest";
 import { redisClient } from "../../core/stores/redis/client/open.ts";
 import { findOrThrow } from "../../infra/servers/binaries.ts";
 import { KINDS, type ServerName } from "../../infra/servers/kinds.ts";
@@ -17,8 +17,8 @@ import { runScript } from "../support/script.ts";
 import { temporaryFile } from "../support/under-test.ts";
 import { until } from "../support/until.ts";
 
-test("lockstep servers starts a server that outlives the command, finds it again, and stops it", async () => {
-  const servers = await serversCommand("mariadb");
+test.concurrent("lockstep servers starts a server that outlives the command, finds it again, and stops it", async (context) => {
+  const servers = await serversCommand(context, "mariadb");
   const up = await servers("up", "mariadb");
   expect(up).toMatchObject({ status: 0, stderr: "" });
   const url = up.stdout.trim();
@@ -34,8 +34,8 @@ test("lockstep servers starts a server that outlives the command, finds it again
   expect(after.status).toBe(69);
 });
 
-test("lockstep servers never starts MySQL for MariaDB or the other way round", async () => {
-  const servers = await serversCommand("mariadb");
+test.concurrent("lockstep servers never starts MySQL for MariaDB or the other way round", async (context) => {
+  const servers = await serversCommand(context, "mariadb");
   await servers("up", "mariadb");
   expect((await servers("status")).stdout).toContain("MariaDB");
   await servers("down");
@@ -51,13 +51,13 @@ test("lockstep servers never starts MySQL for MariaDB or the other way round", a
   }
 });
 
-test.each([
+test.concurrent.for([
   ["etcd", 1],
   ["etcd-cluster", 3],
 ] as const)(
   "lockstep servers starts %s, lists its processes, and stops them",
-  async (name, size) => {
-    const servers = await serversCommand(name);
+  async ([name, size], context) => {
+    const servers = await serversCommand(context, name);
     const up = await servers("up", name);
     expect(up).toMatchObject({ status: 0, stderr: "" });
     const url = up.stdout.trim();
@@ -75,8 +75,8 @@ test.each([
   },
 );
 
-test("lockstep servers starts Redis servers, a primary with its replica among them, and stops them", async () => {
-  const servers = await serversCommand("redis");
+test.concurrent("lockstep servers starts Redis servers, a primary with its replica among them, and stops them", async (context) => {
+  const servers = await serversCommand(context, "redis");
   for (const [name, size] of [
     ["redis", 1],
     ["redis-replica", 1],
@@ -95,8 +95,8 @@ test("lockstep servers starts Redis servers, a primary with its replica among th
   expect((await servers("status")).stdout).toBe("none\n");
 });
 
-test("lockstep servers starts PgBouncer with a PostgreSQL server behind it, and stops both", async () => {
-  const servers = await serversCommand("pgbouncer");
+test.concurrent("lockstep servers starts PgBouncer with a PostgreSQL server behind it, and stops both", async (context) => {
+  const servers = await serversCommand(context, "pgbouncer");
   const up = await servers("up", "pgbouncer");
   expect(up).toMatchObject({ status: 0, stderr: "" });
   const url = up.stdout.trim();
@@ -212,7 +212,7 @@ test.each(["mariadb", "etcd", "redis"] as const)(
 );
 
 /** The command in a folder of its own, with all that it starts: that ends even if the test fails or is killed. */
-async function serversCommand(needed: ServerName) {
+async function serversCommand({ onTestFinished }: TestContext, needed: ServerName) {
   await needServers(needed);
   const { file, remove } = await temporaryFile();
   const cwd = dirname(file);
