@@ -1,5 +1,5 @@
 import type { Browser } from "playwright-core";
-import { afterAll, beforeAll, expect, inject, onTestFinished, test } from "vitest";
+import { afterAll, beforeAll, expect, inject, type TestContext, test } from "vitest";
 import * as z from "zod";
 import { encode } from "../../core/steps/codec.ts";
 import { workflow } from "../../core/steps/index.ts";
@@ -11,6 +11,7 @@ import { servingConsole } from "../support/console.ts";
 import { etcdElections, zookeeperElections } from "../support/elections-under-test.ts";
 import { WHOLE_MATRIX } from "../support/matrix.ts";
 import { RedisCluster } from "../support/redis-group.ts";
+import { expectRejection } from "../support/rejection.ts";
 import { FOREVER, running } from "../support/runs.ts";
 import { runScript } from "../support/script.ts";
 import {
@@ -36,14 +37,14 @@ beforeAll(async () => {
 
 afterAll(() => browser?.close());
 
-async function newStore(): Promise<string> {
+async function newStore({ onTestFinished }: TestContext): Promise<string> {
   const { file, remove } = await temporaryFile();
   onTestFinished(remove);
   return `sqlite:${file}`;
 }
 
 /** Opens a page, and collects what must not happen on it: messages, errors, dialogs and other hosts. */
-async function openPage(url: string) {
+async function openPage({ onTestFinished }: TestContext, url: string) {
   const context = await browser.newContext();
   onTestFinished(() => context.close());
   const page = await context.newPage();
@@ -95,7 +96,7 @@ async function clusterUnderTest(): Promise<StoreUnderTest> {
 }
 
 /** Returns the URL of a store that is closed when the test ends. */
-async function urlOf(stores: Stores, name: string): Promise<string> {
+async function urlOf({ onTestFinished }: TestContext, stores: Stores, name: string) {
   const underTest = await stores[name]?.();
   onTestFinished(() => underTest?.close());
   return underTest?.url ?? "";
@@ -106,12 +107,13 @@ function first<T>([server]: readonly T[]): T {
   return server;
 }
 
-test.each(Object.keys(STORES))(
+// Beside each other: they wait for a ttl to pass.
+test.concurrent.for(Object.keys(STORES))(
   "on %s, a lock of another process appears, and goes when the process is killed",
-  async (name) => {
-    const store = await urlOf(STORES, name);
-    const { url } = await servingConsole(store);
-    const { page, problems } = await openPage(url);
+  async (name, context) => {
+    const store = await urlOf(context, STORES, name);
+    const { url } = await servingConsole(context, store);
+    const { page, problems } = await openPage(context, url);
     await page.getByText("No lock is held.").waitFor();
     using holder = runScript("hold", store, HOSTILE, "10000");
     await holder.line();
@@ -128,18 +130,18 @@ test.each(Object.keys(STORES))(
   },
 );
 
-test.each(Object.keys(STORES))(
+test.for(Object.keys(STORES))(
   "on %s, stock is shown, a lock is released in the page, and the late write of its holder is refused, visibly",
-  async (name) => {
+  async (name, context) => {
     const incidents = new IncidentLog();
-    const store = await urlOf(STORES, name);
-    const { url } = await servingConsole(store, { incidents });
+    const store = await urlOf(context, STORES, name);
+    const { url } = await servingConsole(context, store, { incidents });
     const observers = { onEvent: incidents.lock, onStockEvent: incidents.stock };
     await using holder: AnyStore = await open(store, observers);
     const { inventory, locks } = holder;
     await inventory.set({ sku: "cup", quantity: 3, operationId: "set" });
     const lock = await locks.lock("sku/cup", { ttl: "10m", wait: "30s" });
-    const { page, problems } = await openPage(`${url}/#/stock`);
+    const { page, problems } = await openPage(context, `${url}/#/stock`);
     await page.getByRole("link", { name: "cup", exact: true }).click();
     await page.getByRole("link", { name: "sku/cup" }).click();
     await page.getByRole("button", { name: "Release…" }).click();
@@ -153,7 +155,7 @@ test.each(Object.keys(STORES))(
     await page.getByText("Nobody holds this lock.").waitFor();
 
     const late = { sku: "cup", quantity: 1, operationId: "too-late", fence: lock.fence };
-    await expect(inventory.decrement(late)).rejects.toMatchObject({ code: "FENCED_OUT" });
+    await expectRejection(inventory.decrement(late), { code: "FENCED_OUT" });
     await page.getByRole("link", { name: "Incidents" }).click();
     const refused = page.getByRole("row").filter({ hasText: "write refused" });
     await refused.waitFor();
@@ -166,10 +168,10 @@ test.each(Object.keys(STORES))(
   },
 );
 
-test.each(Object.keys(WITH_JOURNAL))(
+test.for(Object.keys(WITH_JOURNAL))(
   "on %s, stock, ledgers and runs are shown, hostile names are text, and axe finds no serious fault",
-  async (name) => {
-    const { store, url } = await servingConsole(await urlOf(WITH_JOURNAL, name));
+  async (name, context) => {
+    const { store, url } = await servingConsole(context, await urlOf(context, WITH_JOURNAL, name));
     const runtime = createRuntime({ journal: store.journal, locks: store.locks });
     const { inventory } = store;
     await inventory.set({ sku: HOSTILE, quantity: 3, operationId: "set" });
@@ -183,7 +185,7 @@ test.each(Object.keys(WITH_JOURNAL))(
     });
     await runtime.execute(order, { sku: HOSTILE }, { id: HOSTILE });
     await using lock = await store.locks.lock(HOSTILE, { ttl: "30s", wait: 0 });
-    const { page, problems } = await openPage(url);
+    const { page, problems } = await openPage(context, url);
     const sees = async (scheme: "light" | "dark") => {
       await page.emulateMedia({ colorScheme: scheme });
       expect(await seriousFaults(page)).toEqual([]);
@@ -220,14 +222,14 @@ test.each(Object.keys(WITH_JOURNAL))(
   },
 );
 
-test("the line of a lock shows each waiter, and how long it has waited", async () => {
+test("the line of a lock shows each waiter, and how long it has waited", async (context) => {
   const underTest = await etcdUnderTest(first(inject("etcdServers")));
-  onTestFinished(() => underTest.close());
-  const { store, url } = await servingConsole(underTest.url ?? "");
+  context.onTestFinished(() => underTest.close());
+  const { store, url } = await servingConsole(context, underTest.url ?? "");
   const lock = await store.locks.lock("report", { ttl: "60s", wait: 0 });
   const others = underTest.open({ label: "web:71" });
   const waiting = others.lock("report", { ttl: "60s", wait: "5m" });
-  const { page, problems } = await openPage(`${url}/#/locks/report`);
+  const { page, problems } = await openPage(context, `${url}/#/locks/report`);
   const line = page.getByRole("region", { name: "The line" });
   const waiter = line.getByRole("row").filter({ hasText: "web:71" });
   await waiter.waitFor();
@@ -251,21 +253,21 @@ const ELECTIONS = {
   },
 };
 
-test.each(["etcd", "zookeeper"] as const)(
+test.for(["etcd", "zookeeper"] as const)(
   "on %s, an election is shown as a lock, with its leader and its candidates",
-  async (name) => {
+  async (name, context) => {
     const isZooKeeper = name === "zookeeper";
     const { server, elections } = await ELECTIONS[name]();
-    onTestFinished(() => elections.close());
+    context.onTestFinished(() => elections.close());
     const root = elections.freshName();
-    const { url } = await servingConsole(`${server.url}/${root.replace("/", "")}`);
+    const { url } = await servingConsole(context, `${server.url}/${root.replace("/", "")}`);
     const [leader, candidate] = [
       await elections.open(`${root}/leader`),
       await elections.open(`${root}/leader`),
     ];
     await leader.election.campaign("host-7");
     const campaign = candidate.election.campaign("host-8");
-    const { page, problems } = await openPage(url);
+    const { page, problems } = await openPage(context, url);
     await page.getByRole("row").filter({ hasText: "host-7" }).getByRole("link").click();
     await page.getByRole("definition").filter({ hasText: "host-7" }).waitFor();
     const row = page.getByRole("region", { name: "The line" }).getByRole("row").nth(1);
@@ -290,11 +292,11 @@ test.each(["etcd", "zookeeper"] as const)(
   },
 );
 
-test("the leader of an election over locks is shown with its value", async () => {
-  const { store, url } = await servingConsole(await newStore());
+test("the leader of an election over locks is shown with its value", async (context) => {
+  const { store, url } = await servingConsole(context, await newStore(context));
   const election = await store.elections.open("scheduler", { ttl: "30s" });
   await election.campaign("host-7");
-  const { page, problems } = await openPage(url);
+  const { page, problems } = await openPage(context, url);
   const row = page.getByRole("row").filter({ hasText: "host-7, leader" });
   await row.getByRole("link", { name: "scheduler" }).click();
   await page
@@ -308,15 +310,15 @@ test("the leader of an election over locks is shown with its value", async () =>
   expect(problems).toEqual([]);
 });
 
-test("a running run shows its steps in progress, and the holder of the lock that one waits for", async () => {
-  const { store, url } = await servingConsole(await newStore());
+test("a running run shows its steps in progress, and the holder of the lock that one waits for", async (context) => {
+  const { store, url } = await servingConsole(context, await newStore(context));
   const run = await running(store.journal, { input: encode("input") });
   await using lock = await store.locks.lock(HOSTILE, { ttl: "60s", wait: 0 });
   await store.journal.renew(run, 600_000, undefined, [
     { key: "charge", since: new Date() },
     { key: "ship", since: new Date(), waitsFor: HOSTILE },
   ]);
-  const { page, problems } = await openPage(`${url}/#/runs`);
+  const { page, problems } = await openPage(context, `${url}/#/runs`);
   await page.getByRole("cell", { name: `lock ${HOSTILE}` }).waitFor();
   await page.getByRole("link", { name: run.runId }).click();
   await page.getByRole("img", { name: /^charge begun/ }).waitFor();
@@ -327,15 +329,15 @@ test("a running run shows its steps in progress, and the holder of the lock that
   lock.assertHeld();
 });
 
-test("the queues are shown with their depths, the age of the oldest due run, and their limits", async () => {
-  const { store, url } = await servingConsole(await newStore());
+test("the queues are shown with their depths, the age of the oldest due run, and their limits", async (context) => {
+  const { store, url } = await servingConsole(context, await newStore(context));
   const { journal } = store;
   const due = await running(journal, { turn: { queue: HOSTILE } });
   await journal.park(due, { ...FOREVER, wakeIn: 0 });
   await running(journal, { turn: { queue: HOSTILE } });
   const other = await running(journal, { turn: { queue: "nightly" } });
   await journal.setLimits(HOSTILE, { concurrency: 17, perKey: 3 });
-  const { page, problems } = await openPage(`${url}/#/queues`);
+  const { page, problems } = await openPage(context, `${url}/#/queues`);
   const queue = page.getByRole("row").filter({ hasText: HOSTILE });
   await queue.waitFor();
   const cells = await queue.getByRole("cell").allInnerTexts();
@@ -349,29 +351,29 @@ test("the queues are shown with their depths, the age of the oldest due run, and
   expect(problems).toEqual([]);
 });
 
-test("a filter is part of the address, and a link to it works", async () => {
-  const { store, url } = await servingConsole(await newStore());
+test("a filter is part of the address, and a link to it works", async (context) => {
+  const { store, url } = await servingConsole(context, await newStore(context));
   for (const name of ["import/eu", "import/us", "report"]) {
     await store.locks.lock(name, { ttl: "60s", wait: 0 });
   }
-  const { page } = await openPage(url);
+  const { page } = await openPage(context, url);
   await page.getByText("3 held locks").waitFor();
   await page.getByRole("searchbox", { name: /^Name/ }).fill("import/");
   await page.getByText("2 held locks").waitFor();
-  const { page: other } = await openPage(page.url());
+  const { page: other } = await openPage(context, page.url());
   await other.getByText("2 held locks").waitFor();
   expect(await other.getByRole("link", { name: "report" }).count()).toBe(0);
 });
 
-test.each(WHOLE_MATRIX ? Object.keys(STORES) : ["sqlite"])(
+test.for(WHOLE_MATRIX ? Object.keys(STORES) : ["sqlite"])(
   "on %s, a page stays small with 1,000 locks and, where there is a journal, 10,000 runs",
-  async (name) => {
-    const { store, url } = await servingConsole(await urlOf(STORES, name));
+  async (name, context) => {
+    const { store, url } = await servingConsole(context, await urlOf(context, STORES, name));
     for (let i = 0; i < 1_000; i += 50) {
       const names = Array.from({ length: 50 }, (_, n) => `lock-${i + n}`);
       await store.locks.lockAll(names, { ttl: "1h", wait: 0, renew: false });
     }
-    const { page, problems } = await openPage(url);
+    const { page, problems } = await openPage(context, url);
     await page.getByText("200 of 1000 held locks").waitFor();
     expect(await page.getByRole("row").count()).toBe(201);
     if (!store.has("journal")) return expect(problems).toEqual([]);
@@ -392,25 +394,28 @@ test.each(WHOLE_MATRIX ? Object.keys(STORES) : ["sqlite"])(
   },
 );
 
-test("a console needs its token, and a link can carry the token", async () => {
+test("a console needs its token, and a link can carry the token", async (context) => {
   const token = "a token-of+the/console".replace(" ", "-");
-  const { url } = await servingConsole(await newStore(), { token });
-  const { page } = await openPage(url);
+  const { url } = await servingConsole(context, await newStore(context), { token });
+  const { page } = await openPage(context, url);
   await page.getByLabel("Token").fill("another-token-than-that");
   await page.getByRole("button", { name: "Open" }).click();
   await page.getByText("the console needs its token", { exact: false }).waitFor();
   await page.getByLabel("Token").fill(token);
   await page.getByRole("button", { name: "Open" }).click();
   await page.getByText("No lock is held.").waitFor();
-  const { page: linked, problems } = await openPage(`${url}/#token=${encodeURIComponent(token)}`);
+  const { page: linked, problems } = await openPage(
+    context,
+    `${url}/#token=${encodeURIComponent(token)}`,
+  );
   await linked.getByText("No lock is held.").waitFor();
   expect(linked.url()).toBe(`${url}/#/locks`);
   expect(problems).toEqual([]);
 });
 
-test("requests without the token, of other pages, and under other names of the host are refused", async () => {
+test("requests without the token, of other pages, and under other names of the host are refused", async (context) => {
   const token = "the-token-of-the-console";
-  const { url } = await servingConsole(await newStore(), { token });
+  const { url } = await servingConsole(context, await newStore(context), { token });
   const statusOf = async (headers: Readonly<Record<string, string>>) => {
     const response = await fetch(`${url}/console/api/info`, { headers });
     return response.status;
@@ -443,9 +448,9 @@ async function rebound(url: string, headers: Readonly<Record<string, string>>): 
   });
 }
 
-test("an action needs the typed name, and a console that may act", async () => {
-  const { store, url } = await servingConsole(await newStore());
-  const { url: readOnly } = await servingConsole(store.url, { readOnly: true });
+test("an action needs the typed name, and a console that may act", async (context) => {
+  const { store, url } = await servingConsole(context, await newStore(context));
+  const { url: readOnly } = await servingConsole(context, store.url, { readOnly: true });
   await store.journal.setLimits("mail", { concurrency: 1, perKey: 1 });
   const set = { queue: "mail", concurrency: 3 };
   expect(await act(url, "limit", { ...set, confirm: "male" })).toBe("NOT_CONFIRMED");
@@ -456,10 +461,10 @@ test("an action needs the typed name, and a console that may act", async () => {
   expect(await act(url, "erase", { confirm: "mail" })).toBe("NOT_FOUND");
 });
 
-test("the console of lockstep dev kills the holder of the fence that the user has seen", async () => {
-  const store = await newStore();
-  const { url: other } = await servingConsole(store);
-  const { url, store: opened } = await servingConsole(store, { isDev: true });
+test("the console of lockstep dev kills the holder of the fence that the user has seen", async (context) => {
+  const store = await newStore(context);
+  const { url: other } = await servingConsole(context, store);
+  const { url, store: opened } = await servingConsole(context, store, { isDev: true });
   using holder = runScript("hold", store, "job", "600000");
   const fence = await holder.line();
   const killed = { lock: "job", fence, confirm: "job" };
@@ -490,9 +495,9 @@ async function act(url: string, action: string, body: object): Promise<string> {
   return done ?? code;
 }
 
-test("parts that a store does not have are said to be missing", async () => {
-  const { url } = await servingConsole("memory:");
-  const { page } = await openPage(url);
+test("parts that a store does not have are said to be missing", async (context) => {
+  const { url } = await servingConsole(context, "memory:");
+  const { page } = await openPage(context, url);
   await page.getByText("Stock: not in this store").waitFor();
   await page.goto(`${url}/#/stock`);
   await page.getByText("the store has no inventory").waitFor();

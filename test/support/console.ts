@@ -1,4 +1,4 @@
-import { onTestFinished } from "vitest";
+import type { TestContext } from "vitest";
 import { createRuntime } from "../../core/steps/runtime.ts";
 import { type ConsoleOptions, createConsole } from "../../functions/console/console.ts";
 import { pageFiles } from "../../functions/console/page-files.ts";
@@ -6,7 +6,11 @@ import { serveHttp } from "../../functions/http/server.ts";
 import { type AnyStore, open } from "../../infra/open.ts";
 
 /** Serves a console for a store until the test ends. */
-export async function servingConsole(url: string, options: Partial<ConsoleOptions> = {}) {
+export async function servingConsole(
+  { onTestFinished }: Pick<TestContext, "onTestFinished">,
+  url: string,
+  options: Partial<ConsoleOptions> = {},
+) {
   const store: AnyStore = await open(url);
   const { locks } = store;
   const app = createConsole({
