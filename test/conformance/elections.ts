@@ -1,4 +1,4 @@
-import { afterEach, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import type { Election, Leader } from "../../core/lock/election.ts";
 import { compareFence } from "../../core/lock/fence.ts";
 import { lockElections } from "../../core/lock/lock-election.ts";
@@ -10,15 +10,6 @@ import { freshName, LONG, LockSuite, SHORT } from "./lock-suite.ts";
 export function describeElections(name: string, make: () => Promise<StoreUnderTest>): void {
   describe(`the elections of ${name}`, () => {
     const suite = new LockSuite(make);
-    const observers: { readonly stop: AbortController; readonly ended: Promise<unknown> }[] = [];
-
-    afterEach(async () => {
-      for (const { stop, ended } of observers.splice(0)) {
-        stop.abort("over");
-        expect(await ended).toBe("over");
-      }
-      await suite.closeClients();
-    });
 
     const openCandidate = async (name: string, ttl = LONG) => {
       const client = await suite.openElections();
@@ -38,7 +29,10 @@ export function describeElections(name: string, make: () => Promise<StoreUnderTe
       const ended = (async () => {
         for await (const leader of election.observe({ signal: stop.signal })) seen.push(leader);
       })().catch((error) => error);
-      observers.push({ stop, ended });
+      suite.defer(async () => {
+        stop.abort("over");
+        expect(await ended).toBe("over");
+      });
       return {
         seen,
         saw: (value: string | undefined) =>
@@ -255,9 +249,8 @@ export function describeElections(name: string, make: () => Promise<StoreUnderTe
 
 /** What elections over locks guarantee when answers are lost. */
 export function describeLostProclamations(name: string, make: () => Promise<StoreUnderTest>): void {
-  describe(`lost answers to the leader of an election on ${name}`, () => {
+  describe.concurrent(`lost answers to the leader of an election on ${name}`, () => {
     const suite = new LockSuite(make);
-    afterEach(suite.closeClients);
 
     const openLeader = async (ttl: number) => {
       const election = freshName();
@@ -269,12 +262,14 @@ export function describeLostProclamations(name: string, make: () => Promise<Stor
       return { leader, follower, wire };
     };
 
-    test("a proclamation whose answer is lost is confirmed by a later renewal", async () => {
+    test("a proclamation whose answer is lost is confirmed by a later renewal", async ({
+      expect,
+    }) => {
       const { leader, follower, wire } = await openLeader(2 * SHORT);
       const { fence } = leader;
       wire.loseNextAnswer();
       await leader.proclaim("after").catch(() => {});
-      await pause(2 * SHORT);
+      await pause(3 * SHORT);
       leader.assertLeads();
       expect(await follower.leader()).toMatchObject({ value: "after" });
       await leader.proclaim("later");
@@ -282,13 +277,13 @@ export function describeLostProclamations(name: string, make: () => Promise<Stor
       expect(await leader.resign()).toBe("released");
     });
 
-    test("proclamations at once are all written", async () => {
+    test("proclamations at once are all written", async ({ expect }) => {
       const { leader, follower } = await openLeader(LONG);
       await Promise.all(["a", "b", "c"].map((value) => leader.proclaim(value)));
       expect(await follower.leader()).toMatchObject({ revision: 3n });
     });
 
-    test("a leader resigns again after an unknown outcome", async () => {
+    test("a leader resigns again after an unknown outcome", async ({ expect }) => {
       // The call that gives up takes 10 s.
       const { leader, follower, wire } = await openLeader(3 * LONG);
       wire.cut();
@@ -299,14 +294,14 @@ export function describeLostProclamations(name: string, make: () => Promise<Stor
       expect(await follower.leader()).toBeUndefined();
     });
 
-    test("a value that looks like an id does not hide the leader's", async () => {
+    test("a value that looks like an id does not hide the leader's", async ({ expect }) => {
       const { leader, follower } = await openLeader(LONG);
       const value = `x/${crypto.randomUUID()} {y}`;
       await leader.proclaim(value);
       expect(await follower.leader()).toMatchObject({ value, key: leader.key });
     });
 
-    test("a leader resigns whether its proclamation has arrived or not", async () => {
+    test("a leader resigns whether its proclamation has arrived or not", async ({ expect }) => {
       for (const fail of ["loseNextAnswer", "blackhole"] as const) {
         const { leader, follower, wire } = await openLeader(LONG);
         wire[fail]();

@@ -11,7 +11,9 @@ export function describeFaults(suite: LockSuite): void {
   const { expectFree, open, openOverWire, tryLock } = suite;
 
   describe("lost answers", () => {
-    test("an acquire whose answer is lost holds the lock, or leaves the lock free", async () => {
+    test("an acquire whose answer is lost holds the lock, or leaves the lock free", async ({
+      expect,
+    }) => {
       const { client, wire } = await openOverWire();
       const name = freshName();
       for (let i = 0; i < 5; i += 1) {
@@ -28,7 +30,7 @@ export function describeFaults(suite: LockSuite): void {
       }
     });
 
-    test("a release whose answer is lost still releases the lock", async () => {
+    test("a release whose answer is lost still releases the lock", async ({ expect }) => {
       const { client, wire } = await openOverWire();
       const name = freshName();
       const lock = await client.lock(name, { ttl: LONG, wait: LONG });
@@ -37,7 +39,7 @@ export function describeFaults(suite: LockSuite): void {
       await expectFree(name);
     });
 
-    test("a renewal whose answer is lost does not lose the lock", async () => {
+    test("a renewal whose answer is lost does not lose the lock", async ({ expect }) => {
       const { client, wire } = await openOverWire();
       const name = freshName();
       const lock = await client.lock(name, { ttl: 2 * SHORT, wait: LONG });
@@ -59,7 +61,9 @@ export function describeFaults(suite: LockSuite): void {
         (error) => error.code,
       );
 
-    test("calls and close end in time on a silent server, and no name stays taken", async () => {
+    test("calls and close end in time on a silent server, and no name stays taken", async ({
+      expect,
+    }) => {
       const { client, wire } = await openOverWire();
       const lock = await client.lock(freshName(), { ttl: 2 * LONG, wait: LONG });
       wire.cut();
@@ -96,7 +100,9 @@ export function describeFaults(suite: LockSuite): void {
       await within(LATE, unlocking);
     });
 
-    test("a dead connection loses no lock and no turn, and costs each call one attempt", async () => {
+    test("a dead connection loses no lock and no turn, and costs each call one attempt", async ({
+      expect,
+    }) => {
       const [keeping, calling] = [await openOverWire(), await openOverWire()];
       const other = open();
       const [held, waited, called] = [freshName(), freshName(), freshName()];
@@ -132,7 +138,9 @@ export function describeFaults(suite: LockSuite): void {
       expect(await lock.unlock()).toBe("released");
     });
 
-    test("a claim that arrives late shortens no lock, and keeps its name taken for one ttl at the most", async () => {
+    test("a claim that arrives late shortens no lock, and keeps its name taken for one ttl at the most", async ({
+      expect,
+    }) => {
       const { client, wire } = await openOverWire();
       const other = open();
       const name = freshName();
@@ -157,7 +165,9 @@ export function describeFaults(suite: LockSuite): void {
       next.assertHeld();
     });
 
-    test("the lock of a frozen holder goes to the next waiter, and the holder learns of the loss when it continues", async () => {
+    test("the lock of a frozen holder goes to the next waiter, and the holder learns of the loss when it continues", async ({
+      expect,
+    }) => {
       if (suite.store.url === undefined) {
         expect(suite.isOpenedByUrl()).toBe(false);
         return;

@@ -10,7 +10,7 @@ export function describeValidity(suite: LockSuite): void {
   const { expectFree, open, openOverWire, tryLock } = suite;
 
   describe("validity and renewal", () => {
-    test("a held lock outlives its ttl while it is renewed", async () => {
+    test("a held lock outlives its ttl while it is renewed", async ({ expect }) => {
       const [ours, theirs] = [open(), open()];
       const name = freshName();
       const lock = await ours.lock(name, { ttl: 2 * SHORT, wait: LONG });
@@ -23,7 +23,9 @@ export function describeValidity(suite: LockSuite): void {
       expect(await lock.unlock()).toBe("released");
     });
 
-    test("the signal aborts no later than the lock expires at the store when renewals are cut off", async () => {
+    test("the signal aborts no later than the lock expires at the store when renewals are cut off", async ({
+      expect,
+    }) => {
       const { client, wire } = await openOverWire();
       const other = open();
       const name = freshName();
@@ -46,7 +48,9 @@ export function describeValidity(suite: LockSuite): void {
       next.assertHeld();
     });
 
-    test("a lock without renewal expires, and a release by its old holder does not affect the next holder", async () => {
+    test("a lock without renewal expires, and a release by its old holder does not affect the next holder", async ({
+      expect,
+    }) => {
       const [ours, theirs] = [open(), open()];
       const name = freshName();
       const stale = await ours.lock(name, { ttl: SHORT, wait: LONG, renew: false });
@@ -61,7 +65,7 @@ export function describeValidity(suite: LockSuite): void {
       expect(await lock.unlock()).toBe("released");
     });
 
-    test("a killed holder's lock is free soon after its ttl", async () => {
+    test("a killed holder's lock is free soon after its ttl", async ({ expect }) => {
       const { url } = suite.store;
       if (url === undefined) {
         expect(suite.isOpenedByUrl()).toBe(false);
@@ -75,7 +79,9 @@ export function describeValidity(suite: LockSuite): void {
       await lock.unlock();
     });
 
-    test("a holder whose lock is gone from the store loses the lock at the next renewal", async () => {
+    test("a holder whose lock is gone from the store loses the lock at the next renewal", async ({
+      expect,
+    }) => {
       const name = freshName();
       const lock = await open().lock(name, { ttl: 2 * SHORT, wait: LONG });
       await suite.store.erase(name);
@@ -84,7 +90,9 @@ export function describeValidity(suite: LockSuite): void {
       expect(await lock.unlock()).toBe("was-lost");
     });
 
-    test("a holder whose lock has another holder loses the lock and does not renew it", async () => {
+    test("a holder whose lock has another holder loses the lock and does not renew it", async ({
+      expect,
+    }) => {
       const name = freshName();
       const lock = await open().lock(name, { ttl: 2 * SHORT, wait: LONG });
       await suite.store.erase(name);
@@ -96,7 +104,7 @@ export function describeValidity(suite: LockSuite): void {
       expect(await next.unlock()).toBe("released");
     });
 
-    test("ensure renews for the span it is given", async () => {
+    test("ensure renews for the span it is given", async ({ expect }) => {
       const [ours, theirs] = [open(), open()];
       const name = freshName();
       const ttl = 2 * SHORT;
@@ -108,7 +116,7 @@ export function describeValidity(suite: LockSuite): void {
       expect(await lock.unlock()).toBe("released");
     });
 
-    test("a renewal never brings an expiry forward", async () => {
+    test("a renewal never brings an expiry forward", async ({ expect }) => {
       const [ours, theirs] = [open(), open()];
       const name = freshName();
       const lock = await ours.lock(name, { ttl: 2 * SHORT, wait: LONG });
@@ -119,7 +127,7 @@ export function describeValidity(suite: LockSuite): void {
       lock.assertHeld(LONG / 2);
     });
 
-    test("maxHold ends a hold that is renewed", async () => {
+    test("maxHold ends a hold that is renewed", async ({ expect }) => {
       const [ours, theirs] = [open(), open()];
       const name = freshName();
       const lock = await ours.lock(name, { ttl: SHORT, wait: LONG, maxHold: 2 * SHORT });
@@ -129,7 +137,9 @@ export function describeValidity(suite: LockSuite): void {
       next.assertHeld();
     });
 
-    test("lockDelay reserves an expired lock, and a released lock is free at once", async () => {
+    test("lockDelay reserves an expired lock, and a released lock is free at once", async ({
+      expect,
+    }) => {
       const [ours, theirs] = [open(), open()];
       const options = { ttl: SHORT, wait: LONG, renew: false, lockDelay: SHORT };
       if (!ours.traits.lockDelay) {
