@@ -2,52 +2,39 @@ import { once } from "node:events";
 import { readdir } from "node:fs/promises";
 import { type AddressInfo, createServer, type Socket } from "node:net";
 import { dirname } from "node:path";
-import {
-  afterAll,
-  afterEach,
-  beforeAll,
-  beforeEach,
-  describe,
-  expect,
-  inject,
-  onTestFinished,
-  test,
-} from "vitest";
+import { afterAll, beforeAll, describe, expect, inject, type TestContext, test } from "vitest";
 import { cli, startCli, untilPrinted } from "../support/cli.ts";
+import { cliInProcess } from "../support/cli-in-process.ts";
 import { TcpProxy } from "../support/tcp-proxy.ts";
 import { temporaryDatabase, temporaryFile } from "../support/under-test.ts";
 import { until } from "../support/until.ts";
 
-let store: string;
-let folder: string;
-let remove: () => Promise<void>;
+/** A SQLite file that does not exist yet, in a folder of its own, which the test's end removes. */
+async function place({ onTestFinished }: TestContext) {
+  const { file, remove } = await temporaryFile();
+  onTestFinished(remove);
+  return { store: `sqlite:${file}`, folder: dirname(file) };
+}
 
-beforeEach(async () => {
-  const temporary = await temporaryFile();
-  store = `sqlite:${temporary.file}`;
-  folder = dirname(temporary.file);
-  remove = temporary.remove;
-});
-
-afterEach(() => remove());
-
-describe("one line names the error and its fix, before any action:", () => {
-  test.each([
+describe.concurrent("one line names the error and its fix, before any action:", () => {
+  test.for<[readonly string[], string]>([
     [["lokc", "a"], '"lokc a" is no command: did you mean lock?'],
     [["inventory", "gte", "a"], '"inventory gte" is no command: did you mean get?'],
     [["runs", "list", "--status", "lost"], 'Given: "lost", Choices: "running", "parked"'],
     [["lock", "a", "--wait", "5"], "--wait 5 has no unit: write 5s for seconds, 5ms for"],
     [["lock", "a", "--ttl=10", "--", "true"], "--ttl 10 has no unit: write 10s for seconds"],
     [["lock", "a", "--max-hold", "1.5"], "--max-hold 1.5 has no unit: write 1.5s"],
-  ])("%j", async (args, line) => {
-    const { status, stdout, stderr } = await cli(...args, "--store", store);
+  ])("%j", async ([args, line], context) => {
+    const { store, folder } = await place(context);
+    const { status, stdout, stderr } = await cliInProcess(...args, "--store", store);
     expect({ status, stdout }).toEqual({ status: 64, stdout: "" });
     expect(stderr).toContain(line);
     expect(stderr.trimEnd().split("\n")).toHaveLength(1);
     expect(await readdir(folder)).toEqual([]);
   });
 
-  test("an old Node", async () => {
+  test("an old Node", async (context) => {
+    const { store } = await place(context);
     const versions = { ...process.versions, node: "20.19.4" };
     const script = `Object.defineProperty(process, "versions", { value: ${JSON.stringify(versions)} })`;
     const preload = `data:text/javascript,${encodeURIComponent(script)}`;
@@ -60,9 +47,10 @@ describe("one line names the error and its fix, before any action:", () => {
   });
 });
 
-test("lock names the holder of a busy lock, with --json as JSON", async () => {
+test.concurrent("lock names the holder of a busy lock, with --json as JSON", async (context) => {
+  const { store } = await place(context);
   const holder = startCli(["lock", "job", "--store", store]);
-  onTestFinished(() => void holder.child.kill("SIGKILL"));
+  context.onTestFinished(() => void holder.child.kill("SIGKILL"));
   await untilPrinted(holder);
   const { pid } = holder.child;
   // The wait includes the start of the store, which takes long on a busy machine.
@@ -88,33 +76,49 @@ test("lock names the holder of a busy lock, with --json as JSON", async () => {
   await holder.finished;
 });
 
-test("the ledger and the servers are printed as JSON", async () => {
-  await cli("inventory", "set", "teapot", "3", "--operation-id", "first", "--store", store);
-  const history = await cli("inventory", "history", "teapot", "--json", "--store", store);
+test.concurrent("the ledger and the servers are printed as JSON", async (context) => {
+  const { store, folder } = await place(context);
+  await cliInProcess(
+    "inventory",
+    "set",
+    "teapot",
+    "3",
+    "--operation-id",
+    "first",
+    "--store",
+    store,
+  );
+  const history = await cliInProcess("inventory", "history", "teapot", "--json", "--store", store);
   expect(JSON.parse(history.stdout)).toMatchObject([{ operationId: "first", remaining: 3 }]);
   const servers = await startCli(["servers", "status", "--json"], { cwd: folder }).finished;
   expect(JSON.parse(servers.stdout)).toEqual([]);
 });
 
-describe("a closed reader", () => {
+describe.concurrent("a closed reader", () => {
   /** Runs the command line with one of its streams closed at the other end. Resolves to its exit status. */
-  async function without(stream: "stdout" | "stderr", command: string, ...args: readonly string[]) {
+  async function without(
+    stream: "stdout" | "stderr",
+    context: TestContext,
+    command: string,
+    ...args: readonly string[]
+  ) {
+    const { store } = await place(context);
     const { child, finished } = startCli([command, "--store", store, ...args]);
     finished.catch(() => {});
     child[stream]?.destroy();
     return (await once(child, "exit"))[0];
   }
 
-  test("of standard output changes nothing", async () => {
-    expect(await without("stdout", "list")).toBe(0);
+  test("of standard output changes nothing", async (context) => {
+    expect(await without("stdout", context, "list")).toBe(0);
   });
 
-  test("of standard error does not keep a command from running under its lock", async () => {
-    expect(await without("stderr", "lock", "job", "--", "sh", "-c", "exit 3")).toBe(3);
+  test("of standard error does not keep a command from running under its lock", async (context) => {
+    expect(await without("stderr", context, "lock", "job", "--", "sh", "-c", "exit 3")).toBe(3);
   });
 });
 
-describe("a server that accepts connections and never answers", () => {
+describe.concurrent("a server that accepts connections and never answers", () => {
   const sockets = new Set<Socket>();
   const server = createServer((socket) => void sockets.add(socket.on("error", () => {})));
 
@@ -141,7 +145,7 @@ describe("a server that accepts connections and never answers", () => {
   });
 });
 
-test("lock ends soon after its command if the server hangs and the lock is lost", async () => {
+test.concurrent("lock ends soon after its command if the server hangs and the lock is lost", async (context) => {
   const [server] = inject("sqlServers");
   if (!server) throw new Error("there is no server");
   const { url, drop } = await temporaryDatabase(server);
@@ -152,7 +156,7 @@ test("lock ends soon after its command if the server hangs and the lock is lost"
   const lock = ["lock", "job", "--ttl", "6s", "--store", behind, "--"];
   const run = startCli([...lock, "sh", "-c", "echo held; exec sleep 600"]);
   const { child, finished } = run;
-  onTestFinished(() => void child.kill("SIGKILL"));
+  context.onTestFinished(() => void child.kill("SIGKILL"));
   let said = "";
   child.stderr?.on("data", (data) => {
     said += data;
@@ -168,25 +172,39 @@ test("lock ends soon after its command if the server hangs and the lock is lost"
   await drop();
 });
 
-test.each([
+test.concurrent.for<[string, (port: number) => string]>([
   ["mysql", (port: number) => `mysql://root@127.0.0.1:${port}/shop`],
   ["redis", (port: number) => `redis://127.0.0.1:${port}`],
   ["redlock", (port: number) => `redlock://127.0.0.1:${port},localhost:${port},[::1]:${port}`],
   ["etcd", (port: number) => `etcd://127.0.0.1:${port}`],
   ["etcd's gateway", (port: number) => `etcd+http://127.0.0.1:${port}`],
   ["zookeeper", (port: number) => `zookeeper://127.0.0.1:${port}`],
-])("lock ends soon after its wait when the server never answers, on %s", async (_, url) => {
-  const silent = createServer(() => {});
-  onTestFinished(() => void silent.close());
-  await once(silent.listen(0, "127.0.0.1"), "listening");
-  const { port } = silent.address() as AddressInfo;
-  const lock = ["lock", "job", "--wait", "2s", "--ttl", "10s", "--store", url(port), "--", "true"];
-  const { child, finished } = startCli(lock);
-  onTestFinished(() => void child.kill("SIGKILL"));
-  // Its store is the first that it says.
-  if (child.stderr) await once(child.stderr, "data");
-  const startedAt = performance.now();
-  expect((await finished).status).toBe(69);
-  // 2 s of waiting, half a second to give up and another one to end, on a machine that is busy.
-  expect(performance.now() - startedAt).toBeLessThan(60_000);
-});
+])(
+  "lock ends soon after its wait when the server never answers, on %s",
+  async ([, url], context) => {
+    const silent = createServer(() => {});
+    context.onTestFinished(() => void silent.close());
+    await once(silent.listen(0, "127.0.0.1"), "listening");
+    const { port } = silent.address() as AddressInfo;
+    const lock = [
+      "lock",
+      "job",
+      "--wait",
+      "2s",
+      "--ttl",
+      "10s",
+      "--store",
+      url(port),
+      "--",
+      "true",
+    ];
+    const { child, finished } = startCli(lock);
+    context.onTestFinished(() => void child.kill("SIGKILL"));
+    // Its store is the first that it says.
+    if (child.stderr) await once(child.stderr, "data");
+    const startedAt = performance.now();
+    expect((await finished).status).toBe(69);
+    // 2 s of waiting, half a second to give up and another one to end, on a machine that is busy.
+    expect(performance.now() - startedAt).toBeLessThan(60_000);
+  },
+);
