@@ -89,7 +89,10 @@ describe.concurrent("a worker", () => {
       await until(async () => (await completed()) === begun, 60_000);
       expect(await worker.effects()).toBe(3 * begun);
       expect(worker.refused()).toEqual([]);
-      expect(worker.eventTypes()).toEqual(["outage", "recovered", "outage", "recovered"]);
+      // A server that starts may let a client in, and refuse its next connection.
+      const outages = worker.eventTypes().length / 2;
+      const alternating = Array(outages).fill(["outage", "recovered"]).flat();
+      expect(worker.eventTypes()).toEqual(alternating);
       expect(await worker.close()).toMatchObject({ isClean: true, failed: 0 });
     },
     240_000,
