@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { afterEach, describe, expect, test } from "vitest";
 import type { Election, Leader } from "../../core/lock/election.ts";
 import { compareFence } from "../../core/lock/fence.ts";
 import { lockElections } from "../../core/lock/lock-election.ts";
@@ -10,6 +10,15 @@ import { freshName, LONG, LockSuite, SHORT } from "./lock-suite.ts";
 export function describeElections(name: string, make: () => Promise<StoreUnderTest>): void {
   describe(`the elections of ${name}`, () => {
     const suite = new LockSuite(make);
+    const observers: { readonly stop: AbortController; readonly ended: Promise<unknown> }[] = [];
+
+    afterEach(async () => {
+      for (const { stop, ended } of observers.splice(0)) {
+        stop.abort("over");
+        expect(await ended).toBe("over");
+      }
+      await suite.closeClients();
+    });
 
     const openCandidate = async (name: string, ttl = LONG) => {
       const client = await suite.openElections();
@@ -29,10 +38,7 @@ export function describeElections(name: string, make: () => Promise<StoreUnderTe
       const ended = (async () => {
         for await (const leader of election.observe({ signal: stop.signal })) seen.push(leader);
       })().catch((error) => error);
-      suite.defer(async () => {
-        stop.abort("over");
-        expect(await ended).toBe("over");
-      });
+      observers.push({ stop, ended });
       return {
         seen,
         saw: (value: string | undefined) =>
@@ -249,8 +255,9 @@ export function describeElections(name: string, make: () => Promise<StoreUnderTe
 
 /** What elections over locks guarantee when answers are lost. */
 export function describeLostProclamations(name: string, make: () => Promise<StoreUnderTest>): void {
-  describe.concurrent(`lost answers to the leader of an election on ${name}`, () => {
+  describe(`lost answers to the leader of an election on ${name}`, () => {
     const suite = new LockSuite(make);
+    afterEach(suite.closeClients);
 
     const openLeader = async (ttl: number) => {
       const election = freshName();
@@ -262,14 +269,12 @@ export function describeLostProclamations(name: string, make: () => Promise<Stor
       return { leader, follower, wire };
     };
 
-    test("a proclamation whose answer is lost is confirmed by a later renewal", async ({
-      expect,
-    }) => {
+    test("a proclamation whose answer is lost is confirmed by a later renewal", async () => {
       const { leader, follower, wire } = await openLeader(2 * SHORT);
       const { fence } = leader;
       wire.loseNextAnswer();
       await leader.proclaim("after").catch(() => {});
-      await pause(3 * SHORT);
+      await pause(2 * SHORT);
       leader.assertLeads();
       expect(await follower.leader()).toMatchObject({ value: "after" });
       await leader.proclaim("later");
@@ -277,13 +282,13 @@ export function describeLostProclamations(name: string, make: () => Promise<Stor
       expect(await leader.resign()).toBe("released");
     });
 
-    test("proclamations at once are all written", async ({ expect }) => {
+    test("proclamations at once are all written", async () => {
       const { leader, follower } = await openLeader(LONG);
       await Promise.all(["a", "b", "c"].map((value) => leader.proclaim(value)));
       expect(await follower.leader()).toMatchObject({ revision: 3n });
     });
 
-    test("a leader resigns again after an unknown outcome", async ({ expect }) => {
+    test("a leader resigns again after an unknown outcome", async () => {
       // The call that gives up takes 10 s.
       const { leader, follower, wire } = await openLeader(3 * LONG);
       wire.cut();
@@ -294,14 +299,14 @@ export function describeLostProclamations(name: string, make: () => Promise<Stor
       expect(await follower.leader()).toBeUndefined();
     });
 
-    test("a value that looks like an id does not hide the leader's", async ({ expect }) => {
+    test("a value that looks like an id does not hide the leader's", async () => {
       const { leader, follower } = await openLeader(LONG);
       const value = `x/${crypto.randomUUID()} {y}`;
       await leader.proclaim(value);
       expect(await follower.leader()).toMatchObject({ value, key: leader.key });
     });
 
-    test("a leader resigns whether its proclamation has arrived or not", async ({ expect }) => {
+    test("a leader resigns whether its proclamation has arrived or not", async () => {
       for (const fail of ["loseNextAnswer", "blackhole"] as const) {
         const { leader, follower, wire } = await openLeader(LONG);
         wire[fail]();

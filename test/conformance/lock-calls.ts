@@ -4,7 +4,7 @@ import { compareFence } from "../../core/lock/fence.ts";
 import type { Lock, LockInfo } from "../../core/lock/lock.ts";
 import { runScript } from "../support/script.ts";
 import { pause, until } from "../support/until.ts";
-import { freshName, LONG, type LockSuite } from "./lock-suite.ts";
+import { freshName, LONG, type LockSuite, SHORT } from "./lock-suite.ts";
 
 /** Release, names, arguments and inspection. */
 export function describeCalls(suite: LockSuite): void {
@@ -326,6 +326,21 @@ export function describeCalls(suite: LockSuite): void {
       expect(await later.unlock()).toBe("released");
       await expect(operator.release(name, { fence })).rejects.toThrow(/has no holder/);
       await expect(operator.release(name, { fence: "7" })).rejects.toThrow(TypeError);
+    });
+
+    test("list shows held locks without expired ones", async () => {
+      const client = open();
+      const prefix = `${freshName()}/`;
+      const names = ["c", "a", "b"].map((end) => prefix + end);
+      for (const name of names) await client.lock(name, { ttl: LONG, wait: LONG });
+      await client.lock(`${prefix}short`, { ttl: SHORT, wait: LONG, renew: false });
+      const other = open();
+      const listed = await until(async () => {
+        const infos = await other.list(prefix);
+        return infos.length === names.length && infos;
+      });
+      expect(listed.map((info) => info.name)).toEqual([...names].sort());
+      expect(listed.every((info) => info.holder)).toBe(true);
     });
   });
 }

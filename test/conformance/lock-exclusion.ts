@@ -7,7 +7,7 @@ import type { LockStore } from "../../core/lock/lock.ts";
 import { contend } from "../support/contend.ts";
 import { runScript } from "../support/script.ts";
 import { temporaryFile } from "../support/under-test.ts";
-import { freshName, LONG, type LockSuite } from "./lock-suite.ts";
+import { freshName, LONG, type LockSuite, SHORT } from "./lock-suite.ts";
 
 /** One holder at a time, with rising fences. */
 export function describeExclusion(suite: LockSuite): void {
@@ -91,6 +91,25 @@ export function describeExclusion(suite: LockSuite): void {
         await lock.unlock();
       }
     }, 240_000);
+
+    test("fences rise across expiry, a lost record, and a new client", async () => {
+      const name = freshName();
+      const fences: Fence[] = [];
+      const take = async (options: { renew: boolean; ttl: number }) => {
+        const lock = await open().lock(name, { ...options, wait: LONG });
+        fences.push(lock.fence);
+        return lock;
+      };
+      await take({ renew: false, ttl: SHORT });
+      await take({ renew: true, ttl: LONG });
+      await suite.store.erase(name);
+      const last = await take({ renew: true, ttl: LONG });
+      await last.unlock();
+      await take({ renew: true, ttl: LONG });
+      for (let i = 1; i < fences.length; i += 1) {
+        expect(compareFence(fences[i - 1] as Fence, fences[i] as Fence)).toBe(-1);
+      }
+    });
 
     test("fences of a later generation are above all earlier fences", async () => {
       const client = open();

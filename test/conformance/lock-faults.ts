@@ -11,9 +11,7 @@ export function describeFaults(suite: LockSuite): void {
   const { expectFree, open, openOverWire, tryLock } = suite;
 
   describe("lost answers", () => {
-    test("an acquire whose answer is lost holds the lock, or leaves the lock free", async ({
-      expect,
-    }) => {
+    test("an acquire whose answer is lost holds the lock, or leaves the lock free", async () => {
       const { client, wire } = await openOverWire();
       const name = freshName();
       for (let i = 0; i < 5; i += 1) {
@@ -30,7 +28,7 @@ export function describeFaults(suite: LockSuite): void {
       }
     });
 
-    test("a release whose answer is lost still releases the lock", async ({ expect }) => {
+    test("a release whose answer is lost still releases the lock", async () => {
       const { client, wire } = await openOverWire();
       const name = freshName();
       const lock = await client.lock(name, { ttl: LONG, wait: LONG });
@@ -39,7 +37,7 @@ export function describeFaults(suite: LockSuite): void {
       await expectFree(name);
     });
 
-    test("a renewal whose answer is lost does not lose the lock", async ({ expect }) => {
+    test("a renewal whose answer is lost does not lose the lock", async () => {
       const { client, wire } = await openOverWire();
       const name = freshName();
       const lock = await client.lock(name, { ttl: 2 * SHORT, wait: LONG });
@@ -61,9 +59,7 @@ export function describeFaults(suite: LockSuite): void {
         (error) => error.code,
       );
 
-    test("calls and close end in time on a silent server, and no name stays taken", async ({
-      expect,
-    }) => {
+    test("calls and close end in time on a silent server, and no name stays taken", async () => {
       const { client, wire } = await openOverWire();
       const lock = await client.lock(freshName(), { ttl: 2 * LONG, wait: LONG });
       wire.cut();
@@ -100,9 +96,7 @@ export function describeFaults(suite: LockSuite): void {
       await within(LATE, unlocking);
     });
 
-    test("a dead connection loses no lock and no turn, and costs each call one attempt", async ({
-      expect,
-    }) => {
+    test("a dead connection loses no lock and no turn, and costs each call one attempt", async () => {
       const [keeping, calling] = [await openOverWire(), await openOverWire()];
       const other = open();
       const [held, waited, called] = [freshName(), freshName(), freshName()];
@@ -138,9 +132,7 @@ export function describeFaults(suite: LockSuite): void {
       expect(await lock.unlock()).toBe("released");
     });
 
-    test("a claim that arrives late shortens no lock, and keeps its name taken for one ttl at the most", async ({
-      expect,
-    }) => {
+    test("a claim that arrives late shortens no lock, and keeps its name taken for one ttl at the most", async () => {
       const { client, wire } = await openOverWire();
       const other = open();
       const name = freshName();
@@ -165,9 +157,7 @@ export function describeFaults(suite: LockSuite): void {
       next.assertHeld();
     });
 
-    test("the lock of a frozen holder goes to the next waiter, and the holder learns of the loss when it continues", async ({
-      expect,
-    }) => {
+    test("the lock of a frozen holder goes to the next waiter, and the holder learns of the loss when it continues", async () => {
       if (suite.store.url === undefined) {
         expect(suite.isOpenedByUrl()).toBe(false);
         return;

@@ -5,7 +5,7 @@ import { workflow } from "../../core/steps/workflow.ts";
 import { memoryJournal } from "../../core/stores/memory/journal.ts";
 import { runWorker } from "../../functions/worker/index.ts";
 import { pause, until } from "../support/until.ts";
-import { freshName, LONG, type LockSuite } from "./lock-suite.ts";
+import { freshName, LONG, type LockSuite, SHORT } from "./lock-suite.ts";
 
 const HOUR = 3_600_000;
 
@@ -33,6 +33,12 @@ export function describeReleases(suite: LockSuite): void {
       expect(isFree()).toBe(false);
       await lock.unlock();
       await freed;
+      await whenFree(name).freed;
+    });
+
+    test("resolves when the lock of a dead holder has expired", async () => {
+      const name = freshName();
+      await open().lock(name, { ttl: SHORT, wait: LONG, renew: false });
       await whenFree(name).freed;
     });
 

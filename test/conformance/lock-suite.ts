@@ -1,5 +1,4 @@
-import { AsyncLocalStorage } from "node:async_hooks";
-import { afterAll, aroundEach, beforeAll } from "vitest";
+import { afterAll, beforeAll } from "vitest";
 import { hasCode } from "../../core/lock/errors.ts";
 import type { Lock, LockStore } from "../../core/lock/lock.ts";
 import { lockElections } from "../../core/lock/lock-election.ts";
@@ -24,18 +23,10 @@ export function freshName(): string {
   return `lock-${process.pid}-${names}`;
 }
 
-/** What a test has opened. */
-interface Opened {
-  readonly clients: LockStore[];
-
-  /** Run before the clients are closed. */
-  readonly cleanUps: (() => Promise<void>)[];
-}
-
-/** The store under test, and its clients. Each test has clients of its own, also tests that run side by side. */
+/** The store under test, and its clients. */
 export class LockSuite {
   readonly make: () => Promise<StoreUnderTest>;
-  readonly #openedByTest = new AsyncLocalStorage<Opened>();
+  readonly #clients: LockStore[] = [];
   #store: StoreUnderTest | undefined;
 
   /** Call it within a `describe`. */
@@ -43,12 +34,6 @@ export class LockSuite {
     this.make = make;
     beforeAll(async () => {
       this.#store = await make();
-    });
-    aroundEach(async (runTest) => {
-      const opened: Opened = { clients: [], cleanUps: [] };
-      await this.#openedByTest.run(opened, runTest);
-      await Promise.all(opened.cleanUps.map((cleanUp) => cleanUp()));
-      await Promise.all(opened.clients.map((client) => client.close()));
     });
     afterAll(() => this.#store?.close());
   }
@@ -58,26 +43,15 @@ export class LockSuite {
     return this.#store;
   }
 
-  get #opened(): Opened {
-    const opened = this.#openedByTest.getStore();
-    if (!opened) throw new Error("a client is opened within a test");
-    return opened;
-  }
-
-  /** Runs the function after the test, before the clients of the test are closed. */
-  readonly defer = (cleanUp: () => Promise<void>): void => {
-    this.#opened.cleanUps.push(cleanUp);
-  };
-
   readonly open = (options?: StoreOptions): LockStore => {
     const client = this.store.open(options);
-    this.#opened.clients.push(client);
+    this.#clients.push(client);
     return client;
   };
 
   readonly openElections = async (): Promise<WithElections> => {
     const own = await this.store.openWithElections?.();
-    if (own) this.#opened.clients.push(own.locks);
+    if (own) this.#clients.push(own.locks);
     const locks = own?.locks ?? this.open();
     return own ?? { locks, elections: lockElections(locks) };
   };
@@ -87,7 +61,7 @@ export class LockSuite {
     readonly wire: Wire;
   }> => {
     const { store: client, wire } = await this.store.openOverWire();
-    this.#opened.clients.push(client);
+    this.#clients.push(client);
     return { client, wire };
   };
 
@@ -99,12 +73,16 @@ export class LockSuite {
   readonly tryLock = (client: LockStore, name: string): Promise<Lock | undefined> =>
     retry(
       () => client.tryLock(name, { ttl: LONG }),
-      (error) => (hasCode(error, "STORE_UNAVAILABLE", "UNKNOWN_OUTCOME") ? 0 : undefined),
+      (error) => (hasCode(error, "STORE_UNAVAILABLE") ? 0 : undefined),
     );
 
   /** Expects that the lock has no holder and no waiter: another client gets the lock before a ttl could end. */
   readonly expectFree = async (name: string): Promise<void> => {
     const lock = await this.open().lock(name, { ttl: LONG, wait: LONG / 2 });
     await lock.unlock();
+  };
+
+  readonly closeClients = async (): Promise<void> => {
+    await Promise.all(this.#clients.splice(0).map((client) => client.close()));
   };
 }

@@ -10,7 +10,7 @@ export function describeValidity(suite: LockSuite): void {
   const { expectFree, open, openOverWire, tryLock } = suite;
 
   describe("validity and renewal", () => {
-    test("a held lock outlives its ttl while it is renewed", async ({ expect }) => {
+    test("a held lock outlives its ttl while it is renewed", async () => {
       const [ours, theirs] = [open(), open()];
       const name = freshName();
       const lock = await ours.lock(name, { ttl: 2 * SHORT, wait: LONG });
@@ -23,9 +23,7 @@ export function describeValidity(suite: LockSuite): void {
       expect(await lock.unlock()).toBe("released");
     });
 
-    test("the signal aborts no later than the lock expires at the store when renewals are cut off", async ({
-      expect,
-    }) => {
+    test("the signal aborts no later than the lock expires at the store when renewals are cut off", async () => {
       const { client, wire } = await openOverWire();
       const other = open();
       const name = freshName();
@@ -48,9 +46,7 @@ export function describeValidity(suite: LockSuite): void {
       next.assertHeld();
     });
 
-    test("a lock without renewal expires, and a release by its old holder does not affect the next holder", async ({
-      expect,
-    }) => {
+    test("a lock without renewal expires, and a release by its old holder does not affect the next holder", async () => {
       const [ours, theirs] = [open(), open()];
       const name = freshName();
       const stale = await ours.lock(name, { ttl: SHORT, wait: LONG, renew: false });
@@ -65,7 +61,7 @@ export function describeValidity(suite: LockSuite): void {
       expect(await lock.unlock()).toBe("released");
     });
 
-    test("a killed holder's lock is free soon after its ttl", async ({ expect }) => {
+    test("a killed holder's lock is free soon after its ttl", async () => {
       const { url } = suite.store;
       if (url === undefined) {
         expect(suite.isOpenedByUrl()).toBe(false);
@@ -79,9 +75,7 @@ export function describeValidity(suite: LockSuite): void {
       await lock.unlock();
     });
 
-    test("a holder whose lock is gone from the store loses the lock at the next renewal", async ({
-      expect,
-    }) => {
+    test("a holder whose lock is gone from the store loses the lock at the next renewal", async () => {
       const name = freshName();
       const lock = await open().lock(name, { ttl: 2 * SHORT, wait: LONG });
       await suite.store.erase(name);
@@ -90,9 +84,7 @@ export function describeValidity(suite: LockSuite): void {
       expect(await lock.unlock()).toBe("was-lost");
     });
 
-    test("a holder whose lock has another holder loses the lock and does not renew it", async ({
-      expect,
-    }) => {
+    test("a holder whose lock has another holder loses the lock and does not renew it", async () => {
       const name = freshName();
       const lock = await open().lock(name, { ttl: 2 * SHORT, wait: LONG });
       await suite.store.erase(name);
@@ -104,7 +96,7 @@ export function describeValidity(suite: LockSuite): void {
       expect(await next.unlock()).toBe("released");
     });
 
-    test("ensure renews for the span it is given", async ({ expect }) => {
+    test("ensure renews for the span it is given", async () => {
       const [ours, theirs] = [open(), open()];
       const name = freshName();
       const ttl = 2 * SHORT;
@@ -116,7 +108,7 @@ export function describeValidity(suite: LockSuite): void {
       expect(await lock.unlock()).toBe("released");
     });
 
-    test("a renewal never brings an expiry forward", async ({ expect }) => {
+    test("a renewal never brings an expiry forward", async () => {
       const [ours, theirs] = [open(), open()];
       const name = freshName();
       const lock = await ours.lock(name, { ttl: 2 * SHORT, wait: LONG });
@@ -127,7 +119,7 @@ export function describeValidity(suite: LockSuite): void {
       lock.assertHeld(LONG / 2);
     });
 
-    test("maxHold ends a hold that is renewed", async ({ expect }) => {
+    test("maxHold ends a hold that is renewed", async () => {
       const [ours, theirs] = [open(), open()];
       const name = freshName();
       const lock = await ours.lock(name, { ttl: SHORT, wait: LONG, maxHold: 2 * SHORT });
@@ -137,9 +129,7 @@ export function describeValidity(suite: LockSuite): void {
       next.assertHeld();
     });
 
-    test("lockDelay reserves an expired lock, and a released lock is free at once", async ({
-      expect,
-    }) => {
+    test("lockDelay reserves an expired lock, and a released lock is free at once", async () => {
       const [ours, theirs] = [open(), open()];
       const options = { ttl: SHORT, wait: LONG, renew: false, lockDelay: SHORT };
       if (!ours.traits.lockDelay) {

@@ -1,4 +1,4 @@
-import { afterAll, describe } from "vitest";
+import { describe } from "vitest";
 import type { Server } from "../../infra/servers/server.ts";
 import { startServer } from "../../infra/servers/start.ts";
 import { describeLockStore } from "../conformance/lock-store.ts";
@@ -8,18 +8,21 @@ import { pause } from "../support/until.ts";
 describe("while one of five masters is killed, and then another", () => {
   let started: Promise<Server> | undefined;
 
-  afterAll(async () => {
-    await (await started)?.stop();
-  });
-
-  /** All stores use the same masters. */
+  /** All stores of the suite use the same masters. */
   const make = async (): Promise<StoreUnderTest> => {
     const isFirst = started === undefined;
     started ??= startServer("redlock");
     const server = await started;
     const store = await redlockUnderTest(server.nodes.map(({ config }) => config.port));
-    if (isFirst) void killSome(server);
-    return store;
+    if (!isFirst) return store;
+    void killSome(server);
+    return {
+      ...store,
+      async close() {
+        await store.close();
+        await server.stop();
+      },
+    };
   };
 
   const killSome = async ({ nodes }: Server) => {

@@ -3,5 +3,5 @@ import { describeLockStore } from "../conformance/lock-store.ts";
 import { dynamodbUnderTest } from "../support/under-test.ts";
 
 describeLockStore("dynamodb", dynamodbUnderTest);
-describeLostProclamations("dynamodb", dynamodbUnderTest);
 describeElections("dynamodb", dynamodbUnderTest);
+describeLostProclamations("dynamodb", dynamodbUnderTest);

@@ -5,7 +5,7 @@ import { describeLockStore } from "../conformance/lock-store.ts";
 import { memoryUnderTest } from "../support/under-test.ts";
 
 describeLockStore("memory", memoryUnderTest);
-describeLostProclamations("memory", memoryUnderTest);
 describeElections("memory", memoryUnderTest);
+describeLostProclamations("memory", memoryUnderTest);
 
 describeClaims("memory", async () => memoryClaims(newMemory()));

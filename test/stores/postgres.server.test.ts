@@ -7,8 +7,8 @@ import { sqlServerUnderTest, temporaryDatabase } from "../support/under-test.ts"
 
 for (const server of inject("postgresServers")) {
   describeLockStore(server.name, () => sqlServerUnderTest(server));
-  describeLostProclamations(server.name, () => sqlServerUnderTest(server));
   describeElections(server.name, () => sqlServerUnderTest(server));
+  describeLostProclamations(server.name, () => sqlServerUnderTest(server));
 
   describeSqlClaims(server.name, async () => {
     const { open, drop } = await temporaryDatabase(server);

@@ -3,5 +3,5 @@ import { describeLockStore } from "../conformance/lock-store.ts";
 import { redisUnderTest } from "../support/under-test.ts";
 
 describeLockStore("redis", redisUnderTest);
-describeLostProclamations("redis", redisUnderTest);
 describeElections("redis", redisUnderTest);
+describeLostProclamations("redis", redisUnderTest);

@@ -10,8 +10,8 @@ import { redlockUnderTest } from "../support/under-test.ts";
 import { until } from "../support/until.ts";
 
 describeLockStore("redlock", () => redlockUnderTest());
-describeLostProclamations("redlock", () => redlockUnderTest());
 describeElections("redlock", () => redlockUnderTest());
+describeLostProclamations("redlock", () => redlockUnderTest());
 
 test("a master that has missed a proclamation gets the value with a later renewal", async () => {
   const [first = 0, ...others] = redisServer("redlock").ports;

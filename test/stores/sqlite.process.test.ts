@@ -6,8 +6,8 @@ import { describeSqlClaims } from "../conformance/sql-claims.ts";
 import { sqliteUnderTest } from "../support/under-test.ts";
 
 describeLockStore("sqlite", sqliteUnderTest);
-describeLostProclamations("sqlite", sqliteUnderTest);
 describeElections("sqlite", sqliteUnderTest);
+describeLostProclamations("sqlite", sqliteUnderTest);
 
 describeSqlClaims("sqlite", async () => {
   const database = sqliteDatabase(":memory:");
