@@ -20,25 +20,36 @@ export function combine(
     .map(({ fence = "" }) => fence)
     .sort()
     .reverse();
+  const [agreed = ""] = agreedFences(infos, needed);
   return {
     name,
     holder: isHeld ? holder : undefined,
     expiresIn: isHeld ? reached(ends) : undefined,
-    fence: reached(fences) || undefined,
+    fence: agreed || reached(fences) || undefined,
     waiters: 0,
   };
 }
 
 const HIGH = Number.MAX_VALUE;
 
-/** Whether the pending answers cannot change the holder any more. */
+/** Whether the pending answers cannot change the holder any more, nor its fence. */
 export function isSettled(
   infos: readonly LockRecord[],
   { needed, pending }: { readonly needed: number; readonly pending: number },
 ): boolean {
   const holder = commonestHolder(infos);
   const named = infos.filter((info) => isOf(holder, info)).length;
-  return named >= needed || named + pending < needed;
+  if (named + pending < needed) return true;
+  return named >= needed && (pending === 0 || agreedFences(infos, needed).length > 0);
+}
+
+/**
+ * Returns the fence that a quorum has, if the answers have one. A master that has granted the lock late, or that a later
+ * claim has tried, has a higher one of its own.
+ */
+function agreedFences(infos: readonly LockRecord[], needed: number): readonly string[] {
+  const byFence = Map.groupBy(infos, ({ fence = "" }) => fence);
+  return [...byFence].flatMap(([fence, all]) => (all.length >= needed ? [fence] : []));
 }
 
 /** Returns the text of the holder that most masters name. A master may still have an earlier text of the same holder. */
