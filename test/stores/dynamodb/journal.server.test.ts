@@ -8,6 +8,7 @@ import { workflow } from "../../../core/steps/workflow.ts";
 import type { Dynamodb } from "../../../core/stores/dynamodb/client/dynamodb.ts";
 import { TableClock } from "../../../core/stores/dynamodb/journal/clock.ts";
 import { dynamodbJournal } from "../../../core/stores/dynamodb/journal/index.ts";
+import { readRange } from "../../../core/stores/dynamodb/journal/values.ts";
 import { dynamodbLocks } from "../../../core/stores/dynamodb/locks/index.ts";
 import type { Fetch } from "../../../core/stores/fetch.ts";
 import { runWorker } from "../../../functions/worker/worker.ts";
@@ -290,6 +291,25 @@ test("a commit that is done resolves although the former state cannot be deleted
   expect(await journal.entities.commit(claim, { ...commitOf("b"), answers: second })).toEqual([]);
   commits = 0;
   expect(await journal.entities.read(id)).toMatchObject({ state: stateOf("b") });
+});
+
+test("a long input is deleted once its message is answered", async () => {
+  const table = await anyTable();
+  await using dynamodb = table.open();
+  const { entities } = dynamodbJournal(dynamodb);
+  const id = { entity: "account", key: newRunId() };
+  const pieces = async () => {
+    const range = { pk: `entity/7/account/${id.key}`, from: "value/", to: "value0" };
+    return (await readRange(dynamodb, range)).length;
+  };
+  const input = JSON.stringify("x".repeat(300_000));
+  const { claimed } = await entities.visit(id, { message: { ...message, input }, ttl: 600_000 });
+  if (!claimed) throw new Error("the entity is not free");
+  expect(claimed.messages).toMatchObject([{ input }]);
+  expect(await pieces()).toBe(3);
+  await entities.commit(claimed, { ...commitOf("a"), state: "short" });
+  expect(await pieces()).toBe(0);
+  expect(await entities.read(id)).toMatchObject({ state: "short" });
 });
 
 test("a state that is replaced while it is read is read again", async () => {

@@ -55,6 +55,14 @@ interface NumberedWaiting extends Waiting {
   readonly number: number;
 }
 
+interface Committed {
+  /** The messages that wait now. */
+  readonly messages: readonly EntityMessage[];
+
+  /** The inputs of the answered messages, which nobody reads any more. */
+  readonly inputs: readonly Stored[];
+}
+
 /** What is known of an operation: its message waits, or it has an answer. */
 interface Operation {
   readonly inputHash: string;
@@ -194,17 +202,18 @@ export function dynamodbEntities(dynamodb: Dynamodb, clock: TableClock): EntityR
         ),
       );
       const answeredIds = new Set(answers.map(({ message }) => message.operationId));
-      return entities.change<readonly EntityMessage[]>({
+      const { messages, inputs } = await entities.change<Committed>({
         ids: [name],
         what: `messages of ${quote(entityResource(id))} were answered`,
         signal,
-        async plan([entity], now): Promise<ChangePlan<Entity, readonly EntityMessage[]>> {
+        async plan([entity], now): Promise<ChangePlan<Entity, Committed>> {
           if (!entity || !isHeld(entity, claim)) {
             const token = BigInt(entity?.token ?? 0);
             throw new FencedOutError(fence, formatFence(fence.generation, token));
           }
           const inbox = await readMessages(id, MOST_MESSAGES + answers.length);
           const numbers = new Map(inbox.map((one) => [one.operationId, one.number]));
+          const isAnswered = (one: Waiting) => answeredIds.has(one.operationId);
           const texts = await values();
           const until = timeIn(now, keep) ?? Number.MAX_SAFE_INTEGER;
           const answered = answers.flatMap(({ message, outcome }, i) => {
@@ -213,9 +222,8 @@ export function dynamodbEntities(dynamodb: Dynamodb, clock: TableClock): EntityR
             const operation = { inputHash, outcome, value, until };
             return answer(id, operationId, operation, numbers.get(operationId));
           });
-          const waiting = inbox
-            .filter((one) => !answeredIds.has(one.operationId))
-            .slice(0, MOST_MESSAGES);
+          const waiting = inbox.filter((one) => !isAnswered(one)).slice(0, MOST_MESSAGES);
+          const inputs = inbox.filter(isAnswered).map(({ input }) => input);
           const messages = await Promise.all(waiting.map((one) => toMessage(id, one)));
           const after: Entity = {
             ...entity,
@@ -223,9 +231,11 @@ export function dynamodbEntities(dynamodb: Dynamodb, clock: TableClock): EntityR
             heldUntil: waiting.length > 0 ? entity.heldUntil : 0,
             waitsSince: waiting[0]?.at,
           };
-          return { docs: [after], writes: answered, result: messages };
+          return { docs: [after], writes: answered, result: { messages, inputs } };
         },
       });
+      await Promise.all(inputs.map((input) => deletePieces(id, input))).catch(() => {});
+      return messages;
     },
 
     renew: (claim, ttl, signal) =>
