@@ -201,7 +201,8 @@ describe.concurrent.each(["sqlite", "redis"])("lockstep inventory on %s", (store
     expect(await answer("set", "kettle", "3")).toMatchObject({ outcome: "applied", remaining: 3 });
     expect(await answer("restock", "kettle", "2")).toMatchObject({ remaining: 5 });
     const order = ["decrement", "kettle", "4", "--operation-id", "kettle-1"];
-    expect(await answer(...order)).toMatchObject({ status: 0, remaining: 1, replayed: false });
+    // Replayed as well, if the answer to its first attempt was lost on a busy machine.
+    expect(await answer(...order)).toMatchObject({ status: 0, remaining: 1 });
     expect(await answer(...order)).toMatchObject({ status: 0, remaining: 1, replayed: true });
     expect(await answer("decrement", "kettle", "4")).toMatchObject({
       status: 1,
@@ -209,7 +210,7 @@ describe.concurrent.each(["sqlite", "redis"])("lockstep inventory on %s", (store
     });
     expect(await answer("get", "kettle")).toMatchObject({ onHand: 1, sold: 4, supplied: 5 });
     const history = await run("inventory", "history", "kettle");
-    expect(history.stdout).toContain("kettle-1");
+    expect(history.stdout.match(/kettle-1/g)).toHaveLength(1);
     const list = await run("inventory", "list", "kett", "--json");
     expect(JSON.parse(list.stdout)).toMatchObject([{ sku: "kettle", onHand: 1 }]);
     expect(await run("inventory", "get", "cup")).toMatchObject({
