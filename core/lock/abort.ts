@@ -47,8 +47,14 @@ export function deadline(
   ...parents: readonly (AbortSignal | undefined)[]
 ): Scope {
   const controller = new AbortController();
-  const cancel =
-    span === Number.POSITIVE_INFINITY ? () => {} : after(span, () => controller.abort(reason()));
+  const abort = () => controller.abort(reason());
+  let cancel = () => {};
+  if (span !== Number.POSITIVE_INFINITY) {
+    // After a stall or a freeze, timers come before the answers that have arrived meanwhile: these get a turn.
+    cancel = after(span, () => {
+      cancel = after(0, abort);
+    });
+  }
   const unlink = link(parents, controller);
   const dispose = () => {
     cancel();
