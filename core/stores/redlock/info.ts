@@ -20,12 +20,11 @@ export function combine(
     .map(({ fence = "" }) => fence)
     .sort()
     .reverse();
-  const [agreed = ""] = agreedFences(infos, needed);
   return {
     name,
     holder: isHeld ? holder : undefined,
     expiresIn: isHeld ? reached(ends) : undefined,
-    fence: agreed || reached(fences) || undefined,
+    fence: (agreedFence(infos, needed) ?? reached(fences)) || undefined,
     waiters: 0,
   };
 }
@@ -40,16 +39,17 @@ export function isSettled(
   const holder = commonestHolder(infos);
   const named = infos.filter((info) => isOf(holder, info)).length;
   if (named + pending < needed) return true;
-  return named >= needed && (pending === 0 || agreedFences(infos, needed).length > 0);
+  return named >= needed && (pending === 0 || agreedFence(infos, needed) !== undefined);
 }
 
 /**
- * Returns the fence that a quorum has, if the answers have one. A master that has granted the lock late, or that a later
- * claim has tried, has a higher one of its own.
+ * Returns the fence that a quorum has, or undefined if the answers have none. A master that has granted the lock late, or
+ * that a later claim has tried, has a higher one of its own.
  */
-function agreedFences(infos: readonly LockRecord[], needed: number): readonly string[] {
-  const byFence = Map.groupBy(infos, ({ fence = "" }) => fence);
-  return [...byFence].flatMap(([fence, all]) => (all.length >= needed ? [fence] : []));
+function agreedFence(infos: readonly LockRecord[], needed: number): string | undefined {
+  const fences = infos.map(({ fence = "" }) => fence);
+  const [fence] = commonest(fences);
+  return fences.filter((each) => each === fence).length >= needed ? fence : undefined;
 }
 
 /** Returns the text of the holder that most masters name. A master may still have an earlier text of the same holder. */

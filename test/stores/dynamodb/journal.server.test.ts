@@ -196,13 +196,19 @@ test.each([true, false])(
   },
 );
 
+/** Executes a run of one step to its end. */
+async function endedRun(journal: Journal) {
+  const run = await running(journal);
+  await journal.append(run, record("a"));
+  await journal.finish(run, DONE);
+  return run;
+}
+
 test("a fork is refused if its origin is reopened during the copy", async () => {
   const table = await anyTable();
   await using admin = table.open();
   const ours = dynamodbJournal(admin);
-  const run = await running(ours);
-  await ours.append(run, record("a"));
-  await ours.finish(run, DONE);
+  const run = await endedRun(ours);
   const reopen = firstTime(() => ours.reopen(run, { supersede: ["a"], isRetry: true }));
   const { journal, dynamodb } = hooked(table, (operation, body) =>
     operation === "TransactWriteItems" && body.includes("open/") ? reopen() : undefined,
@@ -220,9 +226,7 @@ test("a run that is reopened while another process purges it keeps its records",
   const table = await anyTable();
   await using admin = table.open();
   const ours = dynamodbJournal(admin);
-  const run = await running(ours);
-  await ours.append(run, record("a"));
-  await ours.finish(run, DONE);
+  const run = await endedRun(ours);
   const reopen = firstTime(() => ours.reopen(run, { supersede: [], isRetry: true }));
   const isWrite = (operation: string) => /Write|Update|Delete/.test(operation);
   const { journal, dynamodb } = hooked(
