@@ -160,6 +160,27 @@ describe("credentials", () => {
     expect(targets).toHaveLength(2);
   });
 
+  test("those that come late are asked for again: nothing was sent", async () => {
+    let asked = 0;
+    const credentials = async () => {
+      asked += 1;
+      return asked === 1 ? await new Promise<never>(() => {}) : options.credentials;
+    };
+    const { dynamodb, targets } = clientOf([answer(200, {})], { credentials, timeout: 50 });
+    expect(await dynamodb.write([update])).toMatchObject({ done: true });
+    expect(targets).toEqual(["UpdateItem"]);
+  });
+
+  test("those that never come are named when the caller has no more time", async () => {
+    const credentials = () => new Promise<never>(() => {});
+    const { dynamodb, targets } = clientOf([answer(200, {})], { credentials, timeout: 50 });
+    await expect(dynamodb.write([update], AbortSignal.timeout(200))).rejects.toMatchObject({
+      code: "STORE_UNAVAILABLE",
+      message: expect.stringContaining("came too late"),
+    });
+    expect(targets).toEqual([]);
+  });
+
   test("no error shows the secret", async () => {
     const { dynamodb } = clientOf([exception("AccessDeniedException")]);
     const error = await dynamodb.get(KEY).catch((why: Error) => why);

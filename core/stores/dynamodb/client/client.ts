@@ -212,11 +212,13 @@ class Client implements Dynamodb {
   async #request(operation: string, body: string, caller: AbortSignal): Promise<Answered<object>> {
     using limit = deadline(this.#timeout, noAnswer, caller);
     const { signal } = limit;
+    const late = () => new RequestFailure("passing", "credentials or signature came too late");
     const signed = await race(this.#sign(operation, body), signal).catch((error) => {
+      if (error === signal.reason) throw late();
       const why = `no credentials: ${(error as Error).message}`;
       throw new RequestFailure("unsent", why, "NoCredentials");
     });
-    if (signal.aborted) throw new RequestFailure("unsent", "there was no time for a request");
+    if (signal.aborted) throw late();
     try {
       // Not another address: the answer to a redirected request would not be the table's.
       const request = { method: "POST", body, redirect: "manual", signal } as const;

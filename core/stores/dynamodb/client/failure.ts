@@ -5,8 +5,8 @@ import {
 } from "../../../lock/errors.ts";
 
 /**
- * `unsent`: the request was certainly not sent. `passing`: refused for now, before it has changed anything. `refused`: a
- * repetition is useless. `unanswered`: it may have been carried out.
+ * `unsent`: the request was certainly not sent. `passing`: for now it was refused or not sent, and has changed nothing.
+ * `refused`: a repetition is useless. `unanswered`: it may have been carried out.
  */
 type FailureKind = "unsent" | "passing" | "refused" | "unanswered";
 
