@@ -50,7 +50,7 @@ export function describeSqlOutages(kind: "mariadb" | "postgres"): void {
         const lock = await store.locks.lock("frozen", { ttl: 4_000, wait: 60_000 });
         const command = ["sh", "-c", "echo started; sleep 60"];
         const { url } = server;
-        using holder = runCli("lock", "held", "--store", url, "--ttl", "2s", "--", ...command);
+        using holder = runCli("lock", "held", "--store", url, "--ttl", "9s", "--", ...command);
         expect(await holder.line()).toBe("started");
         const [node] = server.nodes;
         await node?.kill("SIGSTOP");

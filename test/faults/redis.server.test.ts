@@ -127,7 +127,7 @@ describe.concurrent("a Redis server", () => {
   test('that is frozen does not keep "lockstep lock" from exiting', async () => {
     await using own = await OwnRedis.start();
     const command = ["sh", "-c", "echo started; sleep 60"];
-    using holder = runCli("lock", "a", "--store", own.url, "--ttl", "2s", "--", ...command);
+    using holder = runCli("lock", "a", "--store", own.url, "--ttl", "9s", "--", ...command);
     expect(await holder.line()).toBe("started");
     await own.node.kill("SIGSTOP");
     expect(await within(60_000, holder.ended)).toBe(76);

@@ -126,7 +126,7 @@ test.concurrent('frozen masters do not keep "lockstep lock" from exiting', async
   await using own = await OwnMasters.start();
   const url = `redlock://${own.ports.map((port) => `127.0.0.1:${port}`).join(",")}`;
   const command = ["sh", "-c", "echo started; sleep 60"];
-  using holder = runCli("lock", "a", "--store", url, "--ttl", "2s", "--", ...command);
+  using holder = runCli("lock", "a", "--store", url, "--ttl", "9s", "--", ...command);
   expect(await holder.line()).toBe("started");
   await own.signal("SIGSTOP", 0, 1, 2, 3, 4);
   expect(await holder.ended).toBe(76);

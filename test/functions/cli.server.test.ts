@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
+import { EXIT } from "../../functions/cli/exit-status.ts";
 import { cli, onTerminal, startCli, untilPrinted } from "../support/cli.ts";
 import { cliInProcess } from "../support/cli-in-process.ts";
 import { anyPrefix, redisServer } from "../support/redis-under-test.ts";
@@ -67,6 +68,13 @@ describe.concurrent.each(names)("lockstep lock on %s", (storeName) => {
   const store = useStore(storeName);
   const lock = (...args: readonly string[]) => startCli(["lock", "--store", store(), ...args]);
 
+  /** Tries once, and again if a busy machine has not answered in the time that a single try has. */
+  const lockAtOnce = (name: string) =>
+    until(async () => {
+      const tried = await lock(name, "--wait", "0", "--", node, "-e", "").finished;
+      return tried.status !== EXIT.unavailable && tried;
+    });
+
   test("runs the command with the lock's name and fence, and returns its exit status", async () => {
     const script =
       "console.log(process.env.LOCKSTEP_NAME, process.env.LOCKSTEP_FENCE); process.exit(3)";
@@ -111,8 +119,7 @@ describe.concurrent.each(names)("lockstep lock on %s", (storeName) => {
   test("exits with 75 if the lock is busy, at once or after the wait", async () => {
     const holder = lock("busy");
     await untilPrinted(holder);
-    const once = await lock("busy", "--wait", "0", "--", node, "-e", "").finished;
-    expect(once).toMatchObject({ status: 75, stdout: "" });
+    expect(await lockAtOnce("busy")).toMatchObject({ status: 75, stdout: "" });
     // The wait includes the first connection, which takes long on a busy machine.
     const waited = await lock("busy", "--wait", "2s", "--", node, "-e", "").finished;
     expect(waited).toMatchObject({ status: 75, stdout: "" });
@@ -178,7 +185,7 @@ describe.concurrent.each(names)("lockstep lock on %s", (storeName) => {
     expect(await waiter.status).toBe(128 + 2);
     holder.child.kill("SIGINT");
     await holder.finished;
-    expect((await lock("line", "--wait", "0", "--", node, "-e", "").finished).status).toBe(0);
+    expect((await lockAtOnce("line")).status).toBe(0);
   });
 });
 

@@ -143,8 +143,10 @@ describe.concurrent("lockstep lock -- command", () => {
 
   test("does not continue a command whose lock was lost while it was stopped", async () => {
     const file = join(folder, "ticks");
-    const tick = `trap "exit 0" TERM; echo $PPID $$; while :; do echo >>${file}; sleep 0.01; done`;
-    using run = underShell("lapsed", "--ttl", "10s", ...store, "--", "sh", "-c", tick);
+    // Not a shell that starts other commands: with vfork, it cannot stop before its child has.
+    const tick = `console.log(process.ppid, process.pid);
+      setInterval(() => fs.appendFileSync(${JSON.stringify(file)}, "."), 10)`;
+    using run = underShell("lapsed", "--ttl", "10s", ...store, "--", node, "-e", tick);
     const [lockstep = "", command = ""] = (await run.line()).split(" ");
     await until(async () => (await readFile(file, "utf8").catch(() => "")) !== "");
     process.kill(Number(lockstep), "SIGTSTP");
