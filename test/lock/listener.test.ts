@@ -11,7 +11,7 @@ test("a listener that throws or rejects loses no lock", async () => {
   };
   for (const onEvent of [fail, async () => fail()]) {
     await using locks = pollingStore(memoryClaims(newMemory()), { onEvent });
-    const lost = await locks.lock("x", { ttl: 500, wait: 0, renew: false });
+    const lost = await locks.lock("x", { ttl: 1_500, wait: 0, renew: false });
     expect(await locks.tryLock("x", { ttl: 1_000 })).toBeUndefined();
     await vi.waitUntil(() => lost.signal.aborted);
     expect(await lost.unlock()).toBe("was-lost");
@@ -24,10 +24,10 @@ test("withLock rejects with the loss of its lock, even when the release fails", 
   const locks = pollingStore(claims);
   const body = async () => {
     wire.cut();
-    await sleep(150);
+    await sleep(1_600);
     return "done";
   };
-  const outcome = locks.withLock("x", { ttl: 100, wait: 0, renew: false }, body);
+  const outcome = locks.withLock("x", { ttl: 1_500, wait: 0, renew: false }, body);
   await expect(outcome).rejects.toMatchObject({ code: "LOCK_LOST", why: "expired" });
 });
 

@@ -239,8 +239,8 @@ describe("with an SDK", () => {
 
     test("mention a lost lock in the span that acquired it", async () => {
       await trace.getTracer("user").startActiveSpan("outer", async (span) => {
-        const lock = await shop.locks.lock("x", { ttl: 100, wait: 0, renew: false });
-        await sleep(130);
+        const lock = await shop.locks.lock("x", { ttl: 1_500, wait: 0, renew: false });
+        await sleep(1_600);
         await lock.unlock();
         span.end();
       });
@@ -318,13 +318,13 @@ describe("with an SDK", () => {
 
     test("count a lost lock once, however its holder notices", async () => {
       const lost = (reason: string) => ({ attributes: { "lockstep.reason": reason }, value: 1 });
-      const byTimer = await shop.locks.lock("x", { ttl: 100, wait: 0, renew: false });
-      await sleep(130);
+      const byTimer = await shop.locks.lock("x", { ttl: 1_500, wait: 0, renew: false });
+      await sleep(1_600);
       await byTimer.unlock();
       expect(await points("lockstep.lock.lost")).toEqual([lost("expired")]);
       exporter.reset();
-      const byFreeze = await shop.locks.lock("x", { ttl: 100, wait: 0, renew: false });
-      blockFor(130);
+      const byFreeze = await shop.locks.lock("x", { ttl: 1_500, wait: 0, renew: false });
+      blockFor(1_600);
       expect(await byFreeze.unlock()).toBe("was-lost");
       expect(await points("lockstep.lock.lost")).toEqual([lost("expired")]);
     });
@@ -338,8 +338,8 @@ describe("with an SDK", () => {
     });
 
     test("count a refused write of a late holder once, also in a step", async () => {
-      const late = await shop.locks.lock("sku/a", { ttl: 100, wait: 0, renew: false });
-      await sleep(130);
+      const late = await shop.locks.lock("sku/a", { ttl: 1_500, wait: 0, renew: false });
+      await sleep(1_600);
       const selling = workflow({ name: "late", version: 1, input: z.any() }, (ctx) =>
         ctx.step.tx("sell", { lock: "sku/a", retry: false }, async ({ tx }) => {
           const { fence } = late;
