@@ -1,5 +1,5 @@
-import { StoreRefusedError } from "../lock/errors.ts";
-import type { SqlResult, Transaction } from "./sql.ts";
+import { SerialCalls } from "./serial-calls.ts";
+import type { Transaction } from "./sql.ts";
 
 /** A transaction for a body that may call it concurrently, late, or after a failure. */
 export interface SerialTransaction {
@@ -20,42 +20,13 @@ export function serialTransaction(
   address: string,
   { batch, commit }: Transaction,
 ): SerialTransaction {
-  let failure: unknown;
-  let isOver = false;
-  let last: Promise<unknown> = Promise.resolve();
-
-  const enqueue = (call: () => Promise<readonly SqlResult[]>): Promise<readonly SqlResult[]> => {
-    const answer = last.then(async () => {
-      if (failure !== undefined) throw failure;
-      if (isOver) {
-        const problem = "this transaction has ended; make all its calls before its body returns";
-        throw new StoreRefusedError(address, problem);
-      }
-      try {
-        return await call();
-      } catch (error) {
-        failure = error;
-        throw error;
-      }
-    });
-    last = answer.catch(() => {});
-    return answer;
-  };
-
+  const calls = new SerialCalls(address);
   return {
     tx: {
-      batch: (statements) => enqueue(() => batch(statements)),
-      commit: (statements) =>
-        enqueue(async () => {
-          const results = await commit(statements);
-          isOver = true;
-          return results;
-        }),
+      batch: (statements) => calls.run(() => batch(statements)),
+      commit: (statements) => calls.finish(() => commit(statements)),
     },
-    failure: () => failure,
-    async end() {
-      await last;
-      isOver = true;
-    },
+    failure: () => calls.failure,
+    end: () => calls.end(),
   };
 }

@@ -9,13 +9,11 @@ import {
   type Reservation,
   type StockLevel,
   type StockOperations,
-  type StockResult,
 } from "./inventory.ts";
 import {
   checkOrders,
   checkSku,
   MAX_ID_BYTES,
-  type Operation,
   type OperationBackend,
   toOperation,
 } from "./operation.ts";
@@ -92,14 +90,18 @@ export function createBatchInventory(
   backend: Omit<InventoryBackend, "apply">,
   options: InventoryOptions,
 ): Inventory {
-  const apply = async (operation: Operation, signal?: AbortSignal): Promise<StockResult> => {
+  return createInventory({ ...backend, apply: asBatch(backend.applyMany) }, options);
+}
+
+/** Applies one operation as a batch. */
+export function asBatch(applyMany: OperationBackend["applyMany"]): OperationBackend["apply"] {
+  return async (operation, signal) => {
     const { sku, fence, operationId } = operation;
-    const [result] = await backend.applyMany({ sku, fence, operations: [operation] }, signal);
+    const [result] = await applyMany({ sku, fence, operations: [operation] }, signal);
     if (!result || result.outcome === "conflict") throw operationConflict(operationId);
     const { outcome, remaining, replayed } = result;
     return { outcome, remaining, replayed };
   };
-  return createInventory({ ...backend, apply }, options);
 }
 
 /** Builds the reads and changes alone; every decrement is a transaction of its own. */

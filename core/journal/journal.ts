@@ -99,7 +99,7 @@ export interface Journal extends AsyncDisposable {
    * The transaction claims the fences before `body`; a late fence rejects with a {@link FencedOutError}. The body is
    * repeated after a deadlock, and after a lost answer to a COMMIT that did not happen.
    *
-   * Undefined if the journal is not in a database.
+   * Undefined if the journal is neither in a SQL database nor in DynamoDB.
    *
    * @internal
    */
@@ -107,7 +107,7 @@ export interface Journal extends AsyncDisposable {
     | ((
         run: RunKey,
         step: TransactionalStep,
-        body: (tx: Transaction) => Promise<NewRecord>,
+        body: (tx: Pick<Transaction, "batch">) => Promise<NewRecord>,
         signal?: AbortSignal,
       ) => Promise<StepRecord>)
     | undefined;
@@ -770,7 +770,7 @@ export const LARGE_RESULT = 8_192;
 /** The most records of a page. */
 export const RECORDS_PER_PAGE = 1_000;
 
-export type JournalErrorCode = "STALE_RUN";
+export type JournalErrorCode = "STALE_RUN" | "CONDITION_FAILED";
 
 /** Another process has claimed the run, or the run has ended. The journal refused a write of the former holder. */
 export class StaleRunError extends Error {
@@ -781,4 +781,14 @@ export class StaleRunError extends Error {
   constructor({ runId, epoch }: RunKey) {
     super(`run ${JSON.stringify(runId)} is no longer held at epoch ${epoch}; stop writing to it`);
   }
+}
+
+/** A condition that a step has set for its transaction did not hold when it was to be committed. Nothing was changed. */
+export class ConditionFailedError extends Error {
+  override readonly name = "ConditionFailedError";
+  readonly code = "CONDITION_FAILED" satisfies JournalErrorCode;
+  readonly retryable = true;
+
+  /** For the undo: there is nothing to undo. */
+  readonly effect = "none";
 }

@@ -1,4 +1,9 @@
-import { LONGEST_RESULT, type NewRecord, type StepRecord } from "../journal/journal.ts";
+import {
+  ConditionFailedError,
+  LONGEST_RESULT,
+  type NewRecord,
+  type StepRecord,
+} from "../journal/journal.ts";
 import { deadline, race } from "../lock/abort.ts";
 import { hasCode } from "../lock/errors.ts";
 import type { Fence } from "../lock/fence.ts";
@@ -279,8 +284,7 @@ class Attempt {
       return await this.#execution.transact({ key, fences }, async (tx) => {
         thrown = undefined;
         try {
-          const batch: TxScope["tx"]["batch"] = (statements) => tx.batch(statements);
-          return this.#done(await this.#call({ ...scope, tx: { batch } }), locks);
+          return this.#done(await this.#call({ ...scope, tx }), locks);
         } catch (error) {
           thrown = { error };
           throw error;
@@ -289,7 +293,9 @@ class Attempt {
     } catch (error) {
       const cause = error instanceof EngineFailure ? error.error : error;
       const isStepError = thrown !== undefined && thrown.error === cause;
-      throw isStepError || hasCode(cause, "FENCED_OUT", "FENCE_INVALID") ? cause : error;
+      const isRefused =
+        cause instanceof ConditionFailedError || hasCode(cause, "FENCED_OUT", "FENCE_INVALID");
+      throw isStepError || isRefused ? cause : error;
     }
   }
 

@@ -1,34 +1,28 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { Database, Transaction } from "../../core/database/sql.ts";
 import { sql } from "../../core/database/sql.ts";
 import { type StockOperations, stockLock } from "../../core/inventory/inventory.ts";
 import type { LockStore } from "../../core/lock/lock.ts";
 import { memoryLocks } from "../../core/stores/memory/locks.ts";
-import { type SqlInventory, sqlInventory } from "../../core/stores/sql/inventory/index.ts";
-import type { JournalUnderTest } from "../support/journal-under-test.ts";
-import { pause } from "../support/until.ts";
+import type { Opened, StockWithin } from "../support/stock-within.ts";
+import { pause, until } from "../support/until.ts";
 
 let skus = 0;
 
 /** Changes of stock within a caller's transaction. */
-export function describeInventoryWithin(name: string, make: () => Promise<JournalUnderTest>): void {
+export function describeInventoryWithin(name: string, make: () => Promise<StockWithin>): void {
   describe(`stock in a caller's transaction on ${name}`, () => {
-    let underTest: JournalUnderTest;
-    let database: Database;
-    let inventory: SqlInventory;
+    let underTest: StockWithin;
+    let inventory: StockWithin["inventory"];
     let locks: LockStore;
 
     beforeAll(async () => {
       underTest = await make();
-      if (!underTest.openDatabase) throw new Error("this journal has no database");
-      database = underTest.openDatabase();
-      inventory = sqlInventory(database);
+      inventory = underTest.inventory;
       locks = memoryLocks();
     });
 
     afterAll(async () => {
       await locks.close();
-      await database.close();
       await underTest.close();
     });
 
@@ -39,11 +33,13 @@ export function describeInventoryWithin(name: string, make: () => Promise<Journa
       return sku;
     };
 
-    const within = <T>(body: (stock: StockOperations, tx: Transaction) => Promise<T>): Promise<T> =>
-      database.transaction(async (tx) => {
-        const answer = await body(inventory.within(tx), tx);
-        await tx.commit([]);
-        return answer;
+    const within = <T>(body: (stock: StockOperations, tx: Opened) => Promise<T>): Promise<T> =>
+      underTest.run((tx) => body(inventory.within(tx), tx));
+
+    const expired = (sku: string) =>
+      until(async () => {
+        const [one] = await inventory.reservations(sku);
+        return one?.expiresIn === 0;
       });
 
     const all = async (stock: StockOperations, sku: string) => {
@@ -113,7 +109,7 @@ export function describeInventoryWithin(name: string, make: () => Promise<Journa
       const sku = await stocked(4);
       const reserving = { sku, quantity: 3, expiresIn: 20 };
       await inventory.reserve({ ...reserving, operationId: `${sku}/1` });
-      await pause(60);
+      await expired(sku);
       const change = { sku, quantity: 4, operationId: `${sku}/2` };
       expect(await within((stock) => stock.decrement(change))).toMatchObject({
         outcome: "applied",
@@ -121,7 +117,7 @@ export function describeInventoryWithin(name: string, make: () => Promise<Journa
       });
       await inventory.restock({ ...change, operationId: `${sku}/3` });
       await inventory.reserve({ ...reserving, operationId: `${sku}/4` });
-      await pause(60);
+      await expired(sku);
       const orders = [{ operationId: `${sku}/5`, quantity: 4 }];
       expect(await within((stock) => stock.decrementMany({ sku, orders }))).toMatchObject([
         { outcome: "applied", remaining: 0 },
@@ -136,7 +132,7 @@ export function describeInventoryWithin(name: string, make: () => Promise<Journa
       const next = await locks.lock(stockLock(sku), { ttl: 60_000, wait: 60_000 });
       const change = { sku, quantity: 1 };
       const order: string[] = [];
-      const isOptimistic = underTest.isOptimistic ?? false;
+      const { isOptimistic } = underTest;
       const begun = Promise.withResolvers<void>();
       const claiming = begun.promise
         .then(() => inventory.claim(next.fence))
@@ -184,10 +180,14 @@ export function describeInventoryWithin(name: string, make: () => Promise<Journa
       await expect(bad).rejects.toThrow(RangeError);
       // A failed transaction refuses every later statement.
       const dead = within(async (stock, tx) => {
-        await tx.batch([sql`SELECT * FROM no_such_table`]).catch(() => {});
+        await (underTest.takesSql
+          ? tx.batch([sql`SELECT * FROM no_such_table`])
+          : stock.decrement({ ...change, sku: "no such sku", operationId: `${sku}/4` })
+        ).catch(() => {});
         return stock.decrement({ ...change, operationId: `${sku}/3` });
       });
-      await expect(dead).rejects.toMatchObject({ code: "STORE_REFUSED" });
+      const code = underTest.takesSql ? "STORE_REFUSED" : "UNKNOWN_SKU";
+      await expect(dead).rejects.toMatchObject({ code });
       expect(await inventory.get(sku)).toMatchObject({ onHand: 8 });
     });
 

@@ -12,6 +12,7 @@ import { sqlJournal } from "../../core/stores/sql/journal/index.ts";
 import type { JournalUnderTest } from "../support/journal-under-test.ts";
 import { delaying, type Lossy, losing } from "../support/lossy.ts";
 import { claimed, claimOf, DONE, newRunId, record, running } from "../support/runs.ts";
+import type { Opened } from "../support/stock-within.ts";
 import { pause, until } from "../support/until.ts";
 
 /** Tests steps that commit in one transaction with their records. */
@@ -61,7 +62,7 @@ export function describeTransactions(name: string, make: () => Promise<JournalUn
     const transact = (
       run: RunKey,
       key: string,
-      body: (tx: Transaction) => Promise<NewRecord>,
+      body: (tx: Opened) => Promise<NewRecord>,
       { fences = [], signal, on = journal }: On = {},
     ): Promise<StepRecord> => {
       if (!on.transact) throw new Error("no transactions");
@@ -71,7 +72,7 @@ export function describeTransactions(name: string, make: () => Promise<JournalUn
     test("a large result is committed with the changes, and is read by its key", async () => {
       const run = await running(journal);
       const value = "é".repeat(2 ** 20);
-      const body = async (tx: Transaction) => {
+      const body = async (tx: Opened) => {
         await tx.batch([effect(run.runId)]);
         return record("a", { kind: "tx", value });
       };
@@ -82,7 +83,7 @@ export function describeTransactions(name: string, make: () => Promise<JournalUn
       expect(await effects(run.runId)).toBe(1);
     });
 
-    const leaving = (id: string, key: string) => async (tx: Transaction) => {
+    const leaving = (id: string, key: string) => async (tx: Opened) => {
       await tx.batch([effect(id)]);
       return record(key, { kind: "tx" });
     };
@@ -197,7 +198,7 @@ export function describeTransactions(name: string, make: () => Promise<JournalUn
       await inventory.claim(later.fence);
       const forged: Fence = { ...later.fence, token: 10n ** 12n, toString: () => "forged" };
       let bodies = 0;
-      const body = async (tx: Transaction) => {
+      const body = async (tx: Opened) => {
         bodies += 1;
         return leaving(run.runId, "a")(tx);
       };
@@ -225,7 +226,7 @@ export function describeTransactions(name: string, make: () => Promise<JournalUn
       await pause(20);
       const successor = await taking(late.runId);
       let bodies = 0;
-      const body = async (tx: Transaction) => {
+      const body = async (tx: Opened) => {
         bodies += 1;
         return leaving(late.runId, "a")(tx);
       };
@@ -347,9 +348,9 @@ export function describeTransactions(name: string, make: () => Promise<JournalUn
     test("the body cannot end the transaction, nor use it afterwards", async () => {
       const run = await running(journal);
       const id = run.runId;
-      let kept: Transaction | undefined;
-      const bodies: readonly ((tx: Transaction) => Promise<unknown>)[] = [
-        (tx) => tx.commit([effect(id)]),
+      let kept: Opened | undefined;
+      const bodies: readonly ((tx: Opened) => Promise<unknown>)[] = [
+        (tx) => (tx as Transaction).commit([effect(id)]),
         ...[
           sql`COMMIT`,
           sql` /* a */ commit`,
@@ -361,7 +362,7 @@ export function describeTransactions(name: string, make: () => Promise<JournalUn
           sql`CREATE TABLE other (a INTEGER)`,
           sql`TRUNCATE effect`,
           sql`DELETE FROM effect; COMMIT`,
-        ].map((statement) => async (tx: Transaction) => {
+        ].map((statement) => async (tx: Opened) => {
           kept = tx;
           await tx.batch([effect(id), statement]);
         }),

@@ -64,8 +64,9 @@ export function watch(
   const fetch: Fetch = (url, request) => {
     const operation = request.headers["x-amz-target"]?.split(".")[1] ?? "";
     requests.push(operation);
-    const pass = () => send(url, request);
-    return fault(operation, pass, request.body) ?? pass();
+    // What has been sent arrives, also when its sender has given up.
+    const pass = () => send(url, { ...request, signal: new AbortController().signal });
+    return fault(operation, pass, request.body) ?? send(url, request);
   };
   return { dynamodb: table.open({ ...options, fetch }), requests };
 }

@@ -15,6 +15,7 @@ import type {
   Range,
   Reading,
   TableOperation,
+  Write,
   Written,
 } from "./dynamodb.ts";
 import { RequestFailure, toError, toFailure } from "./failure.ts";
@@ -74,9 +75,9 @@ class Client implements Dynamodb {
     return { items: [answer.Item && toItem(answer.Item)], time };
   }
 
-  async write(writes: readonly ItemWrite[], signal?: AbortSignal): Promise<Written> {
+  async write(writes: readonly Write[], signal?: AbortSignal): Promise<Written> {
     const [only] = writes;
-    return only?.update !== undefined && writes.length === 1
+    return only && "key" in only && only.update !== undefined && writes.length === 1
       ? this.#update(only, signal)
       : this.#transact(writes, signal);
   }
@@ -157,13 +158,17 @@ class Client implements Dynamodb {
     return { done, failed: [!done], items: [Attributes && toItem(Attributes)] };
   }
 
-  async #transact(writes: readonly ItemWrite[], signal: AbortSignal | undefined): Promise<Written> {
-    const TransactItems = writes.map((write) => ({
-      [write.update === undefined ? "Delete" : "Update"]: {
-        TableName: this.#table,
-        ...toRequest(write),
-      },
-    }));
+  async #transact(writes: readonly Write[], signal: AbortSignal | undefined): Promise<Written> {
+    const TransactItems = writes.map((write) =>
+      "item" in write
+        ? write.item
+        : {
+            [write.update === undefined ? "Delete" : "Update"]: {
+              TableName: this.#table,
+              ...toRequest(write),
+            },
+          },
+    );
     const sent = { signal, reads: false };
     const body = { TransactItems };
     const { answer } = await this.#call<TransactAnswer>("TransactWriteItems", body, sent);

@@ -36,6 +36,19 @@ export interface ItemWrite extends Expressions {
   readonly when?: string;
 }
 
+/**
+ * A write of TransactWriteItems in the form of DynamoDB's API reference, on any table of the region:
+ * `{ Put: { TableName: "orders", Item: { id: { S: "7" } } } }`. Binary values are texts in base64.
+ */
+export type TransactWriteItem = {
+  readonly [operation in (typeof OPERATIONS)[number]]?: object;
+};
+
+export const OPERATIONS = ["Put", "Update", "Delete", "ConditionCheck"] as const;
+
+/** A write on this table, or one that a user has put together. */
+export type Write = ItemWrite | { readonly item: TransactWriteItem };
+
 /** The outcome of conditional writes: a condition that does not hold is no error. */
 export interface Written {
   readonly done: boolean;
@@ -100,7 +113,7 @@ export interface Dynamodb extends AsyncDisposable {
   query(range: Range): AsyncGenerator<ItemsPage>;
 
   /** Changes all items, at most 100, or none. */
-  write(writes: readonly ItemWrite[], signal?: AbortSignal): Promise<Written>;
+  write(writes: readonly Write[], signal?: AbortSignal): Promise<Written>;
 
   /** Reads the whole table, page by page. */
   scan(reading: Reading): AsyncGenerator<readonly Item[]>;

@@ -90,7 +90,7 @@ async function inTurn(
 }
 
 /** Everything that the results of a batch depend on. */
-interface Snapshot {
+export interface Snapshot {
   readonly stock: StockItem | undefined;
 
   /** The records of the operation ids that the batch names. */
@@ -125,7 +125,7 @@ async function planAndCommit(
   }
 }
 
-function planOn({ sku, operations }: OperationBatch, snapshot: Snapshot): Plan<StockItem> {
+export function planOn({ sku, operations }: OperationBatch, snapshot: Snapshot): Plan<StockItem> {
   const { stock, recorded, reservation } = snapshot;
   const isNew = operations.some(({ operationId }) => !recorded.has(operationId));
   if (isNew && !stock && operations[0]?.kind !== "set") throw unknownSku(sku);
@@ -203,11 +203,14 @@ function toChanged(
 const OPERATION = operationKey("").pk;
 
 /** Returns when a new reservation expires, by the server's clock: never earlier, and up to a second later. */
-function expiryOf({ operation }: PlannedOperation, { time }: Snapshot): number {
+export function expiryOf({ operation }: PlannedOperation, { time }: Snapshot): number {
   return operation.kind === "reserve" ? time + 1_000 + Math.ceil(operation.expiresIn / 1_000) : 0;
 }
 
-function writeReservation(planned: PlannedOperation, snapshot: Snapshot): readonly ItemWrite[] {
+export function writeReservation(
+  planned: PlannedOperation,
+  snapshot: Snapshot,
+): readonly ItemWrite[] {
   const { operation, outcome, quantity } = planned;
   const { kind, sku, operationId, reservation } = operation;
   if (outcome !== "applied") return [];
@@ -221,7 +224,7 @@ function writeReservation(planned: PlannedOperation, snapshot: Snapshot): readon
   return [{ key, update: "SET #quantity = :quantity", values: { quantity } }];
 }
 
-function toEntry({ operation, quantity, outcome, remaining }: PlannedOperation): ChunkEntry {
+export function toEntry({ operation, quantity, outcome, remaining }: PlannedOperation): ChunkEntry {
   const { kind, operationId, reservation, fence } = operation;
   const origin = { operationId, reservation, fence: fence && String(fence) };
   return { kind, quantity, outcome, remaining, ...origin };
@@ -240,7 +243,7 @@ function needsClock({ operations: [first] }: OperationBatch): boolean {
   return first?.kind === "reserve" || first?.reservation !== undefined;
 }
 
-async function readSnapshot(
+export async function readSnapshot(
   { dynamodb, cache }: DynamodbContext,
   { sku, operations }: OperationBatch,
   limit: AbortSignal,

@@ -1,3 +1,4 @@
+import type { Transaction } from "../../../database/sql.ts";
 import {
   createBatchInventory,
   type HistoryPage,
@@ -9,24 +10,43 @@ import type {
   LedgerEntry,
   Reservation,
   StockLevel,
+  StockOperations,
 } from "../../../inventory/inventory.ts";
 import { KeyedQueue } from "../../../lock/keyed-queue.ts";
 import { RecentMap } from "../../../lock/recent-map.ts";
 import type { Dynamodb } from "../client/dynamodb.ts";
 import type { Item } from "../client/items.ts";
+import { itemTransaction } from "../client/transaction.ts";
 import { applyBatch } from "./change.ts";
 import { expire, toReservation } from "./expiry.ts";
 import { claim } from "./fence.ts";
-import { ledgerKey, STOCK, stockKey, toEntries, toStock, UNITS } from "./items.ts";
+import { ledgerKey, levelOf, STOCK, stockKey, toEntries, toStock, UNITS } from "./items.ts";
+import { within } from "./within.ts";
+
+export interface DynamodbInventory extends Inventory {
+  /**
+   * Makes the changes a part of a step's transaction, `step.tx`: they are written with its record. Replays return the
+   * first result as usual. The `signal` of a change is ignored; the step has its own.
+   *
+   * A change claims its fence before it reads anything. The body is repeated when others have changed the stock since.
+   */
+  within(tx: Pick<Transaction, "batch">): StockOperations;
+}
 
 /** Creates an inventory in the items of a table. The caller closes the client. */
-export function dynamodbInventory(dynamodb: Dynamodb, options: InventoryOptions = {}): Inventory {
+export function dynamodbInventory(
+  dynamodb: Dynamodb,
+  options: InventoryOptions = {},
+): DynamodbInventory {
   const queue = new KeyedQueue(Number.POSITIVE_INFINITY);
   const context = { dynamodb, queue, cache: new RecentMap<ReturnType<typeof toStock>>() };
-  return createBatchInventory(
+  const inventory = createBatchInventory(
     {
       address: dynamodb.address,
-      get: async (sku) => toLevel(await dynamodb.get(stockKey(sku))),
+      async get(sku) {
+        const item = await dynamodb.get(stockKey(sku));
+        return item && toLevel(item);
+      },
       list: (page) => list(dynamodb, page),
       applyMany: (batch, signal) => applyBatch(context, batch, signal),
       expire: (sku) => expire(context, sku),
@@ -36,12 +56,11 @@ export function dynamodbInventory(dynamodb: Dynamodb, options: InventoryOptions 
     },
     options,
   );
+  return { ...inventory, within: (tx) => within(context, itemTransaction(tx), options) };
 }
 
-function toLevel(item: Item | undefined): StockLevel | undefined {
-  if (item === undefined) return undefined;
-  const { seq: _, ...units } = toStock(item);
-  return { sku: String(item.pk).slice(STOCK.length), ...units };
+function toLevel(item: Item): StockLevel | undefined {
+  return levelOf(String(item.pk).slice(STOCK.length), toStock(item));
 }
 
 /** Reads the whole table: partitions have no order. */

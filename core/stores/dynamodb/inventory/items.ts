@@ -1,4 +1,9 @@
-import type { LedgerEntry, LedgerEntryKind, StockOutcome } from "../../../inventory/inventory.ts";
+import type {
+  LedgerEntry,
+  LedgerEntryKind,
+  StockLevel,
+  StockOutcome,
+} from "../../../inventory/inventory.ts";
 import { type OperationKind, payloadHash } from "../../../inventory/operation.ts";
 import type { PlannedOperation, PriorResult } from "../../../inventory/plan.ts";
 import type { StockUnits } from "../../../inventory/transitions.ts";
@@ -62,6 +67,12 @@ export function toStock({ onHand, reserved, sold, supplied, seq }: Item): StockI
     supplied: Number(supplied),
     seq: Number(seq),
   };
+}
+
+export function levelOf(sku: string, stock: StockItem | undefined): StockLevel | undefined {
+  if (stock === undefined) return undefined;
+  const { seq: _, ...units } = stock;
+  return { sku, ...units };
 }
 
 /** An operation that was done, with its result. */

@@ -1,8 +1,9 @@
 import { KeyedQueue } from "../../../lock/keyed-queue.ts";
 import { RecentMap } from "../../../lock/recent-map.ts";
 import { retryUntilKnown } from "../../../lock/retry.ts";
-import type { Dynamodb, ItemWrite } from "../client/dynamodb.ts";
+import type { Dynamodb, ItemWrite, Write } from "../client/dynamodb.ts";
 import type { Item, ItemKey } from "../client/items.ts";
+import type { Refusal } from "../client/transaction.ts";
 import type { TableClock } from "./clock.ts";
 import { TornReadError } from "./values.ts";
 
@@ -26,11 +27,11 @@ export interface ChangePlan<Doc, Result> {
   readonly docs?: readonly (Doc | undefined)[];
 
   /** Further writes. */
-  readonly writes?: readonly ItemWrite[];
+  readonly writes?: readonly Write[];
   readonly result: Result;
 
-  /** Called when the condition of one of these writes did not hold, before the change is planned anew. */
-  refused?(): void;
+  /** Called when the condition of one of these writes did not hold, before the change is planned anew. May throw. */
+  refused?(answer: Refusal): void;
 }
 
 export interface ChangeRequest<Doc, Result> {
@@ -137,14 +138,15 @@ export class Documents<Doc extends object> {
       if (writes.length === 0) return isRead ? outcome : undefined;
       for (const id of ids) this.#known.delete(id);
       tried.set(mark, outcome);
-      const { done, failed } = await this.#dynamodb.write(writes, limit);
+      const { done, failed, items } = await this.#dynamodb.write(writes, limit);
       if (done) {
         for (const { id, after } of changes) if (after) this.#known.set(id, after);
         return outcome;
       }
       tried.delete(mark);
-      const own = planned.writes?.length ?? 0;
-      if (failed.slice(writes.length - own).includes(true)) planned.refused?.();
+      const own = writes.length - (planned.writes?.length ?? 0);
+      const refusal = { failed: failed.slice(own), items: items.slice(own) };
+      if (refusal.failed.includes(true)) planned.refused?.(refusal);
       return undefined;
     });
   }

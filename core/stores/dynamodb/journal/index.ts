@@ -16,6 +16,7 @@ import { deleteItems, RUNS, toInfo } from "./runs.ts";
 import { cancelChildren, requestCancel, sendSignal } from "./signals.ts";
 import { fork, startRuns } from "./start.ts";
 import { startKeyed } from "./start-keyed.ts";
+import { transact } from "./transactional-step.ts";
 
 /**
  * Opens the journal in a table of DynamoDB. The caller closes the client.
@@ -31,7 +32,7 @@ export function dynamodbJournal(dynamodb: Dynamodb): Journal {
   const context = { dynamodb, clock, runs, turns: new TurnOrder() };
   return validatedJournal({
     address: dynamodb.address,
-    transact: undefined,
+    transact: (run, step, body, signal) => transact(context, { ...step, run, body }, signal),
     entities: dynamodbEntities(dynamodb, clock),
     start: (all, parent, signal) => startRuns(context, all, parent, signal),
     claim: (claim, signal) => claimRun(context, claim, signal),

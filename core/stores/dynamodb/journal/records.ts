@@ -61,12 +61,7 @@ export async function append(
   signal: AbortSignal | undefined,
 ): Promise<StepRecord> {
   const { dynamodb } = context;
-  const stored = once((head: Head) => storeValue(dynamodb, head, record, signal));
-  if (isLong(record)) {
-    // Before the change, which others wait for.
-    const [found] = await context.runs.read([run.runId], signal);
-    await stored(held(found, run, context.clock.now()));
-  }
+  const stored = await valueIn(context, run, record, signal);
   let isKnown = false;
   return context.runs.change({
     ids: [run.runId],
@@ -85,6 +80,22 @@ export async function append(
   });
 }
 
+/** Returns a function that writes a value which needs items of its own, once, and says how the record has it. */
+export async function valueIn(
+  context: JournalContext,
+  run: RunKey,
+  record: NewRecord,
+  signal: AbortSignal | undefined,
+): Promise<(head: Head) => Promise<Pick<RecordText, "value" | "valueBytes">>> {
+  const stored = once((head: Head) => storeValue(context.dynamodb, head, record, signal));
+  if (isLong(record)) {
+    // Before the change, which others wait for.
+    const [found] = await context.runs.read([run.runId], signal);
+    await stored(held(found, run, context.clock.now()));
+  }
+  return stored;
+}
+
 /** Plans to write one more record of the run, unless there is one with this key. */
 export function planRecord(
   head: Head,
@@ -92,7 +103,7 @@ export function planRecord(
   stored: Omit<RecordText, "epoch" | "at">,
   value: string | undefined,
   now: number,
-  refused: () => void,
+  refused: NonNullable<ChangePlan<Head, StepRecord>["refused"]>,
 ): ChangePlan<Head, StepRecord> & { readonly docs: readonly [Head] } {
   const number = head.records + 1;
   const at = Math.max(now, head.lastAt);
@@ -161,7 +172,7 @@ export async function readTexts(
   );
 }
 
-async function readRecord(
+export async function readRecord(
   dynamodb: Dynamodb,
   head: Head,
   key: string,
