@@ -1,9 +1,12 @@
 /** Stock that never oversells. */
 export type { StockEvent } from "./events.ts";
 export type {
+  CloseReservation,
   DecrementResult,
   Inventory,
   LedgerEntry,
+  NewReservation,
+  QuantityChange,
   Reservation,
   StockLevel,
   StockOperations,

@@ -39,8 +39,8 @@ export interface QuantityChange extends StockChange {
 
 export interface NewReservation extends QuantityChange {
   /**
-   * After this many milliseconds, by the database's clock, the units go back on hand: never earlier, and on
-   * etcd and DynamoDB, whose clocks tell whole seconds, up to about two seconds later.
+   * After this time (milliseconds, or a text such as "15m"), by the database's clock, the units go back on hand: never
+   * earlier, and on etcd and DynamoDB, whose clocks tell whole seconds, up to about two seconds later.
    */
   readonly expiresIn: Duration;
 }
@@ -59,6 +59,7 @@ export interface CloseReservation extends StockChange {
 export type StockOutcome = "applied" | "sold-out" | "closed";
 
 export interface StockResult {
+  /** `sold-out`: fewer units are on hand than requested. `closed`: the reservation is no longer open. */
   readonly outcome: StockOutcome;
 
   /** The units on hand right after the operation. */

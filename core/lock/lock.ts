@@ -12,12 +12,12 @@ export interface Held extends AsyncDisposable {
    */
   readonly signal: AbortSignal;
 
-  /** Throws a LockLostError unless the lock is provably held now, and for `spare` milliseconds more. Synchronous. */
+  /** Throws a LockLostError unless the lock is provably held now, and for `spare` (milliseconds, or a text such as "2s") more. Synchronous. */
   assertHeld(spare?: Duration): void;
 
   /**
-   * Renews unless the lock is provably held for `span` milliseconds more. Rejects with a LockLostError if the renewal
-   * fails, and at once, without a request, if `span` is more than is left of `maxHold`.
+   * Renews unless the lock is provably held for `span` (milliseconds, or a text such as "2s") more. Rejects with a
+   * LockLostError if the renewal fails, and at once, without a request, if `span` is more than is left of `maxHold`.
    */
   ensure(span: Duration): Promise<void>;
 
@@ -60,7 +60,7 @@ export interface LockSet extends Held {
 
 export interface TryLockOptions {
   /**
-   * How long the store keeps the lock without a renewal.
+   * How long the store keeps the lock without a renewal, in milliseconds or as a text such as "10s".
    *
    * "invocation": until shortly after `deadline`, without renewal.
    */
@@ -99,7 +99,7 @@ export interface TryLockOptions {
 }
 
 export interface LockOptions extends TryLockOptions {
-  /** How long to wait for the lock, in milliseconds; 0 makes one attempt. Infinity needs a `signal`. */
+  /** How long to wait for the lock, in milliseconds or as a text such as "5s"; 0 makes one attempt. Infinity needs a `signal`. */
   readonly wait: Duration;
 }
 
