@@ -5,11 +5,12 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import mysql, { type Connection } from "mysql2/promise";
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
+import { sql } from "../../core/database/sql.ts";
 import { cli, MAIN } from "../support/cli.ts";
 import { blocksOf, examples, pages } from "../support/docs.ts";
 import { type PackedProject, packedProject } from "../support/packed-project.ts";
 import { runNode } from "../support/script.ts";
-import { temporaryDatabase } from "../support/under-test.ts";
+import { connectTo, temporaryDatabase } from "../support/under-test.ts";
 
 const run = promisify(execFile);
 const root = fileURLToPath(new URL("../..", import.meta.url));
@@ -26,12 +27,22 @@ const redisPorts = (name: string) =>
   inject("redisServers").find((server) => server.name === name)?.ports ?? [];
 const [zookeeper] = inject("zookeeperServers");
 
-const CLIENTS = ["mysql2", "etcd3", "ioredis", "@aws-lambda-powertools/idempotency"];
+const CLIENTS = ["mysql2", "pg", "etcd3", "ioredis", "@aws-lambda-powertools/idempotency"];
+
+/** Tables of the reader's own, for the programs on PostgreSQL. */
+const OWN_TABLES = `
+  CREATE TABLE stock (sku TEXT PRIMARY KEY, on_hand INT NOT NULL CHECK (on_hand >= 0));
+  CREATE TABLE sale (order_id TEXT PRIMARY KEY, lines JSONB NOT NULL);
+  CREATE TABLE purchase (id TEXT PRIMARY KEY, sku TEXT NOT NULL, quantity INT NOT NULL);
+  CREATE TABLE report (name TEXT PRIMARY KEY, units INT NOT NULL);
+  INSERT INTO stock VALUES ('cup', 5);
+  INSERT INTO report VALUES ('stock', 0);`;
 
 let packed: PackedProject;
 let project: string;
 let database: Awaited<ReturnType<typeof temporaryDatabase>>;
 let connection: Connection;
+let postgres: Awaited<ReturnType<typeof temporaryDatabase>>;
 
 /** Makes a project that has the package as a dependency, a server behind it, and the command on its path. */
 beforeAll(async () => {
@@ -42,7 +53,14 @@ beforeAll(async () => {
   await connection.query("CREATE TABLE seat (id INT PRIMARY KEY, taken INT NOT NULL)");
   await connection.query("INSERT INTO seat VALUES (1, 1), (2, 0), (3, 0), (4, 0)");
   await cli("migrate", "--store", database.url);
-  packed = await packedProject(...CLIENTS, "@types/node", "undici-types");
+  const [postgresServer] = inject("postgresServers");
+  if (!postgresServer) throw new Error("no PostgreSQL is running");
+  postgres = await temporaryDatabase(postgresServer);
+  await cli("migrate", "--store", postgres.url);
+  const shop = await connectTo(postgres.url);
+  await shop.query(OWN_TABLES);
+  await shop.end();
+  packed = await packedProject(...CLIENTS, "@types/node", "@types/pg", "undici-types");
   project = packed.folder;
   await mkdir(join(project, "bin"));
   const command = join(project, "bin/lockstep");
@@ -53,12 +71,13 @@ beforeAll(async () => {
 afterAll(async () => {
   await connection.end();
   await database.drop();
+  await postgres.drop();
   await packed[Symbol.asyncDispose]();
 });
 
 /** Replaces the servers that the docs name by those of the test. */
 function onOurServers(code: string): string {
-  return code
+  return onOurPostgres(code)
     .replace("mysql://root@127.0.0.1/shop", database.url)
     .replace("127.0.0.1:2379", etcd?.endpoints[0] ?? "")
     .replace("127.0.0.1:2181", zookeeper?.servers[0] ?? "")
@@ -66,6 +85,16 @@ function onOurServers(code: string): string {
     .replace("6381, 6382, 6383, 6384, 6385", redisPorts("redlock").join(", "))
     .replace("port: 3306", `port: ${database.options.port}`)
     .replace('database: "shop"', `database: "${database.options.database}"`);
+}
+
+/** The programs on PostgreSQL name its port. */
+function onOurPostgres(code: string): string {
+  if (!code.includes("port: 5432")) return code;
+  const { port, user, database: name } = postgres.options;
+  return code
+    .replace("port: 5432", `port: ${port}`)
+    .replace('user: "shop"', `user: "${user}"`)
+    .replace('database: "shop"', `database: "${name}"`);
 }
 
 /** Makes a folder of the project with all examples in it. */
@@ -113,6 +142,16 @@ describe("an example", () => {
   test("of tables of your own has taken two seats", async () => {
     const [seats] = await connection.query("SELECT id FROM seat WHERE taken = 1 ORDER BY id");
     expect(seats).toEqual([{ id: 1 }, { id: 2 }, { id: 3 }]);
+  });
+
+  test("of stock and of a nightly job has left its rows in PostgreSQL", async () => {
+    const shop = postgres.open();
+    const sales = await shop.read(sql`SELECT order_id FROM sale`);
+    expect(sales).toEqual([{ order_id: "order-7" }]);
+    expect(await shop.read(sql`SELECT id FROM purchase`)).toEqual([{ id: "order-7" }]);
+    const [report] = await shop.read(sql`SELECT units FROM report`);
+    expect([3, 5]).toContain(report?.units); // before the sales or after them
+    await shop.close();
   });
 });
 
