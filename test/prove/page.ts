@@ -1,3 +1,4 @@
+import type { Check } from "../simulation/history.ts";
 import type { Proof } from "./prove.ts";
 
 /** Whether nothing was violated, every mutant was caught, and the faults did their work. */
@@ -25,6 +26,19 @@ export function proofPage(proof: Proof): string {
 \`npm run prove -- --write\` makes this page from its results, which \`docs/proof.json\` has in full. This run was on ${date}, on Node
 ${node} and ${processors} processors. **${isProven(proof) ? "No guarantee was broken, and every mutant was caught." : "A guarantee was broken, or a mutant was not caught."}**
 
+Three kinds of checks, of which none is a proof of the code on all stores. Models prove the rules, for at most three clients; they are not the code. The
+simulation runs the code, on SQLite in memory. Campaigns run it on real servers: for this page on ${storesOf(campaigns)} alone, and on no other store.
+
+${table(
+  ["guarantee", "model", "checks of the simulation", "campaign"],
+  GUARANTEES.map(({ guarantee, models: rules, checks, inCampaigns }) => [
+    guarantee,
+    rules.join(", "),
+    checks.join(", "),
+    inCampaigns ? storesOf(campaigns) : "",
+  ]),
+)}
+
 ## Models
 
 \`test/models\` has the rules as models in Promela. spin searches all their states. A mutant breaks one rule, and has to violate the model:
@@ -45,7 +59,8 @@ ${table(
 
 \`test/simulation\` runs the real locks, stock, journal and steps on a virtual clock. The SQL of the store is executed by a real SQLite in
 memory, behind a network that loses, delays and repeats messages, while clients crash, freeze and read wrong clocks. The seed of a
-schedule determines it. The connection pools of MySQL and PostgreSQL, and the other stores, are not a part of it: campaigns cover them.
+schedule determines it. The connection pools of MySQL and PostgreSQL, and the other stores, are not a part of it: campaigns on those stores cover them. It lasts three minutes unless
+\`--seconds\` says otherwise.
 
 ${table(
   ["", ""],
@@ -85,7 +100,7 @@ ${table(
 
 ## Campaigns on real servers
 
-\`npm run campaign -- --store NAME --seconds N --seed S\` repeats one, for longer. Processes contend for locks and sell stock while they are killed and frozen,
+\`npm run campaign -- --store NAME --seconds N --seed S\` runs one, for longer or on another store. Processes contend for locks and sell stock while they are killed and frozen,
 and servers are killed, frozen and cut off.
 
 ${table(
@@ -102,6 +117,68 @@ ${table(
   ]),
 )}
 `;
+}
+
+/** What checks each guarantee. */
+const GUARANTEES: readonly {
+  readonly guarantee: string;
+  readonly models: readonly string[];
+  readonly checks: readonly Check[];
+  readonly inCampaigns: boolean;
+}[] = [
+  {
+    guarantee: "one holder at a time, as far as the holder can know",
+    models: ["validity", "session-queue"],
+    checks: ["validity", "release by the owner"],
+    inCampaigns: true,
+  },
+  {
+    guarantee: "nothing is held after a rejection",
+    models: ["withdrawal"],
+    checks: ["nothing held after a failed acquire"],
+    inCampaigns: false,
+  },
+  {
+    guarantee: "fences rise",
+    models: ["redlock"],
+    checks: ["token order"],
+    inCampaigns: true,
+  },
+  {
+    guarantee: "a late holder is refused",
+    models: ["fence"],
+    checks: ["late write", "late holder", "lost update"],
+    inCampaigns: true,
+  },
+  {
+    guarantee: "stock is conserved, and each operation id applied once",
+    models: ["stock"],
+    checks: ["stock", "once per operation id"],
+    inCampaigns: true,
+  },
+  {
+    guarantee: "steps, undo and cancellation",
+    models: ["journal"],
+    checks: [
+      "one history of a run",
+      "once per transaction",
+      "at most once",
+      "undone",
+      "cancelled",
+      "no work after the end",
+    ],
+    inCampaigns: false,
+  },
+  {
+    guarantee: "errors say what has happened",
+    models: [],
+    checks: ["known errors"],
+    inCampaigns: false,
+  },
+];
+
+function storesOf(campaigns: Proof["campaigns"]): string {
+  return [...new Set(campaigns.map(({ store }) => store))].join(", ");
 }
 
 function lateWritesOf({ failure }: Proof["simulation"]): number {
