@@ -17,11 +17,17 @@ export interface SitePage {
 /** The changelog is no page of the book: its old entries name what has changed since. */
 const sources = new Map([...pages, ["CHANGELOG.md", readFileSync(`${ROOT}CHANGELOG.md`, "utf8")]]);
 
+/** Ends the label of a link from a Chinese page to a page that has no Chinese version. */
+export const ENGLISH = "（英文）";
+
 export const sitePages: readonly SitePage[] = [...sources].map(([source, text]) => ({
   source,
   path: pathOf(source),
   title: titleOf(text),
-  text: text.replaceAll(/(?<=\]\()[^)\s]+(?=\))/g, (link) => linkFrom(source, link)),
+  text: text.replaceAll(
+    /\]\(([^)\s]+)\)/g,
+    (_, link: string) => `${markOf(source, link)}](${linkFrom(source, link)})`,
+  ),
 }));
 
 /** The pictures, programs and other files that pages link to: their paths in the project and in the site. */
@@ -35,6 +41,12 @@ export const linkedFiles: ReadonlyMap<string, string> = new Map(
   ),
 );
 
+/** Returns the Chinese version of an English page, or undefined if there is none. */
+export function translationOf(source: string): string | undefined {
+  const path = source === "README.md" ? "README.zh-CN.md" : source.replace("docs/", "docs/zh-CN/");
+  return path !== source && sources.has(path) ? path : undefined;
+}
+
 export function titleOf(text: string): string {
   return /^# (.*)$/m.exec(text)?.[1] ?? "";
 }
@@ -45,6 +57,18 @@ export function pathOf(source: string): string {
   if (source === "README.zh-CN.md") return "zh-CN/index.md";
   if (/^[A-Z]+\.md$/.test(source)) return source.toLowerCase();
   return source.replace(/^docs\//, "");
+}
+
+function markOf(source: string, link: string): string {
+  if (!isChinese(source) || /^(?:https?:|#)/.test(link)) return "";
+  const target = targetOf(source, link);
+  const isEnglishAlone =
+    sources.has(target) && !isChinese(target) && translationOf(target) === undefined;
+  return isEnglishAlone ? ENGLISH : "";
+}
+
+function isChinese(source: string): boolean {
+  return source.includes("zh-CN");
 }
 
 function linkFrom(source: string, link: string): string {

@@ -1,6 +1,6 @@
 import type { DefaultTheme } from "vitepress";
 import { CHAPTERS } from "./chapters.ts";
-import { pathOf, sitePages, titleOf } from "./pages.ts";
+import { ENGLISH, pathOf, sitePages, titleOf, translationOf } from "./pages.ts";
 
 /** Returns the sidebars of both languages. The generated pages stand in the English one. */
 export function sidebars(generated: ReadonlyMap<string, string>) {
@@ -11,7 +11,7 @@ export function sidebars(generated: ReadonlyMap<string, string>) {
   }));
   const chinese: DefaultTheme.SidebarItem[] = CHAPTERS.map(({ chinese: text, pages }) => ({
     text,
-    items: pages.map((source) => pageItem(translationOf(source) ?? source)),
+    items: pages.map(chineseItem),
   }));
   return { english, chinese };
 }
@@ -22,11 +22,13 @@ function pageItem(source: string): DefaultTheme.SidebarItem {
   return itemOf(pathOf(source), page.title);
 }
 
-function itemOf(path: string, text: string): DefaultTheme.SidebarItem {
-  return { text, link: `/${path}`.replace(/(?:index)?\.md$/, "") };
+function chineseItem(source: string): DefaultTheme.SidebarItem {
+  const translation = translationOf(source);
+  if (translation !== undefined) return pageItem(translation);
+  const item = pageItem(source);
+  return { ...item, text: `${item.text}${ENGLISH}` };
 }
 
-function translationOf(source: string): string | undefined {
-  const path = source === "README.md" ? "README.zh-CN.md" : source.replace("docs/", "docs/zh-CN/");
-  return sitePages.find((one) => one.source === path && path !== source)?.source;
+function itemOf(path: string, text: string): DefaultTheme.SidebarItem {
+  return { text, link: `/${path}`.replace(/(?:index)?\.md$/, "") };
 }
