@@ -1,13 +1,21 @@
 import type { Belief, Delay, Incident, Message } from "./incident.ts";
+import type { Grant } from "./narrator.ts";
 import type { Interval } from "./trace.ts";
 
 /** The heights of the parts of the drawing, from top to bottom. */
 const AXIS = 24;
-const STORE = 30;
+const STORE = 46;
 const LANE = 36;
 const RESOURCE = 34;
 const CURVE = 130;
 const GAP = 8;
+
+/** The height of the bars in the lane of the lock store; the names of the holders stand below. */
+const STORE_BAR = 18;
+
+/** The width of a letter, and of the longest text at a line. */
+const LETTER = 6.6;
+const TEXT = 200;
 
 /** The width of the names of the lanes. */
 export const LABELS_WIDTH = 92;
@@ -93,7 +101,9 @@ class Drawing {
       const x = this.#x(at);
       ticks.push(
         `<path class="tick" d="M${x} ${AXIS - 4}V${this.height}"/>`,
-        `<text class="faint" x="${x + 3}" y="${AXIS - 8}">${at / 1_000} s</text>`,
+        x < this.#width - 6 * LETTER
+          ? `<text class="faint" x="${x + 3}" y="${AXIS - 8}">${(at / 1_000).toFixed(2)} s</text>`
+          : "",
       );
     }
     return ticks.join("");
@@ -101,14 +111,45 @@ class Drawing {
 
   /** The holders of the lock according to the store. */
   store(): string {
-    const grants = this.#within(this.#incident.grants).map(({ worker, token, ...span }) => {
-      const { x, width } = this.#span(span);
-      const text =
-        width > 16 ? `<text class="on" x="${x + 4}" y="${AXIS + 20}">${worker + 1}</text>` : "";
-      const title = `the lock belongs to process ${worker + 1}${token ? `, token ${token}` : ""}`;
-      return `<g><title>${title}</title><rect class="truth" x="${x}" y="${AXIS + 4}" width="${width}" height="${STORE - 8}"/>${text}<path class="grant" d="M${x} ${AXIS + STORE - 4}V${this.#laneTop(worker) + 6}"/></g>`;
+    const grants = this.#within(this.#incident.grants);
+    const names = this.#namesOf(grants);
+    const drawn = grants.map((grant) => {
+      const { worker } = grant;
+      const { x, width } = this.#span(grant);
+      const name = names.get(grant);
+      const text = name ? `<text x="${x + 2}" y="${AXIS + STORE - 9}">${name}</text>` : "";
+      const fence = this.#fenceOf(grant);
+      const expires =
+        grant.hasExpired && width > 50
+          ? `<text class="on end" x="${round(x + width - 4)}" y="${AXIS + STORE_BAR - 1}">expires</text>`
+          : "";
+      const title = `the lock belongs to process ${worker + 1}${fence ? `, ${fence}` : ""}${grant.hasExpired ? ", until it expires" : ""}`;
+      return `<g><title>${title}</title><rect class="truth" x="${x}" y="${AXIS + 4}" width="${width}" height="${STORE_BAR}"/>${expires}<path class="grant" d="M${x} ${AXIS + 4 + STORE_BAR}V${this.#laneTop(worker) + 6}"/>${text}</g>`;
     });
-    return grants.join("");
+    return drawn.join("");
+  }
+
+  /** Names as many holders as have room in the lane, those whose lock expires first. */
+  #namesOf(grants: readonly Grant[]): ReadonlyMap<Grant, string> {
+    const names = new Map<Grant, string>();
+    const placed: Interval[] = [];
+    for (const grant of grants.toSorted((a, b) => Number(b.hasExpired) - Number(a.hasExpired))) {
+      const from = this.#x(grant.from);
+      const fence = this.#fenceOf(grant);
+      const process = `P${grant.worker + 1}`;
+      for (const name of fence ? [`${process}, ${fence}`, fence] : [process]) {
+        const to = from + (name.length + 1) * LETTER;
+        if (to > this.#width || placed.some((one) => one.from < to && from < one.to)) continue;
+        placed.push({ from, to });
+        names.set(grant, name);
+        break;
+      }
+    }
+    return names;
+  }
+
+  #fenceOf({ token }: Grant): string {
+    return token === undefined ? "" : `fence ${this.#incident.shorten(token)}`;
   }
 
   /** What the processes believe, and what is true. */
@@ -171,7 +212,27 @@ class Drawing {
       `<path class="zero" d="M0 ${zero}H${this.#x(this.#options.to)}"/>`,
       `<path class="recorded" d="${path(({ recorded }) => recorded)}"/>`,
       `<path class="left" d="${path(({ left }) => left)}"/>`,
+      this.#recordLabel(),
     ].join("");
+  }
+
+  /** Names the dashed line where it leaves the other one. */
+  #recordLabel(): string {
+    const { from, to } = this.#options;
+    const apart = this.#incident.curve.find(
+      ({ at, recorded, left }) => at >= from && at < to && recorded !== left,
+    );
+    if (!apart) return "";
+    const x = this.#x(apart.at);
+    const y = round(this.#curveY(apart.recorded) - 5);
+    return this.#text("faint", x + 4, y, "what the stock’s record says", x - 4);
+  }
+
+  /** A text that begins at `x`, or ends at `before` if the drawing ends too soon. */
+  #text(name: string, x: number, y: number, text: string, before: number): string {
+    return x + TEXT > this.#width
+      ? `<text class="${name} end" x="${round(before)}" y="${y}">${text}</text>`
+      : `<text class="${name}" x="${round(x)}" y="${y}">${text}</text>`;
   }
 
   #bar(span: Interval, y: number, height: number, name: string): string {
@@ -181,14 +242,15 @@ class Drawing {
 
   #delay({ type, ...span }: Delay, top: number): string {
     const { x, width } = this.#span(span);
-    if (type === "killed") return `<text class="bad" x="${x - 4}" y="${top + 19}">✝</text>`;
+    if (type === "killed") return `<text class="killed" x="${x - 4}" y="${top + 19}">✝</text>`;
     const text = type === "slow" ? "slow service" : "frozen";
     const name =
       width > 84 ? `<text class="delayed" x="${x + 8}" y="${top + 18}">${text}</text>` : "";
     return `<rect class="${type}" x="${x}" y="${top + 8}" width="${width}" height="12"/>${name}`;
   }
 
-  #arrow({ type, from, to, token }: Message, y: number): string {
+  #arrow(message: Message, y: number): string {
+    const { type, from, to } = message;
     const wall = this.#resourceTop;
     const [x, end] = [this.#x(from), this.#x(to)];
     if (type !== "refused") {
@@ -196,8 +258,21 @@ class Drawing {
       return `<path class="message ${name}" d="M${x} ${y}L${end} ${wall}"/>`;
     }
     const back = round(y + (wall - y) * 0.45);
-    const text = token ? `token ${token.slice(-6)} refused` : "refused";
-    return `<path class="message bounced" d="M${x} ${y}L${end} ${wall}L${end + 14} ${back}"/><text class="bounced-text" x="${end + 16}" y="${back + 4}">${text}</text>`;
+    const text = this.#text("bounced-text", end + 18, back + 4, this.#refusal(message), x - 6);
+    return `<path class="message bounced" d="M${x} ${y}L${end} ${wall}L${end + 14} ${back}"/>${text}`;
+  }
+
+  /** Says which fence is refused, and because of which one. */
+  #refusal({ token, to }: Message): string {
+    const { messages, shorten } = this.#incident;
+    if (token === undefined) return "refused";
+    const newest = messages
+      .filter((one) => one.type === "claimed" && one.to <= to && one.token !== token)
+      .at(-1)?.token;
+    const fence = `fence ${shorten(token)}`;
+    return newest === undefined
+      ? `${fence}: refused`
+      : `${fence} &lt; fence ${shorten(newest)}: refused`;
   }
 
   /** The parts of a belief in which another process believes the same. */
@@ -218,6 +293,11 @@ class Drawing {
   #within<T extends Interval>(spans: readonly T[]): readonly T[] {
     const { from, to } = this.#options;
     return spans.filter((span) => span.to >= from && span.from <= to);
+  }
+
+  get #width(): number {
+    const { from, to, scale } = this.#options;
+    return (to - from) * scale;
   }
 
   #laneTop(worker: number): number {

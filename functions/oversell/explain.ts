@@ -11,7 +11,7 @@ interface Figures {
   readonly stuck: number;
 }
 
-/** Explains the result of a strategy in one sentence: "sold 37 of 30: two holders after the lock expired at 1.2 s". */
+/** Explains the result of a strategy in one sentence: "sold 37 of 30: two holders after the lock expired at 1.20 s". */
 export function explain(observed: Observations, figures: Figures): string {
   const { sold, oversold, lost, duplicates, stuck } = figures;
   const clauses = [
@@ -87,7 +87,7 @@ function contains({ from, to }: Hold, at: number): boolean {
 }
 
 function seconds(millis: number): string {
-  return `${(millis / 1_000).toFixed(1)} s`;
+  return `${(millis / 1_000).toFixed(2)} s`;
 }
 
 function count(number: number, noun: string): string {

@@ -32,6 +32,9 @@ export interface Incident {
   /** The stock after each sale. */
   readonly curve: readonly StockPoint[];
   readonly frames: readonly Frame[];
+
+  /** Shortens long fences for display. */
+  readonly shorten: (token: string) => string;
 }
 
 export interface Belief extends Interval {
@@ -81,6 +84,7 @@ export function incidentOf(observed: Observations): Incident {
     delays: handlings.flatMap((handling) => delaysOf(handling, observed)),
     curve: narrator.curve,
     frames: narrator.frames,
+    shorten: narrator.shorten,
   };
 }
 

@@ -5,6 +5,9 @@ import type { Interval, TraceEvent } from "./trace.ts";
 export interface Grant extends Interval {
   readonly worker: number;
   readonly token: string | undefined;
+
+  /** Whether the lock expired while its holder still believed that it had it. */
+  readonly hasExpired: boolean;
 }
 
 export interface StockPoint {
@@ -36,6 +39,9 @@ export class Narrator {
   readonly frames: Frame[] = [];
   readonly grants: Grant[] = [];
   readonly curve: StockPoint[];
+
+  /** Leaves out the digits that all fences begin with, when fences are long. */
+  readonly shorten: (token: string) => string;
   readonly #strategy: Strategy;
   readonly #stock: number;
   readonly #ttl: number;
@@ -58,11 +64,11 @@ export class Narrator {
     this.#ttl = ttlMillis;
     this.#recorded = stock;
     this.curve = [{ at: 0, recorded: stock, left: stock }];
-    const shorten = tokenShortener(handlings);
+    this.shorten = tokenShortener(handlings);
     this.#nameOf = (handling) => {
       const token = tokenOf(handling);
       const process = `Process ${handling.worker + 1}`;
-      return token === undefined ? process : `${process} (token ${shorten(token)})`;
+      return token === undefined ? process : `${process} (fence ${this.shorten(token)})`;
     };
   }
 
@@ -107,7 +113,7 @@ export class Narrator {
       }
       case "claimed":
         this.#newestClaim = handling;
-        return { text: `${name} claims the stock: older tokens are refused from now on.` };
+        return { text: `${name} claims the stock: older fences are refused from now on.` };
       case "reads":
         this.#read.set(handling, stock ?? 0);
         return { text: `${name} reads the stock: ${stock} left.` };
@@ -177,7 +183,8 @@ export class Narrator {
     const sale = isStale
       ? `${name} sells: it read ${read}, and writes ${stock}. The stock was at ${before} by then: a sale is forgotten.`
       : `${name} sells, and ${change}.`;
-    const over = left < 0 ? ` ${-left} sold that ${left === -1 ? "does" : "do"} not exist.` : "";
+    const over =
+      left < 0 ? ` So far, ${-left} sold that ${left === -1 ? "does" : "do"} not exist.` : "";
     return { text: `${sale}${over}`, isKey: isStale || left < 0 };
   }
 
@@ -199,7 +206,7 @@ export class Narrator {
   }
 
   #grant(handling: Handling, at: number, span = this.#ttl): void {
-    this.#end(at);
+    this.#end(at, "expiry");
     const until = this.#strategy.renewal ? Number.POSITIVE_INFINITY : at + span;
     this.#holder = { handling, since: at, until };
   }
@@ -215,7 +222,7 @@ export class Narrator {
   #expire(now: number): void {
     const holder = this.#holder;
     if (!holder || holder.until > now) return;
-    this.#end(holder.until);
+    this.#end(holder.until, "expiry");
     if (!this.#believers.has(holder.handling)) return;
     this.frames.push({
       at: holder.until,
@@ -225,11 +232,14 @@ export class Narrator {
     });
   }
 
-  #end(at: number): void {
+  #end(at: number, reason?: "expiry"): void {
     if (!this.#holder) return;
     const { handling, since, until } = this.#holder;
     const { worker } = handling;
-    this.grants.push({ worker, from: since, to: Math.min(at, until), token: tokenOf(handling) });
+    const to = Math.min(at, until);
+    // A release ends the belief first, and a deletion is no expiry.
+    const hasExpired = reason === "expiry" && this.#believers.has(handling);
+    this.grants.push({ worker, from: since, to, token: tokenOf(handling), hasExpired });
     this.#holder = undefined;
   }
 }
@@ -252,7 +262,7 @@ function lower(name: string): string {
 }
 
 function seconds(millis: number): string {
-  return `${(millis / 1_000).toFixed(1)} s`;
+  return `${(millis / 1_000).toFixed(2)} s`;
 }
 
 /** The token of the lock under which an order was handled. */

@@ -3,6 +3,7 @@ import { drawIncident, LABELS_WIDTH } from "./draw-incident.ts";
 import { type Incident, incidentOf } from "./incident.ts";
 import type { Observations } from "./observations.ts";
 import { figuresOf, isWrong, type StrategyReport } from "./report.ts";
+import type { Strategy } from "./strategy.ts";
 
 export interface ReportSetting {
   /** The command line that made the report, without credentials. */
@@ -16,7 +17,7 @@ export interface ReportSetting {
 export const MAX_REPORT_ORDERS = 1_200;
 
 /** The width of a drawing in pixels, and the pixels of a lock's ttl in between. */
-const MIN_WIDTH = 1_000;
+const MIN_WIDTH = 900;
 const MAX_WIDTH = 8_000;
 const TTL_WIDTH = 110;
 
@@ -65,8 +66,9 @@ ${style}${drawing}</style>
 <fieldset>
 <legend>The same orders, the same faults. Which strategy sells?</legend>
 <div class="switch">
-${incidents.map(({ report }, i) => choice(report, i)).join("\n")}
+${observed.map(({ strategy, stock }, i) => choice(strategy, incidents[i]?.report.sold ?? 0, stock, i)).join("\n")}
 </div>
+<p>With the fence, the stock refuses a holder older than one it has seen.</p>
 </fieldset>
 <figure>
 <svg class="definitions" aria-hidden="true">${DEFINITIONS}</svg>
@@ -84,8 +86,8 @@ ${SIGNS.map(([sign, text]) => `<li><svg width="34" height="16" aria-hidden="true
 </figure>
 <h2>What to look for</h2>
 <p>A lock that expires does not tell its holder. The holder is slow or frozen, goes on, and believes that it is alone: then two processes
-sell the same unit. No lock can prevent that. The stock can: every lock carries a token that rises with each holder, and the stock refuses a
-token that is older than the newest one it has seen. That is the fence. Choose <b>fence-claimed</b> or <b>lockstep</b> above: the same
+sell the same unit. No lock can prevent that. The stock can: every lock carries a fence, a number that rises with each holder, and the stock
+refuses a fence that is lower than the highest one it has seen. Choose <b>fence-claimed</b> or <b>lockstep</b> above: the same
 process is frozen, two believe that they hold the lock, and the late write bounces off the stock.</p>
 <h2>The decisive moments</h2>
 <ol id="moments"></ol>
@@ -106,39 +108,73 @@ ${script}</script>
 `;
 }
 
-/** Renders one moment of an incident as an SVG document: the time around its first decisive moment. */
+/** Renders the beginning of each replay as an SVG document, up to the late write of the first holder that is too late. */
 export async function renderPicture(observed: readonly Observations[]): Promise<string> {
-  const drawing = await readFile(new URL("./report-page/drawing.css", import.meta.url), "utf8");
-  const page = await readFile(new URL("./report-page/page.css", import.meta.url), "utf8");
-  const colours = page.slice(0, page.indexOf("body {"));
-  const panels = observed.map((one) => {
-    const incident = incidentOf(one);
-    const second = incident.beliefs.find(({ overlaps }) => overlaps)?.from ?? 0;
-    const first = incident.beliefs.find(({ to }) => to > second)?.from ?? second;
-    const scale = (PICTURE_WIDTH - LABELS_WIDTH) / (PICTURE_TTLS * one.ttlMillis);
-    const from = Math.max(0, first - one.ttlMillis / 4);
-    const to = from + PICTURE_TTLS * one.ttlMillis;
-    return { incident, drawn: drawIncident(incident, { from, to, scale }) };
-  });
+  const [page, drawing] = await Promise.all(
+    ["page.css", "drawing.css"].map((name) =>
+      readFile(new URL(`./report-page/${name}`, import.meta.url), "utf8"),
+    ),
+  );
+  const colours = (page ?? "").slice(0, page?.indexOf("body {"));
+  const incidents = observed.map(incidentOf);
+  // All panels show the same time.
+  const ttl = Math.max(...observed.map(({ ttlMillis }) => ttlMillis));
+  const to = Math.max(...incidents.map((incident) => endOfFirstOverlap(incident) ?? 0), ttl) + ttl;
+  const from = Math.max(0, to - PICTURE_TTLS * ttl);
+  const scale = (PICTURE_WIDTH - LABELS_WIDTH - MARGIN) / (to - from);
   let top = 0;
-  const parts = panels.map(({ incident, drawn }) => {
+  const parts = incidents.map((incident, i) => {
     const { report, stock } = incident;
-    const part = `<g transform="translate(0 ${top})"><text class="title ${toneOf(report)}" x="10" y="24">${report.name}: ${headline(report, stock)}</text><g transform="translate(0 34)">${drawn.labels}</g><svg x="${LABELS_WIDTH}" y="34" width="${drawn.width}" height="${drawn.height}">${drawn.lanes}</svg></g>`;
+    const drawn = drawIncident(incident, { from, to, scale });
+    const kind = kindOf(observed[i]?.strategy);
+    const title = `${report.name}${kind}: ${headline(report, stock)}`;
+    const part = `<g transform="translate(0 ${top})"><text class="title ${toneOf(report)}" x="10" y="24">${title}</text><g transform="translate(0 34)">${drawn.labels}</g><svg x="${LABELS_WIDTH}" y="34" width="${drawn.width}" height="${drawn.height}">${drawn.lanes}</svg></g>`;
     top += drawn.height + 50;
     return part;
   });
-  return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${PICTURE_WIDTH} ${top}" width="${PICTURE_WIDTH}" height="${top}">
-<style>${colours}${drawing}.ground { fill: var(--ground); } svg .title { font-size: 17px; font-weight: bold; } svg .title.wrong { fill: var(--bad); } svg .title.safe { fill: var(--good); }</style>
+  const key = SIGNS.map(([sign, text], i) => {
+    const x = 10 + (i % SIGNS_IN_ROW) * ((PICTURE_WIDTH - MARGIN) / SIGNS_IN_ROW);
+    const y = top + Math.floor(i / SIGNS_IN_ROW) * 22;
+    return `<g transform="translate(${x} ${y})">${sign}<text x="42" y="12">${text}</text></g>`;
+  });
+  const height = top + Math.ceil(SIGNS.length / SIGNS_IN_ROW) * 22 + MARGIN;
+  const titles =
+    ".ground { fill: var(--ground); } svg .title { font-size: 17px; font-weight: bold; } svg .title.wrong { fill: var(--bad); } svg .title.safe { fill: var(--good); }";
+  return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${PICTURE_WIDTH} ${height}" width="${PICTURE_WIDTH}" height="${height}">
+<style>${withFallbacks(`${colours}${drawing}${titles}`)}</style>
 ${DEFINITIONS}
 <rect class="ground" width="100%" height="100%"/>
 ${parts.join("\n")}
+${key.join("\n")}
 </svg>
 `;
 }
 
-/** The width of a picture in pixels, and in ttls. */
+/** The width of a picture and its margin in pixels, the most time that it shows in ttls, and the signs in a row of its key. */
 const PICTURE_WIDTH = 1_000;
-const PICTURE_TTLS = 7;
+const MARGIN = 10;
+const PICTURE_TTLS = 12;
+const SIGNS_IN_ROW = 3;
+
+/** Returns when the first holder that had company notices it, or has done its harm. */
+function endOfFirstOverlap({ beliefs }: Incident): number | undefined {
+  const second = beliefs.find(({ overlaps }) => overlaps);
+  return second && beliefs.find(({ to }) => to > second.from)?.to;
+}
+
+/** Gives each colour a fallback in its light variant, for renderers without variables. */
+function withFallbacks(css: string): string {
+  const light = new Map(
+    css
+      .slice(0, css.indexOf("@media"))
+      .matchAll(/(--[a-z]+): (#[0-9a-f]+);/g)
+      .map(([, name, value]) => [name, value]),
+  );
+  return css.replaceAll(
+    /(fill|stroke): var\((--[a-z]+)\);/g,
+    (declaration, property, name) => `${property}: ${light.get(name)}; ${declaration}`,
+  );
+}
 
 /** Returns the index of the frame with which the replay begins: the first one with two holders, or else the first decisive one. */
 function startOf(frames: Incident["frames"], beliefs: Incident["beliefs"]): number {
@@ -157,15 +193,21 @@ function toneOf(report: StrategyReport): "wrong" | "lucky" | "safe" {
   return report.claimsSafe ? "safe" : "lucky";
 }
 
-const MARKS = { wrong: "✗", lucky: "~", safe: "✓" } as const;
-
-function choice(report: StrategyReport, i: number): string {
+function choice(strategy: Strategy, sold: number, stock: number, i: number): string {
+  const { name } = strategy;
   const checked = i === 0 ? " checked" : "";
-  return `<label><input type="radio" name="strategy" value="${report.name}"${checked}>${MARKS[toneOf(report)]} ${report.name}: ${report.sold}</label>`;
+  return `<label><input type="radio" name="strategy" value="${name}"${checked}>${name}${kindOf(strategy)}: sold ${sold} of ${stock}</label>`;
+}
+
+/** Says whether a strategy has a lock and a fence. */
+function kindOf(strategy: Strategy | undefined): string {
+  if (!strategy || strategy.lock === "none") return " (no lock)";
+  return strategy.fence === "none" ? " (lock only)" : " (lock + fence)";
 }
 
 const DEFINITIONS = `<defs>
 <pattern id="hatched" width="8" height="8" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><path class="hatch" d="M2 0V8"/></pattern>
+<pattern id="harm" width="8" height="8" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><path class="hatch-harm" d="M2 0V8"/></pattern>
 <marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path class="head" d="M0 0L8 4L0 8z"/></marker>
 <marker id="head-bounced" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="6" markerHeight="6" orient="auto"><path class="head-bounced" d="M0 0L8 4L0 8z"/></marker>
 </defs>`;
@@ -186,18 +228,24 @@ function section(replay: Incident & { readonly scale: number }, isHidden: boolea
 
 /** The signs of the drawing, with their meaning. */
 const SIGNS: readonly (readonly [string, string])[] = [
-  ['<rect class="belief" width="34" height="14"/>', "believes that it holds the lock"],
-  ['<rect class="truth" y="5" width="34" height="6"/>', "holds it, says the store"],
+  ['<rect class="belief" width="34" height="14"/>', "the process believes that it holds the lock"],
+  ['<rect class="truth" y="5" width="34" height="6"/>', "it holds the lock, says the store"],
   [
     '<rect class="belief second" width="34" height="14"/><rect class="both" width="34" height="14"/>',
     "two believe it at once",
   ],
   ['<rect class="slow" y="1" width="34" height="12"/>', "waits for a slow service, or is frozen"],
-  ['<circle class="sale" cx="8" cy="8" r="3.5"/>', "a sale"],
-  ['<circle class="bad-mark" cx="8" cy="8" r="5"/>', "a sale of a unit that does not exist"],
-  ['<path class="refusal" d="M3 3l10 10m0 -10l-10 10"/>', "a late write, refused"],
-  ['<path class="left" d="M0 8H34"/>', "units left after all sales"],
-  ['<path class="recorded" d="M0 8H34"/>', "units left, as the shop believes"],
+  ['<path class="grant" d="M17 0V16"/>', "the store grants the lock"],
+  ['<path class="message asked" d="M12 0L22 16"/>', "a question to the stock"],
+  ['<path class="message claimed" d="M12 0L22 16"/>', "a holder shows its fence to the stock"],
+  [
+    '<path class="message sold" d="M6 0L16 14"/><circle class="sale" cx="28" cy="8" r="3.5"/>',
+    "a sale",
+  ],
+  ['<circle class="bad-mark" cx="17" cy="8" r="5"/>', "a sale of a unit that does not exist"],
+  ['<path class="refusal" d="M12 3l10 10m0 -10l-10 10"/>', "a late write, refused"],
+  ['<path class="left" d="M0 8H34"/>', "units that are really left"],
+  ['<path class="recorded" d="M0 8H34"/>', "units left, says the stock’s record"],
 ];
 
 function figures(incidents: readonly Incident[]): string {

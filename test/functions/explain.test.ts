@@ -45,14 +45,14 @@ const frozen = [
 ];
 
 test.each([
-  ["as-in-the-incident", 2, expired, "sold 2 of 1: two holders after the lock expired at 1.2 s"],
+  ["as-in-the-incident", 2, expired, "sold 2 of 1: two holders after the lock expired at 1.20 s"],
   [
     "as-in-the-incident",
     3,
     deleted,
-    "sold 3 of 1: up to 3 holders at once after another process deleted the lock at 0.5 s",
+    "sold 3 of 1: up to 3 holders at once after another process deleted the lock at 0.50 s",
   ],
-  ["renewed", 2, frozen, "sold 2 of 1: two holders after process 1 was frozen at 0.4 s"],
+  ["renewed", 2, frozen, "sold 2 of 1: two holders after process 1 was frozen at 0.41 s"],
   [
     "version-column",
     1,

@@ -87,19 +87,19 @@ test("every decisive moment of an oversell is told in a sentence", () => {
     "1250 Process 2 gets the lock. Process 1 still believes that it has it.",
     "2250 The lock of process 2 expires. Its holder does not notice.",
     "2300 Process 3 gets the lock. Process 1 still believes that it has it.",
-    "3000 The identity service answers process 1 after 2.8 s. Its lock is gone, and it does not notice.",
-    "3055 Process 2 sells: it read 1, and writes 0. The stock was at 0 by then: a sale is forgotten. 1 sold that does not exist.",
+    "3000 The identity service answers process 1 after 2.79 s. Its lock is gone, and it does not notice.",
+    "3055 Process 2 sells: it read 1, and writes 0. The stock was at 0 by then: a sale is forgotten. So far, 1 sold that does not exist.",
     "3060 Process 1 deletes the lock, which belongs to process 3 by now.",
   ]);
 });
 
-test("a late write is told with the tokens of both holders", () => {
+test("a late write is told with the fences of both holders", () => {
   const told = incidentOf(REFUSED).frames.map(({ text }) => text);
   expect(told).toContain(
-    "Process 1 (token 41) wakes and goes on where it was. Process 2 (token 42) has claimed the stock meanwhile.",
+    "Process 1 (fence 41) wakes and goes on where it was. Process 2 (fence 42) has claimed the stock meanwhile.",
   );
   expect(told).toContain(
-    "Process 1 (token 41) writes late. Process 2 (token 42) has claimed the stock. Refused.",
+    "Process 1 (fence 41) writes late. Process 2 (fence 42) has claimed the stock. Refused.",
   );
 });
 
