@@ -116,17 +116,20 @@ class Drawing {
     const drawn = grants.map((grant) => {
       const { worker } = grant;
       const { x, width } = this.#span(grant);
-      const name = names.get(grant);
-      const text = name ? `<text x="${x + 2}" y="${AXIS + STORE - 9}">${name}</text>` : "";
       const fence = this.#fenceOf(grant);
       const expires =
         grant.hasExpired && width > 50
           ? `<text class="on end" x="${round(x + width - 4)}" y="${AXIS + STORE_BAR - 1}">expires</text>`
           : "";
       const title = `the lock belongs to process ${worker + 1}${fence ? `, ${fence}` : ""}${grant.hasExpired ? ", until it expires" : ""}`;
-      return `<g><title>${title}</title><rect class="truth" x="${x}" y="${AXIS + 4}" width="${width}" height="${STORE_BAR}"/>${expires}<path class="grant" d="M${x} ${AXIS + 4 + STORE_BAR}V${this.#laneTop(worker) + 6}"/>${text}</g>`;
+      return `<g><title>${title}</title><rect class="truth" x="${x}" y="${AXIS + 4}" width="${width}" height="${STORE_BAR}"/>${expires}<path class="grant" d="M${x} ${AXIS + 4 + STORE_BAR}V${this.#laneTop(worker) + 6}"/></g>`;
     });
-    return drawn.join("");
+    // The names stand above the dotted lines.
+    const texts = Array.from(names, ([{ from }, name]) => {
+      const x = round(this.#x(from) + 2);
+      return `<text class="name" x="${x}" y="${AXIS + STORE - 9}">${name}</text>`;
+    });
+    return [...drawn, ...texts].join("");
   }
 
   /** Names as many holders as have room in the lane, those whose lock expires first. */

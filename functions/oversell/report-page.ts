@@ -119,7 +119,8 @@ export async function renderPicture(observed: readonly Observations[]): Promise<
   const incidents = observed.map(incidentOf);
   // All panels show the same time.
   const ttl = Math.max(...observed.map(({ ttlMillis }) => ttlMillis));
-  const to = Math.max(...incidents.map((incident) => endOfFirstOverlap(incident) ?? 0), ttl) + ttl;
+  const end = Math.max(...incidents.map((incident) => endOfFirstOverlap(incident) ?? 0), ttl);
+  const to = end + 1.5 * ttl;
   const from = Math.max(0, to - PICTURE_TTLS * ttl);
   const scale = (PICTURE_WIDTH - LABELS_WIDTH - MARGIN) / (to - from);
   let top = 0;
