@@ -132,11 +132,16 @@ class Drawing {
     return [...drawn, ...texts].join("");
   }
 
-  /** Names as many holders as have room in the lane, those whose lock expires first. */
+  /** Names as many holders as have room in the lane: first those whose lock expires, or whose fence refuses another one. */
   #namesOf(grants: readonly Grant[]): ReadonlyMap<Grant, string> {
     const names = new Map<Grant, string>();
     const placed: Interval[] = [];
-    for (const grant of grants.toSorted((a, b) => Number(b.hasExpired) - Number(a.hasExpired))) {
+    const refusals = this.#incident.messages.filter(({ type }) => type === "refused");
+    const newer = new Set(refusals.map((message) => this.#newerFence(message)));
+    const isKey = ({ hasExpired, token }: Grant) =>
+      hasExpired || (token !== undefined && newer.has(token));
+    const inOrder = [...grants.filter(isKey), ...grants.filter((grant) => !isKey(grant))];
+    for (const grant of inOrder) {
       const from = this.#x(grant.from);
       const fence = this.#fenceOf(grant);
       const process = `P${grant.worker + 1}`;
@@ -266,16 +271,21 @@ class Drawing {
   }
 
   /** Says which fence is refused, and because of which one. */
-  #refusal({ token, to }: Message): string {
-    const { messages, shorten } = this.#incident;
-    if (token === undefined) return "refused";
-    const newest = messages
-      .filter((one) => one.type === "claimed" && one.to <= to && one.token !== token)
-      .at(-1)?.token;
-    const fence = `fence ${shorten(token)}`;
+  #refusal(message: Message): string {
+    const { shorten } = this.#incident;
+    if (message.token === undefined) return "refused";
+    const newest = this.#newerFence(message);
+    const fence = `fence ${shorten(message.token)}`;
     return newest === undefined
       ? `${fence}: refused`
       : `${fence} &lt; fence ${shorten(newest)}: refused`;
+  }
+
+  /** The fence that the stock has seen last when it refuses another one. */
+  #newerFence({ token, to }: Message): string | undefined {
+    return this.#incident.messages
+      .filter((one) => one.type === "claimed" && one.to <= to && one.token !== token)
+      .at(-1)?.token;
   }
 
   /** The parts of a belief in which another process believes the same. */
