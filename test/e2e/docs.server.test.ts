@@ -8,6 +8,7 @@ import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import { sql } from "../../core/database/sql.ts";
 import { cli, MAIN } from "../support/cli.ts";
 import { blocksOf, examples, pages } from "../support/docs.ts";
+import { anyTable, type TestTable } from "../support/dynamodb-under-test.ts";
 import { type PackedProject, packedProject } from "../support/packed-project.ts";
 import { runNode } from "../support/script.ts";
 import { connectTo, temporaryDatabase } from "../support/under-test.ts";
@@ -42,6 +43,7 @@ let packed: PackedProject;
 let project: string;
 let database: Awaited<ReturnType<typeof temporaryDatabase>>;
 let connection: Connection;
+let table: TestTable;
 let postgres: Awaited<ReturnType<typeof temporaryDatabase>>;
 
 /** Makes a project that has the package as a dependency, a server behind it, and the command on its path. */
@@ -60,6 +62,7 @@ beforeAll(async () => {
   const shop = await connectTo(postgres.url);
   await shop.query(OWN_TABLES);
   await shop.end();
+  table = await anyTable();
   packed = await packedProject(...CLIENTS, "@types/node", "@types/pg", "undici-types");
   project = packed.folder;
   await mkdir(join(project, "bin"));
@@ -77,7 +80,7 @@ afterAll(async () => {
 
 /** Replaces the servers that the docs name by those of the test. */
 function onOurServers(code: string): string {
-  return onOurPostgres(code)
+  return onOurTable(onOurPostgres(code))
     .replace("mysql://root@127.0.0.1/shop", database.url)
     .replace("127.0.0.1:2379", etcd?.endpoints[0] ?? "")
     .replace("127.0.0.1:2181", zookeeper?.servers[0] ?? "")
@@ -95,6 +98,16 @@ function onOurPostgres(code: string): string {
     .replace("port: 5432", `port: ${port}`)
     .replace('user: "shop"', `user: "${user}"`)
     .replace('database: "shop"', `database: "${name}"`);
+}
+
+/** The program on DynamoDB has one table for its stock and its orders. */
+function onOurTable(code: string): string {
+  const { hostname, pathname, searchParams } = new URL(table.url);
+  const name = pathname.slice(1);
+  const ours = `region: "${hostname}", table: "${name}", endpoint: "${searchParams.get("endpoint")}"`;
+  return code
+    .replace('region: "eu-west-1", table: "shop"', ours)
+    .replace('TableName: "orders"', `TableName: "${name}"`);
 }
 
 /** Makes a folder of the project with all examples in it. */
@@ -134,7 +147,8 @@ describe("an example", () => {
     const folder = await folderOf(name);
     await writeFile(join(folder, "package.json"), '{ "type": "module" }');
     const said = [...(examples.get(name) ?? "").matchAll(/^ *console\.log\(.*\); \/\/ (.*)$/gm)];
-    const env = { ...process.env, LOCKSTEP_TOKEN: "a-token-of-our-own" };
+    const aws = { AWS_ACCESS_KEY_ID: "key", AWS_SECRET_ACCESS_KEY: "secret" };
+    const env = { ...process.env, ...aws, LOCKSTEP_TOKEN: "a-token-of-our-own" };
     const { stdout } = await run(process.execPath, [name], { cwd: folder, env });
     expect(stdout).toBe(said.map(([, line]) => `${line}\n`).join(""));
   });

@@ -99,11 +99,12 @@ describe.concurrent.each(await etcdsUnderTest())("users of $name", (under) => {
     await expect(etcd.range(get("a"))).rejects.toMatchObject(unavailable);
     // Only the password was sent.
     await expect(etcd.txn(always(put("a", "")))).rejects.toMatchObject(unavailable);
+    await using patient = under.open({ endpoints, timeout: 60_000, ...root });
     const reason = new Error("enough");
-    const aborted = etcd.txn(always(put(anyPrefix(), "")), AbortSignal.abort(reason));
+    const aborted = patient.txn(always(put(anyPrefix(), "")), AbortSignal.abort(reason));
     await expect(aborted).rejects.toBe(reason);
     const signal = AbortSignal.timeout(50);
-    const late = etcd.txn(always(put(anyPrefix(), "")), signal);
+    const late = patient.txn(always(put(anyPrefix(), "")), signal);
     await expect(late).rejects.toMatchObject({ name: "TimeoutError" });
   });
 });

@@ -13,7 +13,7 @@ test("a listener that throws or rejects loses no lock", async () => {
     await using locks = pollingStore(memoryClaims(newMemory()), { onEvent });
     const lost = await locks.lock("x", { ttl: 1_500, wait: 0, renew: false });
     expect(await locks.tryLock("x", { ttl: 1_000 })).toBeUndefined();
-    await vi.waitUntil(() => lost.signal.aborted);
+    await vi.waitUntil(() => lost.signal.aborted, 60_000);
     expect(await lost.unlock()).toBe("was-lost");
     expect(await locks.withLock("x", { ttl: 1_000, wait: 1_000 }, async () => "done")).toBe("done");
   }

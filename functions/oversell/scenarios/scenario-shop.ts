@@ -17,8 +17,8 @@ export const RESOURCE = "an embedded SQLite database, which the scenario does no
 /** `by-hand`: read the stock, write the difference. `fenced`: the library's inventory, with the holder's fence. */
 export type Guard = "by-hand" | "fenced";
 
-/** A ttl longer than any scenario, so that no lock expires by itself. */
-const LOCK_OPTIONS = { ttl: 45_000, renew: false, wait: 2_000 };
+/** A ttl longer than any scenario, so that no lock expires by itself. A busy machine takes seconds for five servers. */
+const LOCK_OPTIONS = { ttl: 45_000, renew: false, wait: 5_000 };
 
 /** Opens a shop on a new database, calls `work`, and deletes the database. */
 export async function withScenarioShop<T>(
