@@ -180,8 +180,10 @@ export class Narrator {
     const isStale = stock !== undefined && read !== undefined && read !== before;
     const subtracts = hasTaken ? "the sale is recorded" : "one unit is subtracted";
     const change = stock === undefined ? subtracts : `writes ${stock}`;
+    const lost = (read ?? before) - before;
+    const forgotten = lost === 1 ? "a sale is" : `${lost} sales are`;
     const sale = isStale
-      ? `${name} sells: it read ${read}, and writes ${stock}. The stock was at ${before} by then: a sale is forgotten.`
+      ? `${name} sells: it read ${read}, and writes ${stock}. The stock was at ${before} by then: ${forgotten} forgotten.`
       : `${name} sells, and ${change}.`;
     const over =
       left < 0 ? ` So far, ${-left} sold that ${left === -1 ? "does" : "do"} not exist.` : "";

@@ -197,7 +197,7 @@ test("switches make a custom strategy; the picture and the trace show the holder
   const svg = await readFile(picture, "utf8");
   expect(svg).toMatch(/^<svg /);
   expect(svg).toContain("process 3");
-  expect(svg).toContain("custom:");
+  expect(svg).toContain("custom (lock only):");
   const { traceEvents } = JSON.parse(await readFile(trace, "utf8"));
   expect(traceEvents[0]).toMatchObject({
     name: "process_name",
