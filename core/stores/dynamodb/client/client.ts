@@ -15,7 +15,7 @@ import type {
   Range,
   Reading,
   TableOperation,
-  Write,
+  TransactWrite,
   Written,
 } from "./dynamodb.ts";
 import { RequestFailure, toError, toFailure } from "./failure.ts";
@@ -75,7 +75,7 @@ class Client implements Dynamodb {
     return { items: [answer.Item && toItem(answer.Item)], time };
   }
 
-  async write(writes: readonly Write[], signal?: AbortSignal): Promise<Written> {
+  async write(writes: readonly TransactWrite[], signal?: AbortSignal): Promise<Written> {
     const [only] = writes;
     return only && "key" in only && only.update !== undefined && writes.length === 1
       ? this.#update(only, signal)
@@ -158,7 +158,10 @@ class Client implements Dynamodb {
     return { done, failed: [!done], items: [Attributes && toItem(Attributes)] };
   }
 
-  async #transact(writes: readonly Write[], signal: AbortSignal | undefined): Promise<Written> {
+  async #transact(
+    writes: readonly TransactWrite[],
+    signal: AbortSignal | undefined,
+  ): Promise<Written> {
     const TransactItems = writes.map((write) =>
       "item" in write
         ? write.item

@@ -47,7 +47,7 @@ export type TransactWriteItem = {
 export const OPERATIONS = ["Put", "Update", "Delete", "ConditionCheck"] as const;
 
 /** A write on this table, or one that a user has put together. */
-export type Write = ItemWrite | { readonly item: TransactWriteItem };
+export type TransactWrite = ItemWrite | { readonly item: TransactWriteItem };
 
 /** The outcome of conditional writes: a condition that does not hold is no error. */
 export interface Written {
@@ -113,7 +113,7 @@ export interface Dynamodb extends AsyncDisposable {
   query(range: Range): AsyncGenerator<ItemsPage>;
 
   /** Changes all items, at most 100, or none. */
-  write(writes: readonly Write[], signal?: AbortSignal): Promise<Written>;
+  write(writes: readonly TransactWrite[], signal?: AbortSignal): Promise<Written>;
 
   /** Reads the whole table, page by page. */
   scan(reading: Reading): AsyncGenerator<readonly Item[]>;

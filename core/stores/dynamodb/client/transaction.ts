@@ -1,6 +1,6 @@
 import { SerialCalls } from "../../../database/serial-calls.ts";
 import type { Transaction } from "../../../database/sql.ts";
-import type { Write, Written } from "./dynamodb.ts";
+import type { TransactWrite, Written } from "./dynamodb.ts";
 
 /** The answers to the writes of a transaction that was refused. */
 export type Refusal = Pick<Written, "failed" | "items">;
@@ -8,7 +8,7 @@ export type Refusal = Pick<Written, "failed" | "items">;
 /** Writes of a transaction that belong together. */
 export interface Part {
   /** Called when the body has returned. */
-  writes(): readonly Write[];
+  writes(): readonly TransactWrite[];
 
   /**
    * Called with the answers to these writes if the condition of one of them does not hold. Throws the error for the

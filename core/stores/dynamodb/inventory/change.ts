@@ -90,7 +90,7 @@ async function inTurn(
 }
 
 /** Everything that the results of a batch depend on. */
-export interface Snapshot {
+export interface StockSnapshot {
   readonly stock: StockItem | undefined;
 
   /** The records of the operation ids that the batch names. */
@@ -125,7 +125,10 @@ async function planAndCommit(
   }
 }
 
-export function planOn({ sku, operations }: OperationBatch, snapshot: Snapshot): Plan<StockItem> {
+export function planOn(
+  { sku, operations }: OperationBatch,
+  snapshot: StockSnapshot,
+): Plan<StockItem> {
   const { stock, recorded, reservation } = snapshot;
   const isNew = operations.some(({ operationId }) => !recorded.has(operationId));
   if (isNew && !stock && operations[0]?.kind !== "set") throw unknownSku(sku);
@@ -136,7 +139,7 @@ export function planOn({ sku, operations }: OperationBatch, snapshot: Snapshot):
 
 interface PlannedBatch {
   readonly batch: OperationBatch;
-  readonly snapshot: Snapshot;
+  readonly snapshot: StockSnapshot;
   readonly plan: Plan<StockItem>;
 }
 
@@ -145,7 +148,7 @@ async function tryCommit(
   { dynamodb, cache }: DynamodbContext,
   { batch, snapshot, plan }: PlannedBatch,
   limit: AbortSignal,
-): Promise<Snapshot | undefined> {
+): Promise<StockSnapshot | undefined> {
   const { sku, fence, operations } = batch;
   const claim = fence ? [raiseClaim(fence)] : [];
   if (plan.planned.length === 0) {
@@ -182,10 +185,10 @@ function checkClaim(fence: Fence, { failed, items }: Written): void {
 
 /** Returns the snapshot with what contradicts it: what the other conditions say still holds. */
 function toChanged(
-  { stock, recorded, reservation, time }: Snapshot,
+  { stock, recorded, reservation, time }: StockSnapshot,
   writes: readonly ItemWrite[],
   { failed, items }: Written,
-): Snapshot {
+): StockSnapshot {
   const now = new Map(recorded);
   let [units, isSetAside] = [stock, reservation.isSetAside];
   for (const [i, { key }] of writes.entries()) {
@@ -203,13 +206,13 @@ function toChanged(
 const OPERATION = operationKey("").pk;
 
 /** Returns when a new reservation expires, by the server's clock: never earlier, and up to a second later. */
-export function expiryOf({ operation }: PlannedOperation, { time }: Snapshot): number {
+export function expiryOf({ operation }: PlannedOperation, { time }: StockSnapshot): number {
   return operation.kind === "reserve" ? time + 1_000 + Math.ceil(operation.expiresIn / 1_000) : 0;
 }
 
 export function writeReservation(
   planned: PlannedOperation,
-  snapshot: Snapshot,
+  snapshot: StockSnapshot,
 ): readonly ItemWrite[] {
   const { operation, outcome, quantity } = planned;
   const { kind, sku, operationId, reservation } = operation;
@@ -233,7 +236,10 @@ export function toEntry({ operation, quantity, outcome, remaining }: PlannedOper
 const NONE: ReservationState = { made: undefined, isSetAside: false, isOpen: false };
 
 /** Builds a snapshot of new operations from the cache; undefined for reservations, which need the server's clock. */
-function cachedSnapshot({ cache }: DynamodbContext, batch: OperationBatch): Snapshot | undefined {
+function cachedSnapshot(
+  { cache }: DynamodbContext,
+  batch: OperationBatch,
+): StockSnapshot | undefined {
   const stock = cache.get(batch.sku);
   if (!stock || needsClock(batch)) return undefined;
   return { stock, recorded: new Map(), reservation: NONE, time: Number.NaN };
@@ -247,7 +253,7 @@ export async function readSnapshot(
   { dynamodb, cache }: DynamodbContext,
   { sku, operations }: OperationBatch,
   limit: AbortSignal,
-): Promise<Snapshot> {
+): Promise<StockSnapshot> {
   // A batch that closes a reservation has a single operation.
   const [{ reservation } = NO_OPERATION] = operations;
   const named = operations.map(({ operationId }) => operationId);

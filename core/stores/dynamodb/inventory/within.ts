@@ -3,13 +3,13 @@ import type { InventoryOptions } from "../../../inventory/events.ts";
 import type { DecrementResult, StockOperations } from "../../../inventory/inventory.ts";
 import type { OperationBatch } from "../../../inventory/operation.ts";
 import type { Plan } from "../../../inventory/plan.ts";
-import type { Write } from "../client/dynamodb.ts";
+import type { TransactWrite } from "../client/dynamodb.ts";
 import { type ItemTransaction, type Part, RepeatError } from "../client/transaction.ts";
 import {
   expiryOf,
   planOn,
   readSnapshot,
-  type Snapshot,
+  type StockSnapshot,
   toEntry,
   writeReservation,
 } from "./change.ts";
@@ -75,10 +75,10 @@ class StockPart implements Part {
   #before: StockItem | undefined;
   readonly #entries: ChunkEntry[] = [];
   readonly #operations = new Map<string, RecordedOperation>();
-  readonly #writes: Write[] = [];
+  readonly #writes: TransactWrite[] = [];
 
   /** The write of each reservation by its place. Undefined for one that the transaction has made and closed. */
-  readonly #reservations = new Map<string, Write | undefined>();
+  readonly #reservations = new Map<string, TransactWrite | undefined>();
 
   constructor(context: DynamodbContext, sku: string) {
     this.#context = context;
@@ -86,7 +86,7 @@ class StockPart implements Part {
   }
 
   /** Returns what was read, after the changes of this transaction. */
-  after(read: Snapshot, { operations: [first] }: OperationBatch): Snapshot {
+  after(read: StockSnapshot, { operations: [first] }: OperationBatch): StockSnapshot {
     this.#before ??= read.stock;
     const recorded = new Map([...read.recorded, ...this.#operations]);
     const id = first?.reservation ?? "";
@@ -98,7 +98,7 @@ class StockPart implements Part {
     return { ...read, stock, recorded, reservation: { made, isSetAside, isOpen } };
   }
 
-  add(snapshot: Snapshot, { planned, stock }: Plan<StockItem>): void {
+  add(snapshot: StockSnapshot, { planned, stock }: Plan<StockItem>): void {
     if (planned.length === 0) return;
     this.stock = stock;
     for (const one of planned) {
@@ -121,7 +121,7 @@ class StockPart implements Part {
     return write !== undefined && "update" in write;
   }
 
-  writes(): readonly Write[] {
+  writes(): readonly TransactWrite[] {
     if (!this.stock) return [];
     // It will be another one, or was contradicted.
     this.#context.cache.delete(this.#sku);

@@ -1,7 +1,7 @@
 import { KeyedQueue } from "../../../lock/keyed-queue.ts";
 import { RecentMap } from "../../../lock/recent-map.ts";
 import { retryUntilKnown } from "../../../lock/retry.ts";
-import type { Dynamodb, ItemWrite, Write } from "../client/dynamodb.ts";
+import type { Dynamodb, ItemWrite, TransactWrite } from "../client/dynamodb.ts";
 import type { Item, ItemKey } from "../client/items.ts";
 import type { Refusal } from "../client/transaction.ts";
 import type { TableClock } from "./clock.ts";
@@ -27,7 +27,7 @@ export interface ChangePlan<Doc, Result> {
   readonly docs?: readonly (Doc | undefined)[];
 
   /** Further writes. */
-  readonly writes?: readonly Write[];
+  readonly writes?: readonly TransactWrite[];
   readonly result: Result;
 
   /** Called when the condition of one of these writes did not hold, before the change is planned anew. May throw. */

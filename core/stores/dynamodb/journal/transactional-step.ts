@@ -9,7 +9,7 @@ import { keyPlace, planRecord, readRecord, valueIn } from "./records.ts";
 import { type Head, held, type JournalContext } from "./runs.ts";
 
 /** A step with its run and its body. */
-export interface StepRequest extends TransactionalStep {
+interface StepRequest extends TransactionalStep {
   readonly run: RunKey;
   body(tx: Pick<Transaction, "batch">): Promise<NewRecord>;
 }
