@@ -12,10 +12,18 @@ const KINDS = {
   terraform: { folders: ["terraform"] },
 } as const satisfies Record<string, { folders: readonly string[]; resources?: string }>;
 
+/** The folders of each store. */
+const STORES = {
+  mysql: ["sql", "stores/mysql"],
+  "mysql+etcd": ["sql", "stores/mysql+etcd"],
+  dynamodb: ["stores/dynamodb"],
+} as const;
+
 export const PROJECT_KINDS = Object.keys(KINDS) as readonly ProjectKind[];
-export const PROJECT_STORES = ["mysql", "mysql+etcd"] as const;
+export const PROJECT_STORES = Object.keys(STORES) as readonly ProjectStore[];
 
 export type ProjectKind = keyof typeof KINDS;
+export type ProjectStore = keyof typeof STORES;
 
 export interface ProjectOptions {
   readonly folder: string;
@@ -23,7 +31,7 @@ export interface ProjectOptions {
   /** The name of the package and of the deployment. */
   readonly name: string;
   readonly kind: ProjectKind;
-  readonly store: (typeof PROJECT_STORES)[number];
+  readonly store: ProjectStore;
 
   /** The version of this package. */
   readonly version: string;
@@ -62,7 +70,7 @@ async function filesOf(options: ProjectOptions): Promise<ReadonlyMap<string, str
   const { name, kind, store, version } = options;
   const { folders, resources } = { resources: undefined, ...KINDS[kind] };
   const files = new Map<string, string>();
-  for (const folder of ["common", `stores/${store}`, ...folders]) {
+  for (const folder of ["common", ...STORES[store], ...folders]) {
     for (const [path, text] of await templatesIn(folder)) {
       const known = files.get(path);
       files.set(path, known === undefined ? text : merge(known, text));
@@ -73,7 +81,8 @@ async function filesOf(options: ProjectOptions): Promise<ReadonlyMap<string, str
     const [, body = ""] = shared.split(/^Resources:\n/m);
     files.set(resources, `${files.get(resources)}${body}`);
   }
-  const isOther = (marked: string) => marked !== store;
+  const parts = store.split("+");
+  const isOther = (marked: string) => !parts.includes(marked);
   return new Map(
     [...files].map(([path, text]) => [
       path,
@@ -109,7 +118,10 @@ function merge(base: string, more: string): string {
   return `${JSON.stringify(all, null, 2)}\n`;
 }
 
-/** Removes the blocks between the comments <STORE> and </STORE> of other stores, and all such comments. */
+/**
+ * Removes the blocks between the comments <STORE> and </STORE> of other stores, and all such comments. A project with the
+ * store mysql+etcd keeps the blocks of mysql and those of etcd. A block contains no other block.
+ */
 function withoutMarked(text: string, isOther: (store: string) => boolean): string {
   let inOther = false;
   const lines = text.split("\n").filter((line) => {

@@ -4,7 +4,7 @@ import {
   PROJECT_KINDS,
   PROJECT_STORES,
   type ProjectKind,
-  type ProjectOptions,
+  type ProjectStore,
   writeProject,
 } from "../../../infra/init/write-project.ts";
 import { note } from "../terminal/output.ts";
@@ -12,7 +12,7 @@ import { note } from "../terminal/output.ts";
 interface InitArgs {
   readonly dir: string;
   readonly kind: ProjectKind;
-  readonly store: ProjectOptions["store"];
+  readonly store: ProjectStore;
   readonly name: string | undefined;
 }
 
@@ -40,6 +40,7 @@ export const initCommand = (version: string): CommandModule<unknown, InitArgs> =
       })
       .example("$0 init shop --kind cdk", "locks in the database")
       .example("$0 init shop --kind sam --store mysql+etcd", "locks in etcd")
+      .example("$0 init shop --kind osls --store dynamodb", "all in one table, without a VPC")
       .epilog("Never overwrites a file. Exit status: 0; 64 if one of the files exists."),
   async handler({ dir, kind, store, name = basename(resolve(dir)) }) {
     const files = await writeProject({ folder: dir, name, kind, store, version });

@@ -1,4 +1,6 @@
+import { readFileSync } from "node:fs";
 import { expect } from "vitest";
+import { dynamodbStore } from "../../../core/stores/dynamodb/store.ts";
 import { METRICS } from "../../../functions/telemetry/metrics.ts";
 import type { Alarm, DeployedFunction, DeployedQueue, Deployment, Mapping } from "./deployment.ts";
 
@@ -56,28 +58,45 @@ export const CHECKS: Readonly<Record<string, Check>> = {
     }
   },
 
-  "functions and queues have the tags service and stage"(all) {
-    for (const one of [...all.functions, ...all.queues]) {
+  "a table is that of lockstep migrate, encrypted and recoverable, and outlives its stack"(all) {
+    for (const { definition, ...table } of all.tables) {
+      expect(definition).toEqual(TABLE);
+      expect(table).toMatchObject({ isEncrypted: true, isRecoverable: true });
+      expect(table).toMatchObject({ isProtected: true, isRetained: true });
+    }
+  },
+
+  "functions, queues and tables have the tags service and stage"(all) {
+    for (const one of [...all.functions, ...all.queues, ...all.tables]) {
       expect(one.isTagged, one.id).toBe(true);
     }
   },
 
-  "functions run on Node 24 inside the network, and are traced"(all) {
-    expect(all.functions.length).toBeGreaterThanOrEqual(5);
+  "functions run on Node 24 inside the network of their database, if it is no table, and are traced"(
+    all,
+  ) {
+    expect(all.functions.length).toBeGreaterThanOrEqual(4);
+    const isInNetwork = all.tables.length === 0;
     for (const fn of all.functions) {
-      expect(fn).toMatchObject({ runtime: "nodejs24.x", isInNetwork: true, isTraced: true });
+      expect(fn).toMatchObject({ runtime: "nodejs24.x", isInNetwork, isTraced: true });
     }
   },
 
-  "functions trust the authorities of RDS, and know secrets by their ARNs alone"(all) {
+  "functions trust the authorities of RDS, or name their table, and know secrets by their ARNs alone"(
+    all,
+  ) {
+    const [table] = all.tables;
+    const authorities = table ? undefined : "/var/runtime/ca-cert.pem";
     for (const { environment } of all.functions) {
-      expect(environment.NODE_EXTRA_CA_CERTS).toBe("/var/runtime/ca-cert.pem");
+      expect(environment.NODE_EXTRA_CA_CERTS).toBe(authorities);
+      expect(environment.TABLE).toBe(table?.id);
       expect(JSON.stringify(environment)).not.toMatch(/:\/\/[^/]*@|resolve:/);
     }
   },
 
   "every function has a role of its own, with no more than it needs"(all) {
     const roles = all.functions.map(({ role }) => role);
+    const tables = all.tables.map(({ id }) => id);
     expect(new Set(roles).size).toBe(all.functions.length);
     for (const fn of all.functions) {
       const allowed = fn.statements.filter(({ effect }) => effect === "Allow");
@@ -87,6 +106,10 @@ export const CHECKS: Readonly<Record<string, Check>> = {
         if (!isUnbound) expect(resources).not.toContain("*");
         expect(actions.filter((action) => !KNOWN.test(action))).toEqual([]);
       }
+      const onTables = allowed.filter(({ actions }) => actions.some(isOnTables));
+      for (const { resources } of onTables) expect(resources).toEqual(tables);
+      const rights = onTables.flatMap(({ actions }) => actions);
+      expect(rights.sort()).toEqual(tables.length > 0 ? TABLE_RIGHTS : []);
       expect(queuesOf(fn, "sqs:SendMessage")).toEqual(targetsOf(all, fn));
       const consumed = all.mappings.filter((one) => one.function === fn.id);
       for (const action of [
@@ -100,9 +123,12 @@ export const CHECKS: Readonly<Record<string, Check>> = {
   },
 
   "the code of a function may not use its rights on the network"(all) {
-    for (const { statements } of all.functions) {
-      const denied = statements.filter(({ effect }) => effect === "Deny");
-      expect(denied.flatMap(({ actions }) => actions)).toContain("ec2:*");
+    for (const { statements, isInNetwork } of all.functions) {
+      const withEffect = (one: string) =>
+        statements.filter(({ effect }) => effect === one).flatMap(({ actions }) => actions);
+      const rights = withEffect("Allow").filter((action) => action.startsWith("ec2:"));
+      if (isInNetwork) expect(withEffect("Deny")).toContain("ec2:*");
+      else expect(rights).toEqual([]);
     }
   },
 
@@ -183,9 +209,29 @@ export const CHECKS: Readonly<Record<string, Check>> = {
   },
 };
 
+/** What `lockstep migrate` makes. */
+const { TableName: _, ...TABLE } = JSON.parse(
+  dynamodbStore({
+    region: "local",
+    table: "shop",
+    credentials: { accessKeyId: "key", secretAccessKey: "secret" },
+  }).table.definition,
+);
+
+/** The actions that the policy of docs/stores/dynamodb.md allows on a table. */
+const TABLE_RIGHTS: readonly string[] = rightsOfDocs();
+
+function rightsOfDocs(): readonly string[] {
+  const page = readFileSync(new URL("../../../docs/stores/dynamodb.md", import.meta.url), "utf8");
+  const [, policy = "{}"] = /^```json\n(.*?)^```$/ms.exec(page) ?? [];
+  return JSON.parse(policy).Action;
+}
+
+const isOnTables = (action: string) => action.startsWith("dynamodb:");
+
 /** All actions that a function may have. */
 const KNOWN =
-  /^(logs:(CreateLogStream|PutLogEvents)|xray:Put(TraceSegments|TelemetryRecords)|secretsmanager:GetSecretValue|sqs:(SendMessage|ReceiveMessage|DeleteMessage|ChangeMessageVisibility|GetQueueAttributes|GetQueueUrl)|ec2:\w+)$/;
+  /^(logs:(CreateLogStream|PutLogEvents)|xray:Put(TraceSegments|TelemetryRecords)|secretsmanager:GetSecretValue|sqs:(SendMessage|ReceiveMessage|DeleteMessage|ChangeMessageVisibility|GetQueueAttributes|GetQueueUrl)|dynamodb:\w+|ec2:\w+)$/;
 
 interface Source {
   readonly mapping: Mapping;

@@ -2,6 +2,7 @@ import type {
   Alarm,
   DeployedFunction,
   DeployedQueue,
+  DeployedTable,
   Deployment,
   LogGroup,
   Mapping,
@@ -32,6 +33,7 @@ export function fromCloudFormation({ Resources }: Template): Deployment {
       functionOf(id, Properties, Resources),
     ),
     queues: ofType("AWS::SQS::Queue").map(([id, resource]) => queueOf(id, resource, Resources)),
+    tables: ofType("AWS::DynamoDB::Table").map(([id, resource]) => tableOf(id, resource)),
     mappings: propertiesOf("AWS::Lambda::EventSourceMapping").map(mappingOf),
     schedules: propertiesOf("AWS::Events::Rule").map(scheduleOf),
     stages: propertiesOf("AWS::ApiGatewayV2::Stage").map(stageOf),
@@ -123,7 +125,7 @@ function queueOf(
     visibility: queue.VisibilityTimeout ?? 30,
     retention: queue.MessageRetentionPeriod ?? 345_600,
     isEncrypted: queue.SqsManagedSseEnabled === true,
-    isRetained: resource.DeletionPolicy === "Retain" && resource.UpdateReplacePolicy === "Retain",
+    isRetained: isRetained(resource),
     isTagged: isTagged(queue.Tags),
     isTlsOnly: policies.some(({ Properties }) =>
       Properties.PolicyDocument.Statement.some(deniesPlainText),
@@ -132,6 +134,23 @@ function queueOf(
     redriveFrom:
       allowed && list(allowed.sourceQueueArns).map((arn) => queueByName(named(arn), resources)),
   };
+}
+
+function tableOf(id: string, { Properties: table, ...resource }: Resource): DeployedTable {
+  const { BillingMode, AttributeDefinitions, KeySchema } = table;
+  return {
+    id,
+    definition: { BillingMode, AttributeDefinitions, KeySchema },
+    isRecoverable: table.PointInTimeRecoverySpecification?.PointInTimeRecoveryEnabled === true,
+    isProtected: table.DeletionProtectionEnabled === true,
+    isEncrypted: table.SSESpecification?.SSEEnabled === true,
+    isRetained: isRetained(resource),
+    isTagged: isTagged(table.Tags),
+  };
+}
+
+function isRetained({ DeletionPolicy, UpdateReplacePolicy }: Omit<Resource, "Properties">) {
+  return DeletionPolicy === "Retain" && UpdateReplacePolicy === "Retain";
 }
 
 function deniesPlainText({ Effect, Action, Condition }: Json): boolean {

@@ -5,6 +5,7 @@
 export interface Deployment {
   readonly functions: readonly DeployedFunction[];
   readonly queues: readonly DeployedQueue[];
+  readonly tables: readonly DeployedTable[];
   readonly mappings: readonly Mapping[];
   readonly schedules: readonly Schedule[];
   readonly stages: readonly Stage[];
@@ -58,6 +59,25 @@ export interface DeployedQueue {
 
   /** The queues that may move messages here; all when it is undefined. */
   readonly redriveFrom: readonly string[] | undefined;
+}
+
+/** A table of DynamoDB. */
+export interface DeployedTable {
+  readonly id: string;
+
+  /** The parts of a request CreateTable that decide what the table can hold. */
+  readonly definition: {
+    readonly BillingMode: string;
+    readonly AttributeDefinitions: readonly object[];
+    readonly KeySchema: readonly object[];
+  };
+
+  /** Whether it has point-in-time recovery. */
+  readonly isRecoverable: boolean;
+  readonly isProtected: boolean;
+  readonly isEncrypted: boolean;
+  readonly isRetained: boolean;
+  readonly isTagged: boolean;
 }
 
 /** A queue whose messages invoke a function. */

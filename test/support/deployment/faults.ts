@@ -4,8 +4,10 @@ import type { Deployment } from "./deployment.ts";
 
 type Mutable<T> = T extends object ? { -readonly [K in keyof T]: Mutable<T[K]> } : T;
 
-/** Faults of a deployment, each by the check that must find it. */
-const FAULTS: Readonly<Record<string, readonly ((all: Mutable<Deployment>) => unknown)[]>> = {
+/** Faults of a deployment, each by the start of the check that must find it. */
+type Faults = Readonly<Record<string, readonly ((all: Mutable<Deployment>) => unknown)[]>>;
+
+const FAULTS: Faults = {
   "a message stays": [({ queues }) => set(queues, "visibility", 60)],
   "a batch answers": [({ mappings }) => set(mappings, "reportsFailures", false)],
   "batches are never": [
@@ -24,22 +26,17 @@ const FAULTS: Readonly<Record<string, readonly ((all: Mutable<Deployment>) => un
     ({ queues }) => set(queues, "isTlsOnly", false),
     ({ queues }) => set(queues, "isRetained", false),
   ],
-  "functions and queues": [
+  "functions, queues": [
     ({ queues }) => set(queues, "isTagged", false),
     ({ functions }) => set(functions, "isTagged", false),
   ],
   "functions run": [
     ({ functions }) => set(functions, "runtime", "nodejs20.x"),
     ({ functions }) => set(functions, "isTraced", false),
-    ({ functions }) => set(functions, "isInNetwork", false),
   ],
   "functions trust": [
     ({ functions }) => set(functions, "environment", {}),
-    ({ functions }) =>
-      set(functions, "environment", {
-        NODE_EXTRA_CA_CERTS: "/var/runtime/ca-cert.pem",
-        STORE: "mysql://shop:secret@db/shop",
-      }),
+    ({ functions }) => addVariable(functions, "STORE", "mysql://shop:secret@db/shop"),
   ],
   "every function has a role": [
     ({ functions }) => set(functions, "role", "One"),
@@ -49,7 +46,6 @@ const FAULTS: Readonly<Record<string, readonly ((all: Mutable<Deployment>) => un
     allow(["sqs:SendMessage"], ["Another"]),
     allow(["sqs:ReceiveMessage"], ["Another"]),
   ],
-  "the code of a function": [({ functions }) => set(functions, "statements", [])],
   "the HTTP API": [
     ({ stages }) => set(stages, "rate", undefined),
     ({ stages }) => set(stages, "burst", undefined),
@@ -84,6 +80,50 @@ const FAULTS: Readonly<Record<string, readonly ((all: Mutable<Deployment>) => un
   ],
 };
 
+/** Faults of a deployment whose database is in a network. */
+const NETWORK_FAULTS: Faults = {
+  "functions run": [({ functions }) => set(functions, "isInNetwork", false)],
+  "the code of a function": [({ functions }) => set(functions, "statements", [])],
+};
+
+/** Faults of a deployment with a table. */
+const TABLE_FAULTS: Faults = {
+  "a table": [
+    ({ tables }) => set(tables, "isEncrypted", false),
+    ({ tables }) => set(tables, "isRecoverable", false),
+    ({ tables }) => set(tables, "isProtected", false),
+    ({ tables }) => set(tables, "isRetained", false),
+    ({ tables }) => tables[0]?.definition.KeySchema.pop(),
+    ({ tables }) => tables[0]?.definition.AttributeDefinitions.pop(),
+    ({ tables }) =>
+      set(
+        tables.map(({ definition }) => definition),
+        "BillingMode",
+        "PROVISIONED",
+      ),
+  ],
+  "functions, queues": [({ tables }) => set(tables, "isTagged", false)],
+  "functions run": [
+    ({ functions }) => set(functions, "isInNetwork", true),
+    ({ tables }) => tables.splice(0),
+  ],
+  "functions trust": [({ functions }) => addVariable(functions, "TABLE", "another")],
+  "every function has a role": [
+    ({ tables }) => set(tables, "id", "another"),
+    ({ functions }) => {
+      for (const { statements } of functions) {
+        const at = statements.findIndex(({ actions }) => actions.includes("dynamodb:Query"));
+        statements.splice(at, 1);
+      }
+    },
+  ],
+  "the code of a function": [allow(["ec2:CreateNetworkInterface"], ["*"])],
+};
+
+function addVariable(functions: Mutable<Deployment>["functions"], name: string, value: string) {
+  for (const fn of functions) fn.environment = { ...fn.environment, [name]: value };
+}
+
 function set<T, K extends keyof T>(all: T[], key: K, value: T[K]): void {
   for (const one of all) one[key] = value;
 }
@@ -103,8 +143,12 @@ function withoutAlarm(metric: string) {
 
 /** Breaks a right deployment in each way, and expects that the check of the fault fails. */
 export function expectFaultsFound(right: Deployment): void {
+  const more = right.tables.length > 0 ? TABLE_FAULTS : NETWORK_FAULTS;
   for (const [name, check] of Object.entries(CHECKS)) {
-    const [, faults = []] = Object.entries(FAULTS).find(([start]) => name.startsWith(start)) ?? [];
+    if (right.tables.length === 0 && name.startsWith("a table")) continue;
+    const faults = [FAULTS, more].flatMap((all) =>
+      Object.entries(all).flatMap(([start, faults]) => (name.startsWith(start) ? faults : [])),
+    );
     expect(faults.length, name).toBeGreaterThan(0);
     for (const [i, fault] of faults.entries()) {
       const broken = structuredClone(right) as Mutable<Deployment>;

@@ -2,6 +2,7 @@ import type {
   Alarm,
   DeployedFunction,
   DeployedQueue,
+  DeployedTable,
   Deployment,
   Statement,
 } from "./deployment.ts";
@@ -21,6 +22,7 @@ export async function fromTerraform(text: string, parseHcl: ParseHcl): Promise<D
   return {
     functions: file.of("aws_lambda_function").map((one) => functionOf(file, one)),
     queues: await Promise.all(file.of("aws_sqs_queue").map((one) => queueOf(file, one))),
+    tables: file.of("aws_dynamodb_table").map((one) => tableOf(file, one)),
     mappings: mappings.map(({ body }) => ({
       queue: named(body.event_source_arn),
       function: named(body.function_name),
@@ -189,6 +191,28 @@ async function queueOf(file: Configuration, { id, body }: Block): Promise<Deploy
     isTlsOnly: policy !== undefined && deniesPlainText(file, named(policy.policy)),
     redrive: redrive && { to: named(deadLetterTargetArn), after: maxReceiveCount },
     redriveFrom: allowed && list(sources).map(named),
+  };
+}
+
+function tableOf(file: Configuration, { id, body }: Block): DeployedTable {
+  return {
+    id,
+    definition: {
+      BillingMode: body.billing_mode,
+      AttributeDefinitions: list(body.attribute).map(({ name, type }) => ({
+        AttributeName: name,
+        AttributeType: type,
+      })),
+      KeySchema: [
+        { AttributeName: body.hash_key, KeyType: "HASH" },
+        { AttributeName: body.range_key, KeyType: "RANGE" },
+      ],
+    },
+    isRecoverable: body.point_in_time_recovery?.[0].enabled === true,
+    isProtected: body.deletion_protection_enabled === true,
+    isEncrypted: body.server_side_encryption?.[0].enabled === true,
+    isRetained: body.lifecycle?.[0].prevent_destroy === true,
+    isTagged: file.hasDefaultTags,
   };
 }
 

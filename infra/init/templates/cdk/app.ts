@@ -1,4 +1,14 @@
-import { App, ArnFormat, Duration, Fn, RemovalPolicy, Stack, Tags } from "aws-cdk-lib";
+import {
+  App,
+  ArnFormat,
+  Duration,
+  // <mysql>
+  Fn,
+  // </mysql>
+  RemovalPolicy,
+  Stack,
+  Tags,
+} from "aws-cdk-lib";
 import { AccessLogFormat } from "aws-cdk-lib/aws-apigateway";
 import { HttpApi, HttpStage, LogGroupLogDestination } from "aws-cdk-lib/aws-apigatewayv2";
 import { HttpLambdaIntegration } from "aws-cdk-lib/aws-apigatewayv2-integrations";
@@ -13,10 +23,15 @@ import {
   TreatMissingData,
 } from "aws-cdk-lib/aws-cloudwatch";
 import { SnsAction } from "aws-cdk-lib/aws-cloudwatch-actions";
+// <dynamodb>
+import { AttributeType, BillingMode, Table, TableEncryption } from "aws-cdk-lib/aws-dynamodb";
+// </dynamodb>
 import { Rule, Schedule } from "aws-cdk-lib/aws-events";
 import { LambdaFunction } from "aws-cdk-lib/aws-events-targets";
 import {
+  // <mysql>
   Effect,
+  // </mysql>
   ManagedPolicy,
   PolicyStatement,
   Role,
@@ -24,7 +39,9 @@ import {
 } from "aws-cdk-lib/aws-iam";
 import {
   Architecture,
+  // <mysql>
   type CfnFunction,
+  // </mysql>
   Code,
   Function as Lambda,
   Runtime,
@@ -46,9 +63,25 @@ Tags.of(stack).add("stage", stage);
 /** CloudFormation reads the settings of a deployment from the Parameter Store. */
 const setting = (key: string) =>
   StringParameter.valueForStringParameter(stack, `/my-shop/${stage}/${key}`);
+// <mysql>
 const shopSecret = setting("shop-secret");
+// </mysql>
 const tokenSecret = setting("token-secret");
 
+// <dynamodb>
+/** Stock, runs and locks. The table outlives its stack. `lockstep migrate --print` shows the same keys. */
+const shop = new Table(stack, "Shop", {
+  partitionKey: { name: "pk", type: AttributeType.STRING },
+  sortKey: { name: "sk", type: AttributeType.STRING },
+  billingMode: BillingMode.PAY_PER_REQUEST,
+  deletionProtection: true,
+  pointInTimeRecoverySpecification: { pointInTimeRecoveryEnabled: true },
+  // By the key aws/dynamodb of the account.
+  encryption: TableEncryption.AWS_MANAGED,
+  removalPolicy: RemovalPolicy.RETAIN,
+});
+
+// </dynamodb>
 // Queues outlive their stack, with their messages.
 const kept = {
   encryption: QueueEncryption.SQS_MANAGED,
@@ -98,6 +131,19 @@ const functionPolicy = new ManagedPolicy(stack, "FunctionPolicy", {
       actions: ["logs:CreateLogStream", "logs:PutLogEvents"],
       resources: [ofFunctions("logs", "log-group:/aws/lambda/")],
     }),
+    // <dynamodb>
+    new PolicyStatement({
+      actions: [
+        "dynamodb:BatchGetItem",
+        "dynamodb:DeleteItem",
+        "dynamodb:GetItem",
+        "dynamodb:Query",
+        "dynamodb:UpdateItem",
+      ],
+      resources: [shop.tableArn],
+    }),
+    // </dynamodb>
+    // <mysql>
     new PolicyStatement({ actions: ["secretsmanager:GetSecretValue"], resources: [shopSecret] }),
     // Lambda creates the network interfaces. These actions do not support resource-level permissions.
     new PolicyStatement({
@@ -118,6 +164,7 @@ const functionPolicy = new ManagedPolicy(stack, "FunctionPolicy", {
       resources: ["*"],
       conditions: { ArnLike: { "lambda:SourceFunctionArn": ofFunctions("lambda", "function:") } },
     }),
+    // </mysql>
   ],
 });
 
@@ -151,22 +198,31 @@ function lambda(part: string, { timeout, environment, ...settings }: Settings): 
       removalPolicy: RemovalPolicy.DESTROY,
     }),
     environment: {
+      // <dynamodb>
+      TABLE: shop.tableName,
+      // </dynamodb>
+      // <mysql>
       SHOP_SECRET: shopSecret,
       DATABASE: "shop",
-      // <mysql+etcd>
+      // </mysql>
+      // <etcd>
       ETCD: setting("etcd"),
-      // </mysql+etcd>
+      // </etcd>
       LOCKSTEP_SERVICE: name,
+      // <mysql>
       // Node itself does not trust Amazon's authorities, which sign the certificates of RDS. Lambda has this file.
       NODE_EXTRA_CA_CERTS: "/var/runtime/ca-cert.pem",
+      // </mysql>
       ...environment,
     },
     ...settings,
   });
+  // <mysql>
   (lambda.node.defaultChild as CfnFunction).vpcConfig = {
     securityGroupIds: Fn.split(",", setting("security-groups")),
     subnetIds: Fn.split(",", setting("subnets")),
   };
+  // </mysql>
   return lambda;
 }
 
@@ -224,9 +280,11 @@ for (const [id, fn, expression] of [
   new Rule(stack, id, { schedule: Schedule.expression(expression), targets });
 }
 
+// <mysql>
 // Invoke it after each deployment.
 lambda("migrate", { timeout: 120 });
 
+// </mysql>
 const topic = Topic.fromTopicArn(stack, "Alarms", setting("alarm-topic"));
 
 /** Notifies of a metric that is above 0 for three periods. */

@@ -31,14 +31,18 @@ locals {
   name = "my-shop-${var.stage}"
 
   settings = {
+    alarm-topic  = {}
+    token-secret = {}
+    # <mysql>
+
     security-groups = {}
     subnets         = {}
     shop-secret     = {}
-    token-secret    = {}
-    # <mysql+etcd>
+    # </mysql>
+    # <etcd>
+
     etcd = {}
-    # </mysql+etcd>
-    alarm-topic = {}
+    # </etcd>
   }
 
   # Timeouts in seconds. API Gateway gives up after 30 s; the next sweep starts within a minute.
@@ -47,8 +51,10 @@ locals {
     orders   = { timeout = 30 }
     schedule = { timeout = 60 }
     sweep    = { timeout = 55 }
+    # <mysql>
     # Invoke it after each deployment.
     migrate = { timeout = 120 }
+    # </mysql>
   }
 
   schedules = {
@@ -67,6 +73,35 @@ locals {
   in_account = "${data.aws_region.own.region}:${data.aws_caller_identity.own.account_id}"
 }
 
+# <dynamodb>
+# Stock, runs and locks. Terraform refuses to destroy the table. `lockstep migrate --print` shows the same keys.
+resource "aws_dynamodb_table" "shop" {
+  name                        = local.name
+  billing_mode                = "PAY_PER_REQUEST"
+  hash_key                    = "pk"
+  range_key                   = "sk"
+  deletion_protection_enabled = true
+  attribute {
+    name = "pk"
+    type = "S"
+  }
+  attribute {
+    name = "sk"
+    type = "S"
+  }
+  point_in_time_recovery {
+    enabled = true
+  }
+  # By the key aws/dynamodb of the account.
+  server_side_encryption {
+    enabled = true
+  }
+  lifecycle {
+    prevent_destroy = true
+  }
+}
+
+# </dynamodb>
 # Terraform refuses to destroy a queue: it may have messages.
 resource "aws_sqs_queue" "queue" {
   for_each                   = local.queues
@@ -146,24 +181,42 @@ data "aws_iam_policy_document" "function" {
     actions   = ["logs:CreateLogStream", "logs:PutLogEvents"]
     resources = ["arn:${data.aws_partition.own.partition}:logs:${local.in_account}:log-group:/aws/lambda/${local.name}-*"]
   }
+  # <dynamodb>
+  statement {
+    actions = [
+      "dynamodb:BatchGetItem",
+      "dynamodb:DeleteItem",
+      "dynamodb:GetItem",
+      "dynamodb:Query",
+      "dynamodb:UpdateItem",
+    ]
+    resources = [aws_dynamodb_table.shop.arn]
+  }
+  # These actions do not support resource-level permissions.
+  # </dynamodb>
+  # <mysql>
   statement {
     actions   = ["secretsmanager:GetSecretValue"]
     resources = [data.aws_ssm_parameter.setting["shop-secret"].insecure_value]
   }
   # Lambda creates the network interfaces. These actions do not support resource-level permissions.
+  # </mysql>
   statement {
     actions = [
       "xray:PutTraceSegments",
       "xray:PutTelemetryRecords",
+      # <mysql>
       "ec2:CreateNetworkInterface",
       "ec2:DescribeNetworkInterfaces",
       "ec2:DescribeSubnets",
       "ec2:DeleteNetworkInterface",
       "ec2:AssignPrivateIpAddresses",
       "ec2:UnassignPrivateIpAddresses",
+      # </mysql>
     ]
     resources = ["*"]
   }
+  # <mysql>
   # Denies the network to the functions' own code.
   statement {
     effect    = "Deny"
@@ -175,6 +228,7 @@ data "aws_iam_policy_document" "function" {
       values   = ["arn:${data.aws_partition.own.partition}:lambda:${local.in_account}:function:${local.name}-*"]
     }
   }
+  # </mysql>
 }
 
 resource "aws_iam_role" "function" {
@@ -262,22 +316,31 @@ resource "aws_lambda_function" "function" {
   tracing_config {
     mode = "Active"
   }
+  # <mysql>
   vpc_config {
     security_group_ids = split(",", data.aws_ssm_parameter.setting["security-groups"].insecure_value)
     subnet_ids         = split(",", data.aws_ssm_parameter.setting["subnets"].insecure_value)
   }
+  # </mysql>
   environment {
     variables = {
-      SHOP_SECRET  = data.aws_ssm_parameter.setting["shop-secret"].insecure_value
-      TOKEN_SECRET = data.aws_ssm_parameter.setting["token-secret"].insecure_value
-      DEAD_LETTERS = aws_sqs_queue.queue["orders-dead"].arn
-      DATABASE     = "shop"
-      # <mysql+etcd>
-      ETCD = data.aws_ssm_parameter.setting["etcd"].insecure_value
-      # </mysql+etcd>
       LOCKSTEP_SERVICE = local.name
+      TOKEN_SECRET     = data.aws_ssm_parameter.setting["token-secret"].insecure_value
+      DEAD_LETTERS     = aws_sqs_queue.queue["orders-dead"].arn
+      # <dynamodb>
+      TABLE            = aws_dynamodb_table.shop.name
+      # </dynamodb>
+      # <mysql>
+      SHOP_SECRET      = data.aws_ssm_parameter.setting["shop-secret"].insecure_value
+      DATABASE         = "shop"
+      # </mysql>
+      # <etcd>
+      ETCD             = data.aws_ssm_parameter.setting["etcd"].insecure_value
+      # </etcd>
+      # <mysql>
       # Node itself does not trust Amazon's authorities, which sign the certificates of RDS. Lambda has this file.
       NODE_EXTRA_CA_CERTS = "/var/runtime/ca-cert.pem"
+      # </mysql>
     }
   }
   depends_on = [aws_cloudwatch_log_group.function, aws_iam_role_policy.function]
