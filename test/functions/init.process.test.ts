@@ -5,6 +5,14 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { PROJECT_KINDS, PROJECT_STORES, writeProject } from "../../infra/init/write-project.ts";
 import { cli } from "../support/cli.ts";
 
+/** What only the projects of other stores have. */
+const OTHERS = {
+  mysql: /etcd|dynamodb/i,
+  "mysql+etcd": /dynamodb/i,
+  dynamodb:
+    /mysql|etcd|\brds\b|ec2:|network|security-?groups|subnets|shop-?secret|extra_ca|migrateHandler/i,
+};
+
 let home: string;
 
 beforeEach(async () => {
@@ -55,9 +63,9 @@ test.each(PROJECT_KINDS.flatMap((kind) => PROJECT_STORES.map((store) => [kind, s
     const files = await writeProject({ folder, name: "a1", kind, store, version: "1.2.3" });
     for (const file of files) {
       const text = await readFile(join(folder, file), "utf8");
-      expect(text, file).not.toMatch(/my-shop|<\/?mysql/);
+      expect(text, file).not.toMatch(/my-shop|<\/?(mysql|etcd|dynamodb)/);
       expect(text.endsWith("\n"), file).toBe(true);
-      if (store === "mysql") expect(text, file).not.toMatch(/etcd/i);
+      expect(text, file).not.toMatch(OTHERS[store]);
     }
   },
 );

@@ -1,9 +1,7 @@
-import { execFile } from "node:child_process";
-import { readFile, symlink, writeFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
-import { promisify } from "node:util";
 import mysql from "mysql2/promise";
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import { z } from "zod";
@@ -16,8 +14,13 @@ import { startServer } from "../../infra/servers/start.ts";
 import { makeAuthority } from "../support/certificates.ts";
 import { CHECKS } from "../support/deployment/checks.ts";
 import { expectFaultsFound } from "../support/deployment/faults.ts";
-import { DEPLOYMENTS, loadParsers } from "../support/deployment/parsers.ts";
-import { DEPLOYMENT_OF, inProject } from "../support/init-project.ts";
+import {
+  addDeploymentPackages,
+  checkTypes,
+  DEPLOYMENT_OF,
+  initProject,
+  inProject,
+} from "../support/init-project.ts";
 import { EventSource } from "../support/lambda-host/event-source.ts";
 import { LambdaFunction } from "../support/lambda-host/function.ts";
 import { Queue } from "../support/lambda-host/queue.ts";
@@ -107,23 +110,7 @@ test("the function of the docs, bundled by one command, sells from MySQL under l
 }, 240_000);
 
 describe("a project of lockstep init", () => {
-  /** Writes a project with the command of the package, beside which the packages are installed. */
-  const init = async (kind: string, store: string) => {
-    const folder = join(project.folder, `${kind}-${store}`);
-    const words = ["init", folder, "--kind", kind, "--store", store, "--name", "tea-shop"];
-    const lockstep = join(project.folder, "node_modules/.bin/lockstep");
-    const quiet = await promisify(execFile)(lockstep, words, { cwd: project.folder });
-    expect(quiet).toEqual({ stdout: "", stderr: "" });
-    return folder;
-  };
-
-  beforeAll(async () => {
-    await loadParsers();
-    for (const name of ["aws-cdk-lib", "constructs"]) {
-      const installed = join(DEPLOYMENTS, "node_modules", name);
-      await symlink(installed, join(project.folder, "node_modules", name));
-    }
-  }, 240_000);
+  beforeAll(() => addDeploymentPackages(project), 240_000);
 
   test.each([
     ["osls", "mysql"],
@@ -133,7 +120,7 @@ describe("a project of lockstep init", () => {
   ])(
     "for %s on %s bundles by its own command, and deploys what every deployment keeps to",
     async (kind, store) => {
-      const folder = await init(kind, store);
+      const folder = await initProject(project, kind, store);
       await inProject(folder, "npm run bundle");
       const deployment = await DEPLOYMENT_OF[kind]?.(folder);
       if (!deployment) throw new Error(`${kind} describes no deployment`);
@@ -149,9 +136,7 @@ describe("a project of lockstep init", () => {
     ["sam", "mysql"],
     ["cdk", "mysql+etcd"],
   ])("for %s on %s has types", async (kind, store) => {
-    const folder = join(project.folder, `${kind}-${store}`);
-    const tsc = join(root, "node_modules/typescript/bin/tsc");
-    await run(process.execPath, [tsc], { cwd: folder });
+    await checkTypes(join(project.folder, `${kind}-${store}`));
   });
 
   test("sells on the Lambda host, from a database whose secret and authority are like those of RDS", async () => {

@@ -1,14 +1,45 @@
-import { readFile } from "node:fs/promises";
+import { execFile } from "node:child_process";
+import { readFile, symlink } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { expect } from "vitest";
 import { run } from "../../infra/servers/processes.ts";
 import { fromCloudFormation } from "./deployment/cloudformation.ts";
 import type { Deployment } from "./deployment/deployment.ts";
 import { DEPLOYMENTS, loadParsers } from "./deployment/parsers.ts";
 import { withoutSam } from "./deployment/sam.ts";
 import { fromTerraform } from "./deployment/terraform.ts";
+import type { PackedProject } from "./packed-project.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
+
+/** Adds to a packed project what the deployments of projects in its folder import. */
+export async function addDeploymentPackages({ folder }: PackedProject): Promise<void> {
+  await loadParsers();
+  for (const name of ["aws-cdk-lib", "constructs"]) {
+    await symlink(join(DEPLOYMENTS, "node_modules", name), join(folder, "node_modules", name));
+  }
+}
+
+/** Writes a project with the command of the package, beside which the packages are installed. Returns its folder. */
+export async function initProject(
+  { folder }: PackedProject,
+  kind: string,
+  store: string,
+): Promise<string> {
+  const own = join(folder, `${kind}-${store}`);
+  const words = ["init", own, "--kind", kind, "--store", store, "--name", "tea-shop"];
+  const lockstep = join(folder, "node_modules/.bin/lockstep");
+  const quiet = await promisify(execFile)(lockstep, words, { cwd: folder });
+  expect(quiet).toEqual({ stdout: "", stderr: "" });
+  return own;
+}
+
+/** Compiles a project. Rejects if a type is wrong. */
+export async function checkTypes(folder: string): Promise<void> {
+  await run(process.execPath, [join(root, "node_modules/typescript/bin/tsc")], { cwd: folder });
+}
 
 /** Runs a command of a project, with the tools of this repository. */
 export function inProject(folder: string, command: string): Promise<string> {
