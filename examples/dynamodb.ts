@@ -18,7 +18,7 @@ const placeOrder = workflow(
         const answer = await inventory.within(tx).decrement({ sku, quantity, operationId, fence });
         if (answer.outcome !== "applied") throw new TerminalError("SOLD_OUT");
         const Item = { pk: { S: id }, sk: { S: "order" }, sku: { S: sku } };
-        await shop.within(tx).write({ Put: { TableName: "orders", Item } });
+        await shop.write(tx, { Put: { TableName: "orders", Item } });
         return answer.remaining;
       },
     ),

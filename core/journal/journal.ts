@@ -783,12 +783,14 @@ export class StaleRunError extends Error {
   }
 }
 
-/** A condition that a step has set for its transaction did not hold when it was to be committed. Nothing was changed. */
-export class ConditionFailedError extends Error {
-  override readonly name = "ConditionFailedError";
-  readonly code = "CONDITION_FAILED" satisfies JournalErrorCode;
-  readonly retryable = true;
+/** Returns the error of a step's transaction in which one of its conditions did not hold. Nothing was changed. */
+export function conditionFailed(problem: string): Error {
+  const code = "CONDITION_FAILED" satisfies JournalErrorCode;
+  // There is nothing to undo.
+  return Object.assign(new Error(problem), { code, retryable: true, effect: "none" });
+}
 
-  /** For the undo: there is nothing to undo. */
-  readonly effect = "none";
+export function isConditionFailed(error: unknown): boolean {
+  const code: JournalErrorCode = "CONDITION_FAILED";
+  return error instanceof Error && "code" in error && error.code === code;
 }

@@ -1,7 +1,8 @@
 import type { Database } from "../../core/database/sql.ts";
 import type { Journal } from "../../core/journal/journal.ts";
 import type { LockStore } from "../../core/lock/lock.ts";
-import { type SqlInventory, sqlInventory } from "../../core/stores/sql/inventory/index.ts";
+import { sqlInventory } from "../../core/stores/sql/inventory/index.ts";
+import type { TransactionalInventory } from "../../core/stores/transactional-inventory.ts";
 import { open } from "../../infra/open.ts";
 import { lazy } from "../invocation/provider.ts";
 import { openTelemetryIfRegistered } from "../telemetry/if-registered.ts";
@@ -17,7 +18,7 @@ export interface Services {
   readonly environment: FunctionEnvironment;
   readonly telemetry: Telemetry;
   readonly database: Database;
-  readonly inventory: SqlInventory;
+  readonly inventory: TransactionalInventory;
   readonly journal: Journal;
   readonly locks: LockStore;
 }

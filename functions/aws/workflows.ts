@@ -2,7 +2,7 @@ import * as z from "zod/mini";
 import { type Inventory, type StockLevel, stockLock } from "../../core/inventory/inventory.ts";
 import { TerminalError } from "../../core/steps/errors.ts";
 import { type TxScope, workflow } from "../../core/steps/workflow.ts";
-import type { SqlInventory } from "../../core/stores/sql/inventory/index.ts";
+import type { TransactionalInventory } from "../../core/stores/transactional-inventory.ts";
 
 const Order = z.object({
   orderId: z.string().check(z.minLength(1), z.maxLength(200)),
@@ -14,7 +14,7 @@ const Order = z.object({
 export const SELL_BUDGET = 2_000;
 
 /** Creates the workflow that sells the units of an order exactly once. Further steps, such as a payment, belong here. */
-export function placeOrderFrom(inventory: () => Promise<SqlInventory>) {
+export function placeOrderFrom(inventory: () => Promise<TransactionalInventory>) {
   const inTransaction = async ({ tx, fence, idempotencyKey }: TxScope) => ({
     stock: (await inventory()).within(tx),
     change: { fence, operationId: idempotencyKey },

@@ -2,13 +2,13 @@ import { claimFence } from "../../core/database/claim.ts";
 import type { Database, Transaction } from "../../core/database/sql.ts";
 import { InventoryError } from "../../core/inventory/inventory.ts";
 import type { Fence } from "../../core/lock/fence.ts";
-import type { SqlInventory } from "../../core/stores/sql/inventory/index.ts";
+import type { TransactionalInventory } from "../../core/stores/transactional-inventory.ts";
 import { answerOrders, type OrderStatus, openOrders, type StockOrder } from "./orders.ts";
 
 export interface GroupOptions {
   /** The database of the orders and of the stock. */
   readonly database: Database;
-  readonly inventory: SqlInventory;
+  readonly inventory: TransactionalInventory;
 
   /** The most orders per transaction. */
   readonly group: number;

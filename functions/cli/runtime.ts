@@ -7,7 +7,7 @@ import type { Runtime } from "../../core/steps/contract.ts";
 import type { RunListener } from "../../core/steps/events.ts";
 import { createRuntime } from "../../core/steps/runtime.ts";
 import type { AnyWorkflow } from "../../core/steps/workflow.ts";
-import type { SqlInventory } from "../../core/stores/sql/inventory/index.ts";
+import type { TransactionalInventory } from "../../core/stores/transactional-inventory.ts";
 import { type AnyStore, processLabel } from "../../infra/open.ts";
 import { openTelemetryIfRegistered } from "../telemetry/if-registered.ts";
 import { combineTelemetry, type PartialTelemetry, type Telemetry } from "../telemetry/telemetry.ts";
@@ -148,7 +148,7 @@ export async function withServices<T>(
         const { locks } = lockStore ?? opened;
         const services: WorkflowServices = {
           locks,
-          inventory: opened.inventory as SqlInventory,
+          inventory: opened.inventory as TransactionalInventory,
           // Throws where there is none.
           get database() {
             return opened.database;

@@ -6,7 +6,7 @@ import type { LockStore } from "../../core/lock/lock.ts";
 import type { RuntimeOptions } from "../../core/steps/contract.ts";
 import type { AnyEntity } from "../../core/steps/entity/entity.ts";
 import type { AnyWorkflow } from "../../core/steps/workflow.ts";
-import type { SqlInventory } from "../../core/stores/sql/inventory/index.ts";
+import type { TransactionalInventory } from "../../core/stores/transactional-inventory.ts";
 
 /** The services that the workflows of a module may use. */
 export interface WorkflowServices {
@@ -16,7 +16,7 @@ export interface WorkflowServices {
   readonly database: Database;
 
   /** The stock in the same store. Without `within` where that is no database. */
-  readonly inventory: SqlInventory;
+  readonly inventory: TransactionalInventory;
 }
 
 /** A loaded module with workflows. */

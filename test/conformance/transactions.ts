@@ -7,8 +7,9 @@ import type { Fence } from "../../core/lock/fence.ts";
 import type { LockStore } from "../../core/lock/lock.ts";
 import { injectFaults } from "../../core/steps/testing.ts";
 import { memoryLocks } from "../../core/stores/memory/locks.ts";
-import { type SqlInventory, sqlInventory } from "../../core/stores/sql/inventory/index.ts";
+import { sqlInventory } from "../../core/stores/sql/inventory/index.ts";
 import { sqlJournal } from "../../core/stores/sql/journal/index.ts";
+import type { TransactionalInventory } from "../../core/stores/transactional-inventory.ts";
 import type { JournalUnderTest } from "../support/journal-under-test.ts";
 import { delaying, type Lossy, losing } from "../support/lossy.ts";
 import { claimed, claimOf, DONE, newRunId, record, running } from "../support/runs.ts";
@@ -21,7 +22,7 @@ export function describeTransactions(name: string, make: () => Promise<JournalUn
     let underTest: JournalUnderTest;
     let database: Database;
     let journal: Journal;
-    let inventory: SqlInventory;
+    let inventory: TransactionalInventory;
     let locks: LockStore;
     const opened: Database[] = [];
 

@@ -5,11 +5,12 @@ import { dynamodbJournal } from "../../core/stores/dynamodb/journal/index.ts";
 import { dynamodbLocks } from "../../core/stores/dynamodb/locks/index.ts";
 import { memoryJournal } from "../../core/stores/memory/journal.ts";
 import { memoryLocks } from "../../core/stores/memory/locks.ts";
-import { type SqlInventory, sqlInventory } from "../../core/stores/sql/inventory/index.ts";
+import { sqlInventory } from "../../core/stores/sql/inventory/index.ts";
 import { sqlJournal } from "../../core/stores/sql/journal/index.ts";
 import { sqlLocks } from "../../core/stores/sql/locks.ts";
 import { migrate } from "../../core/stores/sql/migrate.ts";
 import { sqliteDatabase } from "../../core/stores/sqlite/database.ts";
+import type { TransactionalInventory } from "../../core/stores/transactional-inventory.ts";
 import { anyTable } from "./dynamodb-under-test.ts";
 import type { SqlServer } from "./sql-servers.ts";
 import { temporaryDatabase, temporaryFile } from "./under-test.ts";
@@ -42,7 +43,7 @@ export interface JournalFixture {
 export interface JournalClient {
   readonly journal: Journal;
   readonly locks: LockStore;
-  readonly inventory: SqlInventory | undefined;
+  readonly inventory: TransactionalInventory | undefined;
   close(): Promise<void>;
 }
 

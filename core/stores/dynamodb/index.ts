@@ -4,6 +4,7 @@ import { nodeFetch } from "../node-fetch.ts";
 import type { AwsCredentials, DynamodbOptions } from "./client/dynamodb.ts";
 import { type DynamodbStore, type DynamodbStoreOptions, dynamodbStore } from "./store.ts";
 
+export type { TransactionalInventory } from "../transactional-inventory.ts";
 export type { DynamodbTable } from "./client/table.ts";
 export type { DynamodbStore } from "./store.ts";
 

@@ -1,38 +1,29 @@
 import type { Transaction } from "../../database/sql.ts";
-import { ConditionFailedError } from "../../journal/journal.ts";
+import { conditionFailed } from "../../journal/journal.ts";
 import { OPERATIONS, type TransactWriteItem } from "./client/dynamodb.ts";
 import { itemTransaction, type Part } from "./client/transaction.ts";
 
-/** The items of a user in a step's transaction. */
-export interface OwnItems {
-  /**
-   * Adds a write, which is carried out with the step's record, or not at all. If its condition does not hold then, the
-   * step's attempt fails with a {@link ConditionFailedError}, and is retried as the step's `retry` says.
-   *
-   * Rejects with a TypeError for anything but one operation.
-   */
-  write(item: TransactWriteItem): Promise<void>;
-}
-
-/** Makes writes of a user's own items a part of a step's transaction. */
-export function ownItems(tx: Pick<Transaction, "batch">): OwnItems {
+/**
+ * Adds a write of a user's own item to a step's transaction, which is carried out with the step's record or not at all.
+ *
+ * Rejects with a TypeError for anything but one operation.
+ */
+export async function writeWithin(
+  tx: Pick<Transaction, "batch">,
+  item: TransactWriteItem,
+): Promise<void> {
   const transaction = itemTransaction(tx);
-  return {
-    async write(item) {
-      checkItem(item);
-      await transaction.inTurn(async () => {
-        const name = `own/${transaction.parts.length}`;
-        transaction.part(name, () => ownPart(item));
-      });
-    },
-  };
+  checkItem(item);
+  await transaction.inTurn(async () => {
+    transaction.part(`own/${transaction.parts.length}`, () => ownPart(item));
+  });
 }
 
 function ownPart(item: TransactWriteItem): Part {
   return {
     writes: () => [{ item }],
     refused() {
-      throw new ConditionFailedError(`the condition of ${describe(item)} did not hold`);
+      throw conditionFailed(`the condition of ${describe(item)} did not hold`);
     },
   };
 }

@@ -3,22 +3,27 @@ import type { StockEventOptions } from "../../inventory/events.ts";
 import type { Journal } from "../../journal/journal.ts";
 import { type OpenStore, openLockStore } from "../../lock/open-store.ts";
 import type { StoreOptions } from "../../lock/store.ts";
+import type { TransactionalInventory } from "../transactional-inventory.ts";
 import { dynamodbClient } from "./client/client.ts";
-import type { Dynamodb, DynamodbOptions } from "./client/dynamodb.ts";
+import type { Dynamodb, DynamodbOptions, TransactWriteItem } from "./client/dynamodb.ts";
 import { type DynamodbTable, dynamodbTable } from "./client/table.ts";
-import { type DynamodbInventory, dynamodbInventory } from "./inventory/index.ts";
+import { dynamodbInventory } from "./inventory/index.ts";
 import { dynamodbJournal } from "./journal/index.ts";
 import { dynamodbLocks } from "./locks/index.ts";
-import { type OwnItems, ownItems } from "./own-items.ts";
+import { writeWithin } from "./own-items.ts";
 
 export interface DynamodbStoreOptions extends StoreOptions, StockEventOptions {}
 
 export interface DynamodbStore extends OpenStore {
-  readonly inventory: DynamodbInventory;
+  readonly inventory: TransactionalInventory;
   readonly journal: Journal;
 
-  /** Makes writes of your own items a part of a step's transaction: `await shop.within(tx).write({ Put: … })`. */
-  within(tx: Pick<Transaction, "batch">): OwnItems;
+  /**
+   * Adds a write of an item of your own to the transaction of a step: `await shop.write(tx, { Put: … })`. It is carried out
+   * with the step's record, or not at all. If its condition does not hold then, the attempt fails with the code
+   * CONDITION_FAILED, and is retried as the step's `retry` says. Rejects with a TypeError for anything but one operation.
+   */
+  write(tx: Pick<Transaction, "batch">, item: TransactWriteItem): Promise<void>;
 
   /**
    * For items of your own.
@@ -46,7 +51,7 @@ export function dynamodbStore(
     locks: dynamodbLocks(dynamodb, { ...options, closeDynamodb: true }),
     inventory: dynamodbInventory(dynamodb, { onEvent }),
     journal: dynamodbJournal(dynamodb),
-    within: ownItems,
+    write: writeWithin,
     dynamodb,
     table: dynamodbTable(dynamodb, connection.table),
   });

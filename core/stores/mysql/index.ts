@@ -5,9 +5,9 @@ import { type MysqlOptions, mysqlDatabase } from "./database.ts";
 import { type Mysql2Pool, optionsOf } from "./handed-in.ts";
 import { loadMysql2 } from "./mysql2.ts";
 
-export type { SqlInventory } from "../sql/inventory/index.ts";
 export { migrate } from "../sql/migrate.ts";
 export type { SqlStore } from "../sql/store.ts";
+export type { TransactionalInventory } from "../transactional-inventory.ts";
 
 /**
  * Opens a database of MySQL 8.0.16 or later, or of MariaDB 10.6 or later. It connects on first use.

@@ -4,9 +4,9 @@ import { type SqlStore, type SqlStoreOptions, sqlStore } from "../sql/store.ts";
 import { type PostgresOptions, postgresDatabase } from "./database.ts";
 import { loadPg } from "./pg.ts";
 
-export type { SqlInventory } from "../sql/inventory/index.ts";
 export { migrate } from "../sql/migrate.ts";
 export type { SqlStore } from "../sql/store.ts";
+export type { TransactionalInventory } from "../transactional-inventory.ts";
 
 /**
  * Opens a database of PostgreSQL 13 or later. It connects on first use.

@@ -3,13 +3,14 @@ import type { StockEventOptions } from "../../inventory/events.ts";
 import type { Journal } from "../../journal/journal.ts";
 import { type OpenStore, openLockStore } from "../../lock/open-store.ts";
 import type { StoreOptions } from "../../lock/store.ts";
-import { type SqlInventory, sqlInventory } from "./inventory/index.ts";
+import type { TransactionalInventory } from "../transactional-inventory.ts";
+import { sqlInventory } from "./inventory/index.ts";
 import { sqlJournal } from "./journal/index.ts";
 import { sqlLocks } from "./locks.ts";
 
 /** A MySQL, MariaDB, PostgreSQL or SQLite database with everything that Lockstep keeps in one. */
 export interface SqlStore extends OpenStore {
-  readonly inventory: SqlInventory;
+  readonly inventory: TransactionalInventory;
   readonly journal: Journal;
 
   /** For tables of your own. */

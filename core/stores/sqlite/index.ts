@@ -5,8 +5,8 @@ import { migrate } from "../sql/migrate.ts";
 import { type SqlStore, type SqlStoreOptions, sqlStore } from "../sql/store.ts";
 import { sqliteDatabase } from "./database.ts";
 
-export type { SqlInventory } from "../sql/inventory/index.ts";
 export type { SqlStore } from "../sql/store.ts";
+export type { TransactionalInventory } from "../transactional-inventory.ts";
 
 // An import of node:fs would load Node's streams.
 const { existsSync } = process.getBuiltinModule("node:fs");

@@ -9,13 +9,11 @@ import { createRuntime } from "../../../core/steps/runtime.ts";
 import { injectFaults } from "../../../core/steps/testing.ts";
 import { workflow } from "../../../core/steps/workflow.ts";
 import type { Dynamodb } from "../../../core/stores/dynamodb/client/dynamodb.ts";
-import {
-  type DynamodbInventory,
-  dynamodbInventory,
-} from "../../../core/stores/dynamodb/inventory/index.ts";
+import { dynamodbInventory } from "../../../core/stores/dynamodb/inventory/index.ts";
 import { dynamodbJournal } from "../../../core/stores/dynamodb/journal/index.ts";
-import { ownItems } from "../../../core/stores/dynamodb/own-items.ts";
+import { writeWithin } from "../../../core/stores/dynamodb/own-items.ts";
 import { memoryLocks } from "../../../core/stores/memory/locks.ts";
+import type { TransactionalInventory } from "../../../core/stores/transactional-inventory.ts";
 import {
   anyTable,
   loseAnswer,
@@ -29,7 +27,7 @@ import type { Opened } from "../../support/stock-within.ts";
 let table: TestTable;
 let dynamodb: Dynamodb;
 let journal: Journal;
-let inventory: DynamodbInventory;
+let inventory: TransactionalInventory;
 let locks: LockStore;
 let skus = 0;
 
@@ -83,7 +81,7 @@ const ownItem = (id: string) => dynamodb.get({ pk: `own/${id}`, sk: "x" });
 const selling = (sku: string, id: string, fence?: Fence) => async (tx: Opened) => {
   const change = { sku, quantity: 2, operationId: `${id}/sell`, fence };
   const { remaining } = await inventory.within(tx).decrement(change);
-  await ownItems(tx).write(own(id));
+  await writeWithin(tx, own(id));
   return record("sell", { kind: "tx", value: `${remaining}` });
 };
 
@@ -160,7 +158,7 @@ describe("a step's transaction", () => {
     await expect(sql).rejects.toThrow(/takes no SQL/);
     await expect(transact(run, "sell", async () => record("other"))).rejects.toThrow(RangeError);
     const many = transact(run, "sell", async (tx) => {
-      for (let i = 0; i < 98; i += 1) await ownItems(tx).write(own(`${run.runId}/${i}`));
+      for (let i = 0; i < 98; i += 1) await writeWithin(tx, own(`${run.runId}/${i}`));
       return record("sell");
     });
     await expect(many).rejects.toThrow("at most 97 writes, not 98");
@@ -173,7 +171,7 @@ describe("a step's transaction", () => {
     const run = await running(journal);
     const value = JSON.stringify("é".repeat(300_000));
     const body = async (tx: Opened) => {
-      for (let i = 0; i < 97; i += 1) await ownItems(tx).write(own(`${run.runId}/${i}`));
+      for (let i = 0; i < 97; i += 1) await writeWithin(tx, own(`${run.runId}/${i}`));
       return record("a", { kind: "tx", value });
     };
     expect(await transact(run, "a", body)).toMatchObject({ value });
@@ -249,13 +247,13 @@ describe("a step's transaction", () => {
   test("fails with the condition of an own item, and changes nothing", async () => {
     const [run, sku] = [await running(journal), await stocked(9)];
     await transact(run, "first", async (tx) => {
-      await ownItems(tx).write(own(run.runId));
+      await writeWithin(tx, own(run.runId));
       return record("first");
     });
     const second = transact(run, "second", async (tx) => {
       const change = { sku, quantity: 1, operationId: run.runId };
       await inventory.within(tx).decrement(change);
-      await ownItems(tx).write(own(run.runId, { ConditionExpression: "attribute_not_exists(pk)" }));
+      await writeWithin(tx, own(run.runId, { ConditionExpression: "attribute_not_exists(pk)" }));
       return record("second");
     });
     await expect(second).rejects.toMatchObject({
@@ -272,7 +270,7 @@ describe("a step's transaction", () => {
     async (wrong) => {
       const run = await running(journal);
       const failing = transact(run, "a", async (tx) => {
-        await ownItems(tx).write(wrong as never);
+        await writeWithin(tx, wrong as never);
         return record("a");
       });
       await expect(failing).rejects.toThrow("an item has one of Put, Update, Delete");
@@ -334,7 +332,7 @@ describe("lost answers", () => {
       async (tx) => {
         const sold = await selling(sku, run.runId)(tx);
         const condition = { ConditionExpression: "attribute_exists(pk)" };
-        await ownItems(tx).write(own(item, condition));
+        await writeWithin(tx, own(item, condition));
         return sold;
       },
       { on: ours },
@@ -342,7 +340,7 @@ describe("lost answers", () => {
     await expect(failing).rejects.toMatchObject({ code: "CONDITION_FAILED" });
     // What was sent first would succeed now.
     await transact(await running(journal), "make", async (tx) => {
-      await ownItems(tx).write(own(item));
+      await writeWithin(tx, own(item));
       return record("make");
     });
     arrive();

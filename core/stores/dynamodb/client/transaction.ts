@@ -17,8 +17,8 @@ export interface Part {
   refused(answer: Refusal): void;
 }
 
-/** Ends a body that has to be repeated. */
-export class RepeatError extends Error {}
+/** Thrown inside a body, ends it: it has to be repeated. */
+export const REPEAT = new Error("the step's body is repeated");
 
 /**
  * A transaction of DynamoDB: what its body has added is written when the body has returned, all of it or nothing. The
@@ -39,7 +39,7 @@ export class ItemTransaction implements Pick<Transaction, "batch"> {
   }
 
   async batch(): Promise<never> {
-    const cure = "use `inventory.within(tx)`, or `within(tx)` of the store";
+    const cure = "use `inventory.within(tx)`, or `write(tx, item)` of the store";
     throw new TypeError(`${this.address} takes no SQL: ${cure}`);
   }
 
@@ -72,5 +72,5 @@ export class ItemTransaction implements Pick<Transaction, "batch"> {
 /** Returns the transaction of DynamoDB that a step's body has got. */
 export function itemTransaction(tx: unknown): ItemTransaction {
   if (typeof tx === "object" && tx !== null && "inTurn" in tx) return tx as ItemTransaction;
-  throw new TypeError("within takes the `tx` of a step whose journal is in DynamoDB");
+  throw new TypeError("tx must be that of a step.tx whose journal is in DynamoDB");
 }

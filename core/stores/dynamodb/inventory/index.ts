@@ -1,19 +1,13 @@
-import type { Transaction } from "../../../database/sql.ts";
 import {
   createBatchInventory,
   type HistoryPage,
   type StockPage,
 } from "../../../inventory/backend.ts";
 import type { InventoryOptions } from "../../../inventory/events.ts";
-import type {
-  Inventory,
-  LedgerEntry,
-  Reservation,
-  StockLevel,
-  StockOperations,
-} from "../../../inventory/inventory.ts";
+import type { LedgerEntry, Reservation, StockLevel } from "../../../inventory/inventory.ts";
 import { KeyedQueue } from "../../../lock/keyed-queue.ts";
 import { RecentMap } from "../../../lock/recent-map.ts";
+import type { TransactionalInventory } from "../../transactional-inventory.ts";
 import type { Dynamodb } from "../client/dynamodb.ts";
 import type { Item } from "../client/items.ts";
 import { itemTransaction } from "../client/transaction.ts";
@@ -23,21 +17,11 @@ import { claim } from "./fence.ts";
 import { ledgerKey, levelOf, STOCK, stockKey, toEntries, toStock, UNITS } from "./items.ts";
 import { within } from "./within.ts";
 
-export interface DynamodbInventory extends Inventory {
-  /**
-   * Makes the changes a part of a step's transaction, `step.tx`: they are written with its record. Replays return the
-   * first result as usual. The `signal` of a change is ignored; the step has its own.
-   *
-   * A change claims its fence before it reads anything. The body is repeated when others have changed the stock since.
-   */
-  within(tx: Pick<Transaction, "batch">): StockOperations;
-}
-
 /** Creates an inventory in the items of a table. The caller closes the client. */
 export function dynamodbInventory(
   dynamodb: Dynamodb,
   options: InventoryOptions = {},
-): DynamodbInventory {
+): TransactionalInventory {
   const queue = new KeyedQueue(Number.POSITIVE_INFINITY);
   const context = { dynamodb, queue, cache: new RecentMap<ReturnType<typeof toStock>>() };
   const inventory = createBatchInventory(

@@ -4,7 +4,7 @@ import type { DecrementResult, StockOperations } from "../../../inventory/invent
 import type { OperationBatch } from "../../../inventory/operation.ts";
 import type { Plan } from "../../../inventory/plan.ts";
 import type { TransactWrite } from "../client/dynamodb.ts";
-import { type ItemTransaction, type Part, RepeatError } from "../client/transaction.ts";
+import { type ItemTransaction, type Part, REPEAT } from "../client/transaction.ts";
 import {
   expiryOf,
   planOn,
@@ -59,7 +59,7 @@ async function plan(
   const snapshot = part.after(await readSnapshot(context, batch, limit), batch);
   const planned = planOn(batch, snapshot);
   const mayGain = planned.isShort && planned.stock.reserved > 0;
-  if (mayGain && (await releaseExpired(context, sku, limit))) throw new RepeatError();
+  if (mayGain && (await releaseExpired(context, sku, limit))) throw REPEAT;
   part.add(snapshot, planned);
   return planned.results;
 }

@@ -3,7 +3,7 @@ import type { NewRecord, RunKey, StepRecord, TransactionalStep } from "../../../
 import { race, sleep } from "../../../lock/abort.ts";
 import { hasCode, quote, StoreUnavailableError } from "../../../lock/errors.ts";
 import { backoff } from "../../../lock/retry.ts";
-import { ItemTransaction, type Part, type Refusal, RepeatError } from "../client/transaction.ts";
+import { ItemTransaction, type Part, REPEAT, type Refusal } from "../client/transaction.ts";
 import { claimWithin, fencedOut, raiseClaim } from "../inventory/fence.ts";
 import { keyPlace, planRecord, readRecord, valueIn } from "./records.ts";
 import { type Head, held, type JournalContext } from "./runs.ts";
@@ -121,7 +121,7 @@ async function runBody(
       const problem = "the step was aborted before its commit";
       throw new StoreUnavailableError(tx.address, problem, limit.reason);
     }
-    if (failure instanceof RepeatError) return undefined;
+    if (failure === REPEAT) return undefined;
     throw hasCode(failure, "UNKNOWN_OUTCOME", "STORE_UNAVAILABLE") ? failure : error;
   }
 }

@@ -21,7 +21,6 @@ import {
 import type { InventoryOptions } from "../../../inventory/events.ts";
 import type {
   DecrementResult,
-  Inventory,
   LedgerEntry,
   LedgerEntryKind,
   Reservation,
@@ -32,26 +31,18 @@ import type {
 } from "../../../inventory/inventory.ts";
 import type { Operation, OperationBatch } from "../../../inventory/operation.ts";
 import { checkFence, type Fence, formatFence } from "../../../lock/fence.ts";
+import type { TransactionalInventory } from "../../transactional-inventory.ts";
 import { toMillis } from "../micros.ts";
 import { apply, attempt } from "./apply.ts";
 import { applyMany, plan } from "./batch.ts";
 import { applyInOneBatch } from "./one-batch.ts";
 import { readStock, releaseExpired } from "./statements.ts";
 
-export interface SqlInventory extends Inventory {
-  /**
-   * Makes the changes a part of the caller's transaction: they commit or roll back with it. Replays return the first
-   * result as usual. The `signal` of a change is ignored; the transaction has its own.
-   *
-   * A change claims its fence before it reads anything, and the transaction keeps the claim until its end. A
-   * DuplicateKeyError says that the operation id has just been used for another sku; like every failure it ends the
-   * transaction.
-   */
-  within(tx: Pick<Transaction, "batch">): StockOperations;
-}
-
 /** Creates an inventory in the tables of a SQL database. The caller closes the database. */
-export function sqlInventory(database: Database, options: InventoryOptions = {}): SqlInventory {
+export function sqlInventory(
+  database: Database,
+  options: InventoryOptions = {},
+): TransactionalInventory {
   const claimed = new WeakSet<Fence>();
   const backend: InventoryBackend = {
     address: database.address,
