@@ -25,6 +25,7 @@ export const CHAPTERS: readonly Chapter[] = [
     pages: [
       "docs/locks.md",
       "docs/stock.md",
+      "docs/shops.md",
       "docs/workflows.md",
       "docs/entities.md",
       "docs/lambda.md",
