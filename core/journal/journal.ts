@@ -770,7 +770,7 @@ export const LARGE_RESULT = 8_192;
 /** The most records of a page. */
 export const RECORDS_PER_PAGE = 1_000;
 
-export type JournalErrorCode = "STALE_RUN" | "CONDITION_FAILED";
+export type JournalErrorCode = "STALE_RUN" | "TRANSACTION_REFUSED";
 
 /** Another process has claimed the run, or the run has ended. The journal refused a write of the former holder. */
 export class StaleRunError extends Error {
@@ -783,14 +783,14 @@ export class StaleRunError extends Error {
   }
 }
 
-/** Returns the error of a step's transaction in which one of its conditions did not hold. Nothing was changed. */
-export function conditionFailed(problem: string): Error {
-  const code = "CONDITION_FAILED" satisfies JournalErrorCode;
+/** Returns the error of a step whose transaction the store did not accept. Nothing was changed. */
+export function transactionRefused(problem: string, cause?: unknown): Error {
+  const code = "TRANSACTION_REFUSED" satisfies JournalErrorCode;
   // There is nothing to undo.
-  return Object.assign(new Error(problem), { code, retryable: true, effect: "none" });
+  return Object.assign(new Error(problem, { cause }), { code, retryable: true, effect: "none" });
 }
 
-export function isConditionFailed(error: unknown): boolean {
-  const code: JournalErrorCode = "CONDITION_FAILED";
+export function isTransactionRefused(error: unknown): boolean {
+  const code: JournalErrorCode = "TRANSACTION_REFUSED";
   return error instanceof Error && "code" in error && error.code === code;
 }

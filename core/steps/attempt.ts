@@ -1,5 +1,5 @@
 import {
-  isConditionFailed,
+  isTransactionRefused,
   LONGEST_RESULT,
   type NewRecord,
   type StepRecord,
@@ -293,7 +293,8 @@ class Attempt {
     } catch (error) {
       const cause = error instanceof EngineFailure ? error.error : error;
       const isStepError = thrown !== undefined && thrown.error === cause;
-      const isRefused = isConditionFailed(cause) || hasCode(cause, "FENCED_OUT", "FENCE_INVALID");
+      const isRefused =
+        isTransactionRefused(cause) || hasCode(cause, "FENCED_OUT", "FENCE_INVALID");
       throw isStepError || isRefused ? cause : error;
     }
   }

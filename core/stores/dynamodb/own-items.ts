@@ -1,5 +1,5 @@
 import type { Transaction } from "../../database/sql.ts";
-import { conditionFailed } from "../../journal/journal.ts";
+import { transactionRefused } from "../../journal/journal.ts";
 import { OPERATIONS, type TransactWriteItem } from "./client/dynamodb.ts";
 import { itemTransaction, type Part } from "./client/transaction.ts";
 
@@ -23,7 +23,7 @@ function ownPart(item: TransactWriteItem): Part {
   return {
     writes: () => [{ item }],
     refused() {
-      throw conditionFailed(`the condition of ${describe(item)} did not hold`);
+      throw transactionRefused(`the condition of ${describe(item)} did not hold`);
     },
   };
 }

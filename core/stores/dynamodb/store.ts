@@ -21,7 +21,7 @@ export interface DynamodbStore extends OpenStore {
   /**
    * Adds a write of an item of your own to the transaction of a step: `await shop.write(tx, { Put: … })`. It is carried out
    * with the step's record, or not at all. If its condition does not hold then, the attempt fails with the code
-   * CONDITION_FAILED, and is retried as the step's `retry` says. Rejects with a TypeError for anything but one operation.
+   * TRANSACTION_REFUSED, and is retried as the step's `retry` says. Rejects with a TypeError for anything but one operation.
    */
   write(tx: Pick<Transaction, "batch">, item: TransactWriteItem): Promise<void>;
 

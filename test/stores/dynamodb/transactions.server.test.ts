@@ -161,7 +161,10 @@ describe("a step's transaction", () => {
       for (let i = 0; i < 98; i += 1) await writeWithin(tx, own(`${run.runId}/${i}`));
       return record("sell");
     });
-    await expect(many).rejects.toThrow("at most 97 writes, not 98");
+    await expect(many).rejects.toMatchObject({
+      code: "TRANSACTION_REFUSED",
+      message: expect.stringContaining("at most 97 writes, not 98"),
+    });
     expect(await inventory.get(sku)).toMatchObject({ onHand: 9 });
     expect(await ownItem(run.runId)).toBeUndefined();
     expect(await recordsOf(run)).toEqual([]);
@@ -257,12 +260,89 @@ describe("a step's transaction", () => {
       return record("second");
     });
     await expect(second).rejects.toMatchObject({
-      code: "CONDITION_FAILED",
+      code: "TRANSACTION_REFUSED",
       message: expect.stringContaining("Put on test-"),
       effect: "none",
     });
     expect(await inventory.get(sku)).toMatchObject({ onHand: 9 });
     expect(await recordsOf(run)).toEqual(["first"]);
+  });
+
+  test("fails with an item that DynamoDB does not accept, and with two writes of one item", async () => {
+    const run = await running(journal);
+    for (const items of [
+      [{ Put: { TableName: "no-such-table", Item: {} } }],
+      [own("a"), own("a")],
+    ]) {
+      const failing = transact(run, "a", async (tx) => {
+        for (const item of items) await writeWithin(tx, item);
+        return record("a");
+      });
+      await expect(failing).rejects.toMatchObject({ code: "TRANSACTION_REFUSED" });
+    }
+    expect(await recordsOf(run)).toEqual([]);
+  });
+
+  test("knows what was first read: a sku that another client creates meanwhile is not overwritten", async () => {
+    const run = await running(journal);
+    const sku = `new of ${run.runId}`;
+    const set = (quantity: number, id: string) => ({ sku, quantity, operationId: `${sku}/${id}` });
+    let bodies = 0;
+    await transact(run, "a", async (tx) => {
+      bodies += 1;
+      await inventory.within(tx).set(set(5, "1"));
+      if (bodies === 1) await inventory.set(set(100, "2"));
+      await inventory.within(tx).decrement(set(1, "3"));
+      return record("a");
+    });
+    expect(bodies).toBe(2);
+    expect(await inventory.get(sku)).toMatchObject({ onHand: 4, sold: 1 });
+    expect((await inventory.history(sku)).map(({ seq }) => seq)).toEqual([3, 2, 1]);
+  });
+
+  test("is repeated when stock that it has looked at was changed before its own change", async () => {
+    const [run, sku] = [await running(journal), await stocked(9)];
+    const change = (quantity: number, id: string) => ({
+      sku,
+      quantity,
+      operationId: `${sku}/${id}`,
+    });
+    await transact(run, "a", async (tx) => {
+      const { onHand = 0 } = (await inventory.within(tx).get(sku)) ?? {};
+      await inventory.decrement(change(4, "other"));
+      await inventory.within(tx).set(change(onHand + 1, "more"));
+      return record("a");
+    });
+    expect(await inventory.get(sku)).toMatchObject({ onHand: 6 });
+  });
+
+  test("takes an operation id once over all skus, and goes on after a refused change", async () => {
+    const [run, a, b] = [await running(journal), await stocked(9), await stocked(9)];
+    const operationId = `${run.runId}/once`;
+    await transact(run, "a", async (tx) => {
+      const stock = inventory.within(tx);
+      await stock.decrement({ sku: a, quantity: 1, operationId });
+      await expect(stock.decrement({ sku: b, quantity: 1, operationId })).rejects.toMatchObject({
+        code: "OPERATION_CONFLICT",
+      });
+      const unknown = { sku: "no such sku", quantity: 1, operationId: `${operationId}/2` };
+      await expect(stock.decrement(unknown)).rejects.toMatchObject({ code: "UNKNOWN_SKU" });
+      const orders = Array.from({ length: 91 }, (_, i) => ({ operationId: `${i}`, quantity: 1 }));
+      await expect(stock.decrementMany({ sku: b, orders })).rejects.toThrow("at most 90 orders");
+      return record("a");
+    });
+    expect(await inventory.get(a)).toMatchObject({ onHand: 8 });
+    expect(await inventory.get(b)).toMatchObject({ onHand: 9 });
+  });
+
+  test("refuses the stock of another table", async () => {
+    await using other = (await anyTable()).open();
+    const run = await running(journal);
+    const failing = transact(run, "a", async (tx) => {
+      dynamodbInventory(other).within(tx);
+      return record("a");
+    });
+    await expect(failing).rejects.toThrow(TypeError);
   });
 
   test.each([[{}], [{ Put: {}, Delete: {} }], [{ Get: {} }], [undefined], ["Put"]])(
@@ -337,7 +417,7 @@ describe("lost answers", () => {
       },
       { on: ours },
     );
-    await expect(failing).rejects.toMatchObject({ code: "CONDITION_FAILED" });
+    await expect(failing).rejects.toMatchObject({ code: "TRANSACTION_REFUSED" });
     // What was sent first would succeed now.
     await transact(await running(journal), "make", async (tx) => {
       await writeWithin(tx, own(item));
@@ -380,6 +460,25 @@ describe("lost answers", () => {
       expect([answer, onHand]).toEqual(isCommitted ? ["7", 7] : ["not committed", 9]);
     }
   });
+});
+
+test("a committed step is known although its record is seen later than its key", async () => {
+  const [run, sku] = [await running(journal), await stocked(9)];
+  await transact(run, "sell", selling(sku, run.runId));
+  let hidden = 0;
+  const { dynamodb: client } = watch(table, (operation, pass, body) => {
+    if (operation !== "GetItem" && operation !== "BatchGetItem") return undefined;
+    if (!body.includes("/record/") || hidden > 0) return undefined;
+    hidden += 1;
+    return pass().then((answer) => ({
+      ...{ status: 200, headers: answer.headers, body: null },
+      text: async () => "{}",
+    }));
+  });
+  await using _ = client;
+  const refuse = () => Promise.reject(new Error("not committed"));
+  const again = await transact(run, "sell", refuse, { on: dynamodbJournal(client) });
+  expect([again.value, hidden]).toEqual(["7", 1]);
 });
 
 test("a workflow sells in step.tx and puts the units back when it fails", async () => {

@@ -30,9 +30,9 @@ export function fencedOut(fence: Fence, { fence: current = "" }: Item): FencedOu
 }
 
 /** Claims a resource for the fence. Rejects with a FencedOutError. */
-export async function claim(dynamodb: Dynamodb, fence: Fence): Promise<void> {
+export async function claim(dynamodb: Dynamodb, fence: Fence, signal?: AbortSignal): Promise<void> {
   const what = `${quote(fence.resource)} was claimed`;
-  const { done, items } = await retryUntilKnown(dynamodb.address, what, undefined, (limit) =>
+  const { done, items } = await retryUntilKnown(dynamodb.address, what, signal, (limit) =>
     dynamodb.write([raiseClaim(fence)], limit),
   );
   if (!done) throw fencedOut(fence, items[0] ?? {});
@@ -67,7 +67,7 @@ export async function claimNowAndWithin(
     String(part.fence) === String(fence) &&
     part.fence &&
     fenceOwner(part.fence) === fenceOwner(fence);
-  if (!isClaimed) await claim(dynamodb, fence);
+  if (!isClaimed) await claim(dynamodb, fence, tx.signal);
   part.fence = fence;
 }
 

@@ -28,18 +28,33 @@ import {
   writeStock,
 } from "./items.ts";
 
+/** The most orders of one batch in a transaction, which has 97 writes. */
+const MOST_ORDERS = 90;
+
 /** Makes changes of stock a part of the transaction. */
 export function within(
   context: DynamodbContext,
   tx: ItemTransaction,
   options: InventoryOptions,
 ): StockOperations {
-  const partOf = (sku: string) => tx.part(`stock/${sku}`, () => new StockPart(context, sku));
-  const applyMany = (batch: OperationBatch) =>
-    tx.inTurn(() => plan(context, tx, partOf(batch.sku), batch));
+  const { address } = context.dynamodb;
+  if (tx.address !== address) {
+    throw new TypeError(`the stock is in ${address}, and the step's journal in ${tx.address}`);
+  }
+  const operations = tx.part("operations", () => new Operations());
+  const partOf = (sku: string) =>
+    tx.part(`stock/${sku}`, () => new StockPart(context, sku, operations));
+  const applyMany = async (batch: OperationBatch) => {
+    if (batch.operations.length > MOST_ORDERS) {
+      throw new RangeError(`a step's transaction takes at most ${MOST_ORDERS} orders of one batch`);
+    }
+    const results = await tx.inTurn(() => plan(context, tx, partOf(batch.sku), batch));
+    return results();
+  };
   const get = async (sku: string) => {
+    const part = partOf(sku);
     const item = await context.dynamodb.get(stockKey(sku), tx.signal);
-    return levelOf(sku, partOf(sku).stock ?? (item && toStock(item)));
+    return levelOf(sku, part.see(item && toStock(item)));
   };
   return createOperations(
     { get: (sku) => tx.inTurn(() => get(sku)), apply: asBatch(applyMany), applyMany },
@@ -47,24 +62,41 @@ export function within(
   );
 }
 
+/** Resolves to a function that returns the results, or throws: a refused change leaves the transaction as it is. */
 async function plan(
   context: DynamodbContext,
   tx: ItemTransaction,
   part: StockPart,
   batch: OperationBatch,
-): Promise<readonly DecrementResult[]> {
+): Promise<() => readonly DecrementResult[]> {
   const { sku, fence } = batch;
   const limit = tx.signal ?? NEVER;
   if (fence) await claimNowAndWithin(context.dynamodb, tx, fence);
   const snapshot = part.after(await readSnapshot(context, batch, limit), batch);
-  const planned = planOn(batch, snapshot);
+  let planned: Plan<StockItem>;
+  try {
+    planned = planOn(batch, snapshot);
+  } catch (error) {
+    return () => {
+      throw error;
+    };
+  }
   const mayGain = planned.isShort && planned.stock.reserved > 0;
   if (mayGain && (await releaseExpired(context, sku, limit))) throw REPEAT;
   part.add(snapshot, planned);
-  return planned.results;
+  return () => planned.results;
 }
 
 const NEVER = new AbortController().signal;
+
+/** The operations of a transaction, of all its skus: an id is used once. They are written with their stock. */
+class Operations extends Map<string, RecordedOperation> implements Part {
+  writes(): readonly TransactWrite[] {
+    return [];
+  }
+
+  refused(): void {}
+}
 
 /** The changes of one sku in a transaction. They are planned one after the other, and written together. */
 class StockPart implements Part {
@@ -72,29 +104,37 @@ class StockPart implements Part {
   stock: StockItem | undefined;
   readonly #context: DynamodbContext;
   readonly #sku: string;
-  #before: StockItem | undefined;
+  readonly #operations: Operations;
+
+  /** What was read first. Undefined before that. */
+  #before: { readonly stock: StockItem | undefined } | undefined;
   readonly #entries: ChunkEntry[] = [];
-  readonly #operations = new Map<string, RecordedOperation>();
   readonly #writes: TransactWrite[] = [];
 
   /** The write of each reservation by its place. Undefined for one that the transaction has made and closed. */
   readonly #reservations = new Map<string, TransactWrite | undefined>();
 
-  constructor(context: DynamodbContext, sku: string) {
+  constructor(context: DynamodbContext, sku: string, operations: Operations) {
     this.#context = context;
     this.#sku = sku;
+    this.#operations = operations;
+  }
+
+  /** Returns the stock that was read, after the changes of this transaction. */
+  see(read: StockItem | undefined): StockItem | undefined {
+    this.#before ??= { stock: read };
+    return this.stock ?? read;
   }
 
   /** Returns what was read, after the changes of this transaction. */
   after(read: StockSnapshot, { operations: [first] }: OperationBatch): StockSnapshot {
-    this.#before ??= read.stock;
+    const stock = this.see(read.stock);
     const recorded = new Map([...read.recorded, ...this.#operations]);
     const id = first?.reservation ?? "";
     const made = recorded.get(id);
     const { sk } = reservationKey(this.#sku, made?.expiresAt ?? 0, id);
     const isSetAside = this.#reservations.has(sk) ? this.#makes(sk) : read.reservation.isSetAside;
     const isOpen = isSetAside && (made?.expiresAt ?? 0) > read.time;
-    const stock = this.stock ?? read.stock;
     return { ...read, stock, recorded, reservation: { made, isSetAside, isOpen } };
   }
 
@@ -125,7 +165,7 @@ class StockPart implements Part {
     if (!this.stock) return [];
     // It will be another one, or was contradicted.
     this.#context.cache.delete(this.#sku);
-    const change = { stock: this.stock, before: this.#before };
+    const change = { stock: this.stock, before: this.#before?.stock };
     const { writes } = writeStock(this.#sku, change, this.#entries);
     const reservations = [...this.#reservations.values()].filter((write) => write !== undefined);
     return [...writes, ...this.#writes, ...reservations];

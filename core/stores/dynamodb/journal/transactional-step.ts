@@ -1,8 +1,15 @@
 import type { Transaction } from "../../../database/sql.ts";
-import type { NewRecord, RunKey, StepRecord, TransactionalStep } from "../../../journal/journal.ts";
-import { race, sleep } from "../../../lock/abort.ts";
+import {
+  type NewRecord,
+  type RunKey,
+  type StepRecord,
+  type TransactionalStep,
+  transactionRefused,
+} from "../../../journal/journal.ts";
+import { deadline, race, sleep } from "../../../lock/abort.ts";
 import { hasCode, quote, StoreUnavailableError } from "../../../lock/errors.ts";
 import { backoff } from "../../../lock/retry.ts";
+import { LONGEST_CALL } from "../../../lock/time.ts";
 import { ItemTransaction, type Part, REPEAT, type Refusal } from "../client/transaction.ts";
 import { claimWithin, fencedOut, raiseClaim } from "../inventory/fence.ts";
 import { keyPlace, planRecord, readRecord, valueIn } from "./records.ts";
@@ -28,10 +35,14 @@ export async function transact(
   step: StepRequest,
   signal: AbortSignal | undefined,
 ): Promise<StepRecord> {
-  let record = await begin(context, step, signal);
+  const { address } = context.dynamodb;
+  const patience = signal ? Number.POSITIVE_INFINITY : LONGEST_CALL;
+  const late = () => new StoreUnavailableError(address, "no answer");
+  using limit = deadline(patience, late, signal);
+  let record = await begin(context, step, limit.signal);
   for (let count = 0; record === undefined; count += 1) {
-    record = await attempt(context, step, signal);
-    if (!record) await sleep(backoff(count), signal);
+    record = await attempt(context, step, limit.signal);
+    if (!record) await sleep(backoff(count), limit.signal);
   }
   return record;
 }
@@ -52,10 +63,12 @@ class RefusedError extends Error {
  * The run is written as it is: an earlier transaction of this step whose answer was lost is refused from now on.
  */
 async function begin(
-  { dynamodb, runs }: JournalContext,
-  { run, key, fences }: StepRequest,
-  signal: AbortSignal | undefined,
+  context: JournalContext,
+  step: StepRequest,
+  signal?: AbortSignal,
 ): Promise<StepRecord | undefined> {
+  const { dynamodb, runs } = context;
+  const { run, key, fences } = step;
   let head: Head | undefined;
   const begun = runs.change<undefined>({
     ids: [run.runId],
@@ -81,7 +94,13 @@ async function begin(
   } catch (error) {
     if (!(error instanceof RefusedError) || !head) throw error;
     const [isWritten, ...areLate] = error.answer.failed;
-    if (isWritten) return readRecord(dynamodb, head, key);
+    if (isWritten) {
+      const record = await readRecord(dynamodb, head, key);
+      if (record) return record;
+      // The items of a transaction are not seen all at once.
+      await sleep(backoff(0), signal);
+      return begin(context, step, signal);
+    }
     const late = areLate.indexOf(true);
     const fence = fences[late];
     throw fence ? fencedOut(fence, error.answer.items[late + 1] ?? {}) : error;
@@ -92,16 +111,13 @@ async function begin(
 async function attempt(
   context: JournalContext,
   step: StepRequest,
-  signal: AbortSignal | undefined,
+  signal: AbortSignal,
 ): Promise<StepRecord | undefined> {
-  const { address } = context.dynamodb;
-  const tx = new ItemTransaction(address, signal);
+  const tx = new ItemTransaction(context.dynamodb.address, signal);
   for (const fence of step.fences) claimWithin(tx, fence);
-  const record = await runBody(tx, step, signal ?? NEVER);
+  const record = await runBody(tx, step, signal);
   return record && commit(context, step, { parts: tx.parts, record }, signal);
 }
-
-const NEVER = new AbortController().signal;
 
 /** Runs the body until its limit. Rejects with the transaction's own failure if the body ignores it. */
 async function runBody(
@@ -136,15 +152,14 @@ async function commit(
   context: JournalContext,
   step: StepRequest,
   { parts, record }: Body,
-  signal: AbortSignal | undefined,
+  signal: AbortSignal,
 ): Promise<StepRecord | undefined> {
   const { run, key } = step;
   const added = parts.map((part) => part.writes());
   const writes = added.flat();
   if (writes.length > MOST_WRITES) {
-    throw new RangeError(
-      `a step's transaction has at most ${MOST_WRITES} writes, not ${writes.length}`,
-    );
+    const problem = `a step's transaction has at most ${MOST_WRITES} writes, not ${writes.length}`;
+    throw transactionRefused(problem);
   }
   const stored = await valueIn(context, run, record, signal);
   let sent = 0;
@@ -168,11 +183,13 @@ async function commit(
     },
   });
   const written = await changed.catch((error) => {
-    if (!(error instanceof RefusedError)) throw error;
+    if (error instanceof RefusedError) return undefined;
+    // Nothing of Lockstep's is refused here: the step has just begun in the same table.
+    throw hasCode(error, "STORE_REFUSED") ? transactionRefused(error.message, error) : error;
   });
   if (written) return written;
   // The key of the record comes last.
-  if (refusal?.failed.at(-1)) return begin(context, step, signal);
+  if (refusal?.failed.at(-1)) return begin(context, step);
   let from = 0;
   for (const [i, part] of parts.entries()) {
     const to = from + (added[i]?.length ?? 0);
