@@ -59,7 +59,7 @@ ${table(
 
 \`test/simulation\` runs the real locks, stock, journal and steps on a virtual clock. The SQL of the store is executed by a real SQLite in
 memory, behind a network that loses, delays and repeats messages, while clients crash, freeze and read wrong clocks. The seed of a
-schedule determines it. The connection pools of MySQL and PostgreSQL, and the other stores, are not a part of it: \`npm run campaign -- --store URL\` tries them. It lasts three minutes unless
+schedule determines it. The connection pools of MySQL and PostgreSQL, and the other stores, are not a part of it: \`npm run campaign -- --store NAME\` tries them. It lasts three minutes unless
 \`--seconds\` says otherwise.
 
 ${table(
