@@ -12,7 +12,10 @@ export interface Held extends AsyncDisposable {
    */
   readonly signal: AbortSignal;
 
-  /** Throws a LockLostError unless the lock is provably held now, and for `spare` (milliseconds, or a text such as "2s") more. Synchronous. */
+  /**
+   * Throws a LockLostError unless the lock is provably held now, and for `spare` (milliseconds, or a text such as "2s")
+   * more. Synchronous.
+   */
   assertHeld(spare?: Duration): void;
 
   /**
@@ -99,7 +102,10 @@ export interface TryLockOptions {
 }
 
 export interface LockOptions extends TryLockOptions {
-  /** How long to wait for the lock, in milliseconds or as a text such as "5s"; 0 makes one attempt. Infinity needs a `signal`. */
+  /**
+   * How long to wait for the lock, in milliseconds or as a text such as "5s"; 0 makes one attempt. Infinity needs a
+   * `signal`.
+   */
   readonly wait: Duration;
 }
 

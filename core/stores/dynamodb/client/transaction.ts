@@ -28,11 +28,11 @@ export class ItemTransaction implements Pick<Transaction, "batch"> {
   readonly address: string;
 
   /** Aborts when the body has to end. */
-  readonly signal: AbortSignal | undefined;
+  readonly signal: AbortSignal;
   readonly #parts = new Map<string, Part>();
   readonly #calls: SerialCalls;
 
-  constructor(address: string, signal: AbortSignal | undefined) {
+  constructor(address: string, signal: AbortSignal) {
     this.address = address;
     this.signal = signal;
     this.#calls = new SerialCalls(address);

@@ -70,9 +70,8 @@ async function plan(
   batch: OperationBatch,
 ): Promise<() => readonly DecrementResult[]> {
   const { sku, fence } = batch;
-  const limit = tx.signal ?? NEVER;
   if (fence) await claimNowAndWithin(context.dynamodb, tx, fence);
-  const snapshot = part.after(await readSnapshot(context, batch, limit), batch);
+  const snapshot = part.after(await readSnapshot(context, batch, tx.signal), batch);
   let planned: Plan<StockItem>;
   try {
     planned = planOn(batch, snapshot);
@@ -82,12 +81,10 @@ async function plan(
     };
   }
   const mayGain = planned.isShort && planned.stock.reserved > 0;
-  if (mayGain && (await releaseExpired(context, sku, limit))) throw REPEAT;
+  if (mayGain && (await releaseExpired(context, sku, tx.signal))) throw REPEAT;
   part.add(snapshot, planned);
   return () => planned.results;
 }
-
-const NEVER = new AbortController().signal;
 
 /** The operations of a transaction, of all its skus: an id is used once. They are written with their stock. */
 class Operations extends Map<string, RecordedOperation> implements Part {

@@ -9,7 +9,10 @@ import { EtcdLease, hex } from "./lease.ts";
 import type { EtcdQueueEntry } from "./queue-entry.ts";
 
 export interface SessionOptions {
-  /** How long etcd keeps the session's keys after the last keepalive, in milliseconds or as a text such as "60s". Default 60,000. */
+  /**
+   * How long etcd keeps the session's keys after the last keepalive, in milliseconds or as a text such as "60s". Default
+   * 60,000.
+   */
   readonly ttl?: Duration;
 
   /** An existing lease, which has a ttl of its own; `ttl` is ignored then. */

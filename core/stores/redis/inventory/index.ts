@@ -39,7 +39,10 @@ export interface RedisInventoryOptions extends InventoryOptions {
    */
   readonly replicas?: number;
 
-  /** The longest wait for the replicas, in milliseconds or as a text such as "1s", and no longer than half the client's timeout. Default 1,000. */
+  /**
+   * The longest wait for the replicas, in milliseconds or as a text such as "1s", and no longer than half the client's
+   * timeout. Default 1,000.
+   */
   readonly replicaTimeout?: Duration;
 }
 
