@@ -407,16 +407,34 @@ async function openRedisSentinel({ scheme, network }: StoreUrl, options: OpenOpt
     const url = `${scheme}://SENTINEL:PORT,SENTINEL:PORT/MASTER/DATABASE-NUMBER`;
     throw new TypeError(`the store "${scheme}:" needs ${url}`);
   }
-  const { login, store } = readRedisUrl(scheme, network, ["sentinel-auth"]);
+  const { login, store } = readRedisUrl(scheme, network, SENTINEL_OPTIONS);
+  const sentinelLogin = readSentinelLogin(network, login);
   const { openRedis } = await import("../core/stores/redis/index.ts");
-  const auth = network.options.get("sentinel-auth");
-  if (auth !== undefined && auth !== "same") {
-    throw new TypeError("the option sentinel-auth of a store's URL can only be same");
-  }
-  const sentinelLogin = auth ? login : { ...(login.tls && { tls: login.tls }) };
   const sentinels = network.hosts.map(toServer);
   const servers = { sentinels, master, sentinelLogin, ...login, database: Number(database ?? 0) };
   return openRedis(servers, { ...options, ...store });
+}
+
+const SENTINEL_OPTIONS = ["sentinel-auth", "sentinel-user", "sentinel-password"] as const;
+
+/** The sentinels have the login of the servers, one of their own, or none. */
+function readSentinelLogin({ options }: NetworkUrl, login: ReturnType<typeof toLogin>) {
+  const [auth, user, password] = SENTINEL_OPTIONS.map((option) => options.get(option));
+  if (auth !== undefined && auth !== "same") {
+    throw new TypeError("the option sentinel-auth of a store's URL can only be same");
+  }
+  if (auth && (user ?? password) !== undefined) {
+    throw new TypeError("sentinel-auth of a store's URL excludes sentinel-user, sentinel-password");
+  }
+  if (user !== undefined && password === undefined) {
+    throw new TypeError("sentinel-user of a store's URL needs sentinel-password");
+  }
+  if (auth) return login;
+  return {
+    ...(user !== undefined && { user }),
+    ...(password !== undefined && { password }),
+    ...(login.tls && { tls: login.tls }),
+  };
 }
 
 function readRedisUrl(scheme: string, url: NetworkUrl, more: readonly string[] = []) {

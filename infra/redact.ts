@@ -1,6 +1,7 @@
-/** Removes user and password from the URLs of a text. */
+/** Removes user and password from the URLs of a text, and the password of sentinels. */
 export function redact(text: string): string {
-  return text.split("\n").map(redactLine).join("\n");
+  const shown = text.replace(/([?&]sentinel-password=)[^&#\s]*/g, "$1…");
+  return shown.split("\n").map(redactLine).join("\n");
 }
 
 /**

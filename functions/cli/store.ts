@@ -26,9 +26,10 @@ export async function withStore<T>(
 export async function withLocks<T>(
   url: string | undefined,
   work: (opened: AnyStore | undefined) => Promise<T>,
+  options?: Parameters<typeof open>[1],
 ): Promise<T> {
   if (url === undefined) return work(undefined);
-  const opened = await open(url);
+  const opened = await open(url, options);
   announceStore("locks", opened);
   try {
     return await work(opened);

@@ -16,24 +16,29 @@ export interface StartOptions {
   /** The server's binary. Default: the installed one. */
   readonly binary?: string | undefined;
 
-  /** Additional arguments of the server's command. */
-  readonly args?: readonly string[];
+  /** Additional arguments of the server's command, or those of each process. */
+  readonly args?: readonly string[] | ProcessArgs;
 
   /** Returns additional environment variables of a process. Excludes Docker. */
   readonly env?: (config: NodeConfig) => NodeJS.ProcessEnv;
+
+  /** Whether the process on this port serves requests. For arguments that refuse a probe without a login. Excludes Docker. */
+  readonly serves?: ServerKind["serves"];
 
   /** Called with each step that takes time. */
   readonly onProgress?: (step: string) => void;
 }
 
+type ProcessArgs = (config: NodeConfig, all: readonly NodeConfig[]) => readonly string[];
+
 /** Starts a server from a binary on the PATH, from Debian's packages (as root), or in Docker, in this order. */
 export async function startServer(name: ServerName, options: StartOptions = {}): Promise<Server> {
   const { stopWithProcess = true, args = [], env, onProgress = () => {} } = options;
-  const kind: ServerKind = KINDS[name];
+  const kind: ServerKind = { ...KINDS[name], ...(options.serves && { serves: options.serves }) };
   const binary = options.binary ?? (await findOrInstall(kind, onProgress));
   onProgress(`starting ${name}`);
   if (binary) return startNodes(name, kind, { binary, args, env, stopWithProcess });
-  if (!env && (await hasDocker())) return startContainer(name, kind);
+  if (!env && !options.serves && (await hasDocker())) return startContainer(name, kind);
   const alternative = name === "mysql" ? "; MariaDB is called mariadb" : "";
   const hint = `${installHint(kind)} or start Docker${alternative}`;
   throw new NotInstalledError(`${name} is not installed: ${hint}`);
@@ -56,7 +61,8 @@ async function startNodes(
   if (stopWithProcess) for (const { folder } of configs) reap(folder);
   const nodes = configs.map((config) => {
     const [file, ...rest] = kind.start(binary, version, config, configs);
-    const command = asUser(kind, [file, ...rest, ...args]);
+    const more = typeof args === "function" ? args(config, configs) : args;
+    const command = asUser(kind, [file, ...rest, ...more]);
     return new ServerNode({ config, command, env: env?.(config), serves: kind.serves });
   });
   const stop = async () => {

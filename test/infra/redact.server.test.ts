@@ -91,6 +91,9 @@ describe("the text of an error", () => {
     expect(redact("two: a://b:c@d/e f://g:h i@j/k\nsqlite:a")).toBe(
       "two: a://d/e f://j/k\nsqlite:a",
     );
+    expect(redact("a://u:p@h/x?sentinel-password=secret&ca=x")).toBe(
+      "a://h/x?sentinel-password=…&ca=x",
+    );
     expect(redact("(see http://u:p@h/x).")).toBe("(see http://h/x).");
   });
 

@@ -116,6 +116,9 @@ describe("a store's URL", () => {
       ...["redis+cluster:x", "redis+cluster://a,b/1", "redis+cluster://a,,b"],
       ...["redis+sentinel:x", "redis+sentinel://a,b", "redis+sentinel://a/shop/x"],
       ...["redis+sentinel://a/shop?sentinel-auth=no", "redis+cluster://a?ca=x"],
+      ...["user=u", "auth=same&sentinel-password=p"].map(
+        (x) => `redis+sentinel://a/shop?sentinel-${x}`,
+      ),
     ]) {
       await expect(open(url)).rejects.toThrow(TypeError);
     }

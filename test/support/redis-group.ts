@@ -3,7 +3,8 @@ import { ClusterRoute } from "../../core/stores/redis/client/cluster.ts";
 import type { Dial, Route } from "../../core/stores/redis/client/connection.ts";
 import { dialIoredis } from "../../core/stores/redis/client/ioredis.ts";
 import { keyOf, ownKey } from "../../core/stores/redis/client/names.ts";
-import type { Command, Redis, Reply } from "../../core/stores/redis/client/redis.ts";
+import { redisClient } from "../../core/stores/redis/client/open.ts";
+import type { Command, Redis, RedisLogin, Reply } from "../../core/stores/redis/client/redis.ts";
 import { SentinelRoute } from "../../core/stores/redis/client/sentinel.ts";
 import { redisInventory } from "../../core/stores/redis/inventory/index.ts";
 import { redisLocks } from "../../core/stores/redis/locks/index.ts";
@@ -13,23 +14,38 @@ import {
   redisStore,
 } from "../../core/stores/redis/store.ts";
 import type { Server, ServerNode } from "../../infra/servers/server.ts";
-import { startServer } from "../../infra/servers/start.ts";
+import { type StartOptions, startServer } from "../../infra/servers/start.ts";
 import type { InventoryUnderTest } from "../conformance/inventory-suite.ts";
-import { anyPrefix, openLocal } from "./redis-under-test.ts";
+import { anyPrefix } from "./redis-under-test.ts";
 import { TcpProxy } from "./tcp-proxy.ts";
 import type { StoreUnderTest } from "./under-test.ts";
+import { until } from "./until.ts";
 
 /** How long a client of these tests waits for an answer: longer than any pause of a busy machine. */
 const PATIENCE = 10_000;
 
+/** How the servers of a group are started, and how a test reaches them. */
+export interface GroupOptions extends StartOptions {
+  /** Default 127.0.0.1. */
+  readonly host?: string;
+
+  /** The login at the servers that have data. */
+  readonly login?: RedisLogin;
+  readonly sentinelLogin?: RedisLogin;
+}
+
 /** Redis servers that replace a lost master by a replica: a cluster, or servers with sentinels. */
 export abstract class RedisGroup implements AsyncDisposable {
   readonly server: Server;
+  protected readonly host: string;
+  protected readonly login: RedisLogin;
   readonly #admins = new Map<number, Redis>();
   readonly #opened: AsyncDisposable[] = [];
 
-  protected constructor(server: Server) {
+  protected constructor(server: Server, { host = "127.0.0.1", login = {} }: GroupOptions) {
     this.server = server;
+    this.host = host;
+    this.login = login;
   }
 
   /** The servers that have data. */
@@ -42,7 +58,7 @@ export abstract class RedisGroup implements AsyncDisposable {
     ports: ReadonlyMap<number, number> = new Map(),
     timeout = PATIENCE,
   ): Required<Redis> {
-    const dial = dialIoredis({}, timeout);
+    const dial = dialIoredis(this.login, timeout);
     const route = this.route(prefix, ({ host, port }) =>
       dial({ host, port: ports.get(port) ?? port }),
     );
@@ -56,10 +72,16 @@ export abstract class RedisGroup implements AsyncDisposable {
   }
 
   /** Sends a command to one node. */
-  tell({ config: { port } }: ServerNode, ...command: Command): Promise<Reply> {
-    const admin = this.#admins.get(port) ?? openLocal({ port, timeout: PATIENCE });
+  tell(node: ServerNode, ...command: Command): Promise<Reply> {
+    const { port } = node.config;
+    const server = { host: this.host, port, timeout: PATIENCE };
+    const admin = this.#admins.get(port) ?? redisClient({ ...server, ...this.loginAt(node) });
     this.#admins.set(port, admin);
     return admin.call(command);
+  }
+
+  protected loginAt(_: ServerNode): RedisLogin {
+    return this.login;
   }
 
   /** Returns the node that serves the keys of a prefix. */
@@ -82,6 +104,20 @@ export abstract class RedisGroup implements AsyncDisposable {
     if (!found) throw new Error("the master has no replica in sync");
     return found;
   }
+
+  /** Makes the replica of a prefix's master a master. */
+  async failOver(prefix: string): Promise<void> {
+    const master = await this.masterOf(prefix);
+    const replica = await until(() => this.replicaOf(master).catch(() => undefined));
+    const hasReplaced = async () => (await this.masterOf(prefix)) === replica;
+    // A replica that is told to take over gives up after 5 s without the votes of the masters.
+    await until(async () => {
+      await this.startFailover(replica).catch(() => {});
+      return await until(hasReplaced, 6_000).catch(() => false);
+    });
+  }
+
+  protected abstract startFailover(replica: ServerNode): Promise<unknown>;
 
   async underTest(name: string): Promise<StoreUnderTest> {
     const prefix = anyPrefix();
@@ -134,24 +170,45 @@ export abstract class RedisGroup implements AsyncDisposable {
 
 /** Three masters with a replica each. */
 export class RedisCluster extends RedisGroup {
-  static async start(): Promise<RedisCluster> {
-    return new RedisCluster(await startServer("redis-cluster"));
+  static async start(options: GroupOptions = {}): Promise<RedisCluster> {
+    return new RedisCluster(await startServer("redis-cluster", options), options);
   }
 
   get nodes(): readonly ServerNode[] {
     return this.server.nodes;
   }
 
+  /** Returns prefixes whose keys are at different masters. */
+  async prefixesOfAllMasters(): Promise<readonly string[]> {
+    const found = new Map<ServerNode, string>();
+    while (found.size < 3) {
+      const prefix = anyPrefix();
+      found.set(await this.masterOf(prefix), prefix);
+    }
+    return [...found.values()];
+  }
+
+  protected override startFailover(replica: ServerNode): Promise<unknown> {
+    return this.tell(replica, "CLUSTER", "FAILOVER");
+  }
+
   protected override route(prefix: string, dial: Dial): Route {
-    const nodes = this.nodes.map(({ config: { port } }) => ({ host: "127.0.0.1", port }));
+    const nodes = this.nodes.map(({ config: { port } }) => ({ host: this.host, port }));
     return new ClusterRoute({ nodes: () => nodes, dial, key: ownKey(prefix, "generation") });
   }
 }
 
 /** A master, its replica, and three sentinels. */
 export class RedisSentinels extends RedisGroup {
-  static async start(): Promise<RedisSentinels> {
-    return new RedisSentinels(await startServer("redis-sentinel"));
+  readonly #sentinelLogin: RedisLogin;
+
+  private constructor(server: Server, options: GroupOptions) {
+    super(server, options);
+    this.#sentinelLogin = options.sentinelLogin ?? {};
+  }
+
+  static async start(options: GroupOptions = {}): Promise<RedisSentinels> {
+    return new RedisSentinels(await startServer("redis-sentinel", options), options);
   }
 
   get nodes(): readonly ServerNode[] {
@@ -162,8 +219,18 @@ export class RedisSentinels extends RedisGroup {
     return this.server.nodes.slice(2);
   }
 
+  protected override async startFailover(): Promise<unknown> {
+    const [sentinel] = this.sentinels;
+    return sentinel && this.tell(sentinel, "SENTINEL", "FAILOVER", "lockstep");
+  }
+
+  protected override loginAt(node: ServerNode): RedisLogin {
+    return this.sentinels.includes(node) ? this.#sentinelLogin : this.login;
+  }
+
   protected override route(_prefix: string, dial: Dial): Route {
-    const sentinels = this.sentinels.map(({ config: { port } }) => ({ host: "127.0.0.1", port }));
-    return new SentinelRoute({ sentinels, master: "lockstep", dial, dialSentinel: dial });
+    const sentinels = this.sentinels.map(({ config: { port } }) => ({ host: this.host, port }));
+    const dialSentinel = dialIoredis(this.#sentinelLogin, PATIENCE);
+    return new SentinelRoute({ sentinels, master: "lockstep", dial, dialSentinel });
   }
 }

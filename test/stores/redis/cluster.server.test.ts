@@ -32,19 +32,9 @@ type ClusterClient =
   | ReturnType<typeof createCluster>
   | ReturnType<typeof createCluster5>;
 
-/** Returns prefixes whose keys are on different nodes. */
-async function prefixesOfAllNodes(): Promise<readonly string[]> {
-  const found = new Map<ServerNode, string>();
-  while (found.size < 3) {
-    const prefix = anyPrefix();
-    found.set(await cluster.masterOf(prefix), prefix);
-  }
-  return [...found.values()];
-}
-
 describe("a store in a Redis Cluster", () => {
   test("finds the node of its prefix by way of any node", async () => {
-    for (const prefix of await prefixesOfAllNodes()) {
+    for (const prefix of await cluster.prefixesOfAllMasters()) {
       for (const { config } of cluster.nodes) {
         const url = `redis+cluster://127.0.0.1:${config.port}?prefix=${prefix}`;
         await using store = await open(url);
@@ -68,7 +58,7 @@ describe("a store in a Redis Cluster", () => {
       const [node] = cluster.nodes.map(({ config: { port } }) => ({ host: "127.0.0.1", port }));
       const client: ClusterClient = make(node ? [node] : []);
       if (!("isCluster" in client)) await client.connect();
-      for (const prefix of await prefixesOfAllNodes()) {
+      for (const prefix of await cluster.prefixesOfAllMasters()) {
         await using store = await openRedis(client, { prefix });
         const lock = await store.locks.lock("a", HOLD);
         expect(await lock.unlock()).toBe("released");
@@ -134,10 +124,7 @@ describe("a store in a Redis Cluster", () => {
     const held = await holder.locks.lock("a", HOLD);
     const waiting = other.locks.lock("a", HOLD);
     await until(async () => (await holder.locks.inspect("a")).waiters === 1);
-    const master = await cluster.masterOf(prefix);
-    const replica = await cluster.replicaOf(master);
-    await cluster.tell(replica, "CLUSTER", "FAILOVER");
-    await until(async () => (await cluster.masterOf(prefix)) === replica);
+    await cluster.failOver(prefix);
     expect(await held.unlock()).toBe("released");
     const next = await waiting;
     expect(String(next.fence) > String(held.fence)).toBe(true);

@@ -46,6 +46,9 @@ class Client implements Required<Redis> {
   #connecting: Promise<RedisConnection> | undefined;
   #checking: Promise<void> | undefined;
 
+  /** The last failure of the connection that is being made. */
+  #failure: CommandFailure | undefined;
+
   constructor(route: Route, timeout: Millis) {
     this.address = route.address;
     this.#timeout = timeout;
@@ -208,6 +211,7 @@ class Client implements Required<Redis> {
   }
 
   async #connectOnce(): Promise<RedisConnection> {
+    this.#failure = undefined;
     const connection = await this.#dial(this.#route.connect);
     this.#connection = connection;
     return connection;
@@ -215,7 +219,10 @@ class Client implements Required<Redis> {
 
   async #dial(connect: Connect, signal?: AbortSignal): Promise<RedisConnection> {
     using limit = deadline(this.#timeout, noAnswer, this.#closing.signal, signal);
-    const connection = await connect(limit.signal, { message: () => {}, ended: () => {} });
+    const failed = (failure: CommandFailure) => {
+      this.#failure = failure;
+    };
+    const connection = await connect(limit.signal, { message: () => {}, ended: () => {}, failed });
     if (this.#closing.signal.aborted || signal?.aborted) connection.close();
     return connection;
   }
@@ -251,7 +258,8 @@ class Client implements Required<Redis> {
   }
 
   #notSent(signal: AbortSignal | undefined): Error {
-    return new StoreUnavailableError(this.address, "no connection in time", signal?.reason);
+    const why = this.#failure ? `: ${this.#failure.message}` : "";
+    return new StoreUnavailableError(this.address, `no connection in time${why}`, signal?.reason);
   }
 }
 

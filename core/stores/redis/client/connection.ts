@@ -20,6 +20,9 @@ export interface RedisConnection {
 export interface RedisConnectionEvents {
   message(channel: string, text: string): void;
   ended(): void;
+
+  /** An attempt to connect has failed, and another one follows. */
+  failed?(failure: CommandFailure): void;
 }
 
 /** Opens a connection, and gives up when the signal aborts. */

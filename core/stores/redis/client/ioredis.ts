@@ -152,11 +152,19 @@ function dialBy(
       if (problem !== undefined) throw problem;
     } catch (error) {
       close();
-      throw toFailure(problem ?? error, "unsent");
+      throw explained(toFailure(problem ?? error, "unsent"), client);
     }
     client.once("end", events.ended);
     return connectionOf(client, close, () => problem);
   };
+}
+
+/** A server with TLS ends a connection without TLS, and says nothing. */
+function explained(failure: CommandFailure, { options, stream }: Ioredis): CommandFailure {
+  const isEnd = /ECONNRESET|EPIPE|Connection is closed/.test(failure.message);
+  if (!isEnd || options.tls || stream?.bytesRead !== 0) return failure;
+  const why = "a server with TLS ends a connection without TLS like this";
+  return new CommandFailure(failure.kind, `${failure.message}; ${why}`);
 }
 
 function connectionOf(client: Ioredis, close: () => void, problem: () => unknown): RedisConnection {

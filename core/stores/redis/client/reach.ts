@@ -30,6 +30,7 @@ export function connectByAny(servers: () => readonly ServerAddress[], reach: Rea
         return await firstOf(servers(), (start, limit) => reach(start, limit, events), signal);
       } catch (failure) {
         if (signal.aborted || !isPassing(failure)) throw failure;
+        if (isFailure(failure)) events.failed?.(failure);
         await sleep(backoff(attempt, AGAIN), signal).catch(() => {
           throw failure;
         });
@@ -64,9 +65,9 @@ async function firstOf(
     return await Promise.any(attempts);
   } catch (error) {
     const failures = (error as AggregateError).errors.filter(isFailure);
-    // A server that answers says more than a closed port.
+    // A refusal, such as that of a password, says more than a server that is busy, and that more than a closed port.
     const [first = new CommandFailure("unsent", "no server is known yet")] = failures;
-    throw failures.find(isTemporary) ?? first;
+    throw failures.find((each) => !isPassing(each)) ?? failures.find(isTemporary) ?? first;
   }
 }
 

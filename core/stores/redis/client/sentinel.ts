@@ -52,13 +52,19 @@ export class SentinelRoute implements Route {
 
   async #ask(sentinel: ServerAddress, signal: AbortSignal): Promise<ServerAddress> {
     const { master, dialSentinel } = this.#options;
-    const connection = await dialSentinel(sentinel)(signal, { message: () => {}, ended: () => {} });
+    let connection: RedisConnection | undefined;
     try {
+      connection = await dialSentinel(sentinel)(signal, { message: () => {}, ended: () => {} });
       const asking = connection.send(["SENTINEL", "GET-MASTER-ADDR-BY-NAME", master]);
       const found = (await race(asking, signal)) as readonly [string, string] | undefined;
       if (found) return { host: found[0], port: Number(found[1]) };
+    } catch (error) {
+      // The sentinels have a login of their own: the error says that it is not that of the servers.
+      if (!(error instanceof CommandFailure)) throw error;
+      const who = `the sentinel ${showServers([sentinel])}`;
+      throw new CommandFailure(error.kind, `${error.message} (${who})`);
     } finally {
-      connection.close();
+      connection?.close();
     }
     throw new CommandFailure("unusable", `the sentinels know no master ${quote(master)}`);
   }
