@@ -389,6 +389,9 @@ describe.concurrent("lockstep", () => {
       expect(await read("runs", "list")).toMatchObject(empty);
       expect(await read("runs", "show", "a")).toMatchObject({ status: 1 });
       expect(await read("orders", "count")).toMatchObject({ status: 0 });
+      const release = ["release", "a", "--fence", "0000000000.00000000000000000001"];
+      expect((await read(...release)).status).toBe(1);
+      expect((await read(...release, "--locks", `sqlite:${path}`)).status).toBe(1);
     }
     expect(await readdir(folder)).toEqual(["shop.db"]);
     expect(await readFile(foreign)).toEqual(bytes);

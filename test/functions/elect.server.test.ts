@@ -1,3 +1,4 @@
+import { existsSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import { cli } from "../support/cli.ts";
 import { cliInProcess } from "../support/cli-in-process.ts";
@@ -118,6 +119,22 @@ test("a watcher of a store that cannot be reached fails", async () => {
   const nowhere = ["--store", "redis://127.0.0.1:1"];
   const { status } = await cli("elect", "anything", "--watch", ...nowhere);
   expect(status).toBe(69);
+});
+
+test("a watcher makes no SQLite file, and sees the leader who makes it", async () => {
+  const { file, remove } = await temporaryFile();
+  const store = ["--store", `sqlite:${file}`];
+  using watcher = runCli("elect", "first", ...store, "--watch");
+  expect(await watcher.line()).toBe("nobody leads");
+  expect(existsSync(file)).toBe(false);
+  using leader = runCli("elect", "first", ...store, "--value", "me");
+  expect(await watcher.line()).toMatch(/^me leads/);
+  leader.child.kill("SIGTERM");
+  expect(await watcher.line()).toBe("nobody leads");
+  watcher.child.kill("SIGTERM");
+  expect(await watcher.ended).toBe(0);
+  await leader.ended;
+  await remove();
 });
 
 test("a leader without a command prints one JSON line, and a watcher prints JSON", async () => {

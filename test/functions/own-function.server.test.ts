@@ -1,11 +1,8 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
 import mysql from "mysql2/promise";
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
-import { z } from "zod";
-import { createRuntime, workflow } from "../../core/steps/index.ts";
 import { mysqlDatabase } from "../../core/stores/mysql/database.ts";
 import { sqlInventory } from "../../core/stores/sql/inventory/index.ts";
 import { sqlJournal } from "../../core/stores/sql/journal/index.ts";
@@ -24,9 +21,9 @@ import {
 import { EventSource } from "../support/lambda-host/event-source.ts";
 import { LambdaFunction } from "../support/lambda-host/function.ts";
 import { Queue } from "../support/lambda-host/queue.ts";
+import { sellOnLambdaHost } from "../support/lambda-host/sell.ts";
 import { sqsEndpoint } from "../support/lambda-host/sqs-endpoint.ts";
 import { type PackedProject, packedProject } from "../support/packed-project.ts";
-import { runNode } from "../support/script.ts";
 import { SECRET_ARN, secretsManager } from "../support/secrets-manager.ts";
 import { temporaryDatabase } from "../support/under-test.ts";
 import { until } from "../support/until.ts";
@@ -142,84 +139,20 @@ describe("a project of lockstep init", () => {
   test("sells on the Lambda host, from a database whose secret and authority are like those of RDS", async () => {
     const folder = join(project.folder, "terraform-mysql+etcd");
     await using shop = await databaseWithTls();
-    const token = "0123456789abcdef";
-    using secrets = await secretsManager(async (request, response) => {
-      const { SecretId } = JSON.parse(await text(request));
-      const SecretString = SecretId === SECRET_ARN ? JSON.stringify(shop.secret) : token;
-      response.end(JSON.stringify({ SecretString }));
-    });
-    const queue = new Queue({ name: "orders", visibility: 60 });
-    const dead = new Queue({ name: "orders-dead", visibility: 60 });
-    await using endpoint = await sqsEndpoint(queue, dead);
-    const deployed = (name: string, concurrency = 1) =>
-      new LambdaFunction({
-        module: join(folder, "build", name, "index.mjs"),
-        handler: "handler",
-        timeout: 20_000,
-        concurrency,
-        env: {
-          SHOP_SECRET: SECRET_ARN,
-          TOKEN_SECRET: SECRET_ARN.replace("shop", "token"),
-          DATABASE: "shop",
-          DEAD_LETTERS: dead.arn,
-          ETCD: etcd?.endpoints[0],
-          NODE_EXTRA_CA_CERTS: shop.ca,
-          AWS_ENDPOINT_URL_SECRETS_MANAGER: secrets.url,
-          AWS_ENDPOINT_URL_SQS: endpoint.url,
-        },
-      });
-    await using migrate = deployed("migrate");
-    expect(await migrate.invoke({})).toMatchObject({ type: "response" });
     await using database = mysqlDatabase(shop.options);
-    const inventory = sqlInventory(database);
-    await inventory.set({ sku: "teapot", quantity: 4, operationId: "count" });
-    await using orders = deployed("orders", 2);
-    for (let i = 0; i < 8; i += 1) queue.send({ orderId: `o-${i}`, sku: "teapot", quantity: 1 });
-    queue.send("{");
-    await using _ = new EventSource({ queue, function: orders, twice: () => Math.random() < 0.2 });
-    await until(() => queue.messages.length === 0, 200_000);
-    expect(await inventory.get("teapot")).toMatchObject({ onHand: 0, sold: 4 });
-    expect(new Set(dead.messages.map(({ body }) => body))).toEqual(new Set(["{"]));
-
-    await using http = deployed("http");
-    const get = (authorization: string) =>
-      http.invoke({
-        version: "2.0",
-        rawPath: "/stock/teapot",
-        rawQueryString: "",
-        headers: { authorization },
-        requestContext: {
-          domainName: "shop.example",
-          http: { method: "GET", path: "/stock/teapot" },
-        },
-        isBase64Encoded: false,
-      });
-    expect(await get(`Bearer ${token}`)).toMatchObject({ result: { statusCode: 200 } });
-    expect(await get("Bearer fedcba9876543210")).toMatchObject({ result: { statusCode: 401 } });
-    await using schedule = deployed("schedule");
-    expect(await schedule.invoke({ time: "2026-03-04T00:10:00Z" })).toMatchObject({
-      result: { status: "completed", output: [{ sku: "teapot", sold: 4 }] },
+    await sellOnLambdaHost({
+      folder,
+      inventory: sqlInventory(database),
+      journal: sqlJournal(database),
+      env: {
+        SHOP_SECRET: SECRET_ARN,
+        DATABASE: "shop",
+        ETCD: etcd?.endpoints[0],
+        NODE_EXTRA_CA_CERTS: shop.ca,
+      },
+      workerEnv: { SHOP: JSON.stringify(shop.local), ETCD: etcd?.endpoints[0] },
+      login: shop.secret,
     });
-    await using sweep = deployed("sweep");
-    expect(await sweep.invoke({})).toMatchObject({ result: { refused: 0 } });
-
-    await inventory.restock({ sku: "teapot", quantity: 1, operationId: "delivery" });
-    const order = {
-      name: "place-order",
-      version: 1,
-      input: z.object({ orderId: z.string() }).loose(),
-    };
-    const runtime = createRuntime({ journal: sqlJournal(database) });
-    const late = { orderId: "late", sku: "teapot", quantity: 1 };
-    await runtime.start(
-      workflow({ ...order, id: ({ orderId }) => orderId }, async () => {}),
-      late,
-    );
-    const env = { ...process.env, SHOP: JSON.stringify(shop.local), ETCD: etcd?.endpoints[0] };
-    using worker = runNode([join(folder, "build/worker/index.mjs")], { env });
-    await until(async () => (await inventory.get("teapot"))?.sold === 5);
-    worker.child.kill("SIGTERM");
-    expect(await worker.ended).toBe(0);
   });
 });
 

@@ -45,7 +45,9 @@ describe.concurrent("a queue handler", () => {
     const { handler } = orderQueue(body, {}, { id: false });
     const event = eventOf(orders("1", "1"));
     await handler(event, within());
-    await handler(event, within());
+    // Each delivery of a message has a receipt handle of its own.
+    const again = event.Records.map((one) => ({ ...one, receiptHandle: `${one.receiptHandle}/2` }));
+    await handler({ Records: again }, within());
     expect(runs).toBe(2);
   });
 

@@ -1,3 +1,4 @@
+import { existsSync } from "node:fs";
 import { readFile, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -36,6 +37,15 @@ function input(value: unknown): readonly string[] {
 }
 
 describe.concurrent("lockstep run and lockstep runs", () => {
+  test("a run is shown without its store of locks, which is not made", async () => {
+    const { folder, order, ask, remove } = await place();
+    await order("a", "none");
+    const locks = join(folder, "no", "locks.db");
+    expect((await ask("runs", "show", "a", "--locks", `sqlite:${locks}`)).status).toBe(0);
+    expect(existsSync(dirname(locks))).toBe(false);
+    await remove();
+  });
+
   test("a run's outcome is printed and decides the exit status", async () => {
     const { run, order, show, remove } = await place();
     const completed = await order("a", "flaky");

@@ -168,6 +168,13 @@ describe.concurrent("a sweep", () => {
     expect(swept).toMatchObject({ completed: 3, refused: 0 });
   });
 
+  test("rejects when the journal does not tell which runs are due", async () => {
+    const runtime = createRuntime({ journal: memoryJournal() });
+    const down = new StoreUnavailableError("the journal", "no answer");
+    runtime.claimDue = () => Promise.reject(down);
+    await expect(sweepHandler(runtime)({}, within())).rejects.toBe(down);
+  });
+
   test("deletes ended runs after their retention", async () => {
     const journal = memoryJournal();
     const wf = workflow(

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import type { Inventory } from "../../core/inventory/inventory.ts";
 import { stockLock } from "../../core/inventory/inventory.ts";
 import { StoreUnavailableError } from "../../core/lock/errors.ts";
-import { FencedOutError } from "../../core/lock/fence.ts";
+import { type Fence, FencedOutError } from "../../core/lock/fence.ts";
 import { memoryLocks } from "../../core/stores/memory/locks.ts";
 import { sqlInventory } from "../../core/stores/sql/inventory/index.ts";
 import { migrate } from "../../core/stores/sql/migrate.ts";
@@ -162,6 +162,20 @@ describe.concurrent("a stock handler", () => {
     };
     const handler = stockHandler({ inventory: stock, locks }, options);
     expect(await handler(eventOf(sales("a1")), within())).toEqual({ batchItemFailures: [] });
+  });
+
+  test("an order whose holder is late again comes back as under contention", async () => {
+    const { inventory, locks, options, events } = await shop();
+    const stock: Inventory = {
+      ...inventory,
+      async decrementMany({ fence }) {
+        throw new FencedOutError(fence as Fence, "0.9");
+      },
+    };
+    const handler = stockHandler({ inventory: stock, locks }, options);
+    const event = eventOf(sales("a1"));
+    expect(await failed(event, handler(event, within()))).toEqual([0]);
+    expect(events).toMatchObject([{ type: "retry", reason: "busy" }]);
   });
 
   test("invalid orders and orders that can never succeed are poison", async () => {

@@ -1,8 +1,9 @@
 import type { CommandModule } from "yargs";
+import { sleep } from "../../../core/lock/abort.ts";
 import type { Election, Leader } from "../../../core/lock/election.ts";
 import { hasCode } from "../../../core/lock/errors.ts";
 import { backoff, retry } from "../../../core/lock/retry.ts";
-import { type AnyStore, processLabel } from "../../../infra/open.ts";
+import { type AnyStore, open, processLabel } from "../../../infra/open.ts";
 import { parseDuration, type StoreArgs, storeOption } from "../options.ts";
 import { HELD_HELP, holdAndRun, noticeHolder } from "../process/hold-and-run.ts";
 import type { Holding } from "../process/run-while-held.ts";
@@ -67,8 +68,8 @@ Exit status: the command's own; 76 leadership lost; 69 store unavailable;
     const ttl = parseDuration("ttl", args.ttl);
     if (args.watch && command.length > 0) throw new TypeError("--watch takes no command");
     if (args.json && !args.watch) throw new TypeError("--json needs --watch");
+    if (args.watch) return withStore(args, (opened) => watch(opened, args), { create: false });
     return withStore(args, async (opened) => {
-      if (args.watch) return watch(opened, args);
       const campaign = async (signal: AbortSignal) => {
         using _notice = noticeHolder("a candidate for", opened, args.name);
         return await untilSessionHolds(async () => {
@@ -101,25 +102,55 @@ function toHolding(election: Election, name: string): Holding {
   return { name, fence, signal, assertHeld, [Symbol.asyncDispose]: () => election.close() };
 }
 
+/** The pause before another look for a SQLite file that is missing. */
+const LOOK_EVERY = 500;
+
 /** Prints each leader, until a signal arrives. */
-async function watch({ elections }: AnyStore, { name, json }: ElectArgs): Promise<void> {
+async function watch(opened: AnyStore, args: ElectArgs): Promise<void> {
   using shutdown = listenForShutdown();
   const { requested: signal } = shutdown;
-  let last = "";
+  const show = printChanges(args.json);
   try {
-    await untilSessionHolds(async () => {
-      await using election = await elections.open(name, { signal });
-      // An observer waits for a store that is unavailable: the first read fails.
-      await election.leader(signal);
-      for await (const leader of election.observe({ signal })) {
-        const line = json ? JSON.stringify(toJson(leader)) : describe(leader);
-        if (line !== last) print(line);
-        last = line;
-      }
-    });
+    if (!isMissing(opened)) return await observe(opened, args.name, show, signal);
+    for (;;) {
+      show(undefined);
+      await sleep(LOOK_EVERY, signal);
+      await using store = await open(args.store, { create: false });
+      if (!isMissing(store)) return await observe(store, args.name, show, signal);
+    }
   } catch (error) {
     if (!signal.aborted) throw error;
   }
+}
+
+/** Whether the store is a SQLite file without tables. It reads as empty, also once it has tables. */
+function isMissing(opened: AnyStore): boolean {
+  return opened.has("database") && opened.database.address === "sqlite::memory:";
+}
+
+type Show = (leader: Leader | undefined) => void;
+
+async function observe(
+  { elections }: AnyStore,
+  name: string,
+  show: Show,
+  signal: AbortSignal,
+): Promise<void> {
+  await untilSessionHolds(async () => {
+    await using election = await elections.open(name, { signal });
+    // An observer waits for a store that is unavailable: the first read fails.
+    await election.leader(signal);
+    for await (const leader of election.observe({ signal })) show(leader);
+  });
+}
+
+function printChanges(json: boolean): Show {
+  let last = "";
+  return (leader) => {
+    const line = json ? JSON.stringify(toJson(leader)) : describe(leader);
+    if (line !== last) print(line);
+    last = line;
+  };
 }
 
 function toJson(leader: Leader | undefined) {

@@ -10,6 +10,9 @@ interface ReleaseArgs extends StoreArgs {
   readonly locks: string | undefined;
 }
 
+/** A store that does not exist has no lock to free. */
+const IF_THERE = { create: false };
+
 export const releaseCommand: CommandModule<unknown, ReleaseArgs> = {
   command: "release <name>",
   describe: "Free a lock that another process holds",
@@ -29,13 +32,20 @@ stock of the store refuses its writes at once, any other resource that checks
 the fence from the first write of the next holder on.`,
       ),
   handler: ({ name, fence, ...args }) =>
-    withStore(args, (store) =>
-      withLocks(args.locks, async (others) => {
-        const { locks } = others ?? store;
-        const was = await locks.release(name, { fence });
-        const inventory = store.has("inventory") ? store.inventory : undefined;
-        const isRefused = inventory !== undefined && (await fenceOut(inventory, locks, name));
-        print(JSON.stringify({ ...was, outcome: "released", fencedOut: isRefused }));
-      }),
+    withStore(
+      args,
+      (store) =>
+        withLocks(
+          args.locks,
+          async (others) => {
+            const { locks } = others ?? store;
+            const was = await locks.release(name, { fence });
+            const inventory = store.has("inventory") ? store.inventory : undefined;
+            const isRefused = inventory !== undefined && (await fenceOut(inventory, locks, name));
+            print(JSON.stringify({ ...was, outcome: "released", fencedOut: isRefused }));
+          },
+          IF_THERE,
+        ),
+      IF_THERE,
     ),
 };

@@ -9,6 +9,7 @@ import {
   type RunStatus,
 } from "../../../core/journal/journal.ts";
 import { checkSpan, checkText, checkWhole } from "../../../core/lock/checks.ts";
+import type { OpenStore } from "../../../core/lock/open-store.ts";
 import type { Runtime } from "../../../core/steps/contract.ts";
 import { unknownRun } from "../../../core/steps/errors.ts";
 import { exportRun } from "../../../core/steps/replay-check.ts";
@@ -182,9 +183,8 @@ a codec are shown as their codec and size without --module.`,
       if (!run) throw unknownRun(args.id);
       if (args.json) return print(toJson(decodeRun(run)));
       const width = Math.min(Math.max(process.stdout.columns ?? 100, 100), 160);
-      const holders = await withLocks(args.locks, (others) =>
-        holdersFor(run, (others ?? opened).locks),
-      );
+      const read = ({ locks }: Pick<OpenStore, "locks"> = opened) => holdersFor(run, locks);
+      const holders = await withLocks(args.locks, read, { create: false });
       print(drawRun(run, width, holders));
     });
   },
