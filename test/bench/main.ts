@@ -1,5 +1,6 @@
 import yargs from "yargs";
 import { hideBin } from "yargs/helpers";
+import { runAll } from "./all.ts";
 import { growthSuite } from "./growth/growth.ts";
 import { GROWING_STORES, type GrowingStoreName } from "./growth/stores.ts";
 import { runSuite } from "./run-suite.ts";
@@ -8,10 +9,13 @@ import { SUITES } from "./suites.ts";
 /** The suite without contenders. */
 const GROWTH = "growth";
 
+/** All suites, one after the other. */
+const ALL = "all";
+
 const options = await yargs(hideBin(process.argv))
   .scriptName("npm run bench --")
   .option("suite", {
-    choices: [...Object.keys(SUITES), GROWTH],
+    choices: [...Object.keys(SUITES), GROWTH, ALL],
     demandOption: true,
     describe: "the suite to run",
   })
@@ -48,11 +52,17 @@ const options = await yargs(hideBin(process.argv))
     default: 840,
     describe: "for growth: the time of all stores together, which ends the growth of slow ones",
   })
+  .option("write", {
+    type: "boolean",
+    default: false,
+    describe: "for all: write docs/benchmarks.json, docs/benchmarks.md from it, and its charts",
+  })
   .option("chart", { type: "string", describe: "for growth: draw charts into this SVG file" })
   .strict()
   .parseAsync();
 
-if (options.suite === GROWTH) await growthSuite(options);
+if (options.suite === ALL) await runAll(options);
+else if (options.suite === GROWTH) await growthSuite(options);
 else await runSuite(options);
 
 function toStores(names: string): readonly GrowingStoreName[] {

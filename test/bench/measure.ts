@@ -73,6 +73,9 @@ export interface Result {
 export interface Ratio {
   readonly name: string;
 
+  /** What is compared; `count` if a count is compared with its limit. */
+  readonly by: Comparison["by"] | "count";
+
   /** The median over all rounds, with its 95 % interval. */
   readonly value: number;
   readonly low: number;
@@ -177,8 +180,16 @@ function toRatio(comparison: Comparison, seen: Seen): Ratio {
   const values = valuesOf(comparison, seen);
   const value = round(median(values), 3);
   const [low, high] = interval(values);
-  const isLargerBetter = by === "rate" || by === "fairness";
-  return { name, value, low, high, aim, met: isLargerBetter ? value >= aim : value <= aim };
+  return { name, by, value, low, high, aim, met: isMet(by, value, aim) };
+}
+
+/** Whether a larger value is better: otherwise a smaller one is. */
+export function isLargerBetter(by: Ratio["by"]): boolean {
+  return by === "rate" || by === "fairness";
+}
+
+function isMet(by: Ratio["by"], value: number, aim: number): boolean {
+  return isLargerBetter(by) ? value >= aim : value <= aim;
 }
 
 /** Compares counts with their limits. */
@@ -189,7 +200,8 @@ export function checkLimits(
   return Object.entries(limits).map(([name, aim]) => {
     const value = counts[name];
     if (value === undefined) throw new RangeError(`unknown count "${name}"`);
-    return { name, value, low: value, high: value, aim, met: value <= aim };
+    const by = "count";
+    return { name, by, value, low: value, high: value, aim, met: isMet(by, value, aim) };
   });
 }
 

@@ -52,7 +52,7 @@ export async function profile(
 }
 
 /** Returns the microseconds per operation that each group of files took itself. */
-function partsOf(
+export function partsOf(
   { nodes, samples = [], timeDeltas = [] }: Profiler.Profile,
   operations: number,
 ): Profiled["parts"] {

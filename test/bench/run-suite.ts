@@ -1,7 +1,7 @@
 import { SingleBar } from "cli-progress";
 import { note, print, warn } from "../../functions/cli/terminal/output.ts";
 import { table } from "../../functions/cli/terminal/table.ts";
-import { checkLimits, measure, type Result } from "./measure.ts";
+import { checkLimits, measure, type Ratio, type Result } from "./measure.ts";
 import { type Profiled, profile } from "./profile.ts";
 import type { Contest, SuiteOptions } from "./suite.ts";
 import { SUITES } from "./suites.ts";
@@ -16,6 +16,16 @@ interface RunOptions extends SuiteOptions {
 
   /** The folder of profiles, which are made in place of a comparison. */
   readonly profile?: string | undefined;
+}
+
+/** What `--json` prints. */
+export interface SuiteReport {
+  readonly suite: string;
+  readonly server: string;
+  readonly notes: readonly string[];
+  readonly counts: Readonly<Record<string, number>>;
+  readonly results: readonly Result[];
+  readonly ratios: readonly Ratio[];
 }
 
 const bar = new SingleBar({ format: "{bar} {percentage}%", clearOnComplete: true });
@@ -51,7 +61,7 @@ async function compare(
   bar.stop();
   const ratios = [...checkLimits(limits, counts), ...measured];
   if (json) {
-    print(JSON.stringify({ suite, server, notes, counts, results, ratios }));
+    print(JSON.stringify({ suite, server, notes, counts, results, ratios } satisfies SuiteReport));
     return;
   }
   print(`${suite}, on ${server}\n`);

@@ -7,7 +7,7 @@ import { GROWTHS, type Growth, type Point } from "./series.ts";
 import { type GrowingStoreName, openGrowingStore } from "./stores.ts";
 
 /** The cost of an operation of one store against a size. */
-interface Series {
+export interface Series {
   readonly store: GrowingStoreName;
   readonly name: string;
   readonly operation: string;
@@ -28,8 +28,14 @@ export interface GrowthOptions {
   readonly chart: string | undefined;
 }
 
+/** What `--json` prints. */
+export interface GrowthReport {
+  readonly suite: "growth";
+  readonly series: readonly Series[];
+}
+
 interface Charts {
-  drawCharts(series: readonly Series[]): string;
+  drawGrowth(series: readonly Series[]): string;
 }
 
 /** Measures how costs grow, on one store after the other, and prints the exponents. */
@@ -57,10 +63,10 @@ export async function growthSuite({ stores, seconds, json, chart }: GrowthOption
   }
   if (chart !== undefined) {
     await installPeers(note);
-    const { drawCharts } = await loadPeer<Charts>("charts");
-    await writeFile(chart, drawCharts(series));
+    const { drawGrowth } = await loadPeer<Charts>("charts");
+    await writeFile(chart, drawGrowth(series));
   }
-  if (json) print(JSON.stringify({ suite: "growth", series }));
+  if (json) print(JSON.stringify({ suite: "growth", series } satisfies GrowthReport));
   else print(table(HEAD, series.map(toRow)));
 }
 
@@ -85,9 +91,17 @@ export function exponentOf(points: readonly Point[]): number | undefined {
   return Number(linearRegression(logarithms).m.toFixed(2)) + 0;
 }
 
-const HEAD = ["store", "grows", "sizes", "ms, least size", "ms, largest", "exponent", "kB each"];
+export const HEAD = [
+  "store",
+  "grows",
+  "sizes",
+  "ms, least size",
+  "ms, largest",
+  "exponent",
+  "kB each",
+];
 
-function toRow({ store, name, points, exponent }: Series) {
+export function toRow({ store, name, points, exponent }: Series) {
   const [first, last] = [points[0] as Point, points.at(-1) as Point];
   const bytes = points.findLast((point) => point.bytes !== undefined)?.bytes;
   return [

@@ -10,6 +10,7 @@ declare module "redlock" {
 
   export default class Redlock {
     constructor(clients: Iterable<Redis>, settings?: Settings);
+    on(event: "error", listener: (error: Error) => void): this;
     using<T>(
       resources: readonly string[],
       duration: number,

@@ -1,0 +1,27 @@
+import { readFileSync } from "node:fs";
+import { expect, test } from "vitest";
+import { pageAt } from "../support/docs.ts";
+import { type Benchmarks, barsOf, benchmarksPage } from "./page.ts";
+
+const benchmarks: Benchmarks = JSON.parse(
+  readFileSync(new URL("../../docs/benchmarks.json", import.meta.url), "utf8"),
+);
+
+test("the page of the benchmarks is made from their results", () => {
+  expect(pageAt("docs/benchmarks.md")).toBe(benchmarksPage(benchmarks));
+});
+
+test("a ratio lies right of its aim when it is met, whether more or less is better", () => {
+  const ratio = { value: 2, low: 1, high: 4, aim: 2 };
+  const ratios = [
+    { ...ratio, name: "quick enough", by: "rate", met: true },
+    { ...ratio, name: "slow", by: "time", value: 4, met: false },
+    { ...ratio, name: "less than nothing", by: "added", value: -1, met: true },
+  ] as const;
+  const suite = { suite: "s", server: "", notes: [], counts: {}, results: [], ratios };
+  expect(barsOf({ suites: [suite] })).toEqual([
+    { suite: "s", name: "quick enough", value: 1, low: 0.5, high: 2, met: true },
+    { suite: "s", name: "slow", value: 0.5, low: 0.5, high: 2, met: false },
+    { suite: "s", name: "less than nothing", value: 10, low: 0.5, high: 2, met: true },
+  ]);
+});

@@ -1,0 +1,161 @@
+import { table } from "../support/markdown.ts";
+import { type GrowthReport, HEAD, toRow } from "./growth/growth.ts";
+import { isLargerBetter, type Ratio, type Result } from "./measure.ts";
+import type { SuiteReport } from "./run-suite.ts";
+
+/** The results of `npm run bench -- --suite all`, as docs/benchmarks.json has them. */
+export interface Benchmarks {
+  readonly date: string;
+  readonly node: string;
+  readonly processors: number;
+
+  /** The name of the processors' model. */
+  readonly processor: string;
+  readonly rounds: number;
+
+  /** Milliseconds of one contender in one round. */
+  readonly block: number;
+  readonly suites: readonly SuiteReport[];
+  readonly growth: GrowthReport;
+}
+
+interface Chapter {
+  readonly suite: string;
+  readonly title: string;
+  readonly text: string;
+
+  /** The counts that the page has; all without it. */
+  readonly counts?: RegExp;
+}
+
+const CHAPTERS: readonly Chapter[] = [
+  {
+    suite: "postgres",
+    title: "PostgreSQL",
+    text: `Beside bare statements, advisory locks, DBOS and graphile-worker on the same server. An advisory lock commits nothing, so it is no floor for a lock
+that survives its session. A run of one step has four commits: its start, its claim, the step's record and its end; a job of graphile-worker
+has fewer, and no history.`,
+  },
+  {
+    suite: "mysql",
+    title: "MariaDB",
+    text: "Beside bare statements and `GET_LOCK` on the same server.",
+  },
+  {
+    suite: "etcd",
+    title: "etcd",
+    text: "Beside raw requests, npm etcd3's lock and, where Go is there, etcd's own mutex.",
+  },
+  {
+    suite: "redis",
+    title: "Redis",
+    text: "Beside the bare commands and npm redlock; stock beside a script that counts one number down.",
+  },
+  { suite: "zookeeper", title: "ZooKeeper", text: "Beside bare requests." },
+  {
+    suite: "steps",
+    title: "Steps",
+    text: `Runs of 20 steps on MariaDB, beside DBOS on PostgreSQL: two databases, each with its own durable defaults. For both on one server see
+[PostgreSQL](#postgresql). A plain step is one statement in one round trip. A transacted step is one transaction in two round trips, besides its own
+statements.`,
+  },
+  {
+    suite: "functions",
+    title: "Functions",
+    text: `Functions as they are deployed, bundled and minified, each started in a new process: the time goes from the start of the import to the first answer.`,
+    counts: /(?<!compile cache): bytes at import$/,
+  },
+];
+
+/** Writes the page of the benchmarks. */
+export function benchmarksPage(benchmarks: Benchmarks): string {
+  const { date, node, processors, processor, rounds, block, suites, growth } = benchmarks;
+  const ratios = suites.flatMap((suite) => suite.ratios);
+  const met = ratios.filter((ratio) => ratio.met);
+  const chapters = CHAPTERS.flatMap(({ suite, title, text, counts }) => {
+    const found = suites.find((report) => report.suite === suite);
+    return found ? [`## ${title}\n\n${text}\n\n${tables(found, counts)}`] : [];
+  });
+  return `# Benchmarks
+
+\`npm run bench -- --suite all --write\` makes this page from its results, which \`docs/benchmarks.json\` has in full; \`--suite NAME\` measures one suite.
+This run was on ${date}, on Node ${node} and ${processors} processors (${processor}), which clients and servers share. All contenders of a suite take turns, ${rounds} rounds
+of ${block} ms each, and each ratio is taken within a round, so that other load of the machine meets both sides: the ratio is the median, with its
+95 % interval. **${met.length} of ${ratios.length} aims are met.**
+
+![Each ratio over its aim](pictures/ratios.svg)
+
+*Rate*: operations per second of the first over those of the second; more is better. *Time* per operation, *p50* and *added* milliseconds: less is better. *Fairness*: Jain's
+index over the clients; 1 is even. *Count*: bytes, requests or statements, with their limit.
+
+${chapters.join("\n\n")}
+
+## Growth
+
+\`npm run bench -- --suite growth\` measures the cost of one operation against a size, on one store after the other (\`--stores redis,etcd\` chooses), and
+fits an exponent: 0 means that the size does not matter, 1 that the cost grows as the size does. A store ends at the size that takes it past its share of
+the time. The last column is the memory of this process for each waiting call, or for each held lock.
+
+![Cost against size](pictures/growth.svg)
+
+${table(
+  HEAD,
+  growth.series.map((series) => toRow(series).map(String)),
+)}
+
+## Profiles
+
+\`npm run bench -- --suite NAME --profile FOLDER\` runs each contender of this process under V8's profiler in place of the comparison, and writes a
+\`.cpuprofile\` for each, which the developer tools of browsers open. It prints the microseconds of an operation by part: our folders (\`core/lock\`,
+\`core/stores/redis\`), each package, Node, V8 and native code, garbage collection, and waiting for the server. The samples go by elapsed time: on a
+machine with few cores, a write to a socket may hand the core over to the server, whose time then counts as native code.
+`;
+}
+
+/** The ratios of all suites over their aims, turned so that more is better, and kept within what the chart shows: 0.1 to 10. */
+export function barsOf({ suites }: Pick<Benchmarks, "suites">) {
+  return suites.flatMap(({ suite, ratios }) =>
+    ratios.map(({ name, by, value, low, high, aim, met }) => {
+      const share = (measured: number) => {
+        const part = Math.max(measured, 0) / aim;
+        return Math.min(10, Math.max(0.1, isLargerBetter(by) ? part : 1 / part));
+      };
+      const ends = [share(low), share(high)];
+      const [least, most] = [Math.min(...ends), Math.max(...ends)];
+      return { suite, name, value: share(value), low: least, high: most, met };
+    }),
+  );
+}
+
+function tables({ server, notes, ratios, results, counts: all }: SuiteReport, shown = /^/): string {
+  const counts = Object.entries(all).filter(([name]) => shown.test(name));
+  const parts = [
+    `Measured on ${server}.`,
+    ...(notes.length > 0 ? [notes.map((note) => `- ${note}`).join("\n")] : []),
+    ...(ratios.length > 0
+      ? [table(["comparison", "by", "value", "95 % interval", "aim", ""], ratios.map(ratioRow))]
+      : []),
+    ...(results.length > 0
+      ? [table(["", "per second", "p50 ms", "p99 ms", "CPU ms"], results.map(resultRow))]
+      : []),
+    ...(counts.length > 0
+      ? [
+          table(
+            ["count", ""],
+            counts.map(([name, value]) => [name, value.toLocaleString("en")]),
+          ),
+        ]
+      : []),
+  ];
+  return parts.join("\n\n");
+}
+
+function ratioRow({ name, by, value, low, high, aim, met }: Ratio): string[] {
+  const interval = low === high ? "" : `${low} to ${high}`;
+  const bound = isLargerBetter(by) ? "at least" : "at most";
+  return [name, by, `${value}`, interval, `${bound} ${aim}`, met ? "met" : "**missed**"];
+}
+
+function resultRow({ name, perSec, p50Millis, p99Millis, cpuMillis }: Result): string[] {
+  return [name, perSec.toLocaleString("en"), `${p50Millis}`, `${p99Millis}`, `${cpuMillis ?? ""}`];
+}
