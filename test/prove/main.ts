@@ -55,14 +55,12 @@ async function proveAll(): Promise<void> {
     log: bar.isActive ? () => {} : note,
     onProgress: (share, what) => bar.update(share, { what }),
   }).finally(() => bar.stop());
+  const page = proofPage(proof, JSON.parse(readFileSync(fileOf("peers.json"), "utf8")));
   if (write) {
     writeFileSync(fileOf("proof.json"), `${JSON.stringify(proof, null, 2)}\n`);
-    writeFileSync(
-      fileOf("proof.md"),
-      proofPage(JSON.parse(readFileSync(fileOf("proof.json"), "utf8"))),
-    );
+    writeFileSync(fileOf("proof.md"), page);
   }
-  print(json ? JSON.stringify(proof) : proofPage(proof));
+  print(json ? JSON.stringify(proof) : page);
   if (!isProven(proof)) process.exitCode = 1;
 }
 

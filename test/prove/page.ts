@@ -1,4 +1,6 @@
+import { type Trials, trialSection } from "../peers/page.ts";
 import type { Check } from "../simulation/history.ts";
+import { table } from "../support/markdown.ts";
 import type { Proof } from "./prove.ts";
 
 /** Whether nothing was violated, every mutant was caught, and the faults did their work. */
@@ -15,8 +17,8 @@ export function isProven({ models, simulation, mutants, campaigns }: Proof): boo
   );
 }
 
-/** Writes the page of a proof. */
-export function proofPage(proof: Proof): string {
+/** Writes the page of a proof, and of the comparison with other locks. */
+export function proofPage(proof: Proof, trials: Trials): string {
   const { date, node, processors, models, simulation, mutants, campaigns } = proof;
   const caught = mutants.filter(({ caughtBy }) => caughtBy);
   const modelMutants = models.flatMap((model) => model.mutants);
@@ -98,6 +100,8 @@ ${table(
   ]),
 )}
 
+The [mutants](mutants.md) of all stores and handlers are tried against the tests.
+
 ## Campaigns on real servers
 
 \`npm run campaign -- --store NAME --seconds N --seed S\` runs one, for longer or on another store. Processes contend for locks and sell stock while they are killed and frozen,
@@ -116,7 +120,8 @@ ${table(
     String(report.violations.length),
   ]),
 )}
-`;
+
+${trialSection(trials)}`;
 }
 
 /** What checks each guarantee. */
@@ -191,10 +196,4 @@ function sumOf(counts: Readonly<Record<string, number>>): number {
 
 function count(number: number): string {
   return number.toLocaleString("en");
-}
-
-/** A table of Markdown. */
-function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
-  const line = (cells: readonly string[]) => `| ${cells.join(" | ")} |`;
-  return [line(head), line(head.map(() => "---")), ...rows.map(line)].join("\n");
 }

@@ -4,12 +4,12 @@ import { pageAt } from "../support/docs.ts";
 import { isProven, proofPage } from "./page.ts";
 import type { Proof } from "./prove.ts";
 
-const proof: Proof = JSON.parse(
-  readFileSync(new URL("../../docs/proof.json", import.meta.url), "utf8"),
-);
+const read = (name: string) =>
+  JSON.parse(readFileSync(new URL(`../../docs/${name}`, import.meta.url), "utf8"));
+const proof: Proof = read("proof.json");
 
 test("the page of the proof is made from its results", () => {
-  expect(pageAt("docs/proof.md")).toBe(proofPage(proof));
+  expect(pageAt("docs/proof.md")).toBe(proofPage(proof, read("peers.json")));
 });
 
 test("a proof needs every mutant caught, late holders refused, and no violation", () => {
