@@ -1,7 +1,4 @@
-import { once } from "node:events";
-import { createServer, type Server } from "node:http";
-import type { AddressInfo } from "node:net";
-import { json } from "node:stream/consumers";
+import { ask, type JsonServer, serveJson } from "../support/json-server.ts";
 
 /** A time of CLOCK_MONOTONIC, which all processes of a machine share, in nanoseconds; a string for JSON. */
 export type Timestamp = string;
@@ -50,7 +47,7 @@ interface Hold extends Holder {
  * the reports of all holders and judges the whole history at the end.
  */
 export class Oracle {
-  readonly #server: Server;
+  #server: JsonServer | undefined;
   readonly #registers = new Map<string, Register>();
   readonly #holds = new Map<string, Hold>();
   readonly #violations: string[] = [];
@@ -58,23 +55,14 @@ export class Oracle {
   #refusedClaims = 0;
   #refusedWrites = 0;
 
-  private constructor() {
-    this.#server = createServer(async (request, response) => {
-      const event = (await json(request)) as Event;
-      response.end(JSON.stringify(this.#handle(event)));
-    });
-    // A connection that is closed while a contender reuses it would lose a report.
-    this.#server.keepAliveTimeout = 0;
-  }
-
   static async open(): Promise<Oracle> {
     const oracle = new Oracle();
-    await once(oracle.#server.listen(0, "127.0.0.1"), "listening");
+    oracle.#server = await serveJson((event: Event) => oracle.#handle(event));
     return oracle;
   }
 
   get url(): string {
-    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
+    return this.#server?.url ?? "";
   }
 
   get counts() {
@@ -93,8 +81,7 @@ export class Oracle {
   }
 
   async close(): Promise<void> {
-    this.#server.closeAllConnections();
-    this.#server.close();
+    this.#server?.close();
   }
 
   #handle(event: Event): Answer {
@@ -185,9 +172,8 @@ function findOrderViolations(inOrder: readonly Hold[]): readonly string[] {
 }
 
 /** Sends a report to the oracle, which never fails. */
-export async function sendReport(oracle: string, event: Event): Promise<Answer> {
-  const answer = await fetch(oracle, { method: "POST", body: JSON.stringify(event) });
-  return (await answer.json()) as Answer;
+export function sendReport(oracle: string, event: Event): Promise<Answer> {
+  return ask(oracle, event);
 }
 
 export function now(): Timestamp {

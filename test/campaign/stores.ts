@@ -5,7 +5,7 @@ import { nodeFetch } from "../../core/stores/node-fetch.ts";
 import { openReady } from "../../infra/open-ready.ts";
 import type { ServerName } from "../../infra/servers/kinds.ts";
 import { temporaryFolder } from "../../infra/servers/reap.ts";
-import type { ServerNode } from "../../infra/servers/server.ts";
+import type { Server, ServerNode } from "../../infra/servers/server.ts";
 import { startServer } from "../../infra/servers/start.ts";
 import { endpointsOf, QUICK_ETCD } from "../support/etcd-servers.ts";
 import { TcpProxy } from "../support/tcp-proxy.ts";
@@ -28,7 +28,7 @@ export interface CampaignStore extends AsyncDisposable {
 type Open = (log: (line: string) => void) => Promise<CampaignStore>;
 
 /** Writes are on disk before they are acknowledged; otherwise a restart would lose locks. */
-const DURABLE_REDIS = ["--appendonly", "yes", "--appendfsync", "always"];
+export const DURABLE_REDIS = ["--appendonly", "yes", "--appendfsync", "always"];
 
 export const STORES = {
   sqlite: openSqlite,
@@ -53,9 +53,7 @@ interface Servers {
 
 async function onServers(name: ServerName, { log, args = [] }: Servers): Promise<CampaignStore> {
   const server = await startServer(name, { onProgress: log, args });
-  const wires = await Promise.all(server.nodes.map(({ config }) => TcpProxy.to(config.port)));
-  const ports = new Map(server.nodes.map(({ config }, i) => [config.port, wires[i]?.port]));
-  const url = server.url.replace(/:(\d+)/g, (_, port) => `:${ports.get(Number(port))}`);
+  const { url, wires } = await wiresTo(server);
   return {
     version: server.version,
     url,
@@ -67,6 +65,16 @@ async function onServers(name: ServerName, { log, args = [] }: Servers): Promise
       await server.stop();
     },
   };
+}
+
+/** Puts a proxy in front of each node, and returns the URL through them. */
+export async function wiresTo({ nodes, url }: Server): Promise<{
+  readonly url: string;
+  readonly wires: readonly TcpProxy[];
+}> {
+  const wires = await Promise.all(nodes.map(({ config }) => TcpProxy.to(config.port)));
+  const ports = new Map(nodes.map(({ config }, i) => [config.port, wires[i]?.port]));
+  return { url: url.replace(/:(\d+)/g, (_, port) => `:${ports.get(Number(port))}`), wires };
 }
 
 async function openSqlite(): Promise<CampaignStore> {

@@ -337,9 +337,15 @@ function describeRecords(get: () => EntityRecords): void {
       const records = get();
       const { claimed } = await records.visit(id, { message: message("1"), ttl: 60_000 });
       if (!claimed) throw new Error("not claimed");
+      const kept = idOf();
+      const other = await records.visit(kept, { message: message("1"), ttl: 60_000 });
+      if (!other.claimed) throw new Error("not claimed");
+      await records.commit(other.claimed, { ...commitOf(message("1")), keep: 60_000 });
       await records.commit(claimed, { ...commitOf(message("1")), keep: 0 });
       expect(await until(() => records.purge(10))).toBeGreaterThan(0);
+      await records.purge(10);
       expect(await records.read(id, "1")).toMatchObject({ state: '"new"', answer: undefined });
+      expect(await records.read(kept, "1")).toMatchObject({ answer: { outcome: "ok" } });
     });
   });
 }

@@ -267,6 +267,16 @@ export function describeReservations(suite: InventorySuite): void {
           unknown,
         );
       }
+      // A reservation belongs to its sku.
+      const other = await stocked(5);
+      const reservation = `${other}/r`;
+      const reserving = { sku: other, quantity: 2, operationId: reservation, expiresIn: 60_000 };
+      await suite.inventory.reserve(reserving);
+      for (const close of ["confirm", "cancel"] as const) {
+        const change = { sku, reservation, operationId: `${sku}/${close}` };
+        await expect(suite.inventory[close](change)).rejects.toMatchObject(unknown);
+      }
+      expect(await suite.inventory.get(other)).toMatchObject({ onHand: 3, reserved: 2 });
     });
 
     test("a reservation is closed once under concurrent confirms, cancels and expiries", async () => {

@@ -199,6 +199,16 @@ export function describeAborts(suite: InventorySuite): void {
   const { stocked, expectConservation } = suite;
 
   describe("aborted changes", () => {
+    test("a decrement whose caller has aborted before is not applied, also beside others", async () => {
+      const sku = await stocked(9);
+      const sell = (n: number, signal?: AbortSignal) =>
+        suite.inventory.decrement({ sku, quantity: 1, operationId: `${sku}/${n}`, signal });
+      const [first, aborted, last] = [sell(1), sell(2, AbortSignal.abort("enough")), sell(3)];
+      await expect(aborted).rejects.toBe("enough");
+      await Promise.all([first, last]);
+      expect(await suite.inventory.get(sku)).toMatchObject({ onHand: 7, sold: 2 });
+    });
+
     test("an aborted decrement that is still queued is never applied and rejects with the caller's reason", async () => {
       const sku = await stocked(9);
       const selling = suite.inventory.decrement({ sku, quantity: 1, operationId: `${sku}/first` });

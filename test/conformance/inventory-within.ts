@@ -162,6 +162,9 @@ export function describeInventoryWithin(name: string, make: () => Promise<StockW
       }
       expect(await inventory.get(sku)).toMatchObject({ onHand: isOptimistic ? 9 : 8 });
       await next.unlock();
+      await using last = await locks.lock(stockLock(sku), { ttl: 60_000, wait: 60_000 });
+      const { fence } = last;
+      await within((stock) => stock.decrement({ ...change, operationId: `${sku}/3`, fence }));
     });
 
     test("a transaction refuses the same changes as the inventory", async () => {

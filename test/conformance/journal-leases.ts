@@ -158,6 +158,13 @@ export function describeLeases({ journal, underTest }: JournalFixture): void {
       }
     });
 
+    test("is due at once if it was cancelled before", async () => {
+      const { claim, ...run } = await running(journal);
+      await journal.cancel(run.runId);
+      await journal.block(run, { error, blocks: 1, retryIn: 60_000 });
+      expect((await journal.take(claim)).kind).toBe("claimed");
+    });
+
     test("keeps its counts until a record or a park", async () => {
       const { claim, ...run } = await running(journal, { ttl: 50 });
       await pause(80);
@@ -185,6 +192,20 @@ export function describeLeases({ journal, underTest }: JournalFixture): void {
       await expectRejection(journal.finish(stale, DONE), STALE);
       expect(await journal.renew(stale, 20_000)).toBeUndefined();
     };
+
+    test("is refused a park and an end that its successor has made as well", async () => {
+      for (const write of [
+        (run: RunKey) => journal.park(run, FOREVER),
+        (run: RunKey) => journal.finish(run, DONE),
+      ]) {
+        const { claim, ...stale } = await running(journal, { ttl: 50 });
+        await pause(80);
+        const { epoch } = await claimed(journal, { ...claim, ttl: 20_000 });
+        await write({ ...stale, epoch });
+        await expectRejection(write(stale), STALE);
+        await write({ ...stale, epoch });
+      }
+    });
 
     test("is refused all writes, and changes nothing", async () => {
       const { claim, ...stale } = await running(journal, { ttl: 30 });

@@ -328,6 +328,15 @@ export function describeCalls(suite: LockSuite): void {
       await expect(operator.release(name, { fence: "7" })).rejects.toThrow(TypeError);
     });
 
+    test("the rest of a set is free after its release although an operator has released one of its locks", async () => {
+      const [holder, operator] = [open(), open()];
+      const [taken, kept] = [freshName(), freshName()];
+      const set = await holder.lockAll([taken, kept], { ttl: LONG, wait: LONG });
+      await operator.release(taken, { fence: String(set.fences.get(taken)) });
+      expect(await set.unlock()).toBe("was-lost");
+      expect(await tryLock(operator, kept)).toBeDefined();
+    });
+
     test("list shows held locks without expired ones", async () => {
       const client = open();
       const prefix = `${freshName()}/`;

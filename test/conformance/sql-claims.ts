@@ -51,6 +51,7 @@ export function describeSqlClaims(name: string, openIt: () => Promise<SqlUnderTe
       await claim("delayed", "a", 100, 60_000);
       await expired("delayed");
       expect(await claim("delayed", "b", 5_000)).toBeUndefined();
+      expect(await claims.freeIn(["delayed"], signal)).toBeGreaterThan(30_000);
       expect(await claim("delayed", "a", 60_000, 60_000)).toBeDefined();
       expect(await expiresIn("delayed")).toBeGreaterThan(30_000);
     });
@@ -66,6 +67,13 @@ export function describeSqlClaims(name: string, openIt: () => Promise<SqlUnderTe
       await claimed(2, 1n);
       await expect(claimed(1, 901n)).rejects.toMatchObject({ code: "FENCED_OUT" });
       await claimed(2, 1n);
+    });
+
+    test("a fence that no lock has issued claims nothing", async () => {
+      const { database } = under;
+      const forged = { ...issueFence("forged", 0, 1n, "a") };
+      const claiming = database.transaction((tx) => claimFence(database, tx, forged));
+      await expect(claiming).rejects.toMatchObject({ code: "FENCE_INVALID" });
     });
   });
 }

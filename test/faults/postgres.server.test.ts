@@ -131,7 +131,7 @@ for (const server of inject("postgresServers")) {
       });
     });
 
-    test("repeats a transaction that was the victim of a deadlock", async () => {
+    test("repeats a transaction that was the victim of a deadlock, also if its body replaces the error", async () => {
       const both = Promise.withResolvers<void>();
       let holders = 0;
       const take = (id: number) => sql`UPDATE seat SET taken = taken + 1 WHERE id = ${id}`;
@@ -141,7 +141,9 @@ for (const server of inject("postgresServers")) {
           holders += 1;
           if (holders === 2) both.resolve();
           await both.promise;
-          await tx.commit([take(second)]);
+          await tx.commit([take(second)]).catch((cause) => {
+            throw new Error("the body's own", { cause });
+          });
         }, AbortSignal.timeout(60_000));
       await Promise.all([inOrder(1, 2), inOrder(2, 1)]);
       const taken = await admin.read(sql`SELECT taken FROM seat ORDER BY id`);
@@ -160,6 +162,8 @@ for (const server of inject("postgresServers")) {
       const reasons = (await settled).map((each) => each.status);
       expect(new Set(reasons)).toEqual(new Set(["rejected"]));
       await until(async () => (await sessions("%'given up'%")) === 0);
+      const reading = database.read(sql`SELECT pg_sleep(600)`, AbortSignal.timeout(50));
+      await expect(reading).rejects.toMatchObject({ code: "STORE_UNAVAILABLE" });
       expect((await database.batch([sql`SELECT 1 AS one`]))[0]?.rows).toEqual([{ one: 1 }]);
     });
   });

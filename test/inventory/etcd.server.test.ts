@@ -1,6 +1,6 @@
 import { describe, expect, inject, test } from "vitest";
 import { type Inventory, stockLock } from "../../core/inventory/inventory.ts";
-import { get, type LeaseId, put } from "../../core/stores/etcd/client/etcd.ts";
+import { get, type LeaseId, put, type Txn } from "../../core/stores/etcd/client/etcd.ts";
 import { etcdClient } from "../../core/stores/etcd/client/grpc.ts";
 import { stockKeys } from "../../core/stores/etcd/inventory/context.ts";
 import { etcdInventory } from "../../core/stores/etcd/inventory/index.ts";
@@ -9,6 +9,7 @@ import { memoryLocks } from "../../core/stores/memory/locks.ts";
 import { describeInventory } from "../conformance/inventory.ts";
 import { known } from "../conformance/inventory-suite.ts";
 import { counting } from "../support/counting-etcd.ts";
+import { faulty } from "../support/faulty-etcd.ts";
 import { etcdInventoryUnderTest } from "../support/inventory-under-test.ts";
 import { pause, until } from "../support/until.ts";
 
@@ -52,6 +53,30 @@ describe("a change of stock in etcd", () => {
     // The third request revokes the lease; the caller does not wait for it.
     expect(await costs(() => stock.confirm(closing))).toBe(3);
     await locks.close();
+    await etcd.close();
+  });
+
+  test("expired reservations that are put back late change nothing", async () => {
+    const etcd = etcdClient(server);
+    const flaky = faulty(etcd);
+    const prefix = "late-expiry/";
+    const [ours, theirs] = [etcdInventory(flaky.etcd, { prefix }), etcdInventory(etcd, { prefix })];
+    const sku = "a";
+    await ours.set({ sku, quantity: 5, operationId: "set" });
+    await ours.reserve({ sku, quantity: 2, operationId: "r", expiresIn: 1_000 });
+    const reservations = get({ prefix: stockKeys(prefix).reservations(sku) });
+    await until(async () => (await etcd.range(reservations)).kvs.length === 1);
+    let isLate = false;
+    flaky.decide = (call, _, [txn]) => {
+      const writes = call === "txn" && (txn as Txn).do.some(({ op }) => op !== "get");
+      if (!writes || isLate) return undefined;
+      isLate = true;
+      return "late";
+    };
+    await ours.expire(sku);
+    await theirs.decrement({ sku, quantity: 4, operationId: "1" });
+    await flaky.deliver();
+    expect(await theirs.get(sku)).toMatchObject({ onHand: 1, reserved: 0, sold: 4 });
     await etcd.close();
   });
 

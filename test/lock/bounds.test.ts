@@ -1,9 +1,10 @@
 import { describe, expect, test, vi } from "vitest";
+import { sleep } from "../../core/lock/abort.ts";
 import { deadlineIn } from "../../core/lock/duration.ts";
 import { StoreUnavailableError, UnknownOutcomeError } from "../../core/lock/errors.ts";
 import type { LockStore } from "../../core/lock/lock.ts";
-import type { Claims } from "../../core/lock/polling.ts";
-import { pollingStore } from "../../core/lock/store.ts";
+import { type Claims, pollingBackend } from "../../core/lock/polling.ts";
+import { lockStore, pollingStore } from "../../core/lock/store.ts";
 import { type Memory, memoryClaims, newMemory } from "../../core/stores/memory/locks.ts";
 import { useVirtualClock } from "../support/timers.ts";
 
@@ -178,6 +179,26 @@ test('a store that falls silent after it has answered "busy" ends the wait with 
   silent.add("freeIn");
   expect(await timed(waiting)).toMatchObject({ code: "LOCK_TIMEOUT" });
   await holder.unlock();
+  await store.close();
+});
+
+test("a hold that a backend grants after its caller has given up is released", async () => {
+  const memory = newMemory();
+  const backend = pollingBackend(memoryClaims(memory), { label: "late", command: undefined });
+  const store = lockStore({
+    ...backend,
+    async acquire(request) {
+      const hold = await backend.acquire(request);
+      await sleep(5_000);
+      return hold;
+    },
+  });
+  expect(await timed(store.tryLock("a", { ttl: 60_000 }))).toMatchObject({
+    code: "UNKNOWN_OUTCOME",
+  });
+  expect(memory.locks.size).toBe(1);
+  await vi.advanceTimersByTimeAsync(5_000);
+  expect(memory.locks.size).toBe(0);
   await store.close();
 });
 

@@ -5,6 +5,7 @@ import {
   compareFence,
   type Fence,
   FenceInvalidError,
+  fenceOwner,
   issueFence,
   openFence,
   sealFence,
@@ -92,6 +93,7 @@ describe("a sealed fence", () => {
           const opened = await openFence(await sealFence(fence, SECRET), SECRET);
           checkFence(opened, name);
           expect(compareFence(opened, fence)).toBe(0);
+          expect(fenceOwner(opened)).toBe("host:1/owner");
         },
       ),
     );

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { KeyedQueue } from "../../core/lock/keyed-queue.ts";
 import type { LockStore } from "../../core/lock/lock.ts";
-import { memoryLocks } from "../../core/stores/memory/locks.ts";
+import { memoryLocks, newMemory } from "../../core/stores/memory/locks.ts";
 
 const never = new AbortController().signal;
 
@@ -112,6 +112,18 @@ describe("a wait in several queues of one client", () => {
       caller.abort("enough");
       await expect(first).rejects.toBe("enough");
     }));
+
+  test("leaves all of them when another client has the lock", async () => {
+    const memory = newMemory();
+    await using locks = memoryLocks({ memory });
+    await using other = memoryLocks({ memory });
+    const held = await other.lock("b", options);
+    const refused = locks.lockAll(["a", "b"], { ...options, wait: 0 });
+    await expect(refused).rejects.toMatchObject({ code: "LOCK_TIMEOUT" });
+    await held.unlock();
+    const all = await locks.lockAll(["a", "b"], { ...options, wait: 0 });
+    await all.unlock();
+  });
 
   test("leaves all of them when it must not wait", () =>
     withMiddleHeld(async (locks) => {

@@ -267,6 +267,14 @@ describe("a lease", () => {
     expect(lease.signal.reason).toMatchObject({ why: "max-hold" });
   });
 
+  test("ends at maxHold, also within its ttl", async () => {
+    const { lease } = begin({ ttl: 10_000, maxHold: 2_000, autoRenew: false });
+    await vi.advanceTimersByTimeAsync(1_990);
+    lease.assertHeld();
+    await vi.advanceTimersByTimeAsync(20);
+    expect(lease.signal.reason).toMatchObject({ why: "max-hold" });
+  });
+
   test("is not renewed after its end", async () => {
     const { lease, renew } = begin({ maxHold: 3_000 });
     freeze(5_000);
@@ -331,6 +339,7 @@ describe("a lease", () => {
     resolve({ ttl: 10_000, sentAt });
     await vi.advanceTimersByTimeAsync(5_000);
     expect(lease.remaining()).toBe(0);
+    expect(events).toEqual([]);
   });
 });
 

@@ -46,7 +46,7 @@ describe("a lock whose releases are published", () => {
     const memory = newMemory();
     const holder = await pollingStore(memoryClaims(memory)).lock("a", { ttl: 600_000, wait: 0 });
     let reads = 0;
-    let publish = () => {};
+    let publish: (() => void) | undefined;
     const over: Over = async (call, work) => {
       if (call === "freeIn") reads += 1;
       return work();
@@ -55,7 +55,7 @@ describe("a lock whose releases are published", () => {
       ...wrap(memory, over),
       onRelease(_, listener) {
         publish = listener;
-        return { isActive, stop: () => (publish = () => {}) };
+        return { isActive, stop: () => (publish = undefined) };
       },
     });
     let isOver = false;
@@ -64,21 +64,26 @@ describe("a lock whose releases are published", () => {
     return {
       holder,
       reads: () => reads,
-      publish: () => publish(),
+      publish: () => publish?.(),
+      isSubscribed: () => publish !== undefined,
       hasLock: () => isOver,
       release: async () => (await waiting).unlock(),
     };
   }
 
   test("is read after a release within some milliseconds, and otherwise every one or two seconds", async () => {
-    const { holder, reads, publish, hasLock, release } = await waiter({ isActive: true });
+    const { holder, reads, publish, isSubscribed, hasLock, release } = await waiter({
+      isActive: true,
+    });
     await vi.advanceTimersByTimeAsync(20_000);
     expect(reads()).toBeLessThanOrEqual(21);
+    expect(reads()).toBeGreaterThanOrEqual(9);
     await holder.unlock();
     publish();
     await vi.advanceTimersByTimeAsync(5);
     expect(hasLock()).toBe(true);
     await release();
+    expect(isSubscribed()).toBe(false);
   });
 
   test("is read within 250 ms by a waiter that has lost it many times", async () => {
@@ -320,6 +325,39 @@ describe("a claim whose answer is lost", () => {
     await outcome;
     expect(memory.locks.size).toBe(0);
   });
+
+  test("is no claim of unknown outcome when it comes within 100 ms of the caller's abort", async () => {
+    const memory = newMemory();
+    const holder = await pollingStore(memoryClaims(memory)).lock("a", { ttl: 60_000, wait: 0 });
+    const calls: Call[] = [];
+    const over: Over = async (call, work, signal) => {
+      calls.push(call);
+      await sleep(150, signal).catch(() => Promise.reject(lost()));
+      return work();
+    };
+    const caller = new AbortController();
+    const { signal } = caller;
+    const trying = pollingStore(wrap(memory, over)).tryLock("a", { ttl: 60_000, signal });
+    await vi.advanceTimersByTimeAsync(100);
+    caller.abort();
+    await finish(Promise.allSettled([trying]));
+    expect(calls).toEqual(["claim"]);
+    await holder.unlock();
+  });
+
+  test("is sent again for ten seconds at the most, however long the caller waits for other holders", async () => {
+    const over: Over = async (call, work) => {
+      if (call === "claim") throw lost();
+      return work();
+    };
+    const start = performance.now();
+    const acquiring = pollingStore(wrap(newMemory(), over)).lock("a", {
+      ttl: 60_000,
+      wait: 60_000,
+    });
+    await expect(finish(acquiring)).rejects.toMatchObject({ code: "STORE_UNAVAILABLE" });
+    expect(performance.now() - start).toBeLessThan(11_000);
+  });
 });
 
 describe("a renewal", () => {
@@ -397,6 +435,29 @@ describe("a release", () => {
     expect(await finish(released)).toBe("was-lost");
     next.assertHeld();
     await next.unlock();
+  });
+
+  test("that was certainly not executed, and then finds the lock gone, is a loss", async () => {
+    const memory = newMemory();
+    let isDown = true;
+    const over: Over = async (call, work) => {
+      if (call !== "drop" || !isDown) return work();
+      isDown = false;
+      memory.locks.delete("a");
+      throw down();
+    };
+    const lock = await pollingStore(wrap(memory, over)).lock("a", { ttl: 60_000, wait: 0 });
+    expect(await finish(lock.unlock())).toBe("was-lost");
+  });
+
+  test("after the end of the lease is a loss, although the store has had the lock until then", async () => {
+    const memory = newMemory();
+    const options = { ttl: 10_000, wait: 0, renew: false };
+    const lock = await pollingStore(memoryClaims(memory)).lock("a", options);
+    await vi.advanceTimersByTimeAsync(9_950);
+    expect(memory.locks.size).toBe(1);
+    expect(await finish(lock.unlock())).toBe("was-lost");
+    expect(memory.locks.size).toBe(0);
   });
 
   test("is repeated until the store answers", async () => {

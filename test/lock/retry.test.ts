@@ -1,6 +1,10 @@
 import { expect, test } from "vitest";
 import { sleep } from "../../core/lock/abort.ts";
-import { StoreClosedError, UnknownOutcomeError } from "../../core/lock/errors.ts";
+import {
+  StoreClosedError,
+  StoreUnavailableError,
+  UnknownOutcomeError,
+} from "../../core/lock/errors.ts";
 import { retryUntilKnown } from "../../core/lock/retry.ts";
 
 test("an attempt that has waited in this process for its whole time is made again, and its timeout is not reported", async () => {
@@ -35,4 +39,15 @@ test("a refusal after a lost answer does not tell that nothing has happened", as
   const outcome = retryUntilKnown("a store", "it was done", undefined, once);
   await expect(outcome).rejects.toMatchObject({ code: "UNKNOWN_OUTCOME" });
   expect(attempts).toBe(2);
+});
+
+test("a caller that aborts before anything has happened gets its own reason", async () => {
+  const caller = new AbortController();
+  const once = async () => {
+    caller.abort("enough");
+    throw new StoreUnavailableError("a store", "down");
+  };
+  await expect(retryUntilKnown("a store", "it was done", caller.signal, once)).rejects.toBe(
+    "enough",
+  );
 });

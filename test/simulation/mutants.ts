@@ -1,32 +1,23 @@
-import { readFileSync } from "node:fs";
 import { registerHooks } from "node:module";
+import { fileOf, type Mutant, mutated } from "../mutants/mutant.ts";
 
-/** A defect that is planted in the product: one text of a source file is replaced. */
-export interface Mutant {
-  readonly name: string;
-
-  /** In `core`. */
-  readonly file: string;
-  readonly find: string;
-  readonly replace: string;
-}
-
+/** Defects that a check of the simulation must catch. */
 export const MUTANTS: readonly Mutant[] = [
   {
     name: "a claim takes a held lock",
-    file: "stores/sql/locks.ts",
+    file: "core/stores/sql/locks.ts",
     find: `(lockstep_lock.free_at <= \${now} OR lockstep_lock.owner = \${owner})`,
     replace: "(1 = 1)",
   },
   {
     name: "a claim takes a lock that is about to expire",
-    file: "stores/sql/locks.ts",
+    file: "core/stores/sql/locks.ts",
     find: `lockstep_lock.free_at <= \${now} OR`,
     replace: `lockstep_lock.free_at <= \${now} + \${micros(ttl / 2)} OR`,
   },
   {
     name: "a release without the owner check",
-    file: "stores/sql/locks.ts",
+    file: "core/stores/sql/locks.ts",
     find: `WHERE name IN (\${list(names)}) AND owner = \${owner} AND expires_at > \${now}\`;
       const statement`,
     replace: `WHERE name IN (\${list(names)}) AND expires_at > \${now}\`;
@@ -34,19 +25,19 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a renewal without the owner check",
-    file: "stores/sql/locks.ts",
+    file: "core/stores/sql/locks.ts",
     find: `name IN (\${list(names)}) AND owner IN (\${list(owners)}) AND expires_at > \${now}\`;`,
     replace: `name IN (\${list(names)}) AND expires_at > \${now}\`;`,
   },
   {
     name: "tokens that are not counted",
-    file: "stores/sql/locks.ts",
+    file: "core/stores/sql/locks.ts",
     find: "ELSE lockstep_fence.fence + 1 END",
     replace: "ELSE lockstep_fence.fence END",
   },
   {
     name: "several locks, some of them of others",
-    file: "stores/sql/locks.ts",
+    file: "core/stores/sql/locks.ts",
     find: `AND \${names.length} > (
           SELECT COUNT(*) FROM (`,
     replace: `AND 0 > (
@@ -54,7 +45,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "an expiry that is brought forward",
-    file: "stores/sql/locks.ts",
+    file: "core/stores/sql/locks.ts",
     find: `WHEN \${now} + \${micros(ttl)} > expires_at
 `,
     replace: `WHEN \${now} + \${micros(ttl)} <> expires_at
@@ -62,38 +53,38 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "validity from the answer",
-    file: "lock/polling.ts",
+    file: "core/lock/polling.ts",
     find: "return tokens && { fences: this.#issue(tokens), sentAt };",
     replace: "return tokens && { fences: this.#issue(tokens), sentAt: instant() };",
   },
   {
     name: "a renewal's validity from the answer",
-    file: "lock/polling.ts",
+    file: "core/lock/polling.ts",
     find: "return (await this.#renew(span, limit)) ? grant : undefined;",
     replace:
       "return (await this.#renew(span, limit)) ? { ...grant, sentAt: instant() } : undefined;",
   },
   {
     name: "no allowance for drift",
-    file: "lock/lease.ts",
+    file: "core/lock/lease.ts",
     find: "return ttl / 100 + 2;",
     replace: "return 0;",
   },
   {
     name: "the monotonic clock alone",
-    file: "lock/time.ts",
+    file: "core/lock/time.ts",
     find: "return Math.max(performance.now() - start.mono, Date.now() - start.wall);",
     replace: "return performance.now() - start.mono;",
   },
   {
     name: "the wall clock alone",
-    file: "lock/time.ts",
+    file: "core/lock/time.ts",
     find: "return Math.max(performance.now() - start.mono, Date.now() - start.wall);",
     replace: "return Date.now() - start.wall;",
   },
   {
     name: "a held lock that is not compared with the clock",
-    file: "lock/lease.ts",
+    file: "core/lock/lease.ts",
     find: `    this.checkExpiry();
     const remaining = this.remaining();
     if (this.#ended) throw this.#lost(this.#ended);
@@ -102,108 +93,108 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a lost renewal that is taken for a success",
-    file: "lock/polling.ts",
+    file: "core/lock/polling.ts",
     find: "return (await this.#renew(span, limit)) ? grant : undefined;",
     replace: `await this.#renew(span, limit).catch(() => {});
         return grant;`,
   },
   {
     name: "an answer after the ttl that is believed",
-    file: "lock/polling.ts",
+    file: "core/lock/polling.ts",
     find: "if (hold.lease.remaining() > 0 && !signal.aborted) return hold;",
     replace: "return hold;",
   },
   {
     name: "a claim of unknown outcome that is not withdrawn",
-    file: "lock/polling.ts",
+    file: "core/lock/polling.ts",
     find: `if (isCertain(error)) return undefined;
       await this.#withdraw();`,
     replace: "if (isCertain(error)) return undefined;",
   },
   {
     name: "certain instead of unknown",
-    file: "lock/errors.ts",
+    file: "core/lock/errors.ts",
     find: `"STORE_UNAVAILABLE", "STORE_REFUSED", "STORE_CLOSED");`,
     replace: `"STORE_UNAVAILABLE", "STORE_REFUSED", "STORE_CLOSED", "UNKNOWN_OUTCOME");`,
   },
   {
     name: "one owner for all claims of a request",
-    file: "lock/polling.ts",
+    file: "core/lock/polling.ts",
     find: `    await this.#drop(0);
     this.#changeOwner();`,
     replace: "    await this.#drop(0);",
   },
   {
     name: "a fence that is not checked",
-    file: "database/claim.ts",
+    file: "core/database/claim.ts",
     find: "  if (fence === undefined) return sql`1 = 1`;",
     replace: "  return sql`1 = 1`;",
   },
   {
     name: "a claim that raises nothing",
-    file: "database/claim.ts",
+    file: "core/database/claim.ts",
     find: `\${claimed.generation} = \${generation} AND \${claimed.token} < \${token})\`;`,
     replace: `\${claimed.generation} = \${generation} AND \${claimed.token} < 0)\`;`,
   },
   {
     name: "a claim that lowers",
-    file: "database/claim.ts",
+    file: "core/database/claim.ts",
     find: `AND \${claimed.token} < \${token})\`;`,
     replace: `AND \${claimed.token} <> \${token})\`;`,
   },
   {
     name: "a late claim that is not refused",
-    file: "database/claim.ts",
+    file: "core/database/claim.ts",
     find: "  if (isEqual && (row.owner === null || asText(row.owner) === ownerOf(fence))) return;",
     replace: "  return;",
   },
   {
     name: "a fence that is claimed at the write alone",
-    file: "stores/sql/inventory/index.ts",
+    file: "core/stores/sql/inventory/index.ts",
     find: `const [, answer] = await database.batch([claim(database.dialect, fence), readClaim(fence)]);
   checkClaim(fence, answer?.rows ?? []);`,
     replace: "",
   },
   {
     name: "a claim that is never sent",
-    file: "stores/sql/inventory/apply.ts",
+    file: "core/stores/sql/inventory/apply.ts",
     find: "return fence && !claimed.has(fence) ? [claim(database.dialect, fence)] : [];",
     replace: "return [];",
   },
   {
     name: "no operation id",
-    file: "stores/sql/inventory/statements.ts",
+    file: "core/stores/sql/inventory/statements.ts",
     find: `SELECT s.sku, s.seq, \${operationId}, \${payloadHash(attempt)}`,
     replace: `SELECT s.sku, s.seq, \${attempt.mark}, \${payloadHash(attempt)}`,
   },
   {
     name: "an operation id for any change",
-    file: "stores/sql/inventory/apply.ts",
+    file: "core/stores/sql/inventory/apply.ts",
     find: "if (!sameBytes(row.payload_hash as Uint8Array, payloadHash(operation))) {",
     replace: "if (sameBytes(new Uint8Array(), payloadHash(operation))) {",
   },
   {
     name: "a decrement without its condition",
-    file: "stores/sql/inventory/statements.ts",
+    file: "core/stores/sql/inventory/statements.ts",
     find: `sql\`on_hand >= \${quantity} AND \${mayChange(dialect, attempt)}\``,
     replace: "mayChange(dialect, attempt)",
   },
   {
     name: "a refusal while units are there",
-    file: "stores/sql/inventory/statements.ts",
+    file: "core/stores/sql/inventory/statements.ts",
     find: `    on_hand < \${quantity} AND \${mayChange(dialect, attempt)} AND NOT EXISTS (
       SELECT 1 FROM lockstep_reservation WHERE sku = \${sku} AND expires_at <= \${dialect.now})\``,
     replace: `    \${mayChange(dialect, attempt)}\``,
   },
   {
     name: "an expired reservation that is confirmed",
-    file: "stores/sql/inventory/statements.ts",
+    file: "core/stores/sql/inventory/statements.ts",
     find: `sql\`\${isOpen(attempt)} AND expires_at > \${now}\``,
     replace: "isOpen(attempt)",
   },
   {
     name: "reservations that expire at any time",
-    file: "stores/sql/inventory/statements.ts",
+    file: "core/stores/sql/inventory/statements.ts",
     find: `      WHERE sku = \${sku} AND expires_at <= \${now}\`,
     sql\`
       UPDATE lockstep_stock`,
@@ -213,19 +204,19 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a repetition that hides a lost answer",
-    file: "lock/retry.ts",
+    file: "core/lock/retry.ts",
     find: "if (lost === undefined || !tellsNothing) throw error;",
     replace: "throw error;",
   },
   {
     name: "a batch that forgets what is recorded",
-    file: "inventory/plan.ts",
+    file: "core/inventory/plan.ts",
     find: "const known = new Map(start.recorded);",
     replace: "const known = new Map<string, PriorResult>();",
   },
   {
     name: "records of any epoch",
-    file: "stores/sql/journal/append.ts",
+    file: "core/stores/sql/journal/append.ts",
     find: `SELECT epoch FROM lockstep_run
         WHERE run_id = \${runId} AND epoch = \${epoch} AND status = 'running' \${forShare}),`,
     replace: `SELECT \${epoch} FROM lockstep_run
@@ -233,57 +224,47 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "an end that overtakes a cancellation",
-    file: "stores/sql/journal/finish.ts",
+    file: "core/stores/sql/journal/finish.ts",
     find: 'return status === "completed" ? [parkCancelled(now, run), end] : [end];',
     replace: "return [end];",
   },
   {
     name: "a recorded step that is executed again",
-    file: "steps/execution.ts",
+    file: "core/steps/execution.ts",
     find: "if (final === undefined) return this.#live(command, work);",
     replace: "if (final !== null) return this.#live(command, work);",
   },
   {
     name: "undo after the attempt",
-    file: "steps/attempt.ts",
+    file: "core/steps/attempt.ts",
     find: `      this.#step.undo !== undefined && (await this.#execution.effectOf(this.#step)) === "not-done"`,
     replace: "      false",
   },
   {
     name: "an interrupted step that is started again",
-    file: "steps/attempt.ts",
+    file: "core/steps/attempt.ts",
     find: `if (step.atMostOnce && history.attempt("started", number)) {`,
     replace: `if (step.atMostOnce && history.attempt("started", number + 1)) {`,
   },
   {
     name: "a start that is recorded after the call",
-    file: "steps/attempt.ts",
+    file: "core/steps/attempt.ts",
     find: `    if (!transacted && (await this.#isStartRecorded())) await this.#recordStart();
 `,
     replace: "",
   },
   {
     name: "a step of a transaction that is not recorded with it",
-    file: "stores/sql/journal/transactional-step.ts",
+    file: "core/stores/sql/journal/transactional-step.ts",
     find: "  const results = await commitWith(tx, large, [insert, ...more]);",
     replace: `  await tx.commit([]);
   const results = await context.database.batch([insert, ...more]);`,
   },
 ];
 
-const CORE = new URL("../../core/", import.meta.url);
-
-/** Returns the source of the mutant's file with the defect. Throws unless the text is there exactly once. */
-export function mutated({ name, file, find, replace }: Mutant): string {
-  const source = readFileSync(new URL(file, CORE), "utf8");
-  const { length } = source.split(find);
-  if (length !== 2) throw new Error(`mutant "${name}": its text is ${length - 1} times in ${file}`);
-  return source.replace(find, () => replace);
-}
-
 /** Makes this thread load the mutated source. To be called before the product is loaded. */
 export function plant(mutant: Mutant): void {
-  const { href } = new URL(mutant.file, CORE);
+  const { href } = fileOf(mutant);
   const source = mutated(mutant);
   registerHooks({
     load: (url, context, nextLoad) => {

@@ -1,7 +1,7 @@
 import { availableParallelism } from "node:os";
 import { Worker } from "node:worker_threads";
+import type { Mutant } from "../mutants/mutant.ts";
 import type { Check } from "./history.ts";
-import type { Mutant } from "./mutants.ts";
 import type { Shrunk } from "./shrink.ts";
 import type { Report, Task, Totals } from "./worker.ts";
 

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
+import { mutated } from "../mutants/mutant.ts";
 import { FAULTS } from "./faults.ts";
-import { MUTANTS, mutated } from "./mutants.ts";
+import { MUTANTS } from "./mutants.ts";
 import { hunt, replay, simulate } from "./run.ts";
 
 test("500 schedules with every kind of fault break no guarantee", async () => {

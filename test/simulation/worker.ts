@@ -1,6 +1,7 @@
 import { parentPort, workerData } from "node:worker_threads";
+import type { Mutant } from "../mutants/mutant.ts";
 import type { Fault } from "./faults.ts";
-import { type Mutant, plant } from "./mutants.ts";
+import { plant } from "./mutants.ts";
 import { planOf } from "./plan.ts";
 import type { Shrunk } from "./shrink.ts";
 import type { Result } from "./simulate.ts";

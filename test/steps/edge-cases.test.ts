@@ -4,7 +4,7 @@ import { z } from "zod";
 import { deadlineIn } from "../../core/lock/duration.ts";
 import { StoreUnavailableError, UnknownOutcomeError } from "../../core/lock/errors.ts";
 import type { RuntimeOptions } from "../../core/steps/contract.ts";
-import { createRuntime, TerminalError } from "../../core/steps/index.ts";
+import { createRuntime, TerminalError, type WorkflowContext } from "../../core/steps/index.ts";
 import { injectFaults } from "../../core/steps/testing.ts";
 import { memoryJournal } from "../../core/stores/memory/journal.ts";
 import { memoryLocks } from "../../core/stores/memory/locks.ts";
@@ -239,6 +239,78 @@ describe.concurrent("workflows", () => {
     expect(begun).toBe(false);
   });
 
+  /** Kills the process of the first attempt: its journal takes no more calls. */
+  async function afterKill(
+    step: (ctx: WorkflowContext, begin: () => Promise<void>) => Promise<unknown>,
+  ) {
+    const journal = memoryJournal();
+    let begun = 0;
+    const killed = injectFaults(journal, () => {
+      if (begun > 0) throw new StoreUnavailableError("the journal", "the process is killed");
+    });
+    const begin = async () => {
+      begun += 1;
+      if (begun === 1) await new Promise<never>(() => {});
+    };
+    const wf = flow((ctx) => step(ctx, begin));
+    const first = runtime({ journal: killed, lease: 300 });
+    first.execute(wf, input, { id: "r" }).catch(() => {});
+    await until(() => begun === 1);
+    const outcome = await within(20_000, runtime({ journal }).run(wf, input, { id: "r" }));
+    return { outcome, begun };
+  }
+
+  test("an at-most-once step of a killed process is not started again", async () => {
+    const { outcome, begun } = await afterKill((ctx, begin) =>
+      ctx.step("charge", { semantics: "at-most-once" }, begin),
+    );
+    expect(outcome).toMatchObject({ status: "failed", error: { code: "STEP_INTERRUPTED" } });
+    expect(begun).toBe(1);
+  });
+
+  test("a step of a killed process is undone, although its repetition had no effect", async () => {
+    const undone: string[] = [];
+    const { begun } = await afterKill((ctx, begin) =>
+      ctx.step(
+        "charge",
+        { retry: false },
+        async () => {
+          await begin();
+          throw Object.assign(new Error("declined"), { effect: "none" });
+        },
+        async (_, { outcome }) => undone.push(outcome),
+      ),
+    );
+    expect(begun).toBe(2);
+    expect(undone).toEqual(["unknown"]);
+  });
+
+  test("a signal does not end the pause before the next attempt", async () => {
+    const rt = runtime();
+    let attempts = 0;
+    const wf = flow(async (ctx) =>
+      ctx.step("a", { retry: { base: 60_000, max: 60_000, jitter: "none" } }, async () => {
+        attempts += 1;
+        throw new Error("no");
+      }),
+    );
+    const paused = { status: "suspended", reason: "retry-delay" };
+    expect(await rt.execute(wf, input, { id: "r" })).toMatchObject(paused);
+    await rt.signal("r", "wake", null, { dedupeId: "1" });
+    expect(await rt.execute(wf, input, { id: "r" })).toMatchObject(paused);
+    expect(attempts).toBe(1);
+  });
+
+  test("a run is given back at once by a process that does not know its workflow", async () => {
+    const journal = memoryJournal();
+    const wf = flow(async () => 1);
+    await runtime({ journal }).start(wf, input, { id: "r" });
+    const resuming = runtime({ journal }).resume("r");
+    await expect(resuming).rejects.toMatchObject({ code: "UNKNOWN_WORKFLOW" });
+    const outcome = await runtime({ journal }).execute(wf, input, { id: "r" });
+    expect(outcome).toMatchObject({ status: "completed" });
+  });
+
   test("inputs are equal with other shared objects and another order of keys", async () => {
     const rt = runtime();
     const wf = flow(async () => 1, {
@@ -252,6 +324,36 @@ describe.concurrent("workflows", () => {
 });
 
 describe.concurrent("the locks of a step", () => {
+  test("a step whose lock was lost while it kept the event loop busy is attempted again", async () => {
+    await using locks = memoryLocks();
+    const rt = runtime({ locks });
+    const options = { lock: { names: ["a"], ttl: 100 }, retry: { base: 1 } };
+    const wf = flow(async (ctx) =>
+      ctx.step("busy", options, async ({ attempt }) => {
+        const end = performance.now() + 150;
+        while (attempt === 1 && performance.now() < end);
+        return attempt;
+      }),
+    );
+    expect(await rt.run(wf, input)).toMatchObject({ status: "completed", output: 2 });
+  });
+
+  test("the signal of a step aborts when its lock is lost", async () => {
+    await using locks = memoryLocks();
+    const rt = runtime({ locks });
+    const options = { lock: { names: ["a"], ttl: 300 }, retry: { base: 1 } };
+    const wf = flow(async (ctx) =>
+      ctx.step("long", options, async ({ attempt, signal, fence }) => {
+        if (attempt > 1) return attempt;
+        await locks.release("a", { fence: String(fence) });
+        return new Promise<never>((_, reject) => {
+          signal.addEventListener("abort", () => reject(signal.reason));
+        });
+      }),
+    );
+    expect(await within(10_000, rt.run(wf, input))).toMatchObject({ output: 2 });
+  });
+
   test("the fence of a step is that of the first name", async () => {
     const rt = runtime({ locks: memoryLocks() });
     const wf = flow(async (ctx) =>

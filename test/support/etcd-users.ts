@@ -7,6 +7,7 @@ export const PASSWORD = "canary-7f3a";
 /** With the user root, who may do everything, and the user shop, who may use the keys with prefix "shop/". */
 export async function startWithUsers(server: EtcdServer): Promise<OwnEtcd> {
   const own = await OwnEtcd.like(server);
+  await until(() => hasClusterVersion(own));
   for (const name of ["root", "shop"]) {
     await ensured(own, "/v3/auth/user/add", { name, password: PASSWORD });
     await ensured(own, "/v3/auth/role/add", { name });
@@ -18,6 +19,14 @@ export async function startWithUsers(server: EtcdServer): Promise<OwnEtcd> {
   await ensured(own, "/v3/auth/role/grant", { name: "shop", perm });
   await own.post("/v3/auth/enable", {});
   return own;
+}
+
+/** Whether etcd knows the version of its cluster: it writes a log entry when it does, on a busy machine seconds after its start. */
+async function hasClusterVersion({ endpoint }: OwnEtcd): Promise<boolean> {
+  const answer = await fetch(`http://${endpoint}/version`);
+  const { etcdserver, etcdcluster } = (await answer.json()) as Record<string, string>;
+  const minorOf = (version = "") => version.split(".").slice(0, 2).join(".");
+  return minorOf(etcdserver) === minorOf(etcdcluster);
 }
 
 /** Sends the request again when a busy etcd has timed out. The first one may have been carried out. */

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { compareFence } from "../../../core/lock/fence.ts";
 import { dynamodbTable } from "../../../core/stores/dynamodb/client/table.ts";
+import { Generation } from "../../../core/stores/dynamodb/locks/generation.ts";
 import { dynamodbLocks } from "../../../core/stores/dynamodb/locks/index.ts";
 import { open } from "../../../infra/open.ts";
 import { cliInProcess } from "../../support/cli-in-process.ts";
@@ -85,6 +86,18 @@ test("a new client does not take the lock of a dead holder before it has seen it
   expect(await lost.unlock()).toBe("was-lost");
   lock?.assertHeld();
   await lock?.unlock();
+});
+
+test("a generation is raised once no client uses the former one any more", async () => {
+  const table = await anyTable();
+  await using dynamodb = table.open();
+  const { signal } = new AbortController();
+  const [ours, theirs] = [new Generation(dynamodb, 200), new Generation(dynamodb, 200)];
+  await theirs.current(signal);
+  const startedAt = performance.now();
+  await ours.raise(0);
+  expect(performance.now() - startedAt).toBeGreaterThan(390);
+  expect(() => theirs.checkFresh()).toThrow(/the last generation/);
 });
 
 test("a client that knows an older generation learns the new one from the lock", async () => {

@@ -11,7 +11,7 @@ import {
   type TestTable,
   watch,
 } from "../../support/dynamodb-under-test.ts";
-import { until } from "../../support/until.ts";
+import { pause, until } from "../../support/until.ts";
 
 const sku = "teapot";
 
@@ -202,4 +202,14 @@ test("a reservation is refused where answers do not tell the server's clock", as
     code: "STORE_REFUSED",
     message: expect.stringContaining("Date"),
   });
+});
+
+test("a reservation does not expire early, although the server's clock tells whole seconds", async () => {
+  const { stock, dynamodb } = watched(await anyTable());
+  await using _ = dynamodb;
+  await stock.set({ sku, quantity: 5, operationId: "set" });
+  await stock.reserve({ sku, quantity: 1, operationId: "r", expiresIn: 2_500 });
+  await pause(2_200);
+  const closing = { sku, reservation: "r", operationId: "c" };
+  expect(await stock.confirm(closing)).toMatchObject({ outcome: "applied" });
 });

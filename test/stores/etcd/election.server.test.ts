@@ -1,4 +1,4 @@
-import { afterAll, afterEach, describe, expect, inject, test } from "vitest";
+import { afterAll, afterEach, describe, expect, inject, test, vi } from "vitest";
 import { etcdClient } from "../../../core/stores/etcd/client/grpc.ts";
 import { EtcdSession, etcdElection } from "../../../core/stores/etcd/index.ts";
 import { describeElection } from "../../conformance/election.ts";
@@ -49,6 +49,26 @@ describe.each(inject("etcdServers"))("the keys of an election on $name", (server
     await again.campaign("after");
     expect(again.token).toBe(election.token);
     expect(await again.leader()).toMatchObject({ value: "after" });
+  });
+
+  test("a leader whose session was orphaned proclaims nothing, although its key is still there", async () => {
+    const prefix = freshPrefix();
+    const { election, session } = await newElection(prefix);
+    await election.campaign("before");
+    session.orphan();
+    await expect(election.proclaim("after")).rejects.toMatchObject({ code: "LOCK_RELEASED" });
+    expect(await election.leader()).toMatchObject({ value: "before" });
+  });
+
+  test("a leader whose process was frozen for longer than its ttl does not lead, before any timer fires", async () => {
+    const { election } = await newElection(freshPrefix());
+    await election.campaign("frozen");
+    election.assertLeads();
+    const now = performance.now() + 60_000;
+    const clock = vi.spyOn(performance, "now").mockImplementation(() => now);
+    const expired = expect.objectContaining({ code: "SESSION_EXPIRED" });
+    expect(() => election.assertLeads()).toThrow(expired);
+    clock.mockRestore();
   });
 
   test("a lease and a token are enough to resume an election and to resign", async () => {

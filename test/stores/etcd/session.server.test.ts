@@ -47,6 +47,19 @@ describe.each(inject("etcdServers"))("a session on $name", (server) => {
     expect(flaky.calls).toEqual([]);
   });
 
+  test("counts its ttl from before the keepalive was sent", async () => {
+    const { id, ttl } = await open({ ttl: 30_000 });
+    const { etcd: faultless } = faulty(etcd);
+    const keepAlive: Etcd["keepAlive"] = async (...args) => {
+      const answer = await faultless.keepAlive(...args);
+      await pause(300);
+      return answer;
+    };
+    const adopted = await open({ lease: id }, { ...faultless, keepAlive });
+    expect(adopted.remaining()).toBeLessThan(ttl - 300 - ttl / 100);
+    adopted.orphan();
+  });
+
   test("outlives its ttl while it is kept alive, together with its keys", async () => {
     const prefix = freshPrefix();
     const session = await open({ ttl: 3_000 });

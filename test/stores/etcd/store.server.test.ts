@@ -1,6 +1,6 @@
-import { afterAll, afterEach, expect, test } from "vitest";
+import { afterAll, afterEach, expect, test, vi } from "vitest";
 import type { LockStore } from "../../../core/lock/lock.ts";
-import { remove, type Txn } from "../../../core/stores/etcd/client/etcd.ts";
+import { type Etcd, remove, type Txn } from "../../../core/stores/etcd/client/etcd.ts";
 import { etcdClient } from "../../../core/stores/etcd/client/grpc.ts";
 import { etcdLocks } from "../../../core/stores/etcd/locks/index.ts";
 import { EtcdMutex } from "../../../core/stores/etcd/locks/mutex.ts";
@@ -127,6 +127,68 @@ test("a lock whose release was never answered is free after a ttl, although the 
   const next = await theirs.lock("a", { ttl: LONG, wait: LONG });
   other.assertHeld();
   expect(await next.unlock()).toBe("released");
+});
+
+test("a lock that is released while it moves to a longer session leaves no session behind", async () => {
+  const flaky = faulty(etcd);
+  let delay = 0;
+  const grant: Etcd["grant"] = async (...args) => {
+    await pause(delay);
+    return flaky.etcd.grant(...args);
+  };
+  const ours = etcdLocks({ ...flaky.etcd, grant }, { prefix: `${freshPrefix()}/` });
+  stores.push(ours);
+  const lock = await ours.lock("a", { ttl: SHORT, wait: LONG });
+  delay = 300;
+  const moving = expect(lock.ensure(LONG)).rejects.toMatchObject({ code: "LOCK_LOST" });
+  expect(await lock.unlock()).toBe("released");
+  await moving;
+  const [, own = 0n] = flaky.leases;
+  await until(async () => (await etcd.timeToLive(own)) === undefined);
+});
+
+test("a lock that an operator has released does not come back when its holder asks for more time", async () => {
+  const { ours, theirs } = clients();
+  const lock = await ours.lock("a", { ttl: SHORT, wait: LONG });
+  await theirs.release("a", { fence: lock.fence.toString() });
+  const next = await theirs.lock("a", { ttl: LONG, wait: LONG });
+  await expect(lock.ensure(LONG)).rejects.toMatchObject({ code: "LOCK_LOST" });
+  await next.unlock();
+  const last = await theirs.tryLock("a", { ttl: LONG });
+  expect(await last?.unlock()).toBe("released");
+});
+
+test("an operator's release that arrives late leaves the holder's next lock alone", async () => {
+  const { ours, theirs, strike, deliver } = clients();
+  const lock = await theirs.lock("a", { ttl: LONG, wait: LONG });
+  strike("late");
+  await ours.release("a", { fence: lock.fence.toString() });
+  expect(await lock.unlock()).toBe("was-lost");
+  const next = await theirs.lock("a", { ttl: LONG, wait: LONG });
+  await deliver();
+  expect(await ours.tryLock("a", { ttl: LONG })).toBeUndefined();
+  expect(await next.unlock()).toBe("released");
+});
+
+test("operators who raise the generation at once get one each", async () => {
+  const { ours, theirs } = clients();
+  const raised = await Promise.all(
+    [ours, theirs, ours, theirs].map((one) => one.raiseGeneration()),
+  );
+  expect(raised.sort()).toEqual([1, 2, 3, 4]);
+});
+
+test("a session with less than a third of its ttl left gets no other lock", async () => {
+  const flaky = faulty(etcd);
+  const ours = etcdLocks(flaky.etcd, { prefix: `${freshPrefix()}/` });
+  stores.push(ours);
+  await (await ours.lock("a", { ttl: LONG, wait: LONG })).unlock();
+  const now = performance.now() + 0.8 * LONG;
+  const clock = vi.spyOn(performance, "now").mockImplementation(() => now);
+  const lock = await ours.lock("b", { ttl: LONG, wait: LONG });
+  clock.mockRestore();
+  expect(flaky.leases).toHaveLength(2);
+  await lock.unlock();
 });
 
 test("a holder notices that its key is gone although the first read fails", async () => {

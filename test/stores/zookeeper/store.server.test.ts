@@ -399,6 +399,13 @@ test("the parent nodes of nested names are deleted after the last of their locks
   expect(await admin.children(root)).toEqual([]);
 });
 
+test("operators who raise the generation at once get one each", async () => {
+  const root = freshRoot();
+  const both = [openStore({ root }), openStore({ root })];
+  const raised = await Promise.all([...both, ...both].map((one) => one.raiseGeneration()));
+  expect(raised.sort()).toEqual([1, 2, 3, 4]);
+});
+
 test("a ttl that the server does not grant is refused, with the longest one", async () => {
   const { ours } = clients();
   await expect(ours.tryLock("a", { ttl: 3_600_001 })).rejects.toMatchObject({

@@ -1,0 +1,39 @@
+import { mutantsOf } from "../mutant.ts";
+
+const FAULTS = ["test/faults/redlock.server.test.ts"];
+const CONFORMANCE = ["test/stores/redlock.server.test.ts"];
+
+export const REDLOCK = [
+  ...mutantsOf("core/stores/redlock/quorum.ts", FAULTS, [
+    {
+      name: "a silent master that every call waits for",
+      find: "const awaited = isEnough ? open.filter((master) => !this.#silent.has(master)) : open;",
+      replace:
+        "const awaited = isEnough ? open.filter((master) => this.masters.includes(master)) : open;",
+      tests: [...FAULTS, "test/faults/redlock-killed.server.test.ts"],
+      survives: "a quorum that agrees waits for no other master: only a split vote takes longer",
+    },
+  ]),
+  ...mutantsOf("core/stores/redlock/claims.ts", FAULTS, [
+    {
+      name: "the lowest token of the masters",
+      find: "others.reduce((a, b) => (a > b ? a : b), token)",
+      replace: "others.reduce((a, b) => (a < b ? a : b), token)",
+      tests: ["test/stores/redlock/claims.server.test.ts", ...CONFORMANCE],
+      only: "fence|token|claims",
+    },
+  ]),
+  ...mutantsOf(
+    "core/stores/redlock/scripts.ts",
+    ["test/stores/redlock/claims.server.test.ts"],
+    [
+      {
+        name: "a token that is raised without the lock",
+        find: "if redis.call('GET', KEYS[i]) ~= ARGV[1] then return 0 end",
+        replace: "",
+        tests: FAULTS,
+        only: "still have the lock",
+      },
+    ],
+  ),
+];

@@ -1,0 +1,233 @@
+import { mutantsOf } from "../mutant.ts";
+
+/** The locks of SQLite: what they share with the other SQL stores. */
+const LOCKS = ["test/stores/sqlite.process.test.ts"];
+const STOCK = ["test/inventory/sqlite.process.test.ts"];
+const MARIADB = ["test/inventory/mysql.server.test.ts"];
+
+export const SQL = [
+  ...mutantsOf("core/stores/sql/locks.ts", LOCKS, []),
+  ...mutantsOf("core/database/claim.ts", STOCK, [
+    {
+      name: "an equal fence of another owner that passes at the write",
+      find: `AND (owner = \${ownerOf(fence)} OR owner IS NULL)`,
+      replace: "",
+      only: "fence",
+    },
+    {
+      name: "an equal fence of another owner that passes at the claim",
+      find: "if (isEqual && (row.owner === null || asText(row.owner) === ownerOf(fence))) return;",
+      replace: "if (isEqual) return;",
+      only: "fence",
+    },
+    {
+      name: "a claim in a transaction whose answer is not read",
+      find: `const [, answer] = await tx.batch([claim(database.dialect, fence), readClaim(fence)]);
+  checkClaim(fence, answer?.rows ?? []);`,
+      replace: "await tx.batch([claim(database.dialect, fence), readClaim(fence)]);",
+      tests: ["test/database/sqlite.process.test.ts", "test/database/sql.server.test.ts"],
+    },
+  ]),
+  ...mutantsOf(
+    "core/database/serial-calls.ts",
+    ["test/database/sqlite.process.test.ts", "test/database/sql.server.test.ts"],
+    [
+      {
+        name: "a transaction that goes on after a failed statement",
+        find: "if (this.#failure) throw this.#failure.error;",
+        replace: "",
+      },
+      {
+        name: "a statement that runs after its transaction",
+        find: "if (this.#isOver) {",
+        replace: "if (this.#address === undefined) {",
+      },
+      {
+        name: "statements of one transaction that run at once",
+        find: "this.#last = answer.catch(() => {});",
+        replace: "",
+      },
+    ],
+  ),
+  ...mutantsOf("core/stores/sql/inventory/apply.ts", STOCK, [
+    {
+      name: "a late fence that is refused without an error",
+      find: "else if (fence) checkClaim(fence, claim ?? []);",
+      replace: "else if (fence) void checkClaim;",
+      only: "late|fence",
+    },
+    {
+      name: "an unknown sku that is sold out",
+      find: "if (!stock?.[0]) throw unknownSku(sku);",
+      replace: `if (!stock?.[0]) return { outcome: "sold-out", remaining: 0, replayed: Boolean(unknownSku) };`,
+    },
+    {
+      name: "a refusal that does not release expired reservations",
+      find: `await database.batch(releaseExpired(database.dialect, sku), limit);
+  return undefined;`,
+      replace: `void releaseExpired;
+  return { outcome: "sold-out", remaining: 0, replayed: false };`,
+      only: "expired",
+    },
+    {
+      name: "a replay that is reported as new",
+      find: "return toResult(ledger[0], operation, results[writes.length - 2]?.affected !== 1);",
+      replace: "return toResult(ledger[0], operation, false);",
+      only: "once|replay",
+    },
+    {
+      name: "a race for one operation id that is reported as a failure",
+      find: "if (error instanceof DuplicateKeyError) return undefined;",
+      replace: "void DuplicateKeyError;",
+      tests: MARIADB,
+    },
+  ]),
+  ...mutantsOf("core/stores/sql/inventory/statements.ts", STOCK, [
+    {
+      name: "an operation without the check of its id",
+      find: `AND NOT EXISTS (SELECT 1 FROM lockstep_ledger WHERE operation_id = \${operationId})\`;`,
+      replace: `AND \${operationId} = \${operationId}\`;`,
+    },
+    {
+      name: "a reservation whose units stay on hand",
+      find: `change: take(dialect, attempt, sql\`reserved = reserved + \${quantity}\`),`,
+      replace: `change: change(attempt, sql\`reserved = reserved + \${quantity}\`, mayChange(dialect, attempt)),`,
+      only: "reserv",
+    },
+    {
+      name: "a cancelled reservation that does not go back on hand",
+      find: `return sql\`on_hand = \${returned(dialect, sql\`on_hand + \${units}\`)}\`;`,
+      replace: `return sql\`on_hand = \${returned(dialect, sql\`on_hand + 0 * \${units}\`)}\`;`,
+      only: "reserv",
+    },
+    {
+      name: "a confirmed reservation that counts as nothing sold",
+      find: `sold = sold + \${units}\`;`,
+      replace: `sold = sold + 0 * \${units}\`;`,
+      only: "reserv",
+    },
+    {
+      name: "a closed reservation that can be closed again",
+      find: `after: [sql\`DELETE FROM lockstep_reservation WHERE \${marked}\`],`,
+      replace: "after: [],",
+      only: "reserv",
+    },
+    {
+      name: "a reservation that another sku closes",
+      find: `return sql\`id = \${reservation} AND sku = \${sku}\`;`,
+      replace: `return sql\`id = \${reservation} AND \${sku} = \${sku}\`;`,
+      only: "reserv",
+    },
+    {
+      name: "a count of the stock that forgets what was supplied",
+      find: `supplied = supplied + \${quantity} - on_hand, on_hand`,
+      replace: `supplied = supplied + \${quantity}, on_hand`,
+    },
+    {
+      name: "an expired reservation that is put back at each look",
+      find: `sql\`DELETE FROM lockstep_reservation WHERE sku = \${sku} AND closed_by = \${mark}\`,`,
+      replace: "",
+      only: "expired",
+    },
+  ]),
+  ...mutantsOf("core/stores/sql/inventory/batch.ts", MARIADB, [
+    {
+      name: "a batch of a late holder",
+      find: "if (fence) checkClaim(fence, rows[1] ?? []);",
+      replace: "void checkClaim;",
+      only: "late|fence|batch",
+    },
+    {
+      name: "a batch that is short and does not release expired reservations",
+      find: "if (isShort && state.hasExpired) return { writes: [] };",
+      replace: "",
+      only: "batch",
+    },
+    {
+      name: "a batch whose results are not committed",
+      find: "if (results) await tx.commit(writes);",
+      replace: "if (results) await tx.batch(writes);",
+      only: "batch",
+    },
+    {
+      name: "a batch that sells one unit too many",
+      find: "return quantity <= onHand",
+      replace: "return quantity <= onHand + 1",
+      only: "batch",
+    },
+  ]),
+  ...mutantsOf("core/stores/sql/inventory/one-batch.ts", STOCK, []),
+  ...mutantsOf("core/stores/sql/inventory/index.ts", MARIADB, [
+    {
+      name: "a transaction of the caller that does not lock the stock first",
+      find: `const database = prepend(tx, [...(fence ? [claim(tx.dialect, fence)] : []), lock]);`,
+      replace: `const database = prepend(tx, [...(fence ? [claim(tx.dialect, fence)] : []), ...[lock].slice(1)]);`,
+      only: "transaction",
+    },
+    {
+      name: "a transaction of the caller without the claim",
+      find: `const database = prepend(tx, [...(fence ? [claim(tx.dialect, fence)] : []), lock]);`,
+      replace: "const database = prepend(tx, [lock]);",
+      only: "transaction",
+    },
+  ]),
+  ...mutantsOf("core/stores/mysql/errors.ts", ["test/faults/mysql.server.test.ts"], []),
+  ...mutantsOf(
+    "core/stores/postgres/errors.ts",
+    ["test/faults/postgres.server.test.ts"],
+    [
+      {
+        name: "a lost answer of PostgreSQL to a COMMIT that counts as not done",
+        find: "return new UnknownOutcomeError(address, `a request was carried out${reason}`, error);",
+        replace: "return new StoreRefusedError(address, `no answer${reason}`, error);",
+      },
+      {
+        name: "a deadlock of PostgreSQL that is not repeated",
+        find: `new Set(["40001", "40P01", "55P03", "25P03", "57P05"]);`,
+        replace: `new Set(["25P03", "57P05"]);`,
+        tests: ["test/faults/postgres.server.test.ts", "test/database/sql.server.test.ts"],
+      },
+      {
+        name: "a shutdown of PostgreSQL that proves a rollback",
+        find: `"25006", "57014", "53100", TOO_MANY_CONNECTIONS, "57P03"`,
+        replace: `"25006", "57014", "53100", TOO_MANY_CONNECTIONS, "57P03", "57P01"`,
+      },
+    ],
+  ),
+  ...mutantsOf(
+    "core/stores/sql/server/database.ts",
+    ["test/database/sql.server.test.ts"],
+    [
+      {
+        name: "a body without a commit that is committed",
+        find: `if (open && failure() === undefined) await query(["ROLLBACK"]).catch(() => {});`,
+        replace: `if (open && failure() === undefined) await query(["COMMIT"]).catch(() => {});`,
+      },
+      {
+        name: "a rolled-back transaction that is not repeated",
+        find: "if (!(error instanceof RolledBackError)) return undefined;",
+        replace: "if (error !== null) return undefined;",
+        tests: ["test/faults/postgres.server.test.ts"],
+        only: "deadlock",
+      },
+      {
+        name: "an error of the body that hides a rollback",
+        find: "throw failure() instanceof RolledBackError ? failure() : error;",
+        replace: "throw error;",
+        tests: ["test/faults/postgres.server.test.ts"],
+        only: "deadlock",
+      },
+      {
+        name: "a read whose answer is lost and that counts as a change",
+        find: "if (!(error instanceof UnknownOutcomeError)) throw error;",
+        replace: "if (error !== null) throw error;",
+        tests: ["test/faults/postgres.server.test.ts"],
+      },
+    ],
+  ),
+  ...mutantsOf(
+    "core/stores/sql/server/pool.ts",
+    ["test/faults/mysql-connections.server.test.ts"],
+    [],
+  ),
+];
