@@ -59,7 +59,13 @@ export const CHAPTERS: readonly Chapter[] = [
   {
     title: "Reference",
     chinese: "参考",
-    pages: ["docs/guarantees.md", "docs/proof.md", "docs/errors.md", "docs/configuration.md"],
+    pages: [
+      "docs/guarantees.md",
+      "docs/proof.md",
+      "docs/mutants.md",
+      "docs/errors.md",
+      "docs/configuration.md",
+    ],
   },
   {
     title: "Project",
