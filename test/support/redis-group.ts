@@ -107,8 +107,9 @@ export abstract class RedisGroup implements AsyncDisposable {
 
   /** Makes the replica of a prefix's master a master. */
   async failOver(prefix: string): Promise<void> {
-    const master = await this.masterOf(prefix);
-    const replica = await until(() => this.replicaOf(master).catch(() => undefined));
+    // The nodes may have replaced the master themselves meanwhile: it is asked for again.
+    const replicaOfNow = async () => this.replicaOf(await this.masterOf(prefix));
+    const replica = await until(() => replicaOfNow().catch(() => undefined));
     const hasReplaced = async () => (await this.masterOf(prefix)) === replica;
     // A replica that is told to take over gives up after 5 s without the votes of the masters.
     await until(async () => {

@@ -4,6 +4,7 @@ import { z } from "zod";
 import type { Duration } from "../../../core/lock/duration.ts";
 import { TerminalError } from "../../../core/steps/index.ts";
 import { flow, signalled } from "../../support/flow.ts";
+import { until } from "../../support/until.ts";
 import type { StepsHarness } from "./harness.ts";
 
 /** Sleeps, signals and maps. */
@@ -81,9 +82,11 @@ export function describeWaitsAndMaps({ newId, recordsOf, runtime, toEnd }: Steps
         return answer;
       });
       const id = newId();
-      await rt.execute(wf, { n: 1 }, { id });
-      await sleep(50);
-      await rt.execute(wf, { n: 1 }, { id });
+      // The store's clock decides when the wait has timed out.
+      await until(async () => {
+        const run = await rt.execute(wf, { n: 1 }, { id });
+        return !(run.status === "suspended" && run.reason === "signal");
+      });
       await rt.signal(id, "paid", { ok: true }, { dedupeId: "late" });
       expect(await toEnd(rt, wf, id)).toMatchObject({ output: { timedOut: true } });
     });
