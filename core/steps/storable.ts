@@ -127,7 +127,7 @@ class Encoder {
     if (value instanceof Set) return toList([...value].map((part) => encode(part, ".values()")));
     if (value instanceof Map) {
       const entries = [...value].map(([key, part]) =>
-        toList([encode(key, ".keys()"), encode(part, `.get(${String(key)})`)]),
+        toList([encode(key, ".keys()"), encode(part, `.get(${nameOfKey(key)})`)]),
       );
       return toList(entries);
     }
@@ -135,6 +135,11 @@ class Encoder {
     const parts = members.map(([key, part]) => [key, encode(part, `.${key}`)] as const);
     return { json: Object.fromEntries(parts.map(([key, { json }]) => [key, json])), parts };
   }
+}
+
+/** The key of a map in a path. An object need not have a text. */
+function nameOfKey(key: unknown): string {
+  return Object(key) === key ? "{…}" : String(key);
 }
 
 function toPrimitive(value: unknown, path: string): Node {

@@ -44,6 +44,11 @@ describe("a stored value", () => {
     expect(copy[0]).toBe(copy[1]);
   });
 
+  test("may have objects as the keys of a map, even ones that are no text", () => {
+    const map = new Map([[{ toString: new Date(0) }, 0]]);
+    expect(decode(encode(map))).toStrictEqual(map);
+  });
+
   test("may contain itself, also in maps and sets", () => {
     const list: unknown[] = [1n];
     const map = new Map<unknown, unknown>([["list", list]]);
