@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 import { stockLock } from "../../core/inventory/inventory.ts";
 import { compareFence } from "../../core/lock/fence.ts";
 import { type Redis, script } from "../../core/stores/redis/client/redis.ts";
+import { redisInventory } from "../../core/stores/redis/inventory/index.ts";
 import { freePort } from "../../infra/servers/processes.ts";
 import { describeEmptyRestart } from "../conformance/empty-restart.ts";
 import { FAULTS, faulty } from "../support/faulty-redis.ts";
@@ -444,6 +445,17 @@ describe.concurrent("a replica", () => {
     expect(await other.unlock()).toBe("released");
     await own.replica.kill("SIGCONT");
     expect(await (await taken()).unlock()).toBe("released");
+  });
+
+  test("that is gone with the data of its master: no change says that the stock does not exist", async () => {
+    await using own = await OwnRedis.start("redis-replica");
+    const inventory = redisInventory(own.client(), { replicas: 1, replicaTimeout: 500 });
+    const change = { sku: "cup", quantity: 1, operationId: "a" };
+    const codeOf = () => inventory.decrement(change).catch(({ code }) => code);
+    await until(async () => (await codeOf()) === "UNKNOWN_SKU");
+    await own.replica.kill("SIGKILL");
+    await own.restart();
+    expect(await codeOf()).toBe("UNKNOWN_OUTCOME");
   });
 
   test("that is promoted without the last lock grants it to a second holder with a higher fence", async () => {

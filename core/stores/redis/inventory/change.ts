@@ -71,7 +71,7 @@ export type ScriptAnswer = readonly [status: string, ...rest: readonly string[]]
  * Runs a repeatable script until it answers.
  *
  * Rejects with an UnknownOutcomeError also when the script failed half way, in which case it is not repeated, and
- * when it is done but too few replicas confirmed it in time.
+ * when it is done, or found nothing to change, but too few replicas confirmed it in time.
  */
 export async function runUntilKnown(
   context: RedisContext,
@@ -85,10 +85,16 @@ export async function runUntilKnown(
   if (answer[0] === "halfway") {
     throw new UnknownOutcomeError(redis.address, what, new Error(answer[1]));
   }
-  if (!replicated || confirmed >= replicated.count || answer[0] !== "done") return answer;
+  if (!replicated || confirmed >= replicated.count || !NEEDS_REPLICAS.has(answer[0])) return answer;
   const inTime = `${what} at ${replicated.count} replicas: ${confirmed} confirmed in time`;
   throw new UnknownOutcomeError(redis.address, inTime);
 }
+
+/**
+ * The answers that a master without its replicas may give wrongly: what it has done may be lost, and what it does not have
+ * may be at the server that replaced it. A late fence is late at both.
+ */
+const NEEDS_REPLICAS: ReadonlySet<string> = new Set(["done", "unknown-sku", "unknown-reservation"]);
 
 /** A repeated script waits for the replicas as well: they then have all earlier writes too. */
 async function run(
