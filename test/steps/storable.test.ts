@@ -44,7 +44,7 @@ describe("a stored value", () => {
     expect(copy[0]).toBe(copy[1]);
   });
 
-  test("may have objects as the keys of a map, even ones that are no text", () => {
+  test("may have objects as the keys of a map, even one that has no text", () => {
     const map = new Map([[{ toString: new Date(0) }, 0]]);
     expect(decode(encode(map))).toStrictEqual(map);
   });

@@ -141,13 +141,20 @@ export const REDIS = [
     },
     {
       name: "a change that too few replicas have and that counts as done",
-      find: `if (!replicated || confirmed >= replicated.count || answer[0] !== "done") return answer;`,
+      find: `if (!replicated || confirmed >= replicated.count || !NEEDS_REPLICAS.has(answer[0])) return answer;`,
       replace: "if (confirmed >= 0) return answer;",
       tests: [
         ...STOCK,
         "test/faults/redis-inventory.server.test.ts",
         "test/faults/redis-failover.server.test.ts",
       ],
+      only: "replica",
+    },
+    {
+      name: "stock that a Redis master without its replicas says does not exist",
+      find: `new Set(["done", "unknown-sku", "unknown-reservation"])`,
+      replace: `new Set(["done"])`,
+      tests: ["test/faults/redis.server.test.ts", ...STOCK],
       only: "replica",
     },
     {

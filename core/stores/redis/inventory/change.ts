@@ -71,7 +71,7 @@ export type ScriptAnswer = readonly [status: string, ...rest: readonly string[]]
  * Runs a repeatable script until it answers.
  *
  * Rejects with an UnknownOutcomeError also when the script failed half way, in which case it is not repeated, and
- * when it is done, or found nothing to change, but too few replicas confirmed it in time.
+ * when it is done, or found no such sku or reservation, but too few replicas confirmed it in time.
  */
 export async function runUntilKnown(
   context: RedisContext,
@@ -92,7 +92,7 @@ export async function runUntilKnown(
 
 /**
  * The answers that a master without its replicas may give wrongly: what it has done may be lost, and what it does not have
- * may be at the server that replaced it. A late fence is late at both.
+ * may be at the server that replaced it. A late fence has been overtaken, whichever server says so.
  */
 const NEEDS_REPLICAS: ReadonlySet<string> = new Set(["done", "unknown-sku", "unknown-reservation"]);
 

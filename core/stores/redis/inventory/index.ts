@@ -32,7 +32,8 @@ export interface RedisInventoryOptions extends InventoryOptions {
 
   /**
    * The number of replicas that must confirm a change in time. Otherwise the call rejects with an UnknownOutcomeError;
-   * a second call with the same id tells the outcome. Default 0.
+   * a second call with the same id tells the outcome. That a sku or a reservation does not exist must be confirmed, too:
+   * an old master may have restarted empty. Default 0.
    *
    * Replicas make the loss of a sale in a failover less likely, but do not rule it out: a replica that has not
    * confirmed may be promoted all the same. While a change waits for replicas, all other requests of this client wait.
