@@ -65,7 +65,7 @@ function parseNetwork(text: string): NetworkUrl {
   };
 }
 
-/** It does not say what stands there: any of it may be a part of the password. */
+/** The message repeats no part of the URL: each part may belong to the password. */
 function notNetwork(): TypeError {
   return new TypeError(
     "the store's URL is not USER:PASSWORD@HOST:PORT/NAME after its scheme; in user and password, " +

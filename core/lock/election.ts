@@ -69,8 +69,8 @@ export interface Election extends AsyncDisposable {
    * Becomes a candidate and resolves when elected. A leader proclaims the new value and stays the leader. In stores
    * without a queue, a value has at most 80 bytes as JSON.
    *
-   * An election is one candidate: a campaign during another one waits for it and, when that one wins, proclaims its
-   * value.
+   * An election object is one candidate. A call during another call of `campaign` waits for that one; if that one wins,
+   * this call proclaims its own value.
    *
    * Rejects with a SessionExpiredError as soon as the session, or the entry, is gone: such a candidate never wins; with
    * the signal's reason; or as the store does. No entry is left in the queue then, unless the store cannot be reached:

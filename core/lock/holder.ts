@@ -61,7 +61,7 @@ export function holderIdOf(holder: string): string {
   return HOLDER.exec(holder)?.[1] ?? holder;
 }
 
-/** Splits the text of the holder into its id, and what it says of itself. */
+/** Splits the text of the lock's holder into its id and its description. */
 export function describeLock(record: LockRecord): LockInfo {
   const { holder } = record;
   if (holder === undefined) return { ...record, about: undefined };
@@ -72,7 +72,7 @@ export function describeLock(record: LockRecord): LockInfo {
 /** The most waiters of one lock that `inspect` shows. */
 export const MOST_WAITERS = 100;
 
-/** Splits the text of a waiter, which becomes the holder's, into its id, and what it says of itself. */
+/** Splits the text of a waiter or holder into its id and its description. */
 export function describeWaiter(text: string): WaiterInfo {
   const [, id = text, json = "{}"] = HOLDER.exec(text) ?? [];
   return { id, ...processOf(id), ...parseWork(json) };

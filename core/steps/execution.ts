@@ -564,7 +564,7 @@ function historyTooLong(runId: string): TerminalError {
   return new TerminalError("HISTORY_TOO_LONG", `${problem}; call ctx.continueAsNew before`);
 }
 
-/** A body that awaits more than this besides its steps is taken for one that has changed. */
+/** The longest wait of a replayed body outside of its steps. After that the body counts as changed. */
 const LONGEST_PATIENCE: Millis = 30_000;
 
 /** A blocked run has had its long wait: its further tries occupy a worker for less. */

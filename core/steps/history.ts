@@ -208,7 +208,7 @@ export class History {
   /** Adds a new record: its answer is delivered after those of all records before. */
   add(record: StepRecord): void {
     const { key } = record;
-    // The code gets a large result now. Who needs it later reads it.
+    // The caller has the large result already. A later reader loads the result from the journal.
     this.#records.set(key, isLarge(record) ? { ...record, value: undefined } : record);
     if (record.outcome !== "started") this.#begun.delete(stepKeyOf(record));
     if (!isOfStep(record) || !isFinal(record) || this.#answers.has(key)) return;

@@ -6,7 +6,7 @@ import { backoff, retry } from "../../../core/lock/retry.ts";
 import { type AnyStore, open, processLabel } from "../../../infra/open.ts";
 import { parseDuration, type StoreArgs, storeOption } from "../options.ts";
 import { HELD_HELP, holdAndRun, noticeHolder } from "../process/hold-and-run.ts";
-import type { Holding } from "../process/run-while-held.ts";
+import type { HeldLock } from "../process/run-while-held.ts";
 import { listenForShutdown } from "../process/signals.ts";
 import { withStore } from "../store.ts";
 import { print } from "../terminal/output.ts";
@@ -95,7 +95,7 @@ async function untilSessionHolds<T>(work: () => Promise<T>): Promise<T> {
   );
 }
 
-function toHolding(election: Election, name: string): Holding {
+function toHolding(election: Election, name: string): HeldLock {
   const { fence, signal } = election;
   if (!fence) throw signal.reason;
   const assertHeld = () => election.assertLeads();

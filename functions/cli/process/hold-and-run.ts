@@ -9,7 +9,7 @@ import { parseDuration } from "../options.ts";
 import { cleanUp } from "../store.ts";
 import { note, print, warn } from "../terminal/output.ts";
 import { escapeControls } from "../terminal/table.ts";
-import { type Holding, runWhileHeld } from "./run-while-held.ts";
+import { type HeldLock, runWhileHeld } from "./run-while-held.ts";
 import { nextSignal, onSignal } from "./signals.ts";
 
 /** A paragraph of the help: the environment of the command. */
@@ -23,7 +23,7 @@ ETCD_LOCK_REV, as \`etcdctl lock\` sets them.`;
  */
 export async function holdAndRun(
   opened: AnyStore,
-  acquire: (signal: AbortSignal) => Promise<Holding>,
+  acquire: (signal: AbortSignal) => Promise<HeldLock>,
   [file, ...words]: readonly string[],
   { ttl }: { readonly ttl: string },
 ): Promise<number> {
@@ -54,7 +54,7 @@ export function noticeHolder(what: string, { locks }: AnyStore, name: string): D
   return { [Symbol.dispose]: () => clearTimeout(timer) };
 }
 
-async function environmentOf(held: Holding, opened: AnyStore): Promise<Record<string, string>> {
+async function environmentOf(held: HeldLock, opened: AnyStore): Promise<Record<string, string>> {
   const { secret } = readConfig();
   return {
     LOCKSTEP_NAME: held.name,
@@ -69,7 +69,7 @@ async function environmentOf(held: Holding, opened: AnyStore): Promise<Record<st
  * These revisions rise from holder to holder, etcdctl included.
  */
 async function etcdEnvironmentOf(
-  { fence, signal }: Holding,
+  { fence, signal }: HeldLock,
   opened: AnyStore,
 ): Promise<Record<string, string>> {
   const key = keyOfFence(fence);
@@ -79,7 +79,7 @@ async function etcdEnvironmentOf(
 }
 
 /** Prints what is held and holds it until a signal arrives or it is lost. Returns the exit status. */
-async function holdUntilSignal(held: Holding, ttlMillis: Millis): Promise<number> {
+async function holdUntilSignal(held: HeldLock, ttlMillis: Millis): Promise<number> {
   const { name, fence } = held;
   print(JSON.stringify({ name, fence: fence.toString(), ttlMillis }));
   await nextSignal(held.signal);

@@ -6,7 +6,7 @@ import { CommandGroup } from "./command-group.ts";
 import { onSignal, onSuspend, TERMINATING } from "./signals.ts";
 
 /** A lock, or the leadership of an election. */
-export interface Holding {
+export interface HeldLock {
   readonly name: string;
   readonly fence: Fence;
   readonly signal: AbortSignal;
@@ -22,7 +22,7 @@ export interface Holding {
  * Forwards signals. Ends all descendants of the command before resolving, also if the lock is lost.
  */
 export async function runWhileHeld(
-  lock: Holding,
+  lock: HeldLock,
   [file, ...args]: readonly [string, ...string[]],
   environment: Readonly<Record<string, string>>,
 ): Promise<number> {

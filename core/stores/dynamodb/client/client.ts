@@ -325,7 +325,7 @@ function toRequest({ key, update, when, values }: ItemWrite) {
   };
 }
 
-/** Returns the answer, also when a condition does not hold. Throws the failure if it is one. */
+/** Returns the answer, also of a condition that failed. Throws an error for any other failure. */
 function toAnswer(status: number, text: string): object {
   const body = parse(text);
   if (status === 200 && body) return body;

@@ -183,7 +183,7 @@ function checkClaim(fence: Fence, { failed, items }: Written): void {
   if (failed.at(-1)) throw fencedOut(fence, items.at(-1) ?? {});
 }
 
-/** Returns the snapshot with what contradicts it: what the other conditions say still holds. */
+/** Returns the snapshot, corrected by the items of the conditions that failed. The other conditions confirm the rest. */
 function toChanged(
   { stock, recorded, reservation, time }: StockSnapshot,
   writes: readonly ItemWrite[],

@@ -18,7 +18,7 @@ export interface DocumentKind<Doc> {
   entriesOf(doc: Doc): readonly Entry[];
 }
 
-/** Called after a document was written, to delete what only the former one named. If it fails, that is left. */
+/** Deletes the items that only the former document named. Called after the write; after a failure these items stay. */
 export type CleanUp<Doc> = (before: Doc, after: Doc) => Promise<void>;
 
 /** What a change writes, in one transaction. */
@@ -42,8 +42,8 @@ export interface ChangeRequest<Doc, Result> {
   readonly signal?: AbortSignal | undefined;
 
   /**
-   * Whether the documents may be those that this process knows: fewer reads for one that writes to them all the time. A
-   * plan without a write, and one that throws, is made anew with documents that were read.
+   * Whether the plan may start from the documents that this process has in memory, which saves reads. A plan without a
+   * write, and a plan that throws, is made anew with documents that were read.
    */
   readonly fromMemory?: boolean;
 
@@ -233,7 +233,7 @@ function newMark(): string {
   return crypto.randomUUID().slice(0, 13);
 }
 
-/** Writes the entries that are new or say something else, and deletes those that are no more. */
+/** Returns the writes of new and changed entries, and the deletions of removed ones. */
 function changedEntries(before: readonly Entry[], after: readonly Entry[]): readonly ItemWrite[] {
   const idOf = ({ pk, sk }: Entry) => `${pk}\0${sk}`;
   const textOf = ({ about = {} }: Entry) => JSON.stringify(about);

@@ -38,7 +38,7 @@ import {
 import { readSignals } from "./signals.ts";
 import { readStored } from "./values.ts";
 
-/** What a claim has done: the run as its new holder has it, and who had it. */
+/** The result of a claim: the run under its new holder, and whether the claim ended another holder's lease. */
 export interface Taken {
   readonly head: Head;
   readonly takenOver: boolean;

@@ -57,7 +57,7 @@ interface QueueUse {
   readonly keys: Map<string, number>;
 }
 
-/** What the limited ones of some queues have used. Claims from one of them come one after another. */
+/** The used share of the limits of some queues. Claims from a queue with limits run one after another. */
 export class LimitUse {
   readonly #queues: ReadonlyMap<string, QueueUse>;
   readonly #now: number;

@@ -117,22 +117,22 @@ export async function readItems(
   return found;
 }
 
-/** A part of a partition. */
-interface Places {
+/** A range of keys within a partition. */
+interface KeyRange {
   readonly pk: string;
   readonly from: string;
   readonly to: string;
 }
 
-/** Reads all items of a range of places. */
-export async function readRange(dynamodb: Dynamodb, range: Places): Promise<readonly Item[]> {
+/** Reads all items of a range. */
+export async function readRange(dynamodb: Dynamodb, range: KeyRange): Promise<readonly Item[]> {
   const found: Item[] = [];
   for await (const { items } of dynamodb.query({ ...range, limit: 1_000 })) found.push(...items);
   return found;
 }
 
-/** Deletes all items of a range of places. */
-export async function deleteRange(dynamodb: Dynamodb, range: Places): Promise<void> {
+/** Deletes all items of a range. */
+export async function deleteRange(dynamodb: Dynamodb, range: KeyRange): Promise<void> {
   for await (const { items } of dynamodb.query({ ...range, limit: 100 })) {
     await deleteAll(
       dynamodb,

@@ -16,7 +16,7 @@ interface Sighting extends Standstill {
 }
 
 /** How much longer a holder has its lock as far as this client has seen; 0 or less: the lock has expired. */
-export interface Left {
+export interface TimeLeft {
   readonly expiresIn: Millis;
 
   /** With the lock's delay. */
@@ -33,7 +33,7 @@ export class Sightings {
   readonly #seen = new RecentMap<Sighting>();
 
   /** Notes the lock as it was just read. Resolves to undefined for a free lock. */
-  see(name: string, item: Item | undefined): Left | undefined {
+  see(name: string, item: Item | undefined): TimeLeft | undefined {
     if (item?.owner === undefined) {
       this.#seen.delete(name);
       return undefined;
@@ -55,7 +55,7 @@ export class Sightings {
     return { owner: seen.owner, version: seen.version };
   }
 
-  #left(name: string): Left | undefined {
+  #left(name: string): TimeLeft | undefined {
     const seen = this.#seen.get(name);
     if (seen === undefined) return undefined;
     const expiresIn = seen.since + seen.ttl - performance.now();

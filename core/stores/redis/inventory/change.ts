@@ -91,8 +91,8 @@ export async function runUntilKnown(
 }
 
 /**
- * The answers that a master without its replicas may give wrongly: what it has done may be lost, and what it does not have
- * may be at the server that replaced it. A late fence has been overtaken, whichever server says so.
+ * The answers that a master without its replicas may give wrongly: its writes may be lost, and the server that replaced it
+ * may have data that this one lacks. A refused fence is certain: a newer holder has claimed the resource on any server.
  */
 const NEEDS_REPLICAS: ReadonlySet<string> = new Set(["done", "unknown-sku", "unknown-reservation"]);
 
