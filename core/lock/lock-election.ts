@@ -108,6 +108,9 @@ class LockEntry implements CandidateEntry {
   readonly #locks: LockStore;
   #isInDoubt = false;
 
+  /** The release under way, which attempts to leave share: it repeats its own requests. */
+  #leaving: Promise<boolean> | undefined;
+
   constructor(locks: LockStore, lock: Lock) {
     this.#locks = locks;
     this.lock = lock;
@@ -134,7 +137,14 @@ class LockEntry implements CandidateEntry {
     return () => signal.removeEventListener("abort", onAbort);
   }
 
-  async leave(): Promise<boolean> {
+  leave(limit: AbortSignal): Promise<boolean> {
+    this.#leaving ??= this.#leave().finally(() => {
+      this.#leaving = undefined;
+    });
+    return race(this.#leaving, limit);
+  }
+
+  async #leave(): Promise<boolean> {
     if (this.#isInDoubt) return this.#release();
     try {
       return (await this.lock.unlock()) === "released";

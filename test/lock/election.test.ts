@@ -1,9 +1,14 @@
 import { expect, test, vi } from "vitest";
+import { sleep } from "../../core/lock/abort.ts";
+import { UnknownOutcomeError } from "../../core/lock/errors.ts";
 import { lockElections } from "../../core/lock/lock-election.ts";
-import { memoryLocks } from "../../core/stores/memory/locks.ts";
+import { pollingStore } from "../../core/lock/store.ts";
+import { memoryClaims, memoryLocks, newMemory } from "../../core/stores/memory/locks.ts";
 import { useVirtualClock } from "../support/timers.ts";
 
 useVirtualClock();
+
+const lost = new UnknownOutcomeError("the wire", "a lock was released");
 
 test("an observer gets each leader and each value once, however often the lock is read", async () => {
   const election = await lockElections(memoryLocks()).open("leader");
@@ -21,4 +26,37 @@ test("an observer gets each leader and each value once, however often the lock i
   stop.abort("enough");
   await expect(observing).rejects.toBe("enough");
   await election.close();
+});
+
+test("a resign on a silent store ends after 10 s, whenever its attempts end, and a later one releases", async () => {
+  for (let random = 0; random < 1; random += 0.05) {
+    vi.spyOn(Math, "random").mockReturnValue(random);
+    const memory = newMemory();
+    const claims = memoryClaims(memory);
+    let isSilent = false;
+    const store = pollingStore({
+      ...claims,
+      async drop(names, owner, signal) {
+        while (isSilent) await sleep(60_000, signal).catch(() => Promise.reject(lost));
+        return claims.drop(names, owner, signal);
+      },
+    });
+    const election = await lockElections(store).open("leader", { ttl: 60_000 });
+    await election.campaign("one");
+    isSilent = true;
+    const startedAt = performance.now();
+    let after = 0;
+    const resigning = election.resign().finally(() => {
+      after = performance.now() - startedAt;
+    });
+    const outcome = expect(resigning).rejects.toMatchObject({ code: "UNKNOWN_OUTCOME" });
+    await vi.advanceTimersByTimeAsync(21_000);
+    await outcome;
+    expect(after).toBeLessThanOrEqual(10_500);
+    isSilent = false;
+    expect(await election.resign()).toBe("released");
+    expect(memory.locks.size).toBe(0);
+    await store.close();
+    await vi.advanceTimersByTimeAsync(0);
+  }
 });
