@@ -53,6 +53,20 @@ export function checkSpan(
   }
 }
 
+/** Throws a TypeError with an example unless a store is opened with an object. */
+export function checkOpening(call: string, given: unknown, example: string): void {
+  if (typeof given !== "object" || given === null) throw cannotOpen(call, given, example);
+}
+
+/** Returns the error of a store that is opened with a wrong value. Repeats no text: a URL has a password. */
+export function cannotOpen(call: string, given: unknown, example: string): TypeError {
+  const wrong =
+    typeof given === "string"
+      ? 'a URL or another text; open() of "lockstep/open" takes a URL'
+      : describeValue(given);
+  return new TypeError(`${call} needs ${example}, not ${wrong}`);
+}
+
 export function checkWhole(what: string, value: unknown, least: number, most: number): void {
   if (typeof value !== "number")
     throw new TypeError(`${what} must be a number, not ${describeValue(value)}`);

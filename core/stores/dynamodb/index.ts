@@ -1,5 +1,6 @@
 /** Locks, stock and runs in DynamoDB. */
 
+import { checkOpening } from "../../lock/checks.ts";
 import { nodeFetch } from "../node-fetch.ts";
 import type { AwsCredentials, DynamodbOptions } from "./client/dynamodb.ts";
 import { type DynamodbStore, type DynamodbStoreOptions, dynamodbStore } from "./store.ts";
@@ -17,13 +18,11 @@ export type { DynamodbStore } from "./store.ts";
  * provider of the AWS SDK, such as `fromNodeProviderChain()`, finds them anywhere else.
  */
 export async function openDynamodb(
-  {
-    credentials = environmentCredentials,
-    endpoint,
-    ...connection
-  }: Omit<DynamodbOptions, "credentials"> & Partial<Pick<DynamodbOptions, "credentials">>,
+  table: Omit<DynamodbOptions, "credentials"> & Partial<Pick<DynamodbOptions, "credentials">>,
   options: DynamodbStoreOptions = {},
 ): Promise<DynamodbStore> {
+  checkOpening("openDynamodb", table, '{ region: "eu-west-1", table: "shop" }');
+  const { credentials = environmentCredentials, endpoint, ...connection } = table;
   const fetch = nodeFetch(endpoint?.startsWith("http:") ? undefined : {});
   const plain = { fetch, credentials, ...connection, ...(endpoint !== undefined && { endpoint }) };
   return dynamodbStore(plain, options);

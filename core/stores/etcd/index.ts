@@ -1,5 +1,6 @@
 /** Locks, stock, sessions and elections in etcd. */
 
+import { checkOpening } from "../../lock/checks.ts";
 import type { EtcdOptions } from "./client/etcd.ts";
 import { type Etcd3Client, optionsOf } from "./client/etcd3.ts";
 import { etcdClientOver, loadEtcd3 } from "./client/etcd3-transport.ts";
@@ -25,6 +26,7 @@ export async function openEtcd(
   connection: EtcdOptions | Etcd3Client,
   options: EtcdStoreOptions = {},
 ): Promise<EtcdStore> {
+  checkOpening("openEtcd", connection, '{ endpoints: ["127.0.0.1:2379"] }');
   const etcd =
     "leaseClient" in connection
       ? etcdClientOver(await loadEtcd3(), optionsOf(connection))

@@ -1,3 +1,4 @@
+import { checkOpening } from "../../lock/checks.ts";
 import { nodeFetch } from "../node-fetch.ts";
 import { etcdGatewayClient, type GatewayOptions } from "./client/gateway.ts";
 import { type EtcdStore, type EtcdStoreOptions, etcdStore } from "./store.ts";
@@ -8,9 +9,11 @@ import { type EtcdStore, type EtcdStoreOptions, etcdStore } from "./store.ts";
  *     await using shop = await openEtcdGateway({ endpoints: ["127.0.0.1:2379"] });
  */
 export async function openEtcdGateway(
-  { tls, fetch = nodeFetch(tls), ...connection }: GatewayOptions,
+  gateway: GatewayOptions,
   options: EtcdStoreOptions = {},
 ): Promise<EtcdStore> {
+  checkOpening("openEtcdGateway", gateway, '{ endpoints: ["127.0.0.1:2379"] }');
+  const { tls, fetch = nodeFetch(tls), ...connection } = gateway;
   // The certificates are the fetch's.
   const etcd = etcdGatewayClient({ ...connection, ...(tls && { tls: {} }), fetch });
   return etcdStore(etcd, options);

@@ -1,7 +1,7 @@
 import { isIP } from "node:net";
 import type { ResultSetHeader } from "mysql2";
 import type { Database, Row, Sql, SqlResult, SqlValue } from "../../database/sql.ts";
-import { serverDatabase } from "../sql/server/database.ts";
+import { checkLogin, serverDatabase } from "../sql/server/database.ts";
 import { mysqlDialect } from "./dialect.ts";
 import { commitError, connectError, isFull, uncommittedError } from "./errors.ts";
 import { loadMysql2 } from "./mysql2.ts";
@@ -44,6 +44,7 @@ export function mysqlDatabase({
     // mysql2 compares a certificate with "localhost" when the host is an address.
     throw new TypeError("TLS to MySQL needs a host name, not an address, to check the certificate");
   }
+  checkLogin({ host, ...login });
   const options = {
     host,
     port,

@@ -1,5 +1,6 @@
 /** Locks, stock and runs in MySQL or MariaDB. */
 
+import { checkOpening } from "../../lock/checks.ts";
 import { type SqlStore, type SqlStoreOptions, sqlStore } from "../sql/store.ts";
 import { type MysqlOptions, mysqlDatabase } from "./database.ts";
 import { type Mysql2Pool, optionsOf } from "./handed-in.ts";
@@ -22,6 +23,7 @@ export async function openMysql(
   connection: MysqlOptions | Mysql2Pool,
   options: SqlStoreOptions = {},
 ): Promise<SqlStore> {
+  checkOpening("openMysql", connection, '{ host: "127.0.0.1", user: "shop", database: "shop" }');
   await loadMysql2();
   return sqlStore(mysqlDatabase(optionsOf(connection)), options);
 }

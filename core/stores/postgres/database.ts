@@ -1,7 +1,7 @@
 import { checkServerIdentity, type PeerCertificate } from "node:tls";
 import type { QueryResult } from "pg";
 import type { Database, SqlResult } from "../../database/sql.ts";
-import { serverDatabase } from "../sql/server/database.ts";
+import { checkLogin, serverDatabase } from "../sql/server/database.ts";
 import { postgresDialect } from "./dialect.ts";
 import { commitError, connectError, isFull, uncommittedError } from "./errors.ts";
 import { render } from "./literal.ts";
@@ -42,6 +42,7 @@ export function postgresDatabase({
   connections,
   ...login
 }: PostgresOptions): Database {
+  checkLogin({ host, ...login });
   const load = async () => {
     const { Client, types } = await loadPg();
     // Whatever parsers the application has set: integers of 64 bits are texts.

@@ -1,5 +1,6 @@
 /** Locks, stock and runs in PostgreSQL. */
 
+import { checkOpening } from "../../lock/checks.ts";
 import { type SqlStore, type SqlStoreOptions, sqlStore } from "../sql/store.ts";
 import { type PostgresOptions, postgresDatabase } from "./database.ts";
 import { loadPg } from "./pg.ts";
@@ -21,6 +22,7 @@ export async function openPostgres(
   connection: PostgresOptions,
   options: SqlStoreOptions = {},
 ): Promise<SqlStore> {
+  checkOpening("openPostgres", connection, '{ host: "127.0.0.1", user: "shop", database: "shop" }');
   await loadPg();
   return sqlStore(postgresDatabase(connection), options);
 }

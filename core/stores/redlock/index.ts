@@ -1,5 +1,6 @@
 /** Locks on a majority of independent Redis masters. */
 
+import { cannotOpen } from "../../lock/checks.ts";
 import { type OpenStore, openLockStore } from "../../lock/open-store.ts";
 import type { IoredisClient } from "../redis/client/ioredis.ts";
 import { PREFIX } from "../redis/client/names.ts";
@@ -21,7 +22,10 @@ export async function openRedlock(
   masters: readonly (RedisOptions | IoredisClient | NodeRedisClient)[],
   options: RedlockOptions = {},
 ): Promise<OpenStore> {
-  const opened = await Promise.all(masters.map(redisOpener));
+  if (!Array.isArray(masters)) {
+    throw cannotOpen("openRedlock", masters, 'a list such as [{ host: "redis-1" }]');
+  }
+  const opened = await Promise.all(masters.map((master) => redisOpener(master, "openRedlock")));
   const clients = opened.map((open) => open(options.prefix ?? PREFIX));
   return openLockStore({ locks: redlockLocks(clients, { ...options, closeMasters: true }) });
 }

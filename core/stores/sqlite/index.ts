@@ -1,6 +1,7 @@
 /** Locks, stock and runs in a SQLite file. */
 
 import { DatabaseSync } from "node:sqlite";
+import { cannotOpen } from "../../lock/checks.ts";
 import { migrate } from "../sql/migrate.ts";
 import { type SqlStore, type SqlStoreOptions, sqlStore } from "../sql/store.ts";
 import { sqliteDatabase } from "./database.ts";
@@ -37,6 +38,9 @@ interface SqliteOptions extends SqlStoreOptions {
  *     await shop.inventory.set({ sku: "teapot", quantity: 10, operationId: "count-1" });
  */
 export async function openSqlite(file: string, options: SqliteOptions = {}): Promise<SqlStore> {
+  if (typeof file !== "string" || file.includes("://")) {
+    throw cannotOpen("openSqlite", file, 'a path such as "shop.db"');
+  }
   const { create = true, migrates = true, ...others } = options;
   const database = sqliteDatabase(create || hasTables(file) ? file : ":memory:");
   try {

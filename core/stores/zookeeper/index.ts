@@ -1,5 +1,6 @@
 /** Locks, sessions and elections in ZooKeeper. */
 
+import { checkOpening } from "../../lock/checks.ts";
 import { type OpenStore, openStore } from "../../lock/open-store.ts";
 import { zookeeperClient } from "./client/client.ts";
 import type { ZooKeeper, ZooKeeperOptions } from "./client/zookeeper.ts";
@@ -25,6 +26,7 @@ export async function openZooKeeper(
   connection: ZooKeeperOptions,
   options: ZooKeeperStoreOptions = {},
 ): Promise<ZooKeeperStore> {
+  checkOpening("openZooKeeper", connection, '{ servers: ["127.0.0.1:2181"] }');
   const zookeeper = zookeeperClient(connection);
   const queues = zookeeperLockQueues(zookeeper, { ...options, closeZooKeeper: true });
   const elections = zookeeperElections(queues.sessions, options.root ?? "");

@@ -9,7 +9,9 @@ import type { EtcdOptions } from "./etcd.ts";
  */
 export function withPlainEndpoints<O extends EtcdOptions>(options: O): O {
   const { endpoints, tls } = options;
-  if (endpoints.length === 0) throw new TypeError("etcd needs at least one endpoint");
+  if (!Array.isArray(endpoints) || endpoints.length === 0) {
+    throw new TypeError('etcd needs a list of endpoints, such as ["127.0.0.1:2379"]');
+  }
   const parts = endpoints.map(parse);
   const schemes = new Set(parts.map(({ scheme }) => scheme ?? (tls ? "https" : "http")));
   if (schemes.size > 1 || (tls && schemes.has("http"))) {

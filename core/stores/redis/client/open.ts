@@ -1,4 +1,4 @@
-import { checkText, checkWhole, LONGEST_SPAN } from "../../../lock/checks.ts";
+import { checkOpening, checkText, checkWhole, LONGEST_SPAN } from "../../../lock/checks.ts";
 import { toMillis } from "../../../lock/duration.ts";
 import { routeToServer, toAddress } from "./addresses.ts";
 import { redisOver } from "./client.ts";
@@ -30,7 +30,9 @@ export function redisClient(source: RedisSource, prefix: string = PREFIX): Requi
 /** Returns how to make clients. Rejects with a TypeError when they need the package ioredis, which is not installed. */
 export async function redisOpener(
   source: RedisSource,
+  call = "openRedis",
 ): Promise<(prefix: string) => Required<Redis>> {
+  checkOpening(call, source, '{ host: "127.0.0.1" }');
   if (!isClient(source)) await loadIoredis();
   return (prefix) => redisClient(source, prefix);
 }

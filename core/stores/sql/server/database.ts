@@ -9,7 +9,7 @@ import type {
   Transaction,
 } from "../../../database/sql.ts";
 import { deadline, follow, noAnswer, race, sleep } from "../../../lock/abort.ts";
-import { checkWhole } from "../../../lock/checks.ts";
+import { checkText, checkWhole } from "../../../lock/checks.ts";
 import {
   hasCode,
   StoreClosedError,
@@ -250,4 +250,17 @@ type Query = (
 /** The driver's error. Empty when the limit aborted: the caller's reason may be any value. */
 function driverError(error: unknown, limit: AbortSignal): object {
   return limit.aborted && error === limit.reason ? {} : Object(error);
+}
+
+interface Login {
+  readonly host: string;
+  readonly user: string;
+  readonly database: string;
+}
+
+/** Throws a TypeError or RangeError unless the options name the server, the user and the database. */
+export function checkLogin({ host, user, database }: Login): void {
+  checkText("host", host, 255);
+  checkText("user", user, 255);
+  checkText("database", database, 255);
 }

@@ -15,7 +15,9 @@ import type { ZooKeeper, ZooKeeperOptions, ZooKeeperSession, ZooKeeperTls } from
  */
 export function zookeeperClient(options: ZooKeeperOptions): ZooKeeper {
   const { servers, user, password = "", tls } = options;
-  if (servers.length === 0) throw new TypeError("zookeeper needs at least one server");
+  if (!Array.isArray(servers) || servers.length === 0) {
+    throw new TypeError('zookeeper needs a list of servers, such as ["127.0.0.1:2181"]');
+  }
   for (const server of servers) checkText("server", server, 1_000);
   let turn = Math.floor(Math.random() * servers.length);
   return new Client({
