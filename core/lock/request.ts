@@ -1,5 +1,5 @@
 import type { LockRequest } from "./backend.ts";
-import { checkName, LONGEST_SPAN } from "./checks.ts";
+import { checkName, describeValue, LONGEST_SPAN } from "./checks.ts";
 import { toMillis } from "./duration.ts";
 import { driftMargin } from "./lease.ts";
 import type { LockOptions, StoreTraits } from "./lock.ts";
@@ -45,6 +45,9 @@ export function checkRequest(
   traits: StoreTraits,
 ): CheckedRequest {
   const { signal, deadline, renew = true, maxHold = LONGEST_SPAN } = options;
+  if (!Array.isArray(names)) {
+    throw new TypeError(`lockAll needs a list of names, not ${describeValue(names)}`);
+  }
   names.forEach(checkName);
   if (names.length === 0 || names.length > MOST_NAMES) {
     throw new RangeError(`lockAll takes 1 to ${MOST_NAMES} names, not ${names.length}`);

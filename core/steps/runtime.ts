@@ -18,7 +18,7 @@ import type {
 import { StaleRunError } from "../journal/journal.ts";
 import { DEFAULT_QUEUE } from "../journal/turn-order.ts";
 import { sleep } from "../lock/abort.ts";
-import { checkSpan, checkText } from "../lock/checks.ts";
+import { checkSpan, checkText, describeValue } from "../lock/checks.ts";
 import { toMillis } from "../lock/duration.ts";
 import { quote } from "../lock/errors.ts";
 import { Lease } from "../lock/lease.ts";
@@ -64,6 +64,9 @@ import { type Schema, validate } from "./schema.ts";
 import { type AnyWorkflow, type RunOutcome, toRunOutcome, type Workflow } from "./workflow.ts";
 
 export function createRuntime(options: RuntimeOptions): Runtime {
+  if (!options?.journal) {
+    throw new TypeError("createRuntime needs a journal, such as { journal: shop.journal }");
+  }
   return new Engine(options);
 }
 
@@ -180,6 +183,7 @@ class Engine implements Runtime {
     input: I,
     { id, signal, ...turn }: Omit<ExecuteOptions, "deadline"> = {},
   ): Promise<FinishedRun<O>> {
+    checkWorkflow(workflow);
     const { runId } = await workflow.prepare(input, id);
     const options = { ...turn, id: runId, ...(signal && { signal }) };
     for (;;) {
@@ -672,6 +676,7 @@ class Engine implements Runtime {
   }
 
   #register(workflow: AnyWorkflow): void {
+    checkWorkflow(workflow);
     const { name, version } = workflow;
     const id = idOf(name, version);
     const known = this.#workflows.get(id);
@@ -680,6 +685,11 @@ class Engine implements Runtime {
     }
     this.#workflows.set(id, workflow);
   }
+}
+
+function checkWorkflow(workflow: AnyWorkflow): void {
+  if (typeof workflow?.prepare === "function") return;
+  throw new TypeError(`a workflow is made by workflow(…), and is not ${describeValue(workflow)}`);
 }
 
 type Parked = Extract<ExecutionResult, { readonly park: unknown }>["park"];

@@ -131,6 +131,9 @@ export function workflow<S extends Schema, Output, Signals extends SignalSchemas
   for (const signal of Object.keys(signals)) checkSignalName(signal);
   const { queue = DEFAULT_QUEUE, priority = 0 } = definition;
   checkInput(definition);
+  if (typeof body !== "function") {
+    throw new TypeError(`workflow ${quote(name)} has no body, such as async (ctx, input) => { … }`);
+  }
   checkText("workflow name", name, definition.schedule ? 255 - SLOT_LENGTH : 255);
   checkText("queue", queue, 255);
   checkWhole("version", version, 1, 2 ** 31 - 1);

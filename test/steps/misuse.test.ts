@@ -6,7 +6,9 @@ import {
   type RunOutcome,
   type StepScope,
   type WorkflowContext,
+  workflow,
 } from "../../core/steps/index.ts";
+import { openMemory } from "../../core/stores/memory/index.ts";
 import { memoryJournal } from "../../core/stores/memory/journal.ts";
 import { flow } from "../support/flow.ts";
 import { until, within } from "../support/until.ts";
@@ -347,3 +349,37 @@ async function hang({ signal }: StepScope): Promise<never> {
   await until(() => signal.aborted);
   throw signal.reason;
 }
+
+describe("a wrong argument is named, and shown with an example", () => {
+  test.each([
+    ["createRuntime without options", () => createRuntime(undefined as never), /needs a journal/],
+    ["createRuntime without a journal", () => createRuntime({} as never), /needs a journal/],
+    [
+      "a runtime of a name",
+      () => createRuntime({ journal: memoryJournal(), workflows: ["w"] as never }),
+      /not the string "w"/,
+    ],
+    [
+      "a workflow without a body",
+      () => workflow({ name: "w", version: 1, input: z.object({}) }, undefined as never),
+      /workflow "w" has no body/,
+    ],
+  ])("%s", (_, call, message) => {
+    expect(call).toThrow(TypeError);
+    expect(call).toThrow(message);
+  });
+
+  test.each(["run", "execute", "start"] as const)(
+    "%s takes a workflow, not its name",
+    async (call) => {
+      const calling = runtime()[call]("w" as never, input);
+      await expect(calling).rejects.toThrow('made by workflow(…), and is not the string "w"');
+    },
+  );
+
+  test("lockAll takes a list of names, not one name", async () => {
+    const { locks } = await openMemory();
+    const locking = locks.lockAll("abc" as never, { ttl: 1_000, wait: 0 });
+    await expect(locking).rejects.toThrow('lockAll needs a list of names, not the string "abc"');
+  });
+});
