@@ -6,8 +6,9 @@ import { run } from "../../infra/servers/processes.ts";
 import type { GrowthReport } from "./growth/growth.ts";
 import { type Benchmarks, barsOf, benchmarksPage } from "./page.ts";
 import { installPeers, loadPeer } from "./peers.ts";
-import type { SuiteReport } from "./run-suite.ts";
+import type { SuiteReport } from "./suite.ts";
 import { SUITES } from "./suites.ts";
+import { inDocs, writePage } from "./written.ts";
 
 interface Options {
   readonly rounds: number;
@@ -55,9 +56,12 @@ async function report<R = SuiteReport>(suite: string, args: readonly string[]): 
 async function writeAll(benchmarks: Benchmarks): Promise<void> {
   await installPeers(note);
   const { drawGrowth, drawRatios } = await loadPeer<Charts>("charts");
-  const inDocs = (name: string) => new URL(`../../docs/${name}`, import.meta.url);
-  await writeFile(inDocs("benchmarks.json"), `${JSON.stringify(benchmarks, null, 1)}\n`);
-  await writeFile(inDocs("benchmarks.md"), benchmarksPage(benchmarks));
+  await writePage(benchmarks);
   await writeFile(inDocs("pictures/ratios.svg"), drawRatios(barsOf(benchmarks)));
   await writeFile(inDocs("pictures/growth.svg"), drawGrowth(benchmarks.growth.series));
+  const missed = benchmarks.suites.filter(({ ratios }) => ratios.some(({ met }) => !met));
+  for (const { suite } of missed) {
+    note(`profiles of suite ${suite}`);
+    await run(process.execPath, [MAIN, "--suite", suite, "--json", "--profile", "--write"]);
+  }
 }

@@ -55,7 +55,8 @@ const options = await yargs(hideBin(process.argv))
   .option("write", {
     type: "boolean",
     default: false,
-    describe: "for all: write docs/benchmarks.json, docs/benchmarks.md from it, and its charts",
+    describe:
+      "for all: write docs/benchmarks.json, docs/benchmarks.md from it, and its charts; with --profile: write the profiles of missed aims there",
   })
   .option("chart", { type: "string", describe: "for growth: draw charts into this SVG file" })
   .strict()

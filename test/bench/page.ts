@@ -1,7 +1,9 @@
+import { sum } from "simple-statistics";
 import { table } from "../support/markdown.ts";
 import { type GrowthReport, HEAD, toRow } from "./growth/growth.ts";
 import { isLargerBetter, type Ratio, type Result } from "./measure.ts";
-import type { SuiteReport } from "./run-suite.ts";
+import type { Profiled } from "./profile.ts";
+import type { SuiteReport } from "./suite.ts";
 
 /** The results of `npm run bench -- --suite all`, as docs/benchmarks.json has them. */
 export interface Benchmarks {
@@ -108,7 +110,8 @@ ${table(
 \`npm run bench -- --suite NAME --profile FOLDER\` runs each contender of this process under V8's profiler in place of the comparison, and writes a
 \`.cpuprofile\` for each, which the developer tools of browsers open. It prints the microseconds of an operation by part: our folders (\`core/lock\`,
 \`core/stores/redis\`), each package, Node, V8 and native code, garbage collection, and waiting for the server. The samples go by elapsed time: on a
-machine with few cores, a write to a socket may hand the core over to the server, whose time then counts as native code.
+machine with few cores, a write to a socket may hand the core over to the server, whose time then counts as native code. With \`--write\`, the profiles
+of a suite's missed aims come into this page.
 `;
 }
 
@@ -127,7 +130,10 @@ export function barsOf({ suites }: Pick<Benchmarks, "suites">) {
   );
 }
 
-function tables({ server, notes, ratios, results, counts: all }: SuiteReport, shown = /^/): string {
+function tables(
+  { server, notes, ratios, results, counts: all, profiles = [] }: SuiteReport,
+  shown = /^/,
+): string {
   const counts = Object.entries(all).filter(([name]) => shown.test(name));
   const parts = [
     `Measured on ${server}.`,
@@ -146,8 +152,39 @@ function tables({ server, notes, ratios, results, counts: all }: SuiteReport, sh
           ),
         ]
       : []),
+    ...(profiles.length > 0
+      ? [
+          `Where the microseconds of one operation go, by profile:`,
+          table(PROFILE_HEAD, profiles.map(profileRow)),
+        ]
+      : []),
   ];
   return parts.join("\n\n");
+}
+
+const PROFILE_HEAD = [
+  "",
+  "Lockstep",
+  "packages",
+  "Node",
+  "V8 and native code",
+  "garbage collection",
+  "waiting",
+];
+
+function profileRow({ name, parts }: Profiled): string[] {
+  const shares = PROFILE_HEAD.slice(1).map((head) => {
+    const ofHead = Object.entries(parts).filter(([part]) => headOf(part) === head);
+    return sum(ofHead.map(([, micros]) => micros)).toFixed(0);
+  });
+  return [name, ...shares];
+}
+
+/** The column of a part of a profile. */
+function headOf(part: string): string {
+  if (/^(core|functions|infra)\//.test(part)) return "Lockstep";
+  if (part === "node") return "Node";
+  return PROFILE_HEAD.includes(part) ? part : "packages";
 }
 
 function ratioRow({ name, by, value, low, high, aim, met }: Ratio): string[] {

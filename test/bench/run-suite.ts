@@ -1,10 +1,11 @@
 import { SingleBar } from "cli-progress";
 import { note, print, warn } from "../../functions/cli/terminal/output.ts";
 import { table } from "../../functions/cli/terminal/table.ts";
-import { checkLimits, measure, type Ratio, type Result } from "./measure.ts";
+import { checkLimits, measure, type Result } from "./measure.ts";
 import { type Profiled, profile } from "./profile.ts";
-import type { Contest, SuiteOptions } from "./suite.ts";
+import type { Contest, SuiteOptions, SuiteReport } from "./suite.ts";
 import { SUITES } from "./suites.ts";
+import { missedAims, writeProfiles } from "./written.ts";
 
 interface RunOptions extends SuiteOptions {
   readonly suite: string;
@@ -16,16 +17,9 @@ interface RunOptions extends SuiteOptions {
 
   /** The folder of profiles, which are made in place of a comparison. */
   readonly profile?: string | undefined;
-}
 
-/** What `--json` prints. */
-export interface SuiteReport {
-  readonly suite: string;
-  readonly server: string;
-  readonly notes: readonly string[];
-  readonly counts: Readonly<Record<string, number>>;
-  readonly results: readonly Result[];
-  readonly ratios: readonly Ratio[];
+  /** Whether the profiles of the suite's missed aims are written into docs/benchmarks.json and its page. */
+  readonly write: boolean;
 }
 
 const bar = new SingleBar({ format: "{bar} {percentage}%", clearOnComplete: true });
@@ -84,11 +78,17 @@ function toRow({ name, perSec, p50Millis, p99Millis, cpuMillis, parts = {} }: Re
 
 /** Profiles the contenders that run in this process, one after another. */
 async function profileAll(
-  { server, contenders }: Contest,
+  { server, contenders, comparisons }: Contest,
   folder: string,
-  { suite, rounds, block, json }: RunOptions,
+  { suite, rounds, block, json, write }: RunOptions,
 ): Promise<void> {
-  const repeated = contenders.filter((contender) => "run" in contender);
+  const missed = write ? await missedAims(suite) : undefined;
+  const shown = comparisons
+    .filter(({ name }) => missed?.has(name) ?? true)
+    .flatMap((each) => ("over" in each ? [each.of, each.over] : [each.of]));
+  const repeated = contenders
+    .filter((contender) => "run" in contender)
+    .filter(({ name }) => !missed || shown.includes(name));
   bar.start(repeated.length, 0);
   const profiles: Profiled[] = [];
   for (const contender of repeated) {
@@ -96,6 +96,7 @@ async function profileAll(
     bar.increment();
   }
   bar.stop();
+  if (write) await writeProfiles(suite, profiles);
   if (json) {
     print(JSON.stringify({ suite, server, folder, profiles }));
     return;

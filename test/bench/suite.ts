@@ -1,4 +1,5 @@
-import type { Comparison, Contender } from "./measure.ts";
+import type { Comparison, Contender, Ratio, Result } from "./measure.ts";
+import type { Profiled } from "./profile.ts";
 
 export interface SuiteOptions {
   /** Whether functions and steps are measured without peers, so that the packages of peers need not be installed. */
@@ -25,3 +26,16 @@ export interface Contest {
 
 /** Starts servers and clients, and resolves to the contenders and comparisons. */
 export type Suite = (onProgress: (step: string) => void, options: SuiteOptions) => Promise<Contest>;
+
+/** What `--json` prints. */
+export interface SuiteReport {
+  readonly suite: string;
+  readonly server: string;
+  readonly notes: readonly string[];
+  readonly counts: Readonly<Record<string, number>>;
+  readonly results: readonly Result[];
+  readonly ratios: readonly Ratio[];
+
+  /** Of the contenders whose aims are missed. */
+  readonly profiles?: readonly Profiled[];
+}

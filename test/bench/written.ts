@@ -1,0 +1,34 @@
+import { readFile, writeFile } from "node:fs/promises";
+import { type Benchmarks, benchmarksPage } from "./page.ts";
+import type { Profiled } from "./profile.ts";
+
+/** The file in the folder of the documentation. */
+export function inDocs(name: string): URL {
+  return new URL(`../../docs/${name}`, import.meta.url);
+}
+
+/** Writes docs/benchmarks.json, and the page of it. */
+export async function writePage(benchmarks: Benchmarks): Promise<void> {
+  await writeFile(inDocs("benchmarks.json"), `${JSON.stringify(benchmarks, null, 1)}\n`);
+  await writeFile(inDocs("benchmarks.md"), benchmarksPage(benchmarks));
+}
+
+/** Returns the names of the comparisons whose aims the published results miss. */
+export async function missedAims(suite: string): Promise<ReadonlySet<string>> {
+  const { suites } = await published();
+  const ratios = suites.find((report) => report.suite === suite)?.ratios ?? [];
+  return new Set(ratios.filter(({ met }) => !met).map(({ name }) => name));
+}
+
+/** Replaces the profiles of a suite in the published results. */
+export async function writeProfiles(suite: string, profiles: readonly Profiled[]): Promise<void> {
+  const benchmarks = await published();
+  const suites = benchmarks.suites.map((report) =>
+    report.suite === suite ? { ...report, profiles } : report,
+  );
+  await writePage({ ...benchmarks, suites });
+}
+
+async function published(): Promise<Benchmarks> {
+  return JSON.parse(await readFile(inDocs("benchmarks.json"), "utf8"));
+}
