@@ -386,4 +386,6 @@ SET @add = IF((SELECT COUNT(*) FROM information_schema.columns WHERE table_schem
   },
   // A column of PostgreSQL alone. A number means the same migration in every database.
   { name: "0011-awaited-locks", script: "" },
+  // Functions of PostgreSQL alone.
+  { name: "0012-lock-functions", script: "" },
 ];

@@ -70,8 +70,9 @@ function provenError(
   if (ROLLED_BACK.has(code)) return new RolledBackError(message, { cause: error });
   if (TRANSIENT.has(code)) return new StoreUnavailableError(address, message, error);
   if (!SQLSTATE.test(code) || !REFUSALS.has(code.slice(0, 2))) return undefined;
-  const isLockstepTable = code === UNDEFINED_TABLE && message.includes('"lockstep_');
-  const advice = isLockstepTable ? " (run `lockstep migrate` to make the tables)" : "";
+  const isLocksteps =
+    (code === UNDEFINED_TABLE || code === UNDEFINED_FUNCTION) && /\blockstep_/.test(message);
+  const advice = isLocksteps ? " (run `lockstep migrate` to make the tables)" : "";
   return new StoreRefusedError(address, message + advice, error);
 }
 
@@ -86,6 +87,7 @@ export function isFull(error: unknown): boolean {
 const SQLSTATE = /^[0-9A-Z]{5}$/;
 const UNIQUE_VIOLATION = "23505";
 const UNDEFINED_TABLE = "42P01";
+const UNDEFINED_FUNCTION = "42883";
 const TOO_MANY_CONNECTIONS = "53300";
 
 /**

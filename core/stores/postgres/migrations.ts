@@ -404,4 +404,48 @@ ALTER TABLE lockstep_run ADD COLUMN taken_over SMALLINT NOT NULL DEFAULT 0;
 ALTER TABLE lockstep_lock ADD COLUMN awaited SMALLINT NOT NULL DEFAULT 0;
 `,
   },
+  {
+    name: "0012-lock-functions",
+    script: `
+-- Takes a lock that is free, expired or the owner's, for lock_span and wait_span microseconds from now, and counts its fence. NULL:
+-- another owner has the lock. A session keeps the plans of a function, which plain statements need anew each time.
+CREATE OR REPLACE FUNCTION lockstep_take(lock_name TEXT, lock_owner TEXT, lock_span BIGINT, wait_span BIGINT)
+RETURNS BIGINT LANGUAGE plpgsql AS $$
+DECLARE
+  time_now BIGINT := CAST(EXTRACT(EPOCH FROM statement_timestamp()) * 1000000 AS BIGINT);
+  new_fence BIGINT;
+BEGIN
+  INSERT INTO lockstep_lock AS l (name, owner, expires_at, free_at)
+  VALUES (lock_name, lock_owner, time_now + lock_span, time_now + wait_span)
+  ON CONFLICT (name) DO UPDATE SET
+    owner = excluded.owner,
+    expires_at = GREATEST(l.expires_at, excluded.expires_at),
+    free_at = GREATEST(l.free_at, excluded.free_at)
+  WHERE l.free_at <= time_now OR l.owner = lock_owner;
+  IF NOT FOUND THEN RETURN NULL; END IF;
+  INSERT INTO lockstep_fence AS f (name, fence)
+  SELECT lock_name, s.generation * 1099511627776 + 1 FROM lockstep_store AS s FOR SHARE
+  ON CONFLICT (name) DO UPDATE SET fence = GREATEST(f.fence + 1, excluded.fence)
+  RETURNING f.fence INTO new_fence;
+  RETURN new_fence;
+END;
+$$;
+
+-- Releases a lock that the owner holds, and publishes the release if a waiter listens. False: another owner's, or expired.
+CREATE OR REPLACE FUNCTION lockstep_drop(lock_name TEXT, lock_owner TEXT)
+RETURNS BOOLEAN LANGUAGE plpgsql AS $$
+DECLARE
+  was_awaited SMALLINT;
+BEGIN
+  DELETE FROM lockstep_lock
+  WHERE name = lock_name AND owner = lock_owner
+    AND expires_at > CAST(EXTRACT(EPOCH FROM statement_timestamp()) * 1000000 AS BIGINT)
+  RETURNING awaited INTO was_awaited;
+  IF NOT FOUND THEN RETURN FALSE; END IF;
+  IF was_awaited = 1 THEN PERFORM pg_notify('lockstep_released', lock_name); END IF;
+  RETURN TRUE;
+END;
+$$;
+`,
+  },
 ];

@@ -48,6 +48,7 @@ export function sqlClaims(database: Database): Claims {
     now,
     forShare,
     forUpdate,
+    lockFunctions,
     onConflict,
     proposed,
     returning = (number) => number,
@@ -64,6 +65,12 @@ export function sqlClaims(database: Database): Claims {
     },
 
     async claim({ names, owner, ttl, lockDelay }, signal) {
+      const [name = "", ...others] = names;
+      if (lockFunctions && others.length === 0) {
+        const taken = lockFunctions.take(name, owner, micros(ttl), micros(ttl + lockDelay));
+        const fence = await select(database, taken, signal);
+        return fence == null ? undefined : [toToken(fence)];
+      }
       const these = list(names);
       const expiresAt = sql`${now} + ${micros(ttl)}`;
       const freeAt = sql`${now} + ${micros(ttl + lockDelay)}`;
@@ -131,6 +138,10 @@ export function sqlClaims(database: Database): Claims {
     },
 
     async drop(names, owner, signal) {
+      const [name = "", ...others] = names;
+      if (lockFunctions && others.length === 0) {
+        return asNumber(await select(database, lockFunctions.drop(name, owner), signal)) === 1;
+      }
       const drop = sql`
         DELETE FROM lockstep_lock
         WHERE name IN (${list(names)}) AND owner = ${owner} AND expires_at > ${now}`;
@@ -191,6 +202,12 @@ export function sqlClaims(database: Database): Claims {
 
     close: async () => {},
   };
+}
+
+/** Resolves to the value of a function that changes the database. */
+async function select(database: Database, call: Sql, signal: AbortSignal): Promise<Row[string]> {
+  const [result] = await database.batch([sql`SELECT ${call} AS value`], signal, "locks");
+  return result?.rows[0]?.value ?? null;
 }
 
 /** The channel of released locks. Its texts are their names. */

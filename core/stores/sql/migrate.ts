@@ -140,6 +140,7 @@ function versionOf({ name }: Migration): number {
 }
 
 function toStatements(script: string): readonly Sql[] {
-  const statements = script.split(/;$/m).map((statement) => statement.trim());
+  // The statements within a function's body end in semicolons, too.
+  const statements = script.split(/;$(?![^$]*\$\$;)/m).map((statement) => statement.trim());
   return statements.filter(Boolean).map(raw);
 }

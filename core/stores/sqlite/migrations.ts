@@ -387,4 +387,6 @@ ALTER TABLE lockstep_run ADD COLUMN taken_over INTEGER NOT NULL DEFAULT 0;
   },
   // A column of PostgreSQL alone. A number means the same migration in every database.
   { name: "0011-awaited-locks", script: "" },
+  // Functions of PostgreSQL alone.
+  { name: "0012-lock-functions", script: "" },
 ];
