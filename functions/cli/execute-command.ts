@@ -32,6 +32,8 @@ export async function executeCommand(words: readonly string[]): Promise<void> {
 
 async function parse(words: Words): Promise<void> {
   await yargs([...words.own])
+    // The descriptions are in English: yargs would translate its own words around them.
+    .locale("en")
     .exitProcess(false)
     .scriptName("lockstep")
     .version(version)
