@@ -1,14 +1,15 @@
 import { execFile } from "node:child_process";
-import { chmod, cp, mkdir, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { chmod, cp, mkdir, symlink, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import mysql, { type Connection } from "mysql2/promise";
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import { sql } from "../../core/database/sql.ts";
+import { installPeers } from "../bench/peers.ts";
 import { cli, MAIN } from "../support/cli.ts";
 import { blocksOf, examples, pages } from "../support/docs.ts";
-import { anyTable, type TestTable } from "../support/dynamodb-under-test.ts";
+import { anyTable, dynamodbPort, type TestTable } from "../support/dynamodb-under-test.ts";
 import { type PackedProject, packedProject } from "../support/packed-project.ts";
 import { runNode } from "../support/script.ts";
 import { connectTo, temporaryDatabase } from "../support/under-test.ts";
@@ -28,7 +29,11 @@ const redisPorts = (name: string) =>
   inject("redisServers").find((server) => server.name === name)?.ports ?? [];
 const [zookeeper] = inject("zookeeperServers");
 
-const CLIENTS = ["mysql2", "pg", "etcd3", "ioredis", "@aws-lambda-powertools/idempotency"];
+const CLIENTS = ["mysql2", "pg", "etcd3", "ioredis"];
+
+/** Packages of programs from before a move, where the benchmarks install them. */
+const PEERS = ["redlock", "@aws-lambda-powertools/idempotency"];
+const peers = join(root, "test/bench/peers");
 
 /** Tables of the reader's own, for the programs on PostgreSQL. */
 const OWN_TABLES = `
@@ -63,8 +68,15 @@ beforeAll(async () => {
   await shop.query(OWN_TABLES);
   await shop.end();
   table = await anyTable();
+  await makeIdempotencyTable();
   packed = await packedProject(...CLIENTS, "@types/node", "@types/pg", "undici-types");
   project = packed.folder;
+  await installPeers(() => {});
+  for (const peer of PEERS) {
+    const link = join(project, "node_modules", peer);
+    await mkdir(dirname(link), { recursive: true });
+    await symlink(join(peers, "node_modules", peer), link);
+  }
   await mkdir(join(project, "bin"));
   const command = join(project, "bin/lockstep");
   await writeFile(command, `#!/bin/sh\nexec "${process.execPath}" "${MAIN}" "$@"\n`);
@@ -77,6 +89,21 @@ afterAll(async () => {
   await postgres.drop();
   await packed[Symbol.asyncDispose]();
 });
+
+/** Makes the table that Powertools' idempotency needs, beside that of the programs. */
+async function makeIdempotencyTable(): Promise<void> {
+  await using admin = table.open();
+  await admin.manage("CreateTable", {
+    TableName: idempotencyTable(),
+    BillingMode: "PAY_PER_REQUEST",
+    AttributeDefinitions: [{ AttributeName: "id", AttributeType: "S" }],
+    KeySchema: [{ AttributeName: "id", KeyType: "HASH" }],
+  });
+}
+
+function idempotencyTable(): string {
+  return `${new URL(table.url).pathname.slice(1)}-idempotency`;
+}
 
 /** Replaces the servers that the docs name by those of the test. */
 function onOurServers(code: string): string {
@@ -107,7 +134,8 @@ function onOurTable(code: string): string {
   const ours = `region: "${hostname}", table: "${name}", endpoint: "${searchParams.get("endpoint")}"`;
   return code
     .replace('region: "eu-west-1", table: "shop"', ours)
-    .replace('TableName: "orders"', `TableName: "${name}"`);
+    .replace('TableName: "orders"', `TableName: "${name}"`)
+    .replace('tableName: "idempotency"', `tableName: "${idempotencyTable()}"`);
 }
 
 /** Makes a folder of the project with all examples in it. */
@@ -136,6 +164,7 @@ describe("an example", () => {
     };
     const include = ["*.ts", "*.mjs"];
     await writeFile(join(folder, "package.json"), '{ "type": "module" }');
+    await cp(join(peers, "redlock-types.d.ts"), join(folder, "redlock-types.d.ts"));
     await writeFile(join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions, include }));
     const tsc = join(root, "node_modules/typescript/bin/tsc");
     const { stdout } = await run(process.execPath, [tsc, "-p", folder]).catch((error) => error);
@@ -147,7 +176,12 @@ describe("an example", () => {
     const folder = await folderOf(name);
     await writeFile(join(folder, "package.json"), '{ "type": "module" }');
     const said = [...(examples.get(name) ?? "").matchAll(/^ *console\.log\(.*\); \/\/ (.*)$/gm)];
-    const aws = { AWS_ACCESS_KEY_ID: "key", AWS_SECRET_ACCESS_KEY: "secret" };
+    const aws = {
+      AWS_ACCESS_KEY_ID: "key",
+      AWS_SECRET_ACCESS_KEY: "secret",
+      AWS_REGION: "local",
+      AWS_ENDPOINT_URL_DYNAMODB: `http://127.0.0.1:${dynamodbPort()}`,
+    };
     const env = { ...process.env, ...aws, LOCKSTEP_TOKEN: "a-token-of-our-own" };
     const { stdout } = await run(process.execPath, [name], { cwd: folder, env });
     expect(stdout).toBe(said.map(([, line]) => `${line}\n`).join(""));

@@ -14,7 +14,7 @@ declare module "redlock" {
     using<T>(
       resources: readonly string[],
       duration: number,
-      routine: (signal: AbortSignal) => Promise<T>,
+      routine: (signal: AbortSignal & { readonly error?: Error }) => Promise<T>,
     ): Promise<T>;
   }
 }
