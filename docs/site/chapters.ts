@@ -31,6 +31,7 @@ export const CHAPTERS: readonly Chapter[] = [
       "docs/lambda.md",
       "docs/edge.md",
       "docs/http.md",
+      "docs/containers.md",
       "docs/testing.md",
       "docs/migrating.md",
     ],
@@ -38,7 +39,14 @@ export const CHAPTERS: readonly Chapter[] = [
   {
     title: "Operations",
     chinese: "运维",
-    pages: ["docs/operations.md", "docs/telemetry.md", "docs/console.md", "docs/command-line.md"],
+    pages: [
+      "docs/operations.md",
+      "docs/upgrading.md",
+      "docs/regions.md",
+      "docs/telemetry.md",
+      "docs/console.md",
+      "docs/command-line.md",
+    ],
   },
   {
     title: "Stores",

@@ -8,7 +8,7 @@ import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import { sql } from "../../core/database/sql.ts";
 import { installPeers } from "../bench/peers.ts";
 import { cli, MAIN } from "../support/cli.ts";
-import { blocksOf, examples, pages } from "../support/docs.ts";
+import { blocksOf, examples, pageAt, pages } from "../support/docs.ts";
 import { anyTable, dynamodbPort, type TestTable } from "../support/dynamodb-under-test.ts";
 import { type PackedProject, packedProject } from "../support/packed-project.ts";
 import { runNode } from "../support/script.ts";
@@ -29,7 +29,7 @@ const redisPorts = (name: string) =>
   inject("redisServers").find((server) => server.name === name)?.ports ?? [];
 const [zookeeper] = inject("zookeeperServers");
 
-const CLIENTS = ["mysql2", "pg", "etcd3", "ioredis"];
+const CLIENTS = ["mysql2", "pg", "etcd3", "ioredis", "vitest"];
 
 /** Packages of programs from before a move, where the benchmarks install them. */
 const PEERS = ["redlock", "@aws-lambda-powertools/idempotency"];
@@ -171,7 +171,18 @@ describe("an example", () => {
     expect(stdout).toBe("");
   });
 
-  const programs = [...examples.keys()].filter((name) => name.endsWith(".ts"));
+  test("of tests passes", async () => {
+    const folder = await folderOf("tests");
+    // The variables of the test run that this test belongs to would change the inner one.
+    const outside = Object.entries(process.env).filter(([name]) => !name.startsWith("VITEST"));
+    const env = { ...Object.fromEntries(outside), NO_COLOR: "1" };
+    const vitest = join(root, "node_modules/vitest/vitest.mjs");
+    const { stdout } = await run(process.execPath, [vitest, "run"], { cwd: folder, env });
+    expect(stdout).toMatch(/Tests +3 passed/);
+  });
+
+  const isProgram = (name: string) => name.endsWith(".ts") && !name.endsWith(".test.ts");
+  const programs = [...examples.keys()].filter(isProgram);
   test.each(programs)("prints what its comments say: %s", async (name) => {
     const folder = await folderOf(name);
     await writeFile(join(folder, "package.json"), '{ "type": "module" }');
@@ -288,4 +299,23 @@ test("the requests of the docs are answered", async () => {
   expect(await server.ended).toBe(0);
   expect(answers[1]).toMatchObject({ status: "completed", output: { sku: "cup", onHand: 5 } });
   expect(answers[3]).toMatchObject({ outcome: "applied", remaining: 3 });
+});
+
+test("the worker of the page of containers answers its probe, and ends with 0 on TERM", async () => {
+  const [manifest = ""] = blocksOf(pageAt("docs/containers.md"), "yaml");
+  const [, line = ""] = /args: \[(.*)\]/.exec(manifest) ?? [];
+  const [, probe] = /livenessProbe: \{ httpGet: \{ path: (\S+), port: 9464 \}/.exec(manifest) ?? [];
+  const [command, ...words] = line.split(", ").map((word) => word.replaceAll('"', ""));
+  expect(command).toBe("node_modules/.bin/lockstep");
+  const folder = await folderOf("container");
+  const env = { ...process.env, LOCKSTEP_STORE: `sqlite:${join(folder, "container.db")}` };
+  const args = words.map((word) => (word === "9464" ? "0" : word));
+  using worker = runNode([MAIN, ...args], { cwd: folder, env });
+  const url = new URL(JSON.parse(await worker.line()).metrics);
+  expect(url.pathname).toBe(probe);
+  const answer = await fetch(`http://127.0.0.1:${url.port}${probe}`);
+  expect(answer.status).toBe(200);
+  expect(await answer.text()).toContain("lockstep_journal_up 1");
+  worker.child.kill("SIGTERM");
+  expect(await worker.ended).toBe(0);
 });

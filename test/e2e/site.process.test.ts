@@ -53,11 +53,12 @@ test("every link of the site leads to a page, a section or a file of the site", 
   expect(broken).toEqual([]);
 });
 
-test("llms.txt names every page of the book in English, and llms-full.txt has their texts", () => {
+test("llms.txt names every page of the book, in both languages, and llms-full.txt has their texts", () => {
   const paths = [...site.text("llms.txt").matchAll(/^- \[.*?\]\((\/[^)]*)\)/gm)].map(
     ([, path = ""]) => path,
   );
   expect(paths).toContain("/operations.md");
+  expect(paths).toContain("/zh-CN/operations.md");
   for (const path of paths) {
     expect(site.text("llms-full.txt")).toContain(site.text(path).trim());
   }

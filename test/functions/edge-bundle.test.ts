@@ -1,5 +1,6 @@
 import { gzipSync } from "node:zlib";
 import { expect, test } from "vitest";
+import { pageAt } from "../support/docs.ts";
 import { bundleForWeb } from "../support/web-bundle.ts";
 
 test.each([
@@ -20,29 +21,24 @@ test("the test notices an import from Node", async () => {
   expect(foreign).toContain("core/stores/node-fetch.ts imports node:events");
 });
 
-test("locks over the gateway take less than 60 kB", async () => {
-  const locks = 'export { etcdLocks, etcdGatewayClient, lockedFetch } from "lockstep/edge"';
-  const { code } = await bundleForWeb(locks);
-  expect(code.length).toBeLessThan(60_000);
-  expect(gzipSync(code).length).toBeLessThan(22_000);
+/** What a bundle exports, its limits in kB, minified and compressed, and the page that tells them. */
+const SIZES: readonly (readonly [string, number, number, string])[] = [
+  ['{ etcdLocks, etcdGatewayClient, lockedFetch } from "lockstep/edge"', 60, 22, "docs/edge.md"],
+  ['{ lockedFetch, etcdInventory } from "lockstep/edge"', 84, 32, "docs/edge.md"],
+  ['{ openRedisRest } from "lockstep/edge"', 72, 26, "docs/edge.md"],
+  ['{ dynamodbStore } from "lockstep/edge"', 129, 47, "docs/stores/dynamodb.md"],
+  ['* from "lockstep/cloudflare"', 240, 80, "docs/stores/cloudflare.md"],
+];
+
+test.each(SIZES)("%s takes less than %i kB, compressed %i, as its page says", async (...size) => {
+  const [exported, most, compressed, page] = size;
+  const { code } = await bundleForWeb(`export ${exported}`);
+  expect(code.length).toBeLessThan(most * 1_000);
+  expect(gzipSync(code).length).toBeLessThan(compressed * 1_000);
+  expect(pageAt(page)).toContain(`less than ${most} kB (compressed ${compressed})`);
 });
 
-test("locks and stock in Redis over HTTP take less than 72 kB, and bring nothing of etcd", async () => {
-  const { code } = await bundleForWeb('export { openRedisRest } from "lockstep/edge"');
-  expect(code.length).toBeLessThan(72_000);
-  expect(gzipSync(code).length).toBeLessThan(26_000);
+test.each(["openRedisRest", "dynamodbStore"])("%s brings nothing of etcd", async (name) => {
+  const { code } = await bundleForWeb(`export { ${name} } from "lockstep/edge"`);
   expect(code).not.toContain("/v3/");
-});
-
-test("locks, stock and runs in DynamoDB take less than 129 kB, and bring nothing of etcd", async () => {
-  const { code } = await bundleForWeb('export { dynamodbStore } from "lockstep/edge"');
-  expect(code.length).toBeLessThan(129_000);
-  expect(gzipSync(code).length).toBeLessThan(47_000);
-  expect(code).not.toContain("/v3/");
-});
-
-test("a Worker with its Durable Object takes less than 240 kB", async () => {
-  const { code } = await bundleForWeb('export * from "lockstep/cloudflare"');
-  expect(code.length).toBeLessThan(240_000);
-  expect(gzipSync(code).length).toBeLessThan(80_000);
 });
