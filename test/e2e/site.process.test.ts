@@ -78,14 +78,25 @@ describe.each([
     expect(width, "wider than the screen").toBe(WIDTHS[device].width);
     expect(problems).toEqual([]);
   });
+
+  test("is accessible in the dark", async () => {
+    const { page } = await openPage(path);
+    await page.emulateMedia({ colorScheme: "dark" });
+    await page.waitForFunction("document.documentElement.classList.contains('dark')");
+    expect(await seriousFaults(page)).toEqual([]);
+  });
 });
 
 test.each([
-  ["/", "fencing token", "Fences"],
-  ["/zh-CN/", "防护令牌", "防护令牌"],
-])("the search of %s finds %s", async (path, query, section) => {
-  const { page, problems } = await openPage(path);
-  await page.keyboard.press("Control+k");
+  ["/", "desktop", "fencing token", "Fences"],
+  ["/", "phone", "fencing token", "Fences"],
+  ["/zh-CN/", "desktop", "防护令牌", "防护令牌"],
+  ["/zh-CN/", "phone", "防护令牌", "防护令牌"],
+] as const)("the search of %s on a %s finds %s", async (path, device, query, section) => {
+  const { page, problems } = await openPage(path, WIDTHS[device]);
+  // A phone has no keys for shortcuts.
+  if (device === "phone") await page.locator(".VPNavBarSearch button").click();
+  else await page.keyboard.press("Control+k");
   await page.locator("#localsearch-input").fill(query);
   const results = page.locator("#localsearch-list li").filter({ hasText: section });
   await results.first().click();
