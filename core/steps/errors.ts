@@ -260,17 +260,22 @@ function whereOf(error: unknown): string | undefined {
 function read(error: unknown): ErrorInfo {
   if (!(error instanceof Error)) return { name: "Error", message: shorten(String(error)) };
   const { name, message, code, data, retryable, terminal, effect } = error as Error &
-    Partial<StepFailedError>;
+    Partial<Omit<StepFailedError, "code">> & { readonly code?: unknown };
   const isTerminal = terminal ?? retryable === false;
   return {
     name: shorten(String(name), LONGEST_NAME),
     message: shorten(String(message)),
-    ...(typeof code === "string" && { code: shorten(code, LONGEST_NAME) }),
+    ...(isCode(error, code) && { code: shorten(`${code}`, LONGEST_NAME) }),
     ...(data !== undefined && { data }),
     ...(isTerminal && { terminal: true }),
     ...(error instanceof StepFailedError && { step: error.step }),
     ...(effect === "none" && { effect }),
   };
+}
+
+/** A number of the error's own counts: that of a DOMException tells less than its name. */
+function isCode(error: Error, code: unknown): boolean {
+  return typeof code === "string" || (typeof code === "number" && Object.hasOwn(error, "code"));
 }
 
 function shorten(text: string, most = LONGEST_MESSAGE): string {

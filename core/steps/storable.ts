@@ -131,8 +131,13 @@ class Encoder {
       );
       return toList(entries);
     }
-    const members = Object.entries(value instanceof Error ? errorParts(value) : value);
-    const parts = members.map(([key, part]) => [key, encode(part, `.${key}`)] as const);
+    const isError = value instanceof Error;
+    const members = Object.entries(isError ? errorParts(value) : value);
+    const parts = members.map(([key, part]) => {
+      // The members of an error's members are those of the error.
+      const where = isError && key === "members" ? "" : `.${key}`;
+      return [key, encode(part, where)] as const;
+    });
     return { json: Object.fromEntries(parts.map(([key, { json }]) => [key, json])), parts };
   }
 }
@@ -344,30 +349,37 @@ interface ErrorData {
   readonly code?: unknown;
   readonly cause?: unknown;
   readonly errors?: unknown;
+
+  /** The error's other members. */
+  readonly members?: object;
 }
 
 /** Stacks are left out: they differ from one replay to the next. */
 function errorParts(error: Error & { readonly code?: unknown }): ErrorData {
   const { name, message, code, cause } = error;
-  return {
+  const parts = {
     name,
     message,
     ...(typeof code === "string" && { code }),
     ...(cause !== undefined && { cause }),
     ...(error instanceof AggregateError && { errors: error.errors }),
   };
+  const others = Object.entries(error).filter(([key]) => key !== "stack" && !Object.hasOwn(parts, key));
+  return others.length === 0 ? parts : { ...parts, members: Object.fromEntries(others) };
 }
 
 const ERRORS = { EvalError, RangeError, ReferenceError, SyntaxError, TypeError, URIError };
 
-function toError({ name, message, code, cause, errors }: ErrorData): Error {
+function toError({ name, message, code, cause, errors, members = {} }: ErrorData): Error {
   const options = cause === undefined ? undefined : { cause };
   const Class = Object.hasOwn(ERRORS, name) ? ERRORS[name as keyof typeof ERRORS] : Error;
   const error = Array.isArray(errors)
     ? new AggregateError(errors, message, options)
     : new Class(message, options);
   if (error.name !== name) error.name = name;
-  return code === undefined ? error : Object.assign(error, { code });
+  const own = code === undefined ? members : { ...members, code };
+  // Unlike an assignment, this changes no prototype.
+  return Object.defineProperties(error, Object.getOwnPropertyDescriptors(own));
 }
 
 function isBinary(value: unknown): value is ArrayBuffer | ArrayBufferView {

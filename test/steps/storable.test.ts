@@ -131,6 +131,7 @@ describe("a hostile text", () => {
     '{"json":{"type":"constructor","base64":"AA=="},"types":"binary"}',
     '{"json":{"type":"__proto__","base64":"AA=="},"types":"binary"}',
     '{"json":{"name":"__proto__","message":"m"},"types":"error"}',
+    '{"json":{"name":"e","message":"m","members":{"__proto__":{"polluted":1}}},"types":"error"}',
     '{"json":{"name":"polluted"},"types":"constructor"}',
     '{"json":{"name":"polluted"},"types":"__proto__"}',
   ])("never changes a prototype: %s", (text) => {

@@ -64,6 +64,16 @@ describe.concurrent("a result of a step", () => {
     expect(copy.many.errors.map(({ message }: Error) => message)).toEqual(["too far", "second"]);
   });
 
+  test("may be an error with members of its own", async () => {
+    const make = () =>
+      Object.assign(new Error("not found"), {
+        ...{ status: 404, code: 5, headers: new Map([["a", new Date(1)]]), toString: "no method" },
+      });
+    const copy = (await replayed(make())) as Error;
+    expect(Object.entries(copy)).toStrictEqual(Object.entries(make()));
+    expect(copy).toMatchObject({ name: "Error", message: "not found" });
+  });
+
   test("may be a row of a database, whose class has no methods", async () => {
     expect(await replayed([new Row()])).toStrictEqual([{ sku: "a", at: new Date(5) }]);
   });
@@ -94,6 +104,11 @@ describe.concurrent("a result of a step", () => {
       "an instance with methods in an error",
       () => new Error("no", { cause: new Money() }),
       "at .cause: an instance",
+    ],
+    [
+      "a member of an error with methods",
+      () => [Object.assign(new Error("no"), { response: new Response("x") })],
+      "at [0].response: an instance of Response",
     ],
   ])("that is %s is refused by its path, and the step is undone", async ([, make, message]) => {
     const rt = createRuntime({ journal: memoryJournal() });

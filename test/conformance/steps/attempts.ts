@@ -42,6 +42,7 @@ export function describeAttempts({
         for (const [name, error] of [
           ["terminal", new TerminalError("SOLD_OUT", "no more", { data: { left: 0 } })],
           ["twice", new Error("down")],
+          ["once", Object.assign(new Error("not found"), { code: 5, retryable: false })],
         ] as const) {
           await ctx
             .step(name, { retry: { attempts: 2, base: 1 } }, async () => {
@@ -53,10 +54,11 @@ export function describeAttempts({
       });
       const id = newId();
       expect((await toEnd(rt, wf, id)).status).toBe("completed");
-      expect(attempts).toEqual(["terminal", "twice", "twice"]);
-      expect(seen.slice(-2)).toEqual([
+      expect(attempts).toEqual(["terminal", "twice", "twice", "once"]);
+      expect(seen.slice(-3)).toEqual([
         { code: "SOLD_OUT", data: { left: 0 }, message: 'step "terminal" failed: no more' },
         { code: "STEP_FAILED", data: undefined, message: 'step "twice" failed: down' },
+        { code: "5", data: undefined, message: 'step "once" failed: not found' },
       ]);
     });
 
