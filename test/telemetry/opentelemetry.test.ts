@@ -25,7 +25,7 @@ import { sqlJournal } from "../../core/stores/sql/journal/index.ts";
 import { sqlLocks } from "../../core/stores/sql/locks.ts";
 import { migrate } from "../../core/stores/sql/migrate.ts";
 import { sqliteDatabase } from "../../core/stores/sqlite/database.ts";
-import { queueHandler } from "../../functions/lambda/index.ts";
+import { queueHandler, stockHandler } from "../../functions/lambda/index.ts";
 import { continueTraces, METRICS, openTelemetry } from "../../functions/telemetry/index.ts";
 import type { MetricName } from "../../functions/telemetry/metrics.ts";
 import { Queue } from "../support/lambda-host/queue.ts";
@@ -284,6 +284,27 @@ describe("with an SDK", () => {
         span.end();
       });
       expect(named("run order").parentSpanContext).toMatchObject({ traceId, spanId });
+    });
+
+    test("continue the traces of orders: their sale that of the first one, each answer its own", async () => {
+      const queue = new Queue({ name: "orders", visibility: 60 });
+      const senders = [1, 2].map((n) => ({
+        traceId: `${n}`.repeat(32),
+        spanId: `${n}`.repeat(16),
+      }));
+      for (const { traceId, spanId } of senders) {
+        const attributes = { traceparent: `00-${traceId}-${spanId}-01` };
+        queue.send({ orderId: `o-${traceId}`, sku: "a" }, { attributes });
+      }
+      const { stock: inventory, locks } = shop;
+      const handler = stockHandler(
+        { inventory, locks },
+        { onAnswer: async () => trace.getTracer("user").startSpan("answer").end() },
+      );
+      await handler({ Records: [...queue.receive(2)] }, within());
+      expect(named("lock hold").parentSpanContext).toMatchObject(senders[0] ?? {});
+      const answers = spans.getFinishedSpans().filter(({ name }) => name === "answer");
+      expect(answers.map(({ parentSpanContext }) => parentSpanContext)).toMatchObject(senders);
     });
   });
 

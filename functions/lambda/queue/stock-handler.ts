@@ -15,6 +15,7 @@ import { type Disposition, DONE, poison, retry } from "./disposition.ts";
 import { bodyOf, invalidMessage } from "./message.ts";
 import { type BatchOptions, checkOptions } from "./options.ts";
 import { type StockBackend, sell } from "./sale.ts";
+import { inTraceOf } from "./trace.ts";
 
 export interface StockHandlerOptions extends BatchOptions {
   /** Returns the order in a message. Default: `{ orderId, sku, quantity }`; a missing quantity is 1. */
@@ -70,8 +71,13 @@ export function stockHandler(
         // An invalid order is alone in its chunk.
         if (valid.length === 0) return chunk.map((record) => () => poison(parsed(record).error));
         try {
-          const answers = await sell(await resolve(stock), valid, times, invocation);
-          return chunk.map((record, i) => () => report(valid[i], answers[i], record));
+          const backend = await resolve(stock);
+          const sale = () => sell(backend, valid, times, invocation);
+          // The orders share a transaction, which can be in one trace.
+          const answers = await inTraceOf(chunk[0] as SQSRecord, sale);
+          return chunk.map(
+            (record, i) => () => inTraceOf(record, () => report(valid[i], answers[i], record)),
+          );
         } catch (error) {
           return chunk.map(() => () => dispositionOf(error));
         }
