@@ -10,6 +10,7 @@ import { installPeers } from "../bench/peers.ts";
 import { cli, MAIN } from "../support/cli.ts";
 import { blocksOf, examples, pageAt, pages } from "../support/docs.ts";
 import { anyTable, dynamodbPort, type TestTable } from "../support/dynamodb-under-test.ts";
+import { httpApiEvent } from "../support/lambda.ts";
 import { type PackedProject, packedProject } from "../support/packed-project.ts";
 import { runNode } from "../support/script.ts";
 import { connectTo, temporaryDatabase } from "../support/under-test.ts";
@@ -227,7 +228,7 @@ async function calling(name: string, body: string): Promise<readonly string[]> {
 
 describe("the functions of the starts", () => {
   beforeAll(async () => {
-    for (const sku of ["12A", "teapot"]) {
+    for (const sku of ["12A", "teapot", "cup"]) {
       await cli("inventory", "set", sku, "1", "--store", database.url);
     }
   });
@@ -259,6 +260,23 @@ describe("the functions of the starts", () => {
     );
     expect(answers.slice(0, 2).toSorted()).toEqual(["order-4 applied", "order-5 sold-out"]);
     expect(answers[2]).toBe('{"batchItemFailures":[]}');
+  });
+
+  test("serve the stock over HTTP to whoever has the token", async () => {
+    const get = httpApiEvent({ rawPath: "/stock/cup" });
+    const answers = await calling(
+      "http.ts",
+      `process.env.LOCKSTEP_TOKEN = "a-token-of-our-own";
+       const get = ${JSON.stringify(get)};
+       const headers = { ...get.headers, authorization: "Bearer a-token-of-our-own" };
+       for (const event of [get, { ...get, headers }]) {
+         const { statusCode, body } = await start.handler(event, context);
+         console.log(statusCode, body);
+       }`,
+    );
+    const [, refused, , answered] = answers;
+    expect(refused).toMatch(/^401 /);
+    expect(answered).toMatch(/^200 .*"onHand":1/);
   });
 });
 
