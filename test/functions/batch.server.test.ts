@@ -21,7 +21,10 @@ const KILLS = 4;
 
 const databases = [
   { name: "sqlite", server: undefined },
-  ...inject("sqlServers").map((server) => ({ name: server.name, server })),
+  ...[...inject("sqlServers"), ...inject("postgresServers")].map((server) => ({
+    name: server.name,
+    server,
+  })),
 ];
 
 test.each(databases.filter(({ server }) => server))(

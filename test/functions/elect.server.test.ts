@@ -1,9 +1,12 @@
 import { existsSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
+import type { ServerName } from "../../infra/servers/kinds.ts";
+import { startServer } from "../../infra/servers/start.ts";
 import { cli } from "../support/cli.ts";
 import { cliInProcess } from "../support/cli-in-process.ts";
 import { anyTable } from "../support/dynamodb-under-test.ts";
 import { freshPrefix } from "../support/etcd.ts";
+import { WHOLE_MATRIX } from "../support/matrix.ts";
 import { anyPrefix, redisServer } from "../support/redis-under-test.ts";
 import { runCli } from "../support/script.ts";
 import { temporaryDatabase, temporaryFile } from "../support/under-test.ts";
@@ -21,6 +24,11 @@ const STORES: Readonly<Record<string, () => Promise<Opened>>> = {
   },
   redis: async () => ({ url: `${redisServer("redis").url}?prefix=${anyPrefix()}` }),
   dynamodb: anyTable,
+  ...(WHOLE_MATRIX && {
+    redlock: async () => ({ url: `${redisServer("redlock").url}?prefix=${anyPrefix()}` }),
+    "redis-cluster": () => ownServer("redis-cluster"),
+    "redis-sentinel": () => ownServer("redis-sentinel"),
+  }),
   ...Object.fromEntries(
     [...inject("sqlServers"), ...inject("postgresServers")].map((server) => [
       server.name,
@@ -38,6 +46,11 @@ const STORES: Readonly<Record<string, () => Promise<Opened>>> = {
     ]),
   ),
 };
+
+async function ownServer(name: ServerName): Promise<Opened> {
+  const { url, stop } = await startServer(name);
+  return { url, remove: stop };
+}
 
 /** Longer than the waits of these tests. */
 const LONG = "30s";

@@ -13,6 +13,7 @@ import {
 } from "../../functions/oversell/strategy.ts";
 import { overlapping } from "../../functions/oversell/trace.ts";
 import { cli } from "../support/cli.ts";
+import { cliInProcess } from "../support/cli-in-process.ts";
 import { anyTable } from "../support/dynamodb-under-test.ts";
 import { WHOLE_MATRIX } from "../support/matrix.ts";
 import { anyPrefix, openLocal, redisServer } from "../support/redis-under-test.ts";
@@ -31,13 +32,17 @@ const stores: [name: string, make: () => Promise<{ url: string; remove: () => Pr
         return { url: `sqlite:${file}`, remove };
       },
     ],
-    ...inject("sqlServers").map((server): (typeof stores)[number] => [
-      server.name,
-      async () => {
-        const { url, drop } = await temporaryDatabase(server);
-        return { url, remove: drop };
-      },
-    ]),
+    ...[...inject("sqlServers"), ...inject("postgresServers")].map(
+      (server): (typeof stores)[number] => [
+        server.name,
+        async () => {
+          const { url, drop } = await temporaryDatabase(server);
+          // PostgreSQL migrates in one transaction, of more requests than a test below lets pass between two faults.
+          await cliInProcess("migrate", "--store", url);
+          return { url, remove: drop };
+        },
+      ],
+    ),
     ...inject("etcdServers")
       .slice(0, 1)
       .map(({ name, url }): (typeof stores)[number] => [

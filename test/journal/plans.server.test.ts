@@ -1,5 +1,12 @@
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
-import { type Database, type Row, type Sql, type SqlResult, sql } from "../../core/database/sql.ts";
+import {
+  type Database,
+  type Row,
+  raw,
+  type Sql,
+  type SqlResult,
+  sql,
+} from "../../core/database/sql.ts";
 import type { Journal } from "../../core/journal/journal.ts";
 import { sqlJournal } from "../../core/stores/sql/journal/index.ts";
 import { sqlServerJournal } from "../support/journal-under-test.ts";
@@ -14,7 +21,7 @@ const RUNS = 200_000;
  */
 const MOST_ROWS = 1_500;
 
-for (const server of inject("sqlServers")) {
+for (const server of [...inject("sqlServers"), ...inject("postgresServers")]) {
   describe(`recurring queries among 200,000 runs on ${server.name}`, () => {
     let database: Database;
     let close: () => Promise<void>;
@@ -90,7 +97,7 @@ for (const server of inject("sqlServers")) {
         INSERT INTO lockstep_step (run_id, part, step_key, epoch, kind, outcome, attempt, value, at)
         SELECT ${run.runId}, ${part}, CONCAT('s', n), ${run.epoch}, 'value', 'ok', 1, '1', n
         FROM (${hundredThousand}) AS numbers WHERE n < 5000`;
-      await patiently(database, [history(1), sql`ANALYZE TABLE lockstep_step`]);
+      await patiently(database, [history(1), analyze(database, "lockstep_step")]);
       await expectBounded((one) => one.append(run, record("next")));
       await expectBounded((one) => one.append(run, record("large", { value: "x".repeat(9_000) })));
       const { next } = await sqlJournal(database).records(run.runId, {});
@@ -123,8 +130,8 @@ for (const server of inject("sqlServers")) {
           entity, entity_key, operation_id, seq, handler, input, input_hash, at)
         SELECT 'account', 'key-29999', n, n, 'handler', '1', '', ${now}
         FROM (${hundredThousand}) AS numbers WHERE n < 20000`;
-      const analyze = sql`ANALYZE TABLE lockstep_entity, lockstep_message`;
-      await patiently(database, [waits, messages, more, analyze]);
+      const counted = analyze(database, "lockstep_entity, lockstep_message");
+      await patiently(database, [waits, messages, more, counted]);
       const names = ["account", "idle", "unknown"];
       const longest = { entity: "account", key: "key-29999" };
       let found: readonly unknown[] = [];
@@ -228,7 +235,11 @@ async function fill(database: Database): Promise<void> {
   ]);
   const [count] = await database.read(sql`SELECT COUNT(*) AS runs FROM lockstep_run`);
   expect(Number(count?.runs)).toBe(RUNS);
-  await patiently(database, [sql`ANALYZE TABLE lockstep_run, lockstep_backlog`]);
+  await patiently(database, [analyze(database, "lockstep_run, lockstep_backlog")]);
+}
+
+function analyze({ dialect }: Database, tables: string): Sql {
+  return raw(`ANALYZE ${dialect.name === "postgres" ? "" : "TABLE"} ${tables}`);
 }
 
 async function patiently(database: Database, statements: readonly Sql[]): Promise<void> {
@@ -244,7 +255,13 @@ interface Measured {
   readonly rows: number;
 }
 
-const STATUS = sql`SHOW SESSION STATUS LIKE 'Handler_read%'`;
+/** Reads how many rows the session of MySQL, or the transaction of PostgreSQL, has read from tables and indexes so far. */
+function rowsRead({ dialect }: Database): Sql {
+  if (dialect.name !== "postgres") return sql`SHOW SESSION STATUS LIKE 'Handler_read%'`;
+  return sql`
+    SELECT relname AS "Variable_name", pg_stat_get_xact_tuples_returned(oid) AS "Value" FROM pg_class
+    WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'i')`;
+}
 
 /** The database, with a count of the rows that each statement reads. */
 function measuring(database: Database, measured: Measured[]): Database {
@@ -252,7 +269,8 @@ function measuring(database: Database, measured: Measured[]): Database {
     statements: readonly Sql[],
     send: (all: readonly Sql[]) => Promise<readonly SqlResult[]>,
   ) => {
-    const all = await send([STATUS, ...statements.flatMap((one) => [one, STATUS])]);
+    const status = rowsRead(database);
+    const all = await send([status, ...statements.flatMap((one) => [one, status])]);
     statements.forEach((statement, i) => {
       const [before, after] = [all[2 * i], all[2 * i + 2]];
       measured.push({ statement, rows: total(after?.rows) - total(before?.rows) });
@@ -289,6 +307,13 @@ async function isScan(database: Database, statement: Sql): Promise<boolean> {
   const [text = "", ...texts] = statement.texts;
   const explain = { ...statement, texts: [`EXPLAIN ${text}`, ...texts] };
   const [plan] = await database.batch([explain]);
+  if (database.dialect.name === "postgres") {
+    // A line of the plan: "->  Seq Scan on lockstep_run r  (cost=0.00..9126.00 rows=200000 width=8)".
+    return (plan?.rows ?? []).some((line) => {
+      const found = /Seq Scan on lockstep_.* rows=(\d+)/.exec(String(line["QUERY PLAN"]));
+      return Number(found?.[1] ?? 0) > MOST_ROWS;
+    });
+  }
   const names = /^(lockstep_\w+|[rs]|child|parent)$/;
   return (plan?.rows ?? []).some(
     ({ table, type, rows }) =>

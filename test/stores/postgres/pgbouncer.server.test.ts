@@ -7,10 +7,17 @@ import { workflow } from "../../../core/steps/workflow.ts";
 import { migrate } from "../../../core/stores/sql/migrate.ts";
 import type { Server } from "../../../infra/servers/server.ts";
 import { startServer } from "../../../infra/servers/start.ts";
+import { describeElections } from "../../conformance/elections.ts";
 import { describeInventory } from "../../conformance/inventory.ts";
+import { describeJournal } from "../../conformance/journal.ts";
 import { describeLockStore } from "../../conformance/lock-store.ts";
+import { describeStepTransactions } from "../../conformance/steps/transactions.ts";
+import { describeSteps } from "../../conformance/steps.ts";
+import { describeTransactions } from "../../conformance/transactions.ts";
 import { sqlServerInventory } from "../../support/inventory-under-test.ts";
 import { sqlServerJournal } from "../../support/journal-under-test.ts";
+import { WHOLE_MATRIX } from "../../support/matrix.ts";
+import { sqlServerSteps } from "../../support/steps-under-test.ts";
 import { TcpProxy } from "../../support/tcp-proxy.ts";
 import { sqlServerUnderTest, temporaryDatabase } from "../../support/under-test.ts";
 import { until } from "../../support/until.ts";
@@ -26,6 +33,14 @@ describe("through PgBouncer in transaction mode", () => {
 
   describeLockStore("pgbouncer", () => sqlServerUnderTest(server));
   describeInventory("pgbouncer", () => sqlServerInventory(server));
+  describeElections("pgbouncer", () => sqlServerUnderTest(server));
+  // A test below has the thin slice: a run with a step in a transaction.
+  if (WHOLE_MATRIX) {
+    describeJournal("pgbouncer", () => sqlServerJournal(server));
+    describeTransactions("pgbouncer", () => sqlServerJournal(server));
+    describeSteps("pgbouncer", () => sqlServerSteps(server));
+    describeStepTransactions("pgbouncer", () => sqlServerSteps(server));
+  }
 
   test("a worker executes a run with a transacted step", async () => {
     const under = await sqlServerJournal(server);

@@ -3,6 +3,7 @@ import { Redis as Redis5 } from "ioredis-5";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openRedis } from "../../../core/stores/redis/index.ts";
 import { open } from "../../../infra/open.ts";
+import { describeElections } from "../../conformance/elections.ts";
 import { describeInventory } from "../../conformance/inventory.ts";
 import { known } from "../../conformance/inventory-suite.ts";
 import { describeLockStore } from "../../conformance/lock-store.ts";
@@ -91,5 +92,6 @@ describe("a store behind Redis Sentinel", () => {
 
 if (WHOLE_MATRIX) {
   describeLockStore("redis behind sentinels", () => group.underTest("redis"));
+  describeElections("redis behind sentinels", () => group.underTest("redis"));
   describeInventory("redis behind sentinels", () => group.inventoryUnderTest());
 }

@@ -152,14 +152,15 @@ export function backlogIn(row: Row): Backlog {
   };
 }
 
-/** Deletes a backlog without runs. */
+/** Deletes a backlog without runs. Not with NOT EXISTS, for which PostgreSQL scans the table of runs if it expects many. */
 export function deleteBacklog(backlog: Backlog): Sql {
   return sql`
     DELETE FROM lockstep_backlog
     WHERE ${isFrom(backlog)} AND level = ${backlog.level} AND turn_key = ${backlog.key}
-      AND NOT EXISTS (
-        SELECT 1 FROM lockstep_run AS r
+      AND (
+        SELECT r.run_id FROM lockstep_run AS r
         WHERE r.queue = ${backlog.queue} AND r.workflow = ${backlog.workflow}
           AND r.version = ${backlog.version} AND r.priority = ${-backlog.level}
-          AND r.turn_key = ${backlog.key})`;
+          AND r.turn_key = ${backlog.key}
+        ORDER BY r.due_at LIMIT 1) IS NULL`;
 }

@@ -95,16 +95,20 @@ function deliver({ now }: Dialect, id: EntityId, message: EntityMessage): Sql {
 function noteWait({ now }: Dialect, id: EntityId): Sql {
   return sql`
     UPDATE lockstep_entity SET waits_since = ${now}
-    WHERE ${isOf(id)} AND waits_since = 0
-      AND EXISTS (SELECT 1 FROM lockstep_message WHERE ${isOf(id)})`;
+    WHERE ${isOf(id)} AND waits_since = 0 AND ${hasMessages(id)}`;
 }
 
 function claim({ now }: Dialect, id: EntityId, mark: string, ttl: Millis): Sql {
   return sql`
     UPDATE lockstep_entity
     SET fence = fence + 1, claimed_by = ${mark}, held_until = ${now} + ${micros(ttl)}
-    WHERE ${isOf(id)} AND held_until <= ${now} AND claimed_by <> ${mark}
-      AND EXISTS (SELECT 1 FROM lockstep_message WHERE ${isOf(id)})`;
+    WHERE ${isOf(id)} AND held_until <= ${now} AND claimed_by <> ${mark} AND ${hasMessages(id)}`;
+}
+
+/** Not EXISTS, for which PostgreSQL scans the messages of all entities if it expects many of this one. */
+function hasMessages(id: EntityId): Sql {
+  return sql`
+    (SELECT seq FROM lockstep_message WHERE ${isOf(id)} ORDER BY seq LIMIT 1) IS NOT NULL`;
 }
 
 function toClaimed(
