@@ -3,7 +3,7 @@ import { type Dialect, sql } from "../../database/sql.ts";
 /** The SQL of MySQL and MariaDB. */
 export const mysqlDialect: Dialect = {
   name: "mysql",
-  migrationCount: 12,
+  migrationCount: 13,
   migrations: async () => (await import("./migrations.ts")).migrations,
   isOptimistic: false,
   ddlCommits: true,

@@ -388,4 +388,13 @@ SET @add = IF((SELECT COUNT(*) FROM information_schema.columns WHERE table_schem
   { name: "0011-awaited-locks", script: "" },
   // Functions of PostgreSQL alone.
   { name: "0012-lock-functions", script: "" },
+  {
+    name: "0013-runs-of-queues",
+    script: `
+-- Lists of one queue's runs read the latest ones from the index.
+--
+-- One line, hence one batch: an interrupted migration is repeated, and MySQL has no ADD KEY IF NOT EXISTS.
+SET @add = IF((SELECT COUNT(*) FROM information_schema.statistics WHERE table_schema = DATABASE() AND table_name = 'lockstep_run' AND index_name = 'lockstep_run_queue') = 0, 'ALTER TABLE lockstep_run ADD KEY lockstep_run_queue (queue, started_at)', 'DO 0'); PREPARE change_run FROM @add; EXECUTE change_run; DEALLOCATE PREPARE change_run;
+`,
+  },
 ];

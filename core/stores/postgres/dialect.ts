@@ -3,7 +3,7 @@ import { type Dialect, raw, sql } from "../../database/sql.ts";
 /** The SQL of PostgreSQL. */
 export const postgresDialect: Dialect = {
   name: "postgres",
-  migrationCount: 12,
+  migrationCount: 13,
   migrations: async () => (await import("./migrations.ts")).migrations,
   isOptimistic: false,
   ddlCommits: false,

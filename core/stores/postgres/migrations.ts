@@ -448,4 +448,11 @@ END;
 $$;
 `,
   },
+  {
+    name: "0013-runs-of-queues",
+    script: `
+-- Lists of one queue's runs read the latest ones from the index.
+CREATE INDEX IF NOT EXISTS lockstep_run_queue ON lockstep_run (queue, started_at);
+`,
+  },
 ];

@@ -3,7 +3,7 @@ import { type Dialect, raw, sql } from "../../database/sql.ts";
 /** The SQL of SQLite. */
 export const sqliteDialect: Dialect = {
   name: "sqlite",
-  migrationCount: 12,
+  migrationCount: 13,
   migrations: async () => (await import("./migrations.ts")).migrations,
   isOptimistic: false,
   ddlCommits: false,

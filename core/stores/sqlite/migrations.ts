@@ -389,4 +389,11 @@ ALTER TABLE lockstep_run ADD COLUMN taken_over INTEGER NOT NULL DEFAULT 0;
   { name: "0011-awaited-locks", script: "" },
   // Functions of PostgreSQL alone.
   { name: "0012-lock-functions", script: "" },
+  {
+    name: "0013-runs-of-queues",
+    script: `
+-- Lists of one queue's runs read the latest ones from the index.
+CREATE INDEX IF NOT EXISTS lockstep_run_queue ON lockstep_run (queue, started_at);
+`,
+  },
 ];
