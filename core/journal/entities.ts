@@ -19,11 +19,11 @@ export interface EntityRecords {
   visit(id: EntityId, visit: EntityVisit, signal?: AbortSignal): Promise<EntityVisitResult>;
 
   /**
-   * Writes the state, the answers to messages and further statements in one transaction, and resolves to the next
-   * messages. Without further messages, the claim is released in the same transaction.
+   * Writes the state, the answers to messages and further writes in one transaction, and resolves to the next messages.
+   * Without further messages, the claim is released in the same transaction.
    *
-   * Rejects with the database's error when the database refuses one of the statements, and with a TypeError for
-   * statements without a database: nothing has happened then.
+   * Rejects with the database's error when the database refuses one of the further writes, and with a TypeError for
+   * those that it does not know: nothing has happened then.
    */
   commit(
     claim: EntityClaim,
@@ -107,6 +107,9 @@ export interface EntityAnswer {
   readonly value: string;
 }
 
+/** A statement in SQL, or an item of TransactWriteItems: `{ Put: { TableName, Item } }`. The journal's database knows one of them. */
+export type EntityWrite = Sql | { readonly [operation: string]: object };
+
 export interface EntityCommit {
   /** Encoded. */
   readonly state: string;
@@ -114,8 +117,8 @@ export interface EntityCommit {
   /** One or more, each of a message of the claim. */
   readonly answers: readonly (EntityAnswer & { readonly message: EntityMessage })[];
 
-  /** Further statements for the same transaction. */
-  readonly writes: readonly Sql[];
+  /** Further writes for the same transaction. */
+  readonly writes: readonly EntityWrite[];
 
   /** How long the answers are kept, and their operation ids are known. */
   readonly keep: Millis;

@@ -1,6 +1,6 @@
 import { describe } from "vitest";
 import { describeEntities } from "../conformance/entities.ts";
-import { describeSqlEntities } from "../conformance/sql-entities.ts";
+import { describeSqlEntities } from "../conformance/stored-entities.ts";
 import { WHOLE_MATRIX } from "../support/matrix.ts";
 import { objectsUnderTest } from "../support/workerd-under-test.ts";
 

@@ -1,6 +1,6 @@
 import { inject } from "vitest";
 import { describeEntities } from "../conformance/entities.ts";
-import { describeSqlEntities } from "../conformance/sql-entities.ts";
+import { describeSqlEntities } from "../conformance/stored-entities.ts";
 import { sqlServerJournal } from "../support/journal-under-test.ts";
 
 for (const server of inject("postgresServers")) {

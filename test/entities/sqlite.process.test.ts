@@ -1,5 +1,5 @@
 import { describeEntities } from "../conformance/entities.ts";
-import { describeSqlEntities } from "../conformance/sql-entities.ts";
+import { describeSqlEntities } from "../conformance/stored-entities.ts";
 import { sqliteJournalUnderTest } from "../support/journal-under-test.ts";
 
 describeEntities("sqlite", sqliteJournalUnderTest);

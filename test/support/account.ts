@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { sql } from "../../core/database/sql.ts";
+import type { EntityWrite } from "../../core/journal/entities.ts";
 import type { Fence } from "../../core/lock/fence.ts";
 import { entity } from "../../core/steps/entity/entity.ts";
 import { TerminalError } from "../../core/steps/errors.ts";
@@ -7,8 +8,13 @@ import { TerminalError } from "../../core/steps/errors.ts";
 /** Calls of the handlers, for the tests of the process. */
 export const calls: { readonly operationId: string; readonly fence: Fence }[] = [];
 
-/** Called at the start of each deposit. */
-export const hooks = { deposit: async (_: string, _signal: AbortSignal) => {} };
+export const hooks = {
+  /** Called at the start of each deposit. */
+  deposit: async (_: string, _signal: AbortSignal) => {},
+
+  /** Makes the write of a booking, which the journal's database refuses if the name is booked. */
+  book: (name: string): EntityWrite => sql`INSERT INTO booking (name) VALUES (${name})`,
+};
 
 const Amount = z.number().int().positive();
 
@@ -44,7 +50,7 @@ export const account = entity(
     book: on(z.string(), async ({ state }, name) => ({
       state: { ...state, balance: state.balance + 1 },
       result: "booked",
-      writes: [sql`INSERT INTO booking (name) VALUES (${name})`],
+      writes: [hooks.book(name)],
     })),
   }),
 );

@@ -18,6 +18,7 @@ const PATIENCE = 9_000;
 
 /** A new table on the shared server. */
 export interface TestTable {
+  readonly name: string;
   readonly url: string;
 
   /** Opens a client, by default without a proxy between it and the server, and then patient. */
@@ -41,6 +42,7 @@ export async function anyTable(): Promise<TestTable> {
   await using admin = open();
   await dynamodbTable(admin, table).create();
   return {
+    name: table,
     url: `dynamodb://key:secret@${region}/${table}?endpoint=http://127.0.0.1:${shared}`,
     open,
   };

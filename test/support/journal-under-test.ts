@@ -81,7 +81,7 @@ export async function sqlServerJournal(server: SqlServer): Promise<JournalUnderT
   await migrate(admin);
   return {
     url,
-    refusesZero: server.name === "postgres",
+    refusesZero: server.url.startsWith("postgres:"),
     open() {
       const database = open();
       return on(database, sqlLocks(database, { closeDatabase: true }));

@@ -257,7 +257,7 @@ export class Actors {
     }
   }
 
-  /** Commits a group. If the database refuses the last one's statements, the refusal is its answer. */
+  /** Commits a group. If the database refuses the last one's `writes`, the refusal is its answer. */
   async #commit(
     { keep }: AnyEntity,
     claimed: ClaimedEntity,
@@ -295,7 +295,7 @@ export class Actors {
   }
 }
 
-/** Handles messages until one has statements of its own, or the time of a group is over. */
+/** Handles messages until one has `writes`, or the time of a group is over. */
 async function handleGroup(
   entity: AnyEntity,
   turn: EntityTurn,

@@ -1,4 +1,4 @@
-import type { Sql } from "../../database/sql.ts";
+import type { EntityWrite } from "../../journal/entities.ts";
 import { checkText } from "../../lock/checks.ts";
 import { type Duration, toMillis } from "../../lock/duration.ts";
 import type { Fence } from "../../lock/fence.ts";
@@ -50,8 +50,11 @@ export interface EntityChange<State, Result> {
   /** The answer to the caller. */
   readonly result?: Result;
 
-  /** Statements that are committed together with the state, for tables of your own in the journal's database. */
-  readonly writes?: readonly Sql[];
+  /**
+   * Committed together with the state, for data of your own in the journal's database: statements in SQL, or items of
+   * TransactWriteItems in DynamoDB.
+   */
+  readonly writes?: readonly EntityWrite[];
 }
 
 /** One handler. Made by the function that `entity` passes to its second argument. */

@@ -1,8 +1,8 @@
-import type { Sql } from "../../database/sql.ts";
 import {
   type ClaimedEntity,
   type EntityAnswer,
   type EntityMessage,
+  type EntityWrite,
   entityResource,
 } from "../../journal/entities.ts";
 import { race, sleep } from "../../lock/abort.ts";
@@ -26,7 +26,7 @@ export interface HandledMessage {
   /** The state before it. */
   readonly before: string;
   readonly answer: EntityAnswer & { readonly message: EntityMessage };
-  readonly writes: readonly Sql[];
+  readonly writes: readonly EntityWrite[];
 }
 
 /**

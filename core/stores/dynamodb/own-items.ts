@@ -23,12 +23,18 @@ function ownPart(item: TransactWriteItem): Part {
   return {
     writes: () => [{ item }],
     refused() {
-      throw transactionRefused(`the condition of ${describe(item)} did not hold`);
+      throw refusedItem(item);
     },
   };
 }
 
-function checkItem(item: TransactWriteItem): void {
+/** Returns the error for an item whose condition does not hold. */
+export function refusedItem(item: TransactWriteItem): Error {
+  return transactionRefused(`the condition of ${describe(item)} did not hold`);
+}
+
+/** Throws a TypeError for anything but one operation. */
+export function checkItem(item: unknown): asserts item is TransactWriteItem {
   const names = typeof item === "object" && item !== null ? Object.keys(item) : [];
   const [name] = names;
   if (names.length !== 1 || !OPERATIONS.includes(name as (typeof OPERATIONS)[number])) {

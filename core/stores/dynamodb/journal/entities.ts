@@ -5,14 +5,16 @@ import {
   type EntityMessage,
   type EntityRecords,
   type EntityVisitResult,
+  type EntityWrite,
   entityResource,
-  MOST_MESSAGES,
 } from "../../../journal/entities.ts";
-import { quote } from "../../../lock/errors.ts";
+import { transactionRefused } from "../../../journal/journal.ts";
+import { hasCode, quote } from "../../../lock/errors.ts";
 import { FencedOutError, fenceOwner, formatFence, issueFence } from "../../../lock/fence.ts";
-import type { Dynamodb, ItemWrite } from "../client/dynamodb.ts";
+import type { Dynamodb, ItemWrite, TransactWriteItem } from "../client/dynamodb.ts";
 import type { ItemKey } from "../client/items.ts";
 import { GENERATION } from "../locks/generation.ts";
+import { checkItem, refusedItem } from "../own-items.ts";
 import type { TableClock } from "./clock.ts";
 import { type ChangePlan, type DocumentKind, Documents } from "./documents.ts";
 import { endOf, fromTimed, once, padded, SHARDS, shardOf, timed, timeIn } from "./runs.ts";
@@ -28,6 +30,13 @@ import {
   store,
   writeAgain,
 } from "./values.ts";
+
+/**
+ * The most messages that are answered in one transaction, which has 100 writes: three for each answer, three for the
+ * entity and where it is found, and those of the last handler.
+ */
+const MOST_AT_ONCE = 24;
+const MOST_WRITES = 100 - 3 * MOST_AT_ONCE - 3;
 
 /** An entity. Its messages and answers are items of their own. */
 interface Entity extends EntityId {
@@ -167,9 +176,9 @@ export function dynamodbEntities(dynamodb: Dynamodb, clock: TableClock): EntityR
             return { docs: [isNew ? entity : found], writes, result };
           }
           const waiting = await Promise.all(
-            (await readMessages(id, MOST_MESSAGES)).map((one) => toMessage(id, one)),
+            (await readMessages(id, MOST_AT_ONCE)).map((one) => toMessage(id, one)),
           );
-          const messages = isNew ? [...waiting, message].slice(0, MOST_MESSAGES) : waiting;
+          const messages = isNew ? [...waiting, message].slice(0, MOST_AT_ONCE) : waiting;
           const token = BigInt(before.token) + 1n;
           const claimed = {
             id,
@@ -189,9 +198,7 @@ export function dynamodbEntities(dynamodb: Dynamodb, clock: TableClock): EntityR
 
     async commit(claim, { state, answers, writes, keep }, signal) {
       const { id, fence } = claim;
-      if (writes.length > 0) {
-        throw new TypeError("`writes` of a handler need a journal in a SQL database");
-      }
+      const own = toItems(writes);
       const name = nameOf(id);
       const stored = once(() => store(dynamodb, valuesOf(id), state, LONGEST_IN_HEAD, signal));
       const values = once(() =>
@@ -202,16 +209,20 @@ export function dynamodbEntities(dynamodb: Dynamodb, clock: TableClock): EntityR
         ),
       );
       const answeredIds = new Set(answers.map(({ message }) => message.operationId));
-      const { messages, inputs } = await entities.change<Committed>({
+      let sent = 0;
+      let refusal: Error | undefined;
+      const changed = entities.change<Committed | undefined>({
         ids: [name],
         what: `messages of ${quote(entityResource(id))} were answered`,
         signal,
-        async plan([entity], now): Promise<ChangePlan<Entity, Committed>> {
+        async plan([entity], now): Promise<ChangePlan<Entity, Committed | undefined>> {
           if (!entity || !isHeld(entity, claim)) {
             const token = BigInt(entity?.token ?? 0);
             throw new FencedOutError(fence, formatFence(fence.generation, token));
           }
-          const inbox = await readMessages(id, MOST_MESSAGES + answers.length);
+          // An attempt before it may be on its way: it is refused once the entity has changed.
+          if (refusal) return { docs: [{ ...entity }], result: undefined };
+          const inbox = await readMessages(id, MOST_AT_ONCE + answers.length);
           const numbers = new Map(inbox.map((one) => [one.operationId, one.number]));
           const isAnswered = (one: Waiting) => answeredIds.has(one.operationId);
           const texts = await values();
@@ -222,7 +233,7 @@ export function dynamodbEntities(dynamodb: Dynamodb, clock: TableClock): EntityR
             const operation = { inputHash, outcome, value, until };
             return answer(id, operationId, operation, numbers.get(operationId));
           });
-          const waiting = inbox.filter((one) => !isAnswered(one)).slice(0, MOST_MESSAGES);
+          const waiting = inbox.filter((one) => !isAnswered(one)).slice(0, MOST_AT_ONCE);
           const inputs = inbox.filter(isAnswered).map(({ input }) => input);
           const messages = await Promise.all(waiting.map((one) => toMessage(id, one)));
           const after: Entity = {
@@ -231,9 +242,27 @@ export function dynamodbEntities(dynamodb: Dynamodb, clock: TableClock): EntityR
             heldUntil: waiting.length > 0 ? entity.heldUntil : 0,
             waitsSince: waiting[0]?.at,
           };
-          return { docs: [after], writes: answered, result: { messages, inputs } };
+          sent += 1;
+          return {
+            docs: [after],
+            writes: [...own.map((item) => ({ item })), ...answered],
+            result: { messages, inputs },
+            refused({ failed }) {
+              const unmet = own.find((_, i) => failed[i]);
+              if (!unmet) return;
+              refusal = refusedItem(unmet);
+              if (sent === 1) throw refusal;
+            },
+          };
         },
       });
+      const committed = await changed.catch((error) => {
+        // Nothing of Lockstep's is refused here: the claim has just been written to the same table.
+        const isTheirs = own.length > 0 && hasCode(error, "STORE_REFUSED");
+        throw isTheirs ? transactionRefused(error.message, error) : error;
+      });
+      if (!committed) throw refusal;
+      const { messages, inputs } = committed;
       await Promise.all(inputs.map((input) => deletePieces(id, input))).catch(() => {});
       return messages;
     },
@@ -322,6 +351,16 @@ export function dynamodbEntities(dynamodb: Dynamodb, clock: TableClock): EntityR
     const { at } = stored;
     await deleteRange(dynamodb, { pk: partitionOf(id), from: at, to: endOf(at) });
   }
+}
+
+function toItems(writes: readonly EntityWrite[]): readonly TransactWriteItem[] {
+  const items = writes.map((write: unknown) => {
+    checkItem(write);
+    return write;
+  });
+  if (items.length <= MOST_WRITES) return items;
+  const problem = `a handler has at most ${MOST_WRITES} \`writes\`, not ${writes.length}`;
+  throw transactionRefused(problem);
 }
 
 function created({ entity, key }: EntityId): Entity {

@@ -3,6 +3,7 @@ import {
   type EntityClaim,
   type EntityCommit,
   type EntityMessage,
+  type EntityWrite,
   entityResource,
 } from "../../../../journal/entities.ts";
 import { quote } from "../../../../lock/errors.ts";
@@ -23,7 +24,7 @@ export async function commit(
   change: EntityCommit,
   signal: AbortSignal | undefined,
 ): Promise<readonly EntityMessage[]> {
-  for (const statement of change.writes) checkStatement(statement);
+  const own = change.writes.map(toStatement);
   const { id } = claim;
   const isOurs = isClaimedBy(claim);
   const operationIds = list(change.answers.map(({ message }) => message.operationId));
@@ -33,7 +34,7 @@ export async function commit(
     sql`UPDATE lockstep_entity SET state = ${change.state} WHERE ${isOurs}`,
     ...change.answers.map((answer) => insertAnswer(database, claim, answer, change)),
     sql`DELETE FROM lockstep_message WHERE ${isOf(id)} AND operation_id IN (${operationIds})`,
-    ...change.writes,
+    ...own,
     sql`
       UPDATE lockstep_entity
       SET held_until = CASE WHEN ${oldest} IS NULL THEN 0 ELSE held_until END,
@@ -52,6 +53,13 @@ export async function commit(
       return (await database.read(next, limit)).map(toMessage);
     }
   });
+}
+
+function toStatement(write: EntityWrite): Sql {
+  if (!("texts" in write))
+    throw new TypeError("`writes` of a handler are statements made by `sql`");
+  checkStatement(write as Sql);
+  return write as Sql;
 }
 
 function insertAnswer(
