@@ -29,7 +29,9 @@ export const dynamodb = {
     // Names the process's folder on its command line.
     `-Djava.io.tmpdir=${folder}`,
     ...PROGRAM,
-    "-inMemory",
+    // Not in memory: it keeps its data when it is killed and restarted, as the other servers do.
+    "-dbPath",
+    join(folder, "data"),
     "-sharedDb",
     "-disableTelemetry",
     "-port",

@@ -64,52 +64,55 @@ export function describeSqlOutages(kind: "mariadb" | "postgres"): void {
       });
     }
 
-    test("loses no acknowledged sale, and repeats none", async () => {
-      const { inventory: stock, close } = await open(server.url);
-      await stock.set({ sku: "a", quantity: 100_000, operationId: "set" });
-      const acknowledged = new Set<string>();
-      let stop = false;
-      const seller = async (number: number) => {
-        for (let order = 0; !stop; order += 1) {
-          const operationId = `${number}/${order}`;
-          const change = { sku: "a", quantity: 1, operationId };
-          // A sale with an unknown outcome is repeated under the same id.
-          for (let sold = false; !sold && !stop; ) {
-            sold = await stock.decrement(change).then(
-              ({ outcome }) => outcome === "applied",
-              (error) => {
-                expect(["STORE_UNAVAILABLE", "UNKNOWN_OUTCOME"]).toContain(error.code);
-                return false;
-              },
-            );
-            if (sold) acknowledged.add(operationId);
-            else await pause(20);
-          }
-        }
-      };
-      const sellers = [1, 2, 3, 4].map(seller);
-      const sellMore = async () => {
-        const goal = acknowledged.size + 20;
-        await until(() => acknowledged.size >= goal);
-      };
-      await sellMore();
-      for (let i = 0; i < 2; i += 1) {
-        await restart(server);
-        await sellMore();
-      }
-      stop = true;
-      await Promise.all(sellers);
-      const entries = (await stock.history("a", { limit: 10_000 })).filter(
-        ({ kind }) => kind === "decrement",
-      );
-      const recorded = new Set(entries.map(({ operationId }) => operationId));
-      for (const id of acknowledged) expect(recorded).toContain(id);
-      expect(recorded.size).toBe(entries.length);
-      expect(await stock.get("a")).toMatchObject({
-        sold: entries.length,
-        onHand: 100_000 - entries.length,
-      });
-      await close();
-    });
+    test("loses no acknowledged sale, and repeats none", () => sellThroughRestarts(server));
   });
+}
+
+/** Sells while the server is killed and restarted. Its sales are then those that were acknowledged, each once. */
+export async function sellThroughRestarts(server: Server): Promise<void> {
+  const { inventory: stock, close } = await open(server.url);
+  await stock.set({ sku: "a", quantity: 100_000, operationId: "set" });
+  const acknowledged = new Set<string>();
+  let stop = false;
+  const seller = async (number: number) => {
+    for (let order = 0; !stop; order += 1) {
+      const operationId = `${number}/${order}`;
+      const change = { sku: "a", quantity: 1, operationId };
+      // A sale with an unknown outcome is repeated under the same id.
+      for (let sold = false; !sold && !stop; ) {
+        sold = await stock.decrement(change).then(
+          ({ outcome }) => outcome === "applied",
+          (error) => {
+            expect(["STORE_UNAVAILABLE", "UNKNOWN_OUTCOME"]).toContain(error.code);
+            return false;
+          },
+        );
+        if (sold) acknowledged.add(operationId);
+        else await pause(20);
+      }
+    }
+  };
+  const sellers = [1, 2, 3, 4].map(seller);
+  const sellMore = async () => {
+    const goal = acknowledged.size + 20;
+    await until(() => acknowledged.size >= goal);
+  };
+  await sellMore();
+  for (let i = 0; i < 2; i += 1) {
+    await restart(server);
+    await sellMore();
+  }
+  stop = true;
+  await Promise.all(sellers);
+  const entries = (await stock.history("a", { limit: 10_000 })).filter(
+    ({ kind }) => kind === "decrement",
+  );
+  const recorded = new Set(entries.map(({ operationId }) => operationId));
+  for (const id of acknowledged) expect(recorded).toContain(id);
+  expect(recorded.size).toBe(entries.length);
+  expect(await stock.get("a")).toMatchObject({
+    sold: entries.length,
+    onHand: 100_000 - entries.length,
+  });
+  await close();
 }
