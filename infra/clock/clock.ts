@@ -5,7 +5,6 @@ import type { Millis } from "../../core/lock/time.ts";
 import { findOrInstall } from "../servers/binaries.ts";
 import { run } from "../servers/processes.ts";
 import { temporaryFolder } from "../servers/reap.ts";
-import type { ServerNode } from "../servers/server.ts";
 import type { NodeConfig } from "../servers/server-kind.ts";
 
 const SOURCE = fileURLToPath(new URL("clock.c", import.meta.url));
@@ -14,28 +13,34 @@ const COMPILER = { binaries: ["cc", "gcc", "clang"], packages: ["gcc", "libc6-de
 
 let compiled: Promise<string> | undefined;
 
+/** The folder of a process whose clock can be stepped. */
+type Stepped = Pick<NodeConfig, "folder">;
+
 /**
- * Returns the environment of a server process whose wall clock can be stepped at run time.
+ * Returns the environment of a process whose wall clock can be stepped at run time.
  *
- * Needs Linux, a C compiler (installed if possible), and a server that reads the time through the C library, as Redis and
- * MySQL do and etcd does not.
+ * Needs Linux, a C compiler (installed if possible), and a process that reads the time through the C library, as Redis and
+ * MySQL and Node do, and etcd does not.
  */
 export async function steppableClock(
   onProgress: (step: string) => void = () => {},
-): Promise<(config: NodeConfig) => NodeJS.ProcessEnv> {
+): Promise<(process: Stepped) => NodeJS.ProcessEnv> {
   compiled ??= compile(onProgress);
   const library = await compiled;
-  return (config) => ({ LD_PRELOAD: library, LOCKSTEP_CLOCK: offsetOf(config) });
+  return (process) => ({ LD_PRELOAD: library, LOCKSTEP_CLOCK: offsetOf(process) });
 }
 
-/** Sets the server's clock `ahead` milliseconds ahead of the real time, or behind it if negative. */
-export async function stepClock({ config }: ServerNode, ahead: Millis): Promise<void> {
+/** Sets the clock of a process `ahead` milliseconds ahead of the real time, or behind it if negative. */
+export async function stepClock(
+  { config }: { readonly config: Stepped },
+  ahead: Millis,
+): Promise<void> {
   const nanos = BigInt(Math.round(ahead * 1e6));
-  // In place: the server has mapped the file, and a truncation would unmap the page.
+  // In place: the process has mapped the file, and a truncation would unmap the page.
   await writeFile(offsetOf(config), new BigInt64Array([nanos]), { flag: "r+" });
 }
 
-function offsetOf({ folder }: NodeConfig): string {
+function offsetOf({ folder }: Stepped): string {
   return join(folder, "clock");
 }
 

@@ -77,14 +77,14 @@ export class ServerNode {
     }
   }
 
-  /** Sends a signal. Waits for the end of the process after KILL, TERM or QUIT. */
+  /** Sends a signal. Waits for the end of the process after KILL, TERM, INT or QUIT. */
   async kill(signal: NodeJS.Signals): Promise<void> {
     const child = this.#child;
     if (!child || child.exitCode !== null || child.signalCode !== null) return;
     child.ref();
     const ended = once(child, "exit");
     child.kill(signal);
-    if (["SIGKILL", "SIGTERM", "SIGQUIT"].includes(signal)) await ended;
+    if (["SIGKILL", "SIGTERM", "SIGINT", "SIGQUIT"].includes(signal)) await ended;
     child.unref();
   }
 

@@ -1,17 +1,29 @@
+import type { WriteStream } from "node:fs";
+import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type Inventory, type LedgerEntry, stockLock } from "../../core/inventory/inventory.ts";
 import type { LockStore } from "../../core/lock/lock.ts";
-import { open } from "../../infra/open.ts";
+import { stepClock, steppableClock } from "../../infra/clock/clock.ts";
+import { type AnyStore, open } from "../../infra/open.ts";
+import { temporaryFolder } from "../../infra/servers/reap.ts";
+import { Random } from "../simulation/random.ts";
 import { until, within } from "../support/until.ts";
-import { createNemesis } from "./nemesis.ts";
+import { History, type HistoryEvent } from "./history.ts";
+import { type CampaignViolation, judge, judgeStock } from "./judge.ts";
+import { createNemesis, FAULTS, type Fault, type FaultCounts } from "./nemesis.ts";
 import { Oracle } from "./oracle.ts";
+import { saleRuns } from "./sale-workflow.ts";
 import type { CampaignStore } from "./stores.ts";
-import { Workload } from "./workload.ts";
+import { CONTENDERS, Workload } from "./workload.ts";
 
 export interface CampaignOptions {
   readonly store: CampaignStore;
   readonly seconds: number;
   readonly seed: number;
+
+  /** Gets each event as a line of JSON. */
+  readonly history?: WriteStream;
   readonly onProgress?: (line: string) => void;
 }
 
@@ -21,31 +33,39 @@ export interface CampaignReport {
   readonly version: string;
   readonly seed: number;
   readonly seconds: number;
-  readonly acquisitions: number;
-  readonly writesApplied: number;
 
-  /** Claims and writes that fences refused because a later holder had claimed the resource. */
-  readonly lateClaimsRefused: number;
-  readonly lateWritesRefused: number;
+  /** `unknown`: nothing was violated, and `gaps` says what was not tried. */
+  readonly verdict: "passed" | "failed" | "unknown";
+  readonly gaps: readonly string[];
+
+  /** Broken guarantees; empty if none was broken. */
+  readonly violations: readonly CampaignViolation[];
+
+  /** Ended calls, where each unit of a sale counts, and those of them with an unknown outcome. */
+  readonly operations: number;
+  readonly unknown: number;
+
+  /** Successful calls, by operation; those of sales in units. */
+  readonly succeeded: Counts;
+
+  /** Acquisitions whose holder still used a resource after another client had acquired the lock. */
+  readonly overlaps: number;
+
+  /** Uses of resources by late holders. */
+  readonly lateRefused: number;
+  readonly lateAccepted: number;
 
   /** Ended runs of `lockstep lock`, by exit status or signal. */
   readonly commands: Counts;
 
-  /** Sales, by outcome. */
-  readonly sales: Counts;
-
-  /** Injected faults, by name. */
-  readonly faults: Counts;
-
-  /** Failed calls, by call and code. */
+  /** Calls that did not succeed, by operation and code. */
   readonly errors: Counts;
-
-  /** Broken guarantees; empty if none was broken. */
-  readonly violations: readonly string[];
+  readonly faults: FaultCounts;
 }
 
-const SKUS = ["cup", "plate", "pot"];
-const NAMES = SKUS.map(stockLock);
+const SLOW_SKUS = ["cup", "plate", "pot"];
+const FAST_SKUS = Array.from({ length: 32 }, (_, i) => `fast-${i}`);
+const SKUS = [...SLOW_SKUS, ...FAST_SKUS];
 
 /** The ttl of locks in milliseconds: above the minimum of etcd and ZooKeeper. */
 const TTL = 2_000;
@@ -56,103 +76,212 @@ const UNITS = 1_000_000;
 /** How long processes may take to end, and locks to expire, after the last fault, in milliseconds. */
 const SETTLE_LIMIT = 60_000;
 
-/** Runs contenders against a store while the nemesis injects faults, and returns the oracle's verdict. */
+/** Fewer operations per second are too few for a verdict. */
+const LEAST_OPERATIONS = 10;
+
+/** The time between two inspections of a lock, in milliseconds. */
+const INSPECT_EVERY = 20;
+
+/** Runs contenders against a store while the nemesis injects faults, and returns the verdict on their history. */
 export async function campaign({
   store,
   seconds,
   seed,
+  history: file,
   onProgress = () => {},
 }: CampaignOptions): Promise<CampaignReport> {
-  const oracle = await Oracle.open();
-  const workload = new Workload({ url: store.url, oracle: oracle.url, skus: SKUS, ttl: TTL });
-  const nemesis = createNemesis(store, workload, { seed, ttl: TTL });
+  const history = new History(file);
+  await using oracle = await Oracle.open();
+  await using clocks = await ClientClocks.open(store, onProgress);
+  await using opened = await open(store.directUrl);
+  const workload = new Workload({
+    ...{ url: store.url, oracle: oracle.url, history, seed, ttl: TTL },
+    ...{ slowSkus: SLOW_SKUS, fastSkus: FAST_SKUS, env: clocks.env },
+  });
+  const nemesis = createNemesis({
+    ...store,
+    ...{ history, ttl: TTL, random: new Random(seed) },
+    ...{ contenders: workload.contenders, commands: workload.commands },
+    faults: { ...store.faults, "client's clock stepped": clocks.fault },
+  });
+  const inventory = opened.has("inventory") ? opened.inventory : undefined;
+  for (const sku of SKUS) {
+    await inventory?.set({ sku, quantity: UNITS, operationId: `campaign-${sku}` });
+  }
   try {
-    await using opened = await open(store.url);
-    const inventory = opened.has("inventory") ? opened.inventory : undefined;
-    for (const sku of SKUS) {
-      await inventory?.set({ sku, quantity: UNITS, operationId: `campaign-${sku}` });
-    }
     workload.start();
     // Processes take long to start on a busy machine.
-    await until(() => oracle.counts.writesApplied > 0);
+    await until(() => history.operations > 0);
     const ended = new AbortController();
     const injecting = nemesis.run(ended.signal);
+    const inspecting = inspectAll(opened.locks, history, ended.signal);
     for (let second = 1; second <= seconds; second += 1) {
       await sleep(1_000);
-      if (second % 10 === 0) onProgress(`${second} s: ${JSON.stringify(oracle.counts)}`);
+      if (second % 10 === 0) onProgress(`${second} s: ${history.operations} operations`);
     }
     ended.abort();
-    await injecting;
+    await Promise.all([injecting, inspecting]);
     const hanging = await within(SETTLE_LIMIT, workload.end()).then(
       () => [],
-      () => [`a process did not end within ${SETTLE_LIMIT} ms`],
+      () => [`expected ends: a process did not end within ${SETTLE_LIMIT} ms` as const],
     );
-    const violations = [
-      ...hanging,
-      ...oracle.judge(),
-      ...workload.violations,
-      ...(await stillLocked(opened.locks)),
-      ...(await checkLedger(inventory, workload.sales)),
-    ];
-    return {
+    const unfinished = await finishRuns(opened, history);
+    const { violations, ...judged } = judge(history.events);
+    const report = {
       version: store.version,
-      seed,
-      seconds,
-      ...oracle.counts,
+      ...{ seed, seconds },
+      violations: [
+        ...hanging,
+        ...unfinished,
+        ...violations,
+        ...oracle.violations,
+        ...workload.violations,
+        ...(await stillLocked(opened.locks)),
+        ...(inventory ? await checkStock(inventory, history.events) : []),
+      ],
+      operations: history.operations,
+      unknown: history.unknown,
+      ...judged,
+      ...countEnds(history.events),
       commands: workload.statuses,
-      sales: countOf(workload.sales.values()),
       faults: nemesis.counts,
-      errors: workload.errors,
-      violations,
     };
+    return { ...verdictOf(report), ...report };
   } finally {
     workload.kill();
-    await oracle.close();
   }
 }
 
+/** Judges what a campaign has tried. */
+export function verdictOf({
+  violations,
+  seconds,
+  operations,
+  overlaps,
+  faults,
+}: Pick<CampaignReport, "violations" | "seconds" | "operations" | "overlaps" | "faults">): Pick<
+  CampaignReport,
+  "verdict" | "gaps"
+> {
+  const missed = FAULTS.filter((name) => {
+    const count = faults[name];
+    return "met" in count && count.met === 0;
+  });
+  const gaps = [
+    ...(operations < LEAST_OPERATIONS * seconds ? [`only ${operations} operations`] : []),
+    ...(overlaps === 0 ? ["no holder was late"] : []),
+    ...missed.map((name) => `no ${name}`),
+  ];
+  if (violations.length > 0) return { verdict: "failed", gaps };
+  return { verdict: gaps.length > 0 ? "unknown" : "passed", gaps };
+}
+
+/** The wall clocks of contenders. */
+class ClientClocks implements AsyncDisposable {
+  readonly fault: Fault | string;
+  readonly env: (at: number) => NodeJS.ProcessEnv;
+  readonly #remove: () => Promise<void>;
+
+  private constructor(
+    fault: Fault | string,
+    env: (at: number) => NodeJS.ProcessEnv = () => ({}),
+    remove: () => Promise<void> = async () => {},
+  ) {
+    this.fault = fault;
+    this.env = env;
+    this.#remove = remove;
+  }
+
+  static async open(
+    { faults }: CampaignStore,
+    onProgress: (line: string) => void,
+  ): Promise<ClientClocks> {
+    const none = faults["client's clock stepped"];
+    if (none !== undefined) return new ClientClocks(none);
+    const env = await steppableClock(onProgress).catch((error: Error) => error);
+    if (env instanceof Error) return new ClientClocks(env.message);
+    const { path, remove } = await temporaryFolder("clocks");
+    const clocks = Array.from({ length: CONTENDERS }, (_, at) => ({ folder: join(path, `${at}`) }));
+    for (const { folder } of clocks) await mkdir(folder);
+    const step: Fault = async ({ random, pause }) => {
+      const config = random.pick(clocks);
+      await stepClock({ config }, random.between(-2, 2) * TTL);
+      await pause();
+      await stepClock({ config }, 0);
+      return true;
+    };
+    return new ClientClocks(step, (at) => env(clocks[at] ?? { folder: path }), remove);
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.#remove();
+  }
+}
+
+/** Records who has the locks by the store's own account, until the signal aborts. */
+async function inspectAll(locks: LockStore, history: History, signal: AbortSignal): Promise<void> {
+  while (!signal.aborted) {
+    for (const name of SLOW_SKUS.map(stockLock)) {
+      // A server may be down.
+      const info = await locks.inspect(name).catch(() => undefined);
+      if (info?.fence === undefined) continue;
+      // Without a server's clock, an observer knows only of later holders.
+      const free = locks.traits.serverClock && info.holder === undefined;
+      const event = { client: "observer", operation: "inspect", type: "ok", name } as const;
+      history.addNow({ ...event, token: info.fence, free });
+    }
+    await sleep(INSPECT_EVERY);
+  }
+}
+
+/** Completes the runs whose processes did not. */
+async function finishRuns(
+  opened: AnyStore,
+  history: History,
+): Promise<readonly CampaignViolation[]> {
+  const sell = saleRuns(opened, TTL);
+  const runs = history.events.filter(({ operation }) => operation === "run");
+  const completed = new Set(runs.filter(({ type }) => type === "ok").map(({ id }) => id));
+  const violations: CampaignViolation[] = [];
+  for (const { type, id = "", name = "" } of runs) {
+    if (type !== "invoke" || completed.has(id)) continue;
+    const sale = { id, sku: name.slice(stockLock("").length) };
+    const isCompleted = await sell?.(sale, AbortSignal.timeout(SETTLE_LIMIT)).catch(() => false);
+    if (!isCompleted) violations.push(`once per transaction: ${id} does not complete`);
+    else history.addNow({ client: "observer", operation: "run", type: "ok", name, id });
+  }
+  return violations;
+}
+
 /** Checks that every lock becomes free after all faults of its holders and waiters. */
-async function stillLocked(locks: LockStore): Promise<readonly string[]> {
+async function stillLocked(locks: LockStore): Promise<readonly CampaignViolation[]> {
   const held = async () => (await locks.list()).map(({ name }) => name);
   await until(async () => (await held()).length === 0, SETTLE_LIMIT).catch(() => {});
   const names = await held();
   const taken = await Promise.all(
-    NAMES.map(async (name) => {
+    SKUS.map(stockLock).map(async (name) => {
       const lock = await locks.lock(name, { ttl: TTL, wait: TTL }).catch(() => undefined);
       await lock?.unlock();
       return lock ? [] : [name];
     }),
   );
-  return [...new Set([...names, ...taken.flat()])].map((name) => `${name} is still locked`);
+  return [...new Set([...names, ...taken.flat()])].map(
+    (name) => `free at the end: ${name} is still locked` as const,
+  );
 }
 
-/** Checks that the ledger has every acknowledged sale once and no refused sale, and that its fences never fall. */
-async function checkLedger(
-  inventory: Inventory | undefined,
-  sales: ReadonlyMap<string, string>,
-): Promise<readonly string[]> {
-  const violations: string[] = [];
-  for (const sku of inventory ? SKUS : []) {
-    const entries = (await ledgerOf(inventory as Inventory, sku)).filter(isSale);
-    const sold = new Set(entries.map(({ operationId }) => operationId));
-    const stock = await inventory?.get(sku);
-    const violate = (text: string) => violations.push(`${sku}: ${text}`);
-    if (sold.size < entries.length) violate("the ledger has an operation id twice");
-    if (stock?.onHand !== UNITS - entries.length) {
-      violate(`${entries.length} units were sold, and ${stock?.onHand} of ${UNITS} are left`);
-    }
-    for (const [sale, outcome] of sales) {
-      const [of, operationId] = sale.split(" ");
-      if (of !== sku) continue;
-      if (outcome === "applied" && !sold.has(operationId))
-        violate(`the sale ${operationId} is lost`);
-      if (outcome === "FENCED_OUT" && sold.has(operationId))
-        violate(`the refused sale ${operationId} is in the ledger`);
-    }
-    entries.forEach(({ fence = "" }, i) => {
-      const before = entries[i - 1]?.fence ?? "";
-      if (fence < before) violate(`a sale under ${fence} comes after one under ${before}`);
-    });
+async function checkStock(
+  inventory: Inventory,
+  events: readonly HistoryEvent[],
+): Promise<readonly CampaignViolation[]> {
+  const calls = events.filter(({ id }) => id !== undefined);
+  const byName = Map.groupBy(calls, ({ name = "" }) => name);
+  const violations: CampaignViolation[] = [];
+  for (const sku of SKUS) {
+    const entries = (await ledgerOf(inventory, sku)).filter(isSale);
+    const onHand = (await inventory.get(sku))?.onHand;
+    const stock = { sku, supplied: UNITS, onHand, entries };
+    violations.push(...judgeStock(stock, byName.get(stockLock(sku)) ?? []));
   }
   return violations;
 }
@@ -172,7 +301,14 @@ async function ledgerOf(inventory: Inventory, sku: string): Promise<readonly Led
   }
 }
 
-function countOf(outcomes: Iterable<string>): Counts {
-  const groups = Map.groupBy(outcomes, (outcome) => outcome);
-  return Object.fromEntries([...groups].map(([outcome, { length }]) => [outcome, length]));
+function countEnds(events: readonly HistoryEvent[]): Pick<CampaignReport, "succeeded" | "errors"> {
+  const succeeded: Record<string, number> = {};
+  const errors: Record<string, number> = {};
+  for (const { client, type, operation, code, units = 1 } of events) {
+    if (type === "invoke" || client === "nemesis" || client === "observer") continue;
+    const counts = type === "ok" ? succeeded : errors;
+    const key = type === "ok" ? operation : `${operation}: ${code}`;
+    counts[key] = (counts[key] ?? 0) + units;
+  }
+  return { succeeded, errors };
 }

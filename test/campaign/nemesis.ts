@@ -1,109 +1,136 @@
 import type { ChildProcess } from "node:child_process";
 import { setTimeout as sleep } from "node:timers/promises";
-import { uniformInt } from "pure-rand/distribution/uniformInt";
-import { xoroshiro128plus } from "pure-rand/generator/xoroshiro128plus";
-import type { CampaignStore } from "./stores.ts";
+import type { ServerNode } from "../../infra/servers/server.ts";
+import type { Random } from "../simulation/random.ts";
+import { startAgain } from "../support/restart.ts";
+import type { TcpProxy } from "../support/tcp-proxy.ts";
+import { until } from "../support/until.ts";
+import type { History } from "./history.ts";
+import { CLOCK_STEP } from "./judge.ts";
+import type { Worker } from "./workload.ts";
 
-/** The processes that the nemesis kills and freezes. Both lists change as processes end and start. */
-export interface Victims {
-  readonly contenders: readonly ChildProcess[];
+/** The faults that every store of processes and wires has. */
+const COMMON_FAULTS = [
+  "contender killed",
+  "contender frozen",
+  "holder frozen past its ttl",
+  "lockstep lock killed",
+  "lockstep lock frozen",
+  "connections reset",
+  "connections dead silently",
+  "answer lost",
+  "request lost",
+  "wire cut",
+  "server killed",
+  "server frozen",
+  "server restarted",
+] as const;
+
+/** The faults that each store has in its own way, or not. */
+const STORE_FAULTS = [
+  "client's clock stepped",
+  CLOCK_STEP,
+  "leader killed",
+  "leader replaced",
+  "compaction",
+  "store full",
+] as const;
+
+export const FAULTS = [...COMMON_FAULTS, ...STORE_FAULTS] as const;
+export type FaultName = (typeof FAULTS)[number];
+export type StoreFault = (typeof STORE_FAULTS)[number];
+
+/** Injects a fault and takes it back. Resolves to whether it met something; rejects if it could not happen. */
+export type Fault = (context: FaultContext) => Promise<boolean>;
+
+export interface FaultContext {
+  readonly random: Random;
+
+  /** Lasts between half a ttl and two ttls: the lock may pass to another holder meanwhile. */
+  readonly pause: () => Promise<void>;
+}
+
+/** The faults that a store has in its own way; a text says why it cannot have one. */
+export type StoreFaults = Readonly<Record<StoreFault, Fault | string>> & {
+  /** Why there are no wires, or no nodes that may be harmed. */
+  readonly wires?: string;
+  readonly nodes?: string;
+};
+
+/** How often a fault was injected and met something, or why a store does not have it. */
+export type FaultCount =
+  | { readonly tried: number; readonly met: number }
+  | { readonly not: string };
+
+export type FaultCounts = Readonly<Record<FaultName, FaultCount>>;
+
+export interface NemesisOptions {
+  readonly wires: readonly TcpProxy[];
+
+  /** The server processes that may be killed and frozen. */
+  readonly nodes: readonly ServerNode[];
+
+  /** Ends a server in an orderly way. */
+  readonly stopSignal: "SIGTERM" | "SIGINT";
+
+  readonly faults: StoreFaults;
+
+  /** Both lists change as processes end and start. */
+  readonly contenders: readonly Worker[];
 
   /** Processes of `lockstep lock`. */
-  readonly commands: readonly ChildProcess[];
+  readonly commands: readonly Worker[];
+  readonly history: History;
+  readonly random: Random;
+
+  /** In milliseconds. */
+  readonly ttl: number;
 }
 
 /** Injects faults; the term is Jepsen's. */
 export interface Nemesis {
-  /** Injected faults, by name. */
-  readonly counts: Readonly<Record<string, number>>;
+  readonly counts: FaultCounts;
 
-  /** Injects one fault after another until the signal aborts, then repairs the wires. */
+  /**
+   * Injects one fault after another until the signal aborts, then repairs the wires. Each fault comes once in a round,
+   * which `random` orders.
+   */
   run(signal: AbortSignal): Promise<void>;
 }
 
-/** Injects a fault. Resolves to false if it had no target. */
-type Fault = (pick: (below: number) => number) => Promise<boolean>;
-
-/** Creates a nemesis for the processes and servers of a campaign. A seed determines its sequence of faults. */
-export function createNemesis(
-  { wires, nodes, maintenance }: CampaignStore,
-  victims: Victims,
-  { seed, ttl }: { readonly seed: number; readonly ttl: number },
-): Nemesis {
-  const random = xoroshiro128plus(seed);
-  const pick = (below: number) => uniformInt(random, 0, below - 1);
-  const counts: Record<string, number> = {};
-
-  /** Between half a ttl and two ttls: the lock may pass to another holder meanwhile. */
-  const faultMillis = () => ttl / 2 + pick(ttl * 1.5);
-  const pickOne = <T>(all: readonly T[]): T | undefined => all[pick(Math.max(1, all.length))];
-
-  const freeze = async (child: ChildProcess | undefined) => {
-    if (!child?.kill("SIGSTOP")) return false;
-    await sleep(faultMillis());
-    child.kill("SIGCONT");
-    return true;
-  };
-  const onWires = (act: (at: number) => unknown): Fault => {
-    return async () => {
-      if (wires.length === 0) return false;
-      await act(pick(wires.length));
-      return true;
-    };
-  };
-  const onNode = (act: (node: CampaignStore["nodes"][number]) => Promise<void>): Fault => {
-    return async () => {
-      const node = pickOne(nodes);
-      if (!node) return false;
-      await act(node);
-      return true;
-    };
-  };
-
-  const faults: Readonly<Record<string, Fault>> = {
-    "contender killed": async () => pickOne(victims.contenders)?.kill("SIGKILL") ?? false,
-    "contender frozen": () => freeze(pickOne(victims.contenders)),
-    "lockstep lock killed": async () => pickOne(victims.commands)?.kill("SIGKILL") ?? false,
-    "lockstep lock frozen": () => freeze(pickOne(victims.commands)),
-    "connections reset": onWires((at) => wires[at]?.reset()),
-    "connections dead silently": onWires((at) => wires[at]?.blackhole()),
-    "answer lost": onWires((at) => wires[at]?.loseNextAnswer(pick(20))),
-    "request lost": onWires((at) => wires[at]?.loseNextRequest(pick(20))),
-    "wire cut": onWires(async (at) => {
-      wires[at]?.cut();
-      await sleep(faultMillis());
-      wires[at]?.mend();
+/** Creates a nemesis for the processes and servers of a campaign. */
+export function createNemesis(options: NemesisOptions): Nemesis {
+  const { history, random, ttl, wires } = options;
+  const faults = faultsOf(options);
+  const counts = Object.fromEntries(
+    FAULTS.map((name) => {
+      const fault = faults[name];
+      return [name, typeof fault === "string" ? { not: fault } : { tried: 0, met: 0 }];
     }),
-    "server killed": onNode(async (node) => {
-      await node.kill("SIGKILL");
-      await sleep(pick(ttl));
-      await node.start();
-    }),
-    "server frozen": onNode(async (node) => {
-      await node.kill("SIGSTOP");
-      await sleep(faultMillis());
-      await node.kill("SIGCONT");
-    }),
-    ...Object.fromEntries(
-      Object.entries(maintenance).map(([name, task]) => [
-        name,
-        async () => {
-          // It fails if the server is down.
-          await task().catch(() => {});
-          return true;
-        },
-      ]),
-    ),
-  };
+  ) as Record<FaultName, FaultCount>;
+  const context = { random, pause: () => sleep(ttl / 2 + random.below(ttl * 1.5)) };
+
+  async function inject(operation: FaultName, fault: Fault): Promise<void> {
+    const event = { client: "nemesis", operation } as const;
+    history.addNow({ ...event, type: "invoke" });
+    const hasMet = await fault(context).catch((error: Error) => error);
+    const isMet = hasMet === true;
+    const code = hasMet instanceof Error ? { code: hasMet.message } : {};
+    history.addNow({ ...event, type: isMet ? "ok" : "fail", ...code });
+    const { tried, met } = counts[operation] as { tried: number; met: number };
+    counts[operation] = { tried: tried + 1, met: met + Number(isMet) };
+  }
 
   return {
     counts,
     async run(signal) {
-      const names = Object.keys(faults);
       while (!signal.aborted) {
-        const name = names[pick(names.length)] as string;
-        if (await faults[name]?.(pick)) counts[name] = (counts[name] ?? 0) + 1;
-        await sleep(pick(ttl));
+        for (const name of shuffled(FAULTS, random)) {
+          const fault = faults[name];
+          if (signal.aborted || typeof fault === "string") continue;
+          await inject(name, fault);
+          await sleep(random.below(ttl / 4));
+        }
       }
       for (const wire of wires) {
         wire.loseNothing();
@@ -111,4 +138,118 @@ export function createNemesis(
       }
     },
   };
+}
+
+function faultsOf({
+  wires,
+  nodes,
+  faults,
+  stopSignal,
+  contenders,
+  commands,
+  history,
+  ttl,
+}: NemesisOptions): Readonly<Record<FaultName, Fault | string>> {
+  const onWire = (fault: (wire: TcpProxy, context: FaultContext) => Promise<boolean>) => {
+    const at: Fault = (context) => fault(context.random.pick(wires), context);
+    return faults.wires ?? at;
+  };
+  const onNode = (act: (node: ServerNode, context: FaultContext) => Promise<unknown>) => {
+    const at: Fault = async (context) => {
+      await act(context.random.pick(nodes), context);
+      return true;
+    };
+    return faults.nodes ?? at;
+  };
+  const isHolder = ({ name }: Worker) => history.isHolder(name);
+  return {
+    ...faults,
+    "contender killed": ({ random }) => kill(random.pick(contenders)),
+    "contender frozen": ({ random, pause }) => freeze(random.pick(contenders), pause),
+    "holder frozen past its ttl": async ({ random }) => {
+      const holder = await until(() => pickOne(contenders.filter(isHolder), random), ttl);
+      return freeze(holder, () => sleep(ttl * (1.5 + random.float())));
+    },
+    "lockstep lock killed": ({ random }) => kill(random.pick(commands)),
+    "lockstep lock frozen": ({ random, pause }) => freeze(random.pick(commands), pause),
+    "connections reset": onWire(async (wire) => {
+      const { open } = wire;
+      wire.reset();
+      return open > 0;
+    }),
+    "connections dead silently": onWire((wire) => drops(wire, () => wire.blackhole(), ttl)),
+    "answer lost": onWire((wire, { random }) => {
+      wire.loseNextAnswer(random.below(20));
+      return hasLost(wire, ttl);
+    }),
+    "request lost": onWire((wire, { random }) => {
+      wire.loseNextRequest(random.below(20));
+      return hasLost(wire, ttl);
+    }),
+    "wire cut": onWire(async (wire, { pause }) => {
+      const { dropped } = wire;
+      wire.cut();
+      await pause();
+      wire.mend();
+      return wire.dropped > dropped;
+    }),
+    "server killed": onNode(async (node, { random }) => {
+      await node.kill("SIGKILL");
+      await sleep(random.below(ttl));
+      await startAgain(node);
+    }),
+    "server frozen": onNode(async (node, { pause }) => {
+      await node.kill("SIGSTOP");
+      await pause();
+      await node.kill("SIGCONT");
+    }),
+    "server restarted": onNode(async (node) => {
+      await node.kill(stopSignal);
+      await startAgain(node);
+    }),
+  };
+}
+
+function pickOne<T>(all: readonly T[], random: Random): T | undefined {
+  return all.length === 0 ? undefined : random.pick(all);
+}
+
+function shuffled<T>(all: readonly T[], random: Random): readonly T[] {
+  return all
+    .map((each) => ({ each, order: random.float() }))
+    .sort((a, b) => a.order - b.order)
+    .map(({ each }) => each);
+}
+
+/** Resolves to whether the kill, and nothing else, has ended the process. */
+async function kill({ child }: Worker): Promise<boolean> {
+  if (!child.kill("SIGKILL")) return false;
+  await until(() => hasEnded(child));
+  return child.signalCode === "SIGKILL";
+}
+
+/** Resolves to whether the process was there before and after the freeze. */
+async function freeze({ child }: Worker, pause: () => Promise<void>): Promise<boolean> {
+  if (hasEnded(child) || !child.kill("SIGSTOP")) return false;
+  await pause();
+  child.kill("SIGCONT");
+  return !hasEnded(child);
+}
+
+function hasEnded({ exitCode, signalCode }: ChildProcess): boolean {
+  return exitCode !== null || signalCode !== null;
+}
+
+/** Resolves to whether the wire drops data within `limit` milliseconds. */
+async function drops(wire: TcpProxy, begin: () => void, limit: number): Promise<boolean> {
+  const { dropped } = wire;
+  begin();
+  return until(() => wire.dropped > dropped, limit).catch(() => false);
+}
+
+/** Resolves to whether the wire loses what it is to lose within `limit` milliseconds. */
+async function hasLost(wire: TcpProxy, limit: number): Promise<boolean> {
+  const lost = await until(() => !wire.isToLose, limit).catch(() => false);
+  wire.loseNothing();
+  return lost;
 }

@@ -1,63 +1,36 @@
 import { ask, type JsonServer, serveJson } from "../support/json-server.ts";
+import type { CampaignViolation } from "./judge.ts";
 
-/** A time of CLOCK_MONOTONIC, which all processes of a machine share, in nanoseconds; a string for JSON. */
-export type Timestamp = string;
-
-/** One acquisition of a lock. The fence has the form of `Fence.toString()`, which sorts like fences. */
-export interface Holder {
+/** A use of the register. The fence has the form of `Fence.toString()`, which sorts like fences. */
+interface Request {
   readonly name: string;
-  readonly fence: string;
+  readonly token: string;
+  readonly client: string;
 
-  /** Unique per acquisition. */
-  readonly owner: string;
+  /** The value to write; undefined for a claim, which reads. */
+  readonly value?: number;
 }
 
-/** A report of a contender. The contender takes the times: it may be frozen before it sends the report. */
-export type Event = Holder &
-  (
-    | { readonly type: "claim"; readonly requestedAt: Timestamp; readonly acquiredAt: Timestamp }
-    | { readonly type: "write"; readonly value: number }
-    /** `assertHeld()` passed, called at `at` or later. */
-    | { readonly type: "held"; readonly at: Timestamp }
-    | { readonly type: "release"; readonly startedAt: Timestamp; readonly answer: string }
-  );
-
-/** The answer to a claim or a write. `value` is undefined if the fence was refused. */
-export interface Answer {
+/** `value` is undefined if the fence was refused. */
+interface Answer {
   readonly value?: number;
 }
 
 interface Register {
-  value: number;
-  fence: string;
-  owner: string;
+  readonly value: number;
+  readonly token: string;
+  readonly client: string;
 }
 
-interface Hold extends Holder {
-  readonly requestedAt: bigint;
-  readonly acquiredAt: bigint;
-  lastHeldAt: bigint;
-
-  /** The start of the release that was answered "released". */
-  releasedAt?: bigint;
-}
-
-/**
- * The resource behind the locks of a campaign: a register for each name, which checks fences as documented. It records
- * the reports of all holders and judges the whole history at the end.
- */
-export class Oracle {
+/** The resource behind the locks of a campaign: a register for each name, which checks fences as documented. */
+export class Oracle implements AsyncDisposable {
   #server: JsonServer | undefined;
   readonly #registers = new Map<string, Register>();
-  readonly #holds = new Map<string, Hold>();
-  readonly #violations: string[] = [];
-  #applied = 0;
-  #refusedClaims = 0;
-  #refusedWrites = 0;
+  readonly violations: CampaignViolation[] = [];
 
   static async open(): Promise<Oracle> {
     const oracle = new Oracle();
-    oracle.#server = await serveJson((event: Event) => oracle.#handle(event));
+    oracle.#server = await serveJson((request: Request) => oracle.answer(request));
     return oracle;
   }
 
@@ -65,117 +38,32 @@ export class Oracle {
     return this.#server?.url ?? "";
   }
 
-  get counts() {
-    return {
-      acquisitions: this.#holds.size,
-      writesApplied: this.#applied,
-      lateClaimsRefused: this.#refusedClaims,
-      lateWritesRefused: this.#refusedWrites,
-    };
-  }
-
-  /** Returns all broken guarantees. */
-  judge(): readonly string[] {
-    const byName = Map.groupBy(this.#holds.values(), ({ name }) => name);
-    return [...this.#violations, ...[...byName.values()].flatMap(judgeName)];
-  }
-
-  async close(): Promise<void> {
-    this.#server?.close();
-  }
-
-  #handle(event: Event): Answer {
-    if (event.type === "claim") return this.#claim(event);
-    if (event.type === "write") return this.#write(event);
-    const hold = this.#holds.get(event.owner);
-    if (!hold) throw new Error(`${event.owner} has claimed no fence`);
-    if (event.type === "held") hold.lastHeldAt = BigInt(event.at);
-    else if (event.answer === "released") hold.releasedAt = BigInt(event.startedAt);
-    return {};
-  }
-
-  #claim({ name, fence, owner, requestedAt, acquiredAt }: Event & { type: "claim" }): Answer {
-    const times = { requestedAt: BigInt(requestedAt), acquiredAt: BigInt(acquiredAt) };
-    this.#holds.set(owner, { name, fence, owner, ...times, lastHeldAt: 0n });
-    const register = this.#registers.get(name) ?? { value: 0, fence: "", owner: "" };
-    if (fence === register.fence) {
-      this.#violations.push(`${owner} and ${register.owner} have one fence: ${name} ${fence}`);
+  answer({ name, token, client, value }: Request): Answer {
+    const last = this.#registers.get(name) ?? { value: 0, token: "", client: "" };
+    if (value === undefined) {
+      if (token === last.token) {
+        this.violations.push(
+          `token order: ${client} and ${last.client} have one fence: ${name} ${token}`,
+        );
+      }
+      if (token <= last.token) return {};
+      this.#registers.set(name, { value: last.value, token, client });
+      return { value: last.value };
     }
-    if (fence <= register.fence) {
-      this.#refusedClaims += 1;
-      return {};
+    if (last.token !== token || last.client !== client) return {};
+    if (value !== last.value + 1) {
+      this.violations.push(`lost update: ${client} wrote ${value} over ${last.value} of ${name}`);
     }
-    this.#registers.set(name, { value: register.value, fence, owner });
-    return { value: register.value };
-  }
-
-  #write({ name, fence, owner, value }: Event & { type: "write" }): Answer {
-    const register = this.#registers.get(name);
-    if (register?.fence !== fence || register.owner !== owner) {
-      this.#refusedWrites += 1;
-      return {};
-    }
-    if (value !== register.value + 1) {
-      this.#violations.push(`${owner} wrote ${value} over ${register.value}: an update is lost`);
-    }
-    register.value = value;
-    this.#applied += 1;
+    this.#registers.set(name, { value, token, client });
     return { value };
   }
-}
 
-/** Checks the guarantees between holders of one name. */
-function judgeName(holds: readonly Hold[]): readonly string[] {
-  const inOrder = holds.toSorted((a, b) => (a.fence < b.fence ? -1 : 1));
-  return [...findOverlaps(inOrder), ...findOrderViolations(inOrder)];
-}
-
-/** Finds holders that considered themselves holders after a later acquisition. */
-function findOverlaps(inOrder: readonly Hold[]): readonly string[] {
-  const violations: string[] = [];
-  let latest: Hold | undefined;
-  for (const hold of inOrder) {
-    if (latest && latest.lastHeldAt > hold.acquiredAt) {
-      const millis = Number(latest.lastHeldAt - hold.acquiredAt) / 1e6;
-      violations.push(
-        `${latest.owner} considered itself the holder of ${hold.name} ${millis} ms after ${hold.owner} acquired it`,
-      );
-    }
-    if (!latest || hold.lastHeldAt > latest.lastHeldAt) latest = hold;
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#server?.close();
   }
-  return violations;
 }
 
-/**
- * Finds acquisitions with a lower fence than an acquisition that ended before their request, and releases answered
- * "released" after a later acquisition.
- */
-function findOrderViolations(inOrder: readonly Hold[]): readonly string[] {
-  const violations: string[] = [];
-
-  /** The earliest acquisition among those with a higher fence. */
-  let first: Hold | undefined;
-  for (const hold of inOrder.toReversed()) {
-    if (first && first.acquiredAt < hold.requestedAt) {
-      violations.push(
-        `${hold.owner} requested ${hold.name} after ${first.owner} had acquired it, and has a lower fence`,
-      );
-    }
-    if (first && hold.releasedAt !== undefined && first.acquiredAt < hold.releasedAt) {
-      violations.push(
-        `${hold.owner} was answered "released" for ${hold.name}, which ${first.owner} had acquired before`,
-      );
-    }
-    if (!first || hold.acquiredAt < first.acquiredAt) first = hold;
-  }
-  return violations;
-}
-
-/** Sends a report to the oracle, which never fails. */
-export function sendReport(oracle: string, event: Event): Promise<Answer> {
-  return ask(oracle, event);
-}
-
-export function now(): Timestamp {
-  return String(process.hrtime.bigint());
+/** Asks the oracle, which never fails. */
+export function askOracle(oracle: string, request: Request): Promise<Answer> {
+  return ask(oracle, request);
 }

@@ -1,14 +1,26 @@
 import { join } from "node:path";
-import { get, put } from "../../core/stores/etcd/client/etcd.ts";
-import { etcdGatewayClient } from "../../core/stores/etcd/client/gateway.ts";
-import { nodeFetch } from "../../core/stores/node-fetch.ts";
+import { DatabaseSync } from "node:sqlite";
+import { createConnection } from "mysql2/promise";
+import { Client } from "pg";
+import { PREFIX } from "../../core/stores/redis/client/names.ts";
+import { redisClient } from "../../core/stores/redis/client/open.ts";
+import type { Command } from "../../core/stores/redis/client/redis.ts";
+import { stepClock, steppableClock } from "../../infra/clock/clock.ts";
 import { openReady } from "../../infra/open-ready.ts";
-import type { ServerName } from "../../infra/servers/kinds.ts";
+import { KINDS, type ServerName } from "../../infra/servers/kinds.ts";
 import { temporaryFolder } from "../../infra/servers/reap.ts";
 import type { Server, ServerNode } from "../../infra/servers/server.ts";
-import { startServer } from "../../infra/servers/start.ts";
-import { endpointsOf, QUICK_ETCD } from "../support/etcd-servers.ts";
+import type { NodeConfig } from "../../infra/servers/server-kind.ts";
+import { type StartOptions, startServer } from "../../infra/servers/start.ts";
+import { QUICK_ETCD } from "../support/etcd-servers.ts";
+import { RedisCluster, type RedisGroup, RedisSentinels } from "../support/redis-group.ts";
+import { startAgain } from "../support/restart.ts";
 import { TcpProxy } from "../support/tcp-proxy.ts";
+import { until } from "../support/until.ts";
+import * as etcd from "./etcd-faults.ts";
+import { CLOCK_STEP } from "./judge.ts";
+import type { Fault, StoreFaults } from "./nemesis.ts";
+import { zookeeperLeader } from "./zookeeper-leader.ts";
 
 /** A store on servers of its own, with a proxy in front of each server that can cut the connections. */
 export interface CampaignStore extends AsyncDisposable {
@@ -16,13 +28,21 @@ export interface CampaignStore extends AsyncDisposable {
 
   /** The store's URL, through the wires. */
   readonly url: string;
+
+  /** The store's URL without the wires. */
+  readonly directUrl: string;
   readonly wires: readonly TcpProxy[];
 
   /** The server processes that may be killed and frozen. The store survives the loss of any one. */
   readonly nodes: readonly ServerNode[];
 
-  /** Maintenance during the campaign, by name. */
-  readonly maintenance: Readonly<Record<string, () => Promise<void>>>;
+  /** Ends a server in an orderly way. */
+  readonly stopSignal: "SIGTERM" | "SIGINT";
+
+  /** Without a text, the clocks of clients can be stepped. */
+  readonly faults: Omit<StoreFaults, "client's clock stepped"> & {
+    readonly "client's clock stepped"?: string;
+  };
 }
 
 type Open = (log: (line: string) => void) => Promise<CampaignStore>;
@@ -32,34 +52,58 @@ export const DURABLE_REDIS = ["--appendonly", "yes", "--appendfsync", "always"];
 
 export const STORES = {
   sqlite: openSqlite,
-  mariadb: sql("mariadb"),
-  mysql: sql("mysql"),
-  postgres: sql("postgres"),
-  etcd: etcd("etcd"),
-  "etcd-cluster": etcd("etcd-cluster"),
-  redis: (log) => onServers("redis", { log, args: DURABLE_REDIS }),
-  redlock: (log) => onServers("redlock", { log, args: DURABLE_REDIS }),
-  zookeeper: (log) => onServers("zookeeper", { log }),
-  "zookeeper-cluster": (log) => onServers("zookeeper-cluster", { log }),
+  mariadb: mysql("mariadb"),
+  mysql: mysql("mysql"),
+  postgres: postgres("postgres"),
+  pgbouncer: postgres("pgbouncer"),
+  etcd: openEtcd("etcd"),
+  "etcd-cluster": openEtcd("etcd-cluster"),
+  redis: openRedis("redis"),
+  "redis-cluster": openGroup((options) => RedisCluster.start(options)),
+  "redis-sentinel": openGroup((options) => RedisSentinels.start(options)),
+  redlock: openRedis("redlock"),
+  zookeeper: openZooKeeper("zookeeper"),
+  "zookeeper-cluster": openZooKeeper("zookeeper-cluster"),
   dynamodb: openDynamodb,
 } as const satisfies Readonly<Record<string, Open>>;
 
 export type CampaignStoreName = keyof typeof STORES;
 
-interface Servers {
+/** Few machines have MySQL beside MariaDB. */
+export const USUAL_STORES = (Object.keys(STORES) as CampaignStoreName[]).filter(
+  (name) => name !== "mysql",
+);
+
+/** What most stores do not have. */
+const NONE: CampaignStore["faults"] = {
+  [CLOCK_STEP]:
+    "the server reads the time by the kernel, or as another user: the clock shim needs the C library",
+  "leader killed": "there is no leader",
+  "leader replaced": "there is no leader",
+  compaction: "there is nothing to compact",
+  "store full": "no limit of this server is lowered",
+};
+
+interface Servers extends Pick<StartOptions, "args" | "env"> {
   readonly log: (line: string) => void;
-  readonly args?: readonly string[];
 }
 
-async function onServers(name: ServerName, { log, args = [] }: Servers): Promise<CampaignStore> {
-  const server = await startServer(name, { onProgress: log, args });
+async function onServers(name: ServerName, { log, ...options }: Servers) {
+  const server = await startServer(name, { onProgress: log, ...options });
+  return { server, store: await overWires(server) };
+}
+
+/** Puts wires in front of a server. */
+async function overWires(server: Server): Promise<CampaignStore> {
   const { url, wires } = await wiresTo(server);
   return {
     version: server.version,
     url,
+    directUrl: server.url,
     wires,
     nodes: server.nodes,
-    maintenance: {},
+    stopSignal: "SIGTERM",
+    faults: NONE,
     async [Symbol.asyncDispose]() {
       await Promise.all(wires.map((wire) => wire.close()));
       await server.stop();
@@ -67,63 +111,232 @@ async function onServers(name: ServerName, { log, args = [] }: Servers): Promise
   };
 }
 
-/** Puts a proxy in front of each node, and returns the URL through them. */
-export async function wiresTo({ nodes, url }: Server): Promise<{
+/** Puts a proxy in front of each node that the URL names, and returns the URL through them. */
+export async function wiresTo({ nodes, url }: Pick<Server, "nodes" | "url">): Promise<{
   readonly url: string;
   readonly wires: readonly TcpProxy[];
 }> {
-  const wires = await Promise.all(nodes.map(({ config }) => TcpProxy.to(config.port)));
-  const ports = new Map(nodes.map(({ config }, i) => [config.port, wires[i]?.port]));
-  return { url: url.replace(/:(\d+)/g, (_, port) => `:${ports.get(Number(port))}`), wires };
+  const named = nodes.filter(({ config }) => url.includes(`:${config.port}`));
+  const wires = await Promise.all(named.map(({ config }) => TcpProxy.to(config.port)));
+  const ports = new Map(named.map(({ config }, i) => [config.port, wires[i]?.port]));
+  return {
+    url: url.replace(/:(\d+)/g, (all, port) =>
+      ports.has(Number(port)) ? `:${ports.get(Number(port))}` : all,
+    ),
+    wires,
+  };
 }
 
 async function openSqlite(): Promise<CampaignStore> {
   const folder = await temporaryFolder("campaign");
+  const file = join(folder.path, "campaign.db");
+  const ownProcesses = "SQLite runs in the processes of its clients";
   return {
     version: `SQLite of Node ${process.versions.node}`,
-    url: `sqlite:${join(folder.path, "campaign.db")}`,
+    url: `sqlite:${file}`,
+    directUrl: `sqlite:${file}`,
     wires: [],
     nodes: [],
-    maintenance: {},
+    stopSignal: "SIGTERM",
+    faults: {
+      ...NONE,
+      wires: ownProcesses,
+      nodes: ownProcesses,
+      "client's clock stepped": "all clients of a file share the clock of its machine",
+      [CLOCK_STEP]: "all clients of a file share the clock of its machine",
+      compaction: async () => {
+        using database = new DatabaseSync(file, { timeout: 5_000 });
+        database.exec("VACUUM");
+        return true;
+      },
+    },
     [Symbol.asyncDispose]: folder.remove,
   };
 }
 
-function sql(name: ServerName): Open {
+/** MariaDB or MySQL, with a clock that can be stepped. */
+function mysql(name: "mariadb" | "mysql"): Open {
   return async (log) => {
-    const store = await onServers(name, { log });
-    await (await openReady(store.url)).close();
-    return store;
+    const { env, steps } = await steppable(log);
+    const { server, store } = await onServers(name, { log, ...env });
+    const optimize = async () => {
+      await using connection = await createConnection(server.url);
+      await connection.query(`OPTIMIZE TABLE ${TABLES}`);
+      return true;
+    };
+    return withTables(store, { [CLOCK_STEP]: steps(server), compaction: optimize });
   };
 }
 
-/** DynamoDB Local keeps its tables in memory, so its process is spared: faults are those of the wire and of clients. */
+/** Its processes run as another user, who cannot open the file of the clock. PgBouncer's own wire is the only one. */
+function postgres(name: "postgres" | "pgbouncer"): Open {
+  return async (log) => {
+    const { server, store } = await onServers(name, { log });
+    const [{ config }] = server.nodes as readonly [ServerNode, ...ServerNode[]];
+    const vacuum = async () => {
+      const client = new Client({ connectionString: KINDS.postgres.url([config.port]) });
+      await client.connect();
+      await client.query(`VACUUM FULL ${TABLES}`).finally(() => client.end());
+      return true;
+    };
+    return withTables({ ...store, stopSignal: "SIGINT" }, { compaction: vacuum });
+  };
+}
+
+/** The tables that a campaign fills. */
+const TABLES = "lockstep_lock, lockstep_claim, lockstep_stock, lockstep_ledger";
+
+async function withTables(
+  store: CampaignStore,
+  faults: Partial<CampaignStore["faults"]>,
+): Promise<CampaignStore> {
+  await (await openReady(store.directUrl)).close();
+  return { ...store, faults: { ...store.faults, ...faults } };
+}
+
+/** DynamoDB Local keeps its tables in memory, so its process is spared. */
 async function openDynamodb(log: (line: string) => void): Promise<CampaignStore> {
-  const store = await onServers("dynamodb", { log });
-  await (await openReady(store.url)).close();
-  return { ...store, nodes: [] };
+  const { store } = await onServers("dynamodb", { log });
+  return withTables(
+    { ...store, nodes: [] },
+    {
+      nodes: "DynamoDB Local keeps its tables in memory",
+      [CLOCK_STEP]: "locks on DynamoDB do not use the clock of the server",
+    },
+  );
 }
 
-/** etcd, compacted while waiters watch its keys. */
-function etcd(name: "etcd" | "etcd-cluster"): Open {
+function openEtcd(name: "etcd" | "etcd-cluster"): Open {
   return async (log) => {
-    const store = await onServers(name, { log, args: QUICK_ETCD[name] });
-    const endpoints = endpointsOf(store);
-    const client = etcdGatewayClient({ endpoints, fetch: nodeFetch() });
-    const compact = async () => {
-      const { revision } = await client.range(get("campaign-compaction"));
-      await client.txn({ when: [], do: [put("campaign-compaction", String(revision))] });
-      const body = JSON.stringify({ revision: String(revision) });
-      const url = `http://${endpoints[0]}/v3/kv/compaction`;
-      await fetch(url, { method: "POST", body, signal: AbortSignal.timeout(2_000) });
+    const args = [...QUICK_ETCD[name], `--quota-backend-bytes=${etcd.QUOTA}`];
+    const { server, store } = await onServers(name, { log, args });
+    const ports = server.nodes.map(({ config }) => config.port);
+    const leader = async () => server.nodes[await etcd.leaderAmong(ports)];
+    const faults = {
+      ...store.faults,
+      [CLOCK_STEP]: "leases do not follow the wall clock",
+      compaction: () => etcd.compact(ports),
+      "store full": etcd.fill(ports),
+      ...(server.nodes.length > 1 && {
+        "leader killed": leaderKilled(leader),
+        "leader replaced": () => etcd.moveLeader(ports),
+      }),
     };
+    return { ...store, faults };
+  };
+}
+
+function openZooKeeper(name: "zookeeper" | "zookeeper-cluster"): Open {
+  return async (log) => {
+    const { server, store } = await onServers(name, { log });
+    const faults = {
+      ...store.faults,
+      [CLOCK_STEP]: "sessions do not follow the wall clock",
+      compaction: "ZooKeeper has no command for it",
+      ...(server.nodes.length > 1 && {
+        "leader killed": leaderKilled(() => zookeeperLeader(server.nodes)),
+        "leader replaced": "ZooKeeper has no command for it",
+      }),
+    };
+    return { ...store, faults };
+  };
+}
+
+/** One server, or the independent ones of Redlock, with clocks that can be stepped. */
+function openRedis(name: "redis" | "redlock"): Open {
+  return async (log) => {
+    const { env, steps } = await steppable(log);
+    const { server, store } = await onServers(name, { log, args: DURABLE_REDIS, ...env });
+    const tell = (node: ServerNode, command: Command) => tellRedis(node.config.port, command);
+    const faults = { ...store.faults, [CLOCK_STEP]: steps(server), ...redisFaults(store, tell) };
+    return { ...store, faults };
+  };
+}
+
+async function tellRedis(port: number, command: Command): Promise<unknown> {
+  await using redis = redisClient({ host: "127.0.0.1", port });
+  return await redis.call(command);
+}
+
+/** A group that replaces a lost master. Its clients connect to the addresses that its nodes know, and not to wires. */
+function openGroup(start: (options: StartOptions) => Promise<RedisGroup>): Open {
+  return async (log) => {
+    const group = await start({
+      onProgress: log,
+      args: (config, all) => (isSentinel(config, all) ? [] : DURABLE_REDIS),
+    });
+    const { version, url, nodes } = group.server;
+    const leader = () => group.masterOf(PREFIX);
+    const replace = async () => {
+      await group.failOver(PREFIX);
+      return true;
+    };
+    const replicated = `${url}?replicas=1`;
     return {
-      ...store,
-      maintenance: { compaction: compact },
-      async [Symbol.asyncDispose]() {
-        await client.close();
-        await store[Symbol.asyncDispose]();
+      ...{ version, url: replicated, directUrl: replicated, wires: [], nodes },
+      stopSignal: "SIGTERM",
+      faults: {
+        ...NONE,
+        wires: "clients connect to the addresses that the nodes announce",
+        [CLOCK_STEP]: "a group is started without the clock shim",
+        "leader killed": leaderKilled(leader),
+        "leader replaced": replace,
+        ...redisFaults(group, (node, command) => group.tell(node, ...command)),
       },
+      [Symbol.asyncDispose]: () => group[Symbol.asyncDispose](),
     };
   };
+}
+
+/** The last three of the five servers with sentinels have no data. */
+function isSentinel(config: NodeConfig, all: readonly NodeConfig[]): boolean {
+  return all.length === KINDS["redis-sentinel"].size && all.indexOf(config) >= 2;
+}
+
+function redisFaults(
+  { nodes }: Pick<CampaignStore, "nodes">,
+  tell: (node: ServerNode, command: Command) => Promise<unknown>,
+): Pick<StoreFaults, "compaction" | "store full"> {
+  const tellAll = (...command: Command) => Promise.all(nodes.map((node) => tell(node, command)));
+  return {
+    compaction: async () => {
+      await tellAll("BGREWRITEAOF");
+      return true;
+    },
+    "store full": async ({ pause }) => {
+      await tellAll("CONFIG", "SET", "maxmemory", "1");
+      const refused = await tellAll("SET", "full", "1").catch(String);
+      await pause();
+      await until(() => tellAll("CONFIG", "SET", "maxmemory", "0").catch(() => undefined));
+      return String(refused).includes("OOM");
+    },
+  };
+}
+
+/** Kills the leader, and starts it again when another one leads. */
+function leaderKilled(leader: () => Promise<ServerNode | undefined>): Fault {
+  return async () => {
+    const old = await until(() => leader().catch(() => undefined));
+    await old.kill("SIGKILL");
+    const replaced = async () => ((await leader()) ?? old) !== old;
+    const isReplaced = await until(() => replaced().catch(() => false), 30_000).catch(() => false);
+    await startAgain(old);
+    return isReplaced;
+  };
+}
+
+/** Returns the environment of servers whose clocks can be stepped, and the fault that steps one of them. */
+async function steppable(log: (line: string) => void) {
+  const env = await steppableClock(log).catch((error: Error) => error);
+  if (env instanceof Error) return { env: {}, steps: () => env.message };
+  const steps = ({ nodes }: Server): Fault => {
+    return async ({ random, pause }) => {
+      const node = random.pick(nodes);
+      await stepClock(node, random.between(2_000, 10_000));
+      await pause();
+      await stepClock(node, 0);
+      return true;
+    };
+  };
+  return { env: { env }, steps };
 }

@@ -3,10 +3,12 @@ import { createInterface } from "node:readline";
 import { text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
 import { stockLock } from "../../core/inventory/inventory.ts";
+import { Random } from "../simulation/random.ts";
 import { MAIN } from "../support/cli.ts";
 import { tracked } from "../support/running.ts";
-import type { ContenderReport } from "./contender.ts";
-import { now } from "./oracle.ts";
+import type { ContenderOptions } from "./contender.ts";
+import type { History, HistoryEvent } from "./history.ts";
+import type { CampaignViolation } from "./judge.ts";
 
 export interface WorkloadOptions {
   /** The store's URL. */
@@ -14,15 +16,37 @@ export interface WorkloadOptions {
 
   /** The oracle's URL. */
   readonly oracle: string;
+  readonly history: History;
+  readonly seed: number;
 
-  /** The skus that contenders work on, under their locks. */
-  readonly skus: readonly string[];
+  /** The skus of slow contenders and of `lockstep lock`, and of fast contenders. */
+  readonly slowSkus: readonly string[];
+  readonly fastSkus: readonly string[];
 
   /** The ttl of locks, in milliseconds. */
   readonly ttl: number;
+
+  /** Variables added to the environment of the contender at a place. */
+  readonly env: (at: number) => NodeJS.ProcessEnv;
 }
 
-const CONTENDERS = 4;
+/** A process of the workload. */
+export interface Worker {
+  /** Its clients have names that begin with it. */
+  readonly name: string;
+  readonly child: ChildProcess;
+}
+
+type Pace = Pick<ContenderOptions, "lanes" | "units" | "pause" | "isSlow">;
+
+/** Waits and holds locks for as long as they last. */
+const SLOW: Pace = { lanes: 1, units: 1, pause: 1, isSlow: true };
+
+/** Makes many calls: its sales have up to 40 units, each with an operation id of its own. */
+const FAST: Pace = { lanes: 4, units: 40, pause: 20, isSlow: false };
+
+const PACES = [SLOW, SLOW, SLOW, SLOW, FAST, FAST];
+export const CONTENDERS = PACES.length;
 const COMMANDS = 2;
 
 const CONTENDER = fileURLToPath(new URL("./contender.ts", import.meta.url));
@@ -30,23 +54,19 @@ const COMMAND = fileURLToPath(new URL("./command.ts", import.meta.url));
 
 /** Exit statuses of `lockstep lock`: done, busy, lost, store unavailable or outcome unknown. */
 const EXPECTED_STATUSES = [0, 75, 76, 69];
+const BUSY = 75;
 
 /** The processes of a campaign: contenders and runs of `lockstep lock`. Each one is replaced when it ends. */
 export class Workload {
-  readonly contenders: ChildProcess[] = [];
-  readonly commands: ChildProcess[] = [];
+  readonly contenders: Worker[] = [];
+  readonly commands: Worker[] = [];
 
   /** Ended runs of `lockstep lock`, by exit status or signal. */
   readonly statuses: Record<string, number> = {};
-
-  /** Failed calls of contenders, by call and code. */
-  readonly errors: Record<string, number> = {};
-
-  /** The outcome of each sale, by sku and operation id. */
-  readonly sales = new Map<string, string>();
-  readonly violations: string[] = [];
+  readonly violations: CampaignViolation[] = [];
   readonly #options: WorkloadOptions;
   readonly #running = new Set<Promise<void>>();
+  #started = 0;
   #isEnding = false;
 
   constructor(options: WorkloadOptions) {
@@ -54,20 +74,20 @@ export class Workload {
   }
 
   start(): void {
-    for (let i = 0; i < CONTENDERS; i += 1) this.#repeat(() => this.#contend(i));
-    for (let i = 0; i < COMMANDS; i += 1) this.#repeat(() => this.#runCommand(i));
+    for (let at = 0; at < CONTENDERS; at += 1) this.#repeat(() => this.#contend(at));
+    for (let at = 0; at < COMMANDS; at += 1) this.#repeat(() => this.#runCommand(at));
   }
 
   /** Lets all processes finish their turn. Resolves when all of them have ended. */
   async end(): Promise<void> {
     this.#isEnding = true;
-    for (const child of this.contenders) child.kill("SIGTERM");
+    for (const { child } of this.contenders) child.kill("SIGTERM");
     await Promise.all(this.#running);
   }
 
   kill(): void {
     this.#isEnding = true;
-    for (const child of [...this.contenders, ...this.commands]) child.kill("SIGKILL");
+    for (const { child } of [...this.contenders, ...this.commands]) child.kill("SIGKILL");
   }
 
   #repeat(run: () => Promise<void>): void {
@@ -78,60 +98,71 @@ export class Workload {
   }
 
   async #contend(at: number): Promise<void> {
-    const { url, oracle, ttl, skus } = this.#options;
-    const child = startNode([CONTENDER, url, oracle, String(ttl), ...skus]);
-    this.contenders[at] = child;
-    const stderr = text(child.stderr);
-    for await (const line of createInterface({ input: child.stdout })) this.#record(line);
+    const { url, oracle, ttl, seed, slowSkus, fastSkus } = this.#options;
+    const pace = PACES[at] as Pace;
+    const name = `contender-${this.#number()}`;
+    const options: ContenderOptions = {
+      ...{ url, oracle, ttl, ...pace, process: name, seed: [seed, this.#started] },
+      skus: pace.isSlow ? slowSkus : fastSkus,
+    };
+    const child = startNode([CONTENDER, JSON.stringify(options)], this.#options.env(at));
+    this.contenders[at] = { name, child };
     // TERM ends a contender whose program does not run yet.
-    await this.#checkExit("a contender", child, await stderr, [0, "SIGTERM"]);
+    await this.#finish({ name, child }, "a contender", [0, "SIGTERM"]);
   }
 
   async #runCommand(at: number): Promise<void> {
-    const { url, oracle, ttl, skus } = this.#options;
-    const sku = skus[Math.floor(Math.random() * skus.length)] as string;
-    const lock = ["lock", stockLock(sku), "--store", url, "--ttl", `${ttl}ms`, "--wait", "10s"];
-    const command = [process.execPath, COMMAND, oracle, now(), String(ttl)];
-    const child = startNode([MAIN, ...lock, "--", ...command]);
-    this.commands[at] = child;
-    child.stdout.resume();
-    const status = await this.#checkExit(
-      "lockstep lock",
-      child,
-      await text(child.stderr),
-      EXPECTED_STATUSES,
-    );
+    const { url, oracle, ttl, seed, slowSkus, history } = this.#options;
+    const name = `command-${this.#number()}`;
+    const random = new Random(seed, this.#started);
+    const lock = stockLock(random.pick(slowSkus));
+    const held = String(Math.floor(random.float() * ttl));
+    const options = ["--store", url, "--ttl", `${ttl}ms`, "--wait", "10s"];
+    const command = [process.execPath, COMMAND, oracle, name, held];
+    history.addNow({ client: name, type: "invoke", operation: "acquire", name: lock });
+    const child = startNode([MAIN, "lock", lock, ...options, "--", ...command]);
+    this.commands[at] = { name, child };
+    const status = await this.#finish({ name, child }, "lockstep lock", EXPECTED_STATUSES);
     this.statuses[status] = (this.statuses[status] ?? 0) + 1;
   }
 
-  #record(line: string): void {
-    const report = JSON.parse(line) as ContenderReport;
-    if ("sale" in report) {
-      this.sales.set(report.sale, report.outcome);
-    } else {
-      const error = `${report.call}: ${report.error}`;
-      this.errors[error] = (this.errors[error] ?? 0) + 1;
-    }
+  /** Numbers the processes. */
+  #number(): number {
+    this.#started += 1;
+    return this.#started;
   }
 
-  /** Returns the exit status or signal. The nemesis kills with KILL; any other unexpected end is a violation. */
-  async #checkExit(
-    name: string,
-    child: ChildProcess,
-    stderr: string,
+  /** Records the history of a process until it has ended, and returns its exit status or signal. */
+  async #finish(
+    { name, child }: Worker & { readonly child: ReturnType<typeof startNode> },
+    kind: string,
     expected: readonly (number | string)[],
   ): Promise<number | string> {
+    const { history } = this.#options;
+    const stderr = text(child.stderr);
+    for await (const line of createInterface({ input: child.stdout })) {
+      // A process that was killed may have printed the beginning of a line.
+      if (line.endsWith("}")) history.add(JSON.parse(line) as HistoryEvent);
+    }
     if (child.exitCode === null && child.signalCode === null) {
       await new Promise((resolve) => child.once("exit", resolve));
     }
     const status = child.signalCode ?? child.exitCode ?? "";
+    history.end(name, String(status), status === BUSY ? "fail" : "unknown");
+    // The nemesis kills with KILL.
     if (status !== "SIGKILL" && !expected.includes(status)) {
-      this.violations.push(`${name} ended with ${status}: ${stderr.trim()}`);
+      const output = (await stderr).trim();
+      this.violations.push(`expected ends: ${kind} ended with ${status}: ${output}`);
     }
     return status;
   }
 }
 
-function startNode(args: readonly string[]) {
-  return tracked(spawn(process.execPath, args, { stdio: ["ignore", "pipe", "pipe"] }));
+function startNode(args: readonly string[], env: NodeJS.ProcessEnv = {}) {
+  return tracked(
+    spawn(process.execPath, args, {
+      env: { ...process.env, ...env },
+      stdio: ["ignore", "pipe", "pipe"],
+    }),
+  );
 }

@@ -13,6 +13,7 @@ export class TcpProxy {
   readonly #dead = new WeakSet<Pair>();
   #cut = false;
   #connections = 0;
+  #dropped = 0;
   #lose: "no" | "after next request" | "next answer" | "next request" | "delay next request" = "no";
   readonly #late: { readonly upstream: Socket; readonly request: Buffer }[] = [];
 
@@ -57,6 +58,11 @@ export class TcpProxy {
   /** The number of connections that the client has open. */
   get open(): number {
     return [...this.#pairs].filter(([client]) => !client.destroyed).length;
+  }
+
+  /** How often data was dropped by a cut or on a dead connection. */
+  get dropped(): number {
+    return this.#dropped;
   }
 
   /** Drops all data in both directions without closing connections. */
@@ -139,6 +145,12 @@ export class TcpProxy {
     return this.close();
   }
 
+  #drops(pair: Pair): boolean {
+    const drops = this.#cut || this.#dead.has(pair);
+    if (drops) this.#dropped += 1;
+    return drops;
+  }
+
   #join(client: Socket): void {
     this.#connections += 1;
     const upstream = connect(this.#target, "127.0.0.1");
@@ -155,7 +167,7 @@ export class TcpProxy {
         this.#late.push({ upstream, request });
         return;
       }
-      if (this.#cut || this.#dead.has(pair)) return;
+      if (this.#drops(pair)) return;
       if (this.exempt?.test(request.toString("latin1"))) {
         upstream.write(request);
         return;
@@ -173,7 +185,7 @@ export class TcpProxy {
       upstream.write(request);
     });
     upstream.on("data", (answer) => {
-      if (this.#cut || this.#dead.has(pair)) return;
+      if (this.#drops(pair)) return;
       if (this.#muted.has(pair)) return;
       if (this.#lose === "next answer" && this.#victim === pair) {
         this.#lose = "no";

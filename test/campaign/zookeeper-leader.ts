@@ -1,0 +1,20 @@
+import { once } from "node:events";
+import { connect } from "node:net";
+import { text } from "node:stream/consumers";
+import type { ServerNode } from "../../infra/servers/server.ts";
+
+/** Returns the leader of a ZooKeeper ensemble, by the answers of its nodes to the command `srvr`. */
+export async function zookeeperLeader(
+  nodes: readonly ServerNode[],
+): Promise<ServerNode | undefined> {
+  const modes = await Promise.all(nodes.map(({ config }) => srvr(config.port).catch(() => "")));
+  return nodes.find((_, i) => modes[i]?.includes("Mode: leader"));
+}
+
+async function srvr(port: number): Promise<string> {
+  const socket = connect({ port, host: "127.0.0.1", timeout: 1_000 });
+  socket.once("timeout", () => socket.destroy());
+  await once(socket, "connect");
+  socket.write("srvr");
+  return await text(socket);
+}
