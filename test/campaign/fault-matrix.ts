@@ -1,24 +1,29 @@
 import { table } from "../support/markdown.ts";
-import { FAULTS, type FaultCounts } from "./nemesis.ts";
+import { FAULTS, type FaultCount, type FaultCounts } from "./nemesis.ts";
 
-/** Says how often each fault has met something on each store, or by a letter why the store does not have it. */
+interface Tried {
+  readonly store: string;
+  readonly faults: FaultCounts;
+}
+
+const NOT_TRIED: FaultCount = { not: "not a part of this run" };
+
+/** Says how often each fault has met something on each store, or by a letter why it has not. */
 export function faultMatrix(
-  reports: readonly { readonly store: string; readonly faults: FaultCounts }[],
+  reports: readonly Tried[],
+  stores: readonly string[] = reports.map(({ store }) => store),
 ): string {
-  const reasons = [
-    ...new Set(
-      reports.flatMap(({ faults }) =>
-        FAULTS.flatMap((name) => ("not" in faults[name] ? [faults[name].not] : [])),
-      ),
-    ),
-  ];
-  const letterOf = (reason: string) =>
-    String.fromCharCode("a".charCodeAt(0) + reasons.indexOf(reason));
-  const cell = (count: FaultCounts[keyof FaultCounts]) => {
+  const reasons: string[] = [];
+  const letterOf = (reason: string) => {
+    if (!reasons.includes(reason)) reasons.push(reason);
+    return String.fromCharCode("a".charCodeAt(0) + reasons.indexOf(reason));
+  };
+  const cell = (store: string, fault: keyof FaultCounts) => {
+    const count = reports.find((report) => report.store === store)?.faults[fault] ?? NOT_TRIED;
     if ("not" in count) return letterOf(count.not);
     return count.met > 0 ? String(count.met) : "**0**";
   };
-  const rows = FAULTS.map((name) => [name, ...reports.map(({ faults }) => cell(faults[name]))]);
+  const rows = FAULTS.map((fault) => [fault, ...stores.map((store) => cell(store, fault))]);
   const legend = reasons.map((reason) => `- ${letterOf(reason)}: ${reason}`);
-  return [table(["fault", ...reports.map(({ store }) => store)], rows), "", ...legend].join("\n");
+  return [table(["fault", ...stores], rows), "", ...legend].join("\n");
 }

@@ -4,7 +4,7 @@ import type { ServerNode } from "../../infra/servers/server.ts";
 import type { Random } from "../simulation/random.ts";
 import { startAgain } from "../support/restart.ts";
 import type { TcpProxy } from "../support/tcp-proxy.ts";
-import { until } from "../support/until.ts";
+import { until, within } from "../support/until.ts";
 import type { History } from "./history.ts";
 import { CLOCK_STEP } from "./judge.ts";
 import type { Worker } from "./workload.ts";
@@ -98,6 +98,9 @@ export interface Nemesis {
   run(signal: AbortSignal): Promise<void>;
 }
 
+/** The longest duration of a fault, in milliseconds. */
+const FAULT_LIMIT = 120_000;
+
 /** Creates a nemesis for the processes and servers of a campaign. */
 export function createNemesis(options: NemesisOptions): Nemesis {
   const { history, random, ttl, wires } = options;
@@ -113,7 +116,7 @@ export function createNemesis(options: NemesisOptions): Nemesis {
   async function inject(operation: FaultName, fault: Fault): Promise<void> {
     const event = { client: "nemesis", operation } as const;
     history.addNow({ ...event, type: "invoke" });
-    const hasMet = await fault(context).catch((error: Error) => error);
+    const hasMet = await within(FAULT_LIMIT, fault(context)).catch((error: Error) => error);
     const isMet = hasMet === true;
     const code = hasMet instanceof Error ? { code: hasMet.message } : {};
     history.addNow({ ...event, type: isMet ? "ok" : "fail", ...code });
@@ -151,7 +154,11 @@ function faultsOf({
   ttl,
 }: NemesisOptions): Readonly<Record<FaultName, Fault | string>> {
   const onWire = (fault: (wire: TcpProxy, context: FaultContext) => Promise<boolean>) => {
-    const at: Fault = (context) => fault(context.random.pick(wires), context);
+    const at: Fault = (context) => {
+      // A client of a cluster may use one node.
+      const used = wires.filter(({ open }) => open > 0);
+      return fault(context.random.pick(used.length > 0 ? used : wires), context);
+    };
     return faults.wires ?? at;
   };
   const onNode = (act: (node: ServerNode, context: FaultContext) => Promise<unknown>) => {
@@ -167,7 +174,8 @@ function faultsOf({
     "contender killed": ({ random }) => kill(random.pick(contenders)),
     "contender frozen": ({ random, pause }) => freeze(random.pick(contenders), pause),
     "holder frozen past its ttl": async ({ random }) => {
-      const holder = await until(() => pickOne(contenders.filter(isHolder), random), ttl);
+      // The slow contenders come first: a fast one may have released its lock by now.
+      const holder = await until(() => contenders.find(isHolder), ttl);
       return freeze(holder, () => sleep(ttl * (1.5 + random.float())));
     },
     "lockstep lock killed": ({ random }) => kill(random.pick(commands)),
@@ -208,10 +216,6 @@ function faultsOf({
       await startAgain(node);
     }),
   };
-}
-
-function pickOne<T>(all: readonly T[], random: Random): T | undefined {
-  return all.length === 0 ? undefined : random.pick(all);
 }
 
 function shuffled<T>(all: readonly T[], random: Random): readonly T[] {

@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { createConnection } from "mysql2/promise";
+import { createConnection, type RowDataPacket } from "mysql2/promise";
 import { Client } from "pg";
 import { PREFIX } from "../../core/stores/redis/client/names.ts";
 import { redisClient } from "../../core/stores/redis/client/open.ts";
@@ -76,12 +76,11 @@ export const USUAL_STORES = (Object.keys(STORES) as CampaignStoreName[]).filter(
 
 /** What most stores do not have. */
 const NONE: CampaignStore["faults"] = {
-  [CLOCK_STEP]:
-    "the server reads the time by the kernel, or as another user: the clock shim needs the C library",
+  [CLOCK_STEP]: "locks do not follow the wall clock of a server",
   "leader killed": "there is no leader",
   "leader replaced": "there is no leader",
   compaction: "there is nothing to compact",
-  "store full": "no limit of this server is lowered",
+  "store full": "the disk of the machine is not filled",
 };
 
 interface Servers extends Pick<StartOptions, "args" | "env"> {
@@ -161,27 +160,35 @@ function mysql(name: "mariadb" | "mysql"): Open {
     const { server, store } = await onServers(name, { log, ...env });
     const optimize = async () => {
       await using connection = await createConnection(server.url);
-      await connection.query(`OPTIMIZE TABLE ${TABLES}`);
-      return true;
+      await connection.query(`SET SESSION lock_wait_timeout = ${LOCK_LIMIT / 1_000}`);
+      const [rows] = await connection.query<RowDataPacket[]>(`OPTIMIZE TABLE ${TABLES}`);
+      return rows.every(({ Msg_type }) => Msg_type !== "error");
     };
     return withTables(store, { [CLOCK_STEP]: steps(server), compaction: optimize });
   };
 }
 
-/** Its processes run as another user, who cannot open the file of the clock. PgBouncer's own wire is the only one. */
+/** PostgreSQL, or a PgBouncer before it, whose wire is the only one. */
 function postgres(name: "postgres" | "pgbouncer"): Open {
   return async (log) => {
     const { server, store } = await onServers(name, { log });
     const [{ config }] = server.nodes as readonly [ServerNode, ...ServerNode[]];
     const vacuum = async () => {
-      const client = new Client({ connectionString: KINDS.postgres.url([config.port]) });
+      const connectionString = KINDS.postgres.url([config.port]);
+      const client = new Client({ connectionString, lock_timeout: LOCK_LIMIT });
       await client.connect();
       await client.query(`VACUUM FULL ${TABLES}`).finally(() => client.end());
       return true;
     };
-    return withTables({ ...store, stopSignal: "SIGINT" }, { compaction: vacuum });
+    return withTables(
+      { ...store, stopSignal: "SIGINT" },
+      { [CLOCK_STEP]: "the clock shim needs processes of the own user", compaction: vacuum },
+    );
   };
 }
+
+/** How long a compaction waits for a table, in milliseconds: a connection that died silently may have it for long. */
+const LOCK_LIMIT = 5_000;
 
 /** The tables that a campaign fills. */
 const TABLES = "lockstep_lock, lockstep_claim, lockstep_stock, lockstep_ledger";
@@ -199,10 +206,7 @@ async function openDynamodb(log: (line: string) => void): Promise<CampaignStore>
   const { store } = await onServers("dynamodb", { log });
   return withTables(
     { ...store, nodes: [] },
-    {
-      nodes: "DynamoDB Local keeps its tables in memory",
-      [CLOCK_STEP]: "locks on DynamoDB do not use the clock of the server",
-    },
+    { nodes: "DynamoDB Local keeps its tables in memory" },
   );
 }
 
@@ -214,7 +218,6 @@ function openEtcd(name: "etcd" | "etcd-cluster"): Open {
     const leader = async () => server.nodes[await etcd.leaderAmong(ports)];
     const faults = {
       ...store.faults,
-      [CLOCK_STEP]: "leases do not follow the wall clock",
       compaction: () => etcd.compact(ports),
       "store full": etcd.fill(ports),
       ...(server.nodes.length > 1 && {
@@ -231,7 +234,6 @@ function openZooKeeper(name: "zookeeper" | "zookeeper-cluster"): Open {
     const { server, store } = await onServers(name, { log });
     const faults = {
       ...store.faults,
-      [CLOCK_STEP]: "sessions do not follow the wall clock",
       compaction: "ZooKeeper has no command for it",
       ...(server.nodes.length > 1 && {
         "leader killed": leaderKilled(() => zookeeperLeader(server.nodes)),
@@ -261,8 +263,10 @@ async function tellRedis(port: number, command: Command): Promise<unknown> {
 /** A group that replaces a lost master. Its clients connect to the addresses that its nodes know, and not to wires. */
 function openGroup(start: (options: StartOptions) => Promise<RedisGroup>): Open {
   return async (log) => {
+    const { env, steps } = await steppable(log);
     const group = await start({
       onProgress: log,
+      ...env,
       args: (config, all) => (isSentinel(config, all) ? [] : DURABLE_REDIS),
     });
     const { version, url, nodes } = group.server;
@@ -278,7 +282,7 @@ function openGroup(start: (options: StartOptions) => Promise<RedisGroup>): Open 
       faults: {
         ...NONE,
         wires: "clients connect to the addresses that the nodes announce",
-        [CLOCK_STEP]: "a group is started without the clock shim",
+        [CLOCK_STEP]: steps(group),
         "leader killed": leaderKilled(leader),
         "leader replaced": replace,
         ...redisFaults(group, (node, command) => group.tell(node, ...command)),
@@ -305,10 +309,14 @@ function redisFaults(
     },
     "store full": async ({ pause }) => {
       await tellAll("CONFIG", "SET", "maxmemory", "1");
-      const refused = await tellAll("SET", "full", "1").catch(String);
+      const refused = await Promise.allSettled(
+        nodes.map((node) => tell(node, ["SET", "full", "1"])),
+      );
       await pause();
       await until(() => tellAll("CONFIG", "SET", "maxmemory", "0").catch(() => undefined));
-      return String(refused).includes("OOM");
+      return refused.some(
+        (answer) => answer.status === "rejected" && String(answer.reason).includes("memory"),
+      );
     },
   };
 }
@@ -329,7 +337,7 @@ function leaderKilled(leader: () => Promise<ServerNode | undefined>): Fault {
 async function steppable(log: (line: string) => void) {
   const env = await steppableClock(log).catch((error: Error) => error);
   if (env instanceof Error) return { env: {}, steps: () => env.message };
-  const steps = ({ nodes }: Server): Fault => {
+  const steps = ({ nodes }: Pick<Server, "nodes">): Fault => {
     return async ({ random, pause }) => {
       const node = random.pick(nodes);
       await stepClock(node, random.between(2_000, 10_000));

@@ -42,8 +42,8 @@ type Pace = Pick<ContenderOptions, "lanes" | "units" | "pause" | "isSlow">;
 /** Waits and holds locks for as long as they last. */
 const SLOW: Pace = { lanes: 1, units: 1, pause: 1, isSlow: true };
 
-/** Makes many calls: its sales have up to 40 units, each with an operation id of its own. */
-const FAST: Pace = { lanes: 4, units: 40, pause: 20, isSlow: false };
+/** Makes many calls: its sales have up to 80 units, each with an operation id of its own. */
+const FAST: Pace = { lanes: 4, units: 80, pause: 100, isSlow: false };
 
 const PACES = [SLOW, SLOW, SLOW, SLOW, FAST, FAST];
 export const CONTENDERS = PACES.length;

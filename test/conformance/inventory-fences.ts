@@ -81,6 +81,10 @@ export function describeFences(suite: InventorySuite): void {
       expect(await suite.inventory.decrement(at(2, current))).toMatchObject({ outcome: "applied" });
       // An applied change keeps its result, whether its fence is late or not.
       expect(await suite.inventory.decrement(at(1, late))).toMatchObject({ replayed: true });
+      const orders = [{ operationId: `${sku}/1`, quantity: 1 }];
+      expect(await suite.inventory.decrementMany({ sku, fence: late, orders })).toMatchObject([
+        { outcome: "applied", remaining: 4, replayed: true },
+      ]);
       await expectConservation(sku);
       await next.unlock();
     });

@@ -21,13 +21,15 @@ test("a proof needs every mutant caught, late holders refused, and no violation"
   };
   const missed = mutants.map((one) => ({ ...one, caughtBy: undefined }));
   const violated = models.map((model) => ({ ...model, violation: "assertion violated" }));
-  const broken = campaigns.map((report) => ({ ...report, violations: ["two holders"] }));
+  const withVerdict = (verdict: "failed" | "unknown") =>
+    campaigns.map((report) => ({ ...report, verdict }));
   for (const change of [
     { simulation: { ...simulation, failure } },
     { simulation: { ...simulation, lateRefused: 0 } },
     { mutants: missed },
     { models: violated },
-    { campaigns: broken },
+    { campaigns: withVerdict("failed") },
+    { campaigns: withVerdict("unknown") },
   ]) {
     expect(isProven({ ...proof, ...change })).toBe(false);
   }

@@ -1,6 +1,6 @@
 import { availableParallelism } from "node:os";
 import { type CampaignReport, campaign } from "../campaign/campaign.ts";
-import { type CampaignStoreName, STORES } from "../campaign/stores.ts";
+import { type CampaignStoreName, STORES, USUAL_STORES } from "../campaign/stores.ts";
 import { MODELS, type Search, search } from "../models/spin.ts";
 import { MUTANTS } from "../simulation/mutants.ts";
 import { type Failure, type Hunt, hunt, simulate } from "../simulation/run.ts";
@@ -21,14 +21,15 @@ export const QUICK: Bounds = {
   simulationSeconds: 180,
   schedulesPerMutant: 10_000,
   stores: ["sqlite", "mariadb", "etcd", "redis"],
-  campaignSeconds: 15,
+  // Long enough for each fault to be injected once.
+  campaignSeconds: 60,
 };
 
 /** Some hours. */
 export const LONG: Bounds = {
   simulationSeconds: 7_200,
   schedulesPerMutant: 10_000,
-  stores: (Object.keys(STORES) as CampaignStoreName[]).filter((name) => name !== "mysql"),
+  stores: USUAL_STORES,
   campaignSeconds: 600,
 };
 

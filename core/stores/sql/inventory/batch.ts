@@ -108,12 +108,17 @@ function readState(dialect: Dialect, { sku, fence, operations }: OperationBatch)
 }
 
 function toState(
-  { sku, fence }: OperationBatch,
+  { sku, fence, operations }: OperationBatch,
   results: readonly { rows: readonly Row[] }[],
 ): State {
   const rows = results.map((result) => result.rows);
-  if (fence) checkClaim(fence, rows[1] ?? []);
-  const [stock, expired, ledger] = rows.slice(fence ? 2 : 0);
+  const [stock, expired, ledger = []] = rows.slice(fence ? 2 : 0);
+  const recorded = new Map(
+    ledger.map((entry) => [asText(entry.operation_id), toPriorResult(entry)]),
+  );
+  // Recorded operations keep their results, whatever the fence.
+  const isNew = operations.some(({ operationId }) => !recorded.has(operationId));
+  if (fence && isNew) checkClaim(fence, rows[1] ?? []);
   const [row] = stock ?? [];
   if (row === undefined) throw unknownSku(sku);
   return {
@@ -121,7 +126,7 @@ function toState(
     seq: asBigInt(row.seq),
     stock: { onHand: asNumber(row.on_hand) },
     hasExpired: asNumber(expired?.[0]?.expired) > 0,
-    recorded: new Map(ledger?.map((entry) => [asText(entry.operation_id), toPriorResult(entry)])),
+    recorded,
   };
 }
 
