@@ -1,17 +1,14 @@
 import type { WriteStream } from "node:fs";
-import { mkdir } from "node:fs/promises";
-import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type Inventory, type LedgerEntry, stockLock } from "../../core/inventory/inventory.ts";
 import type { LockStore } from "../../core/lock/lock.ts";
-import { stepClock, steppableClock } from "../../infra/clock/clock.ts";
 import { type AnyStore, open } from "../../infra/open.ts";
-import { temporaryFolder } from "../../infra/servers/reap.ts";
 import { Random } from "../simulation/random.ts";
 import { until, within } from "../support/until.ts";
+import { ClientClocks } from "./client-clocks.ts";
 import { History, type HistoryEvent } from "./history.ts";
 import { type CampaignViolation, judge, judgeStock } from "./judge.ts";
-import { createNemesis, FAULTS, type Fault, type FaultCounts } from "./nemesis.ts";
+import { createNemesis, FAULTS, type FaultCounts } from "./nemesis.ts";
 import { Oracle } from "./oracle.ts";
 import { saleRuns } from "./sale-workflow.ts";
 import type { CampaignStore } from "./stores.ts";
@@ -92,7 +89,11 @@ export async function campaign({
 }: CampaignOptions): Promise<CampaignReport> {
   const history = new History(file);
   await using oracle = await Oracle.open();
-  await using clocks = await ClientClocks.open(store, onProgress);
+  await using clocks = await ClientClocks.open(store, {
+    count: CONTENDERS,
+    span: 2 * TTL,
+    onProgress,
+  });
   await using opened = await open(store.directUrl);
   const workload = new Workload({
     ...{ url: store.url, oracle: oracle.url, history, seed, ttl: TTL },
@@ -176,59 +177,15 @@ export function verdictOf({
   return { verdict: gaps.length > 0 ? "unknown" : "passed", gaps };
 }
 
-/** The wall clocks of contenders. */
-class ClientClocks implements AsyncDisposable {
-  readonly fault: Fault | string;
-  readonly env: (at: number) => NodeJS.ProcessEnv;
-  readonly #remove: () => Promise<void>;
-
-  private constructor(
-    fault: Fault | string,
-    env: (at: number) => NodeJS.ProcessEnv = () => ({}),
-    remove: () => Promise<void> = async () => {},
-  ) {
-    this.fault = fault;
-    this.env = env;
-    this.#remove = remove;
-  }
-
-  static async open(
-    { faults }: CampaignStore,
-    onProgress: (line: string) => void,
-  ): Promise<ClientClocks> {
-    const none = faults["client's clock stepped"];
-    if (none !== undefined) return new ClientClocks(none);
-    const env = await steppableClock(onProgress).catch((error: Error) => error);
-    if (env instanceof Error) return new ClientClocks(env.message);
-    const { path, remove } = await temporaryFolder("clocks");
-    const clocks = Array.from({ length: CONTENDERS }, (_, at) => ({ folder: join(path, `${at}`) }));
-    for (const { folder } of clocks) await mkdir(folder);
-    const step: Fault = async ({ random, pause }) => {
-      const config = random.pick(clocks);
-      await stepClock({ config }, random.between(-2, 2) * TTL);
-      await pause();
-      await stepClock({ config }, 0);
-      return true;
-    };
-    return new ClientClocks(step, (at) => env(clocks[at] ?? { folder: path }), remove);
-  }
-
-  [Symbol.asyncDispose](): Promise<void> {
-    return this.#remove();
-  }
-}
-
-/** Records who has the locks by the store's own account, until the signal aborts. */
+/** Records the last fences by the store's own account, until the signal aborts. */
 async function inspectAll(locks: LockStore, history: History, signal: AbortSignal): Promise<void> {
   while (!signal.aborted) {
     for (const name of SLOW_SKUS.map(stockLock)) {
       // A server may be down.
       const info = await locks.inspect(name).catch(() => undefined);
       if (info?.fence === undefined) continue;
-      // Without a server's clock, an observer knows only of later holders.
-      const free = locks.traits.serverClock && info.holder === undefined;
       const event = { client: "observer", operation: "inspect", type: "ok", name } as const;
-      history.addNow({ ...event, token: info.fence, free });
+      history.addNow({ ...event, token: info.fence });
     }
     await sleep(INSPECT_EVERY);
   }

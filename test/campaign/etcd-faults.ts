@@ -47,7 +47,8 @@ export async function moveLeader(ports: readonly number[]): Promise<boolean> {
   const follower = (leader + 1) % ports.length;
   const targetID = (await statuses(ports))[follower]?.header.member_id;
   await ask(ports[leader], "maintenance/transfer-leadership", { targetID });
-  return (await until(() => leaderAmong(ports).catch(() => undefined))) === follower;
+  const isMoved = async () => (await leaderAmong(ports)) === follower;
+  return until(() => isMoved().catch(() => false), LIMIT);
 }
 
 /** Deletes all old revisions, while waiters watch keys. */

@@ -48,9 +48,6 @@ export interface HistoryEvent {
   /** The units that a sale has left, and whether they are those of an earlier call. */
   readonly remaining?: number;
   readonly replayed?: boolean;
-
-  /** Whether an inspected lock has no holder. */
-  readonly free?: boolean;
 }
 
 /** Returns the present time of a history. */

@@ -163,7 +163,10 @@ function faultsOf({
   };
   const onNode = (act: (node: ServerNode, context: FaultContext) => Promise<unknown>) => {
     const at: Fault = async (context) => {
-      await act(context.random.pick(nodes), context);
+      const node = context.random.pick(nodes);
+      // Throws if the server has ended by itself.
+      process.kill(node.pid, 0);
+      await act(node, context);
       return true;
     };
     return faults.nodes ?? at;
