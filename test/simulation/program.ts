@@ -17,6 +17,9 @@ import type { Machine, World } from "./world.ts";
 export const COUNTED = "count";
 export const SOLD = "cup";
 
+/** The input of the workflow. */
+const ORDER = z.object({ fails: z.boolean(), pause: z.number() });
+
 /** An outside system that recognises repetitions by their key: what was done, or taken back, under each key. */
 type Outside = Map<string, "done" | "undone">;
 
@@ -100,8 +103,9 @@ export class Client {
       try {
         return await action();
       } catch (error) {
-        const mayHelp = error instanceof LockError && error.retryable && attempt < 3;
-        if (!mayHelp) {
+        const mayHelp =
+          error instanceof LockError && (error.retryable || hasCode(error, "LOCK_LOST"));
+        if (!mayHelp || attempt === 3) {
           this.#shared.history.violate("progress", `after the last fault: ${error}`);
           return;
         }
@@ -409,12 +413,11 @@ export class Client {
   #makeWorkflow() {
     const { world, outside, answers, calls, plan, ended, history } = this.#shared;
     const { name } = this.#machine;
-    const input = z.object({ fails: z.boolean(), pause: z.number() });
     const began = (runId: string, step: string) => {
       if (ended.has(runId))
         history.violate("no work after the end", `${name}: ${step} of ${runId}`);
     };
-    return workflow({ name: "order", version: 1, input }, async (ctx, { fails, pause }) => {
+    return workflow({ name: "order", version: 1, input: ORDER }, async (ctx, { fails, pause }) => {
       const { runId } = ctx;
       const answer = await ctx.step("ask", async () => {
         await sleep(pause);

@@ -16,6 +16,8 @@ class SimulationWorker implements AsyncDisposable {
     this.#worker = new Worker(new URL("./worker.ts", import.meta.url), {
       workerData: { mutant },
       execArgv: [],
+      // Several schedules fit into it, and few of their objects are copied.
+      resourceLimits: { maxYoungGenerationSizeMb: 96 },
     });
   }
 
@@ -79,7 +81,9 @@ export async function simulate({
     while (next < first + schedules && !signal?.aborted && !totals.failure) {
       const count = Math.min(CHUNK, first + schedules - next);
       next += count;
-      totals = sum(totals, await worker.simulate(next - count, count));
+      // Awaited first: other workers change the totals meanwhile.
+      const found = await worker.simulate(next - count, count);
+      totals = sum(totals, found);
       onProgress(totals.schedules);
     }
   };

@@ -15,6 +15,19 @@ test("500 schedules with every kind of fault break no guarantee", async () => {
   expect(totals.lateRefused).toBeGreaterThan(0);
 });
 
+test("two workers count every schedule, as one does", async () => {
+  const range = { first: 1, schedules: 400 };
+  const [one, two] = [
+    await simulate({ ...range, workers: 1 }),
+    await simulate({ ...range, workers: 2 }),
+  ];
+  expect(two).toEqual(one);
+});
+
+test("a lock that is lost to a late request after the last fault is acquired again", async () => {
+  expect(await replay(172_195_086)).toMatchObject({ violations: [] });
+});
+
 test("the seed alone determines a schedule", async () => {
   const [once, again] = [await replay(3), await replay(3)];
   expect(once.trace.length).toBeGreaterThan(5);

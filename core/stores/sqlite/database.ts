@@ -47,6 +47,7 @@ class Sqlite implements Database {
   readonly address: string;
   readonly dialect = sqliteDialect;
   readonly #file: string;
+  readonly #isInMemory: boolean;
   readonly #statements = new Map<string, Prepared>();
   #db: DatabaseSync | undefined;
   #closed = false;
@@ -69,6 +70,7 @@ class Sqlite implements Database {
 
   constructor(file: string) {
     this.#file = file;
+    this.#isInMemory = file === ":memory:";
     this.address = `sqlite:${file}`;
   }
 
@@ -263,10 +265,10 @@ class Sqlite implements Database {
   #open(): DatabaseSync {
     if (this.#closed) throw new StoreClosedError();
     if (this.#db) {
-      this.#checkIdentity();
+      if (!this.#isInMemory) this.#checkIdentity();
       return this.#db;
     }
-    if (this.#file !== ":memory:") this.#makeFolder();
+    if (!this.#isInMemory) this.#makeFolder();
     const db = new DatabaseSync(this.#file, { timeout: 0 });
     try {
       // Readers and the writer do not block each other.

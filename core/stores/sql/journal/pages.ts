@@ -1,4 +1,4 @@
-import { asText, type Database, type Row, type Sql, sql } from "../../../database/sql.ts";
+import { asText, type Database, type Row, raw, type Sql, sql } from "../../../database/sql.ts";
 import { type PageOfRecords, RECORDS_PER_PAGE, type RecordPage } from "../../../journal/journal.ts";
 import { unknownPage } from "../../../journal/validated.ts";
 import { retryUntilKnown } from "../../../lock/retry.ts";
@@ -6,7 +6,8 @@ import { partOf, RECORD, toRecord } from "./rows.ts";
 
 /**
  * Reads a page of the run's records if the run, `r`, meets the condition, and one record more: there is a next page then.
- * A later page is of the same part as the first one.
+ * A later page is of the same part as the first one. The limit stands in the text: SQLite prepares a statement with a
+ * bound LIMIT again at each execution.
  */
 export function selectPage(
   runId: string,
@@ -23,7 +24,7 @@ export function selectPage(
   return sql`
     SELECT ${RECORD} FROM lockstep_step AS s
     WHERE s.run_id = ${runId} AND s.part = ${cursor?.part ?? part ?? partOf(runId)} ${isReadable} ${isLater}
-    ORDER BY s.run_id, s.part, s.at, s.step_key LIMIT ${limit + 1}`;
+    ORDER BY s.run_id, s.part, s.at, s.step_key LIMIT ${raw(String(limit + 1))}`;
 }
 
 /** The part, time and key of the last record of a page. */
