@@ -364,7 +364,9 @@ function errorParts(error: Error & { readonly code?: unknown }): ErrorData {
     ...(cause !== undefined && { cause }),
     ...(error instanceof AggregateError && { errors: error.errors }),
   };
-  const others = Object.entries(error).filter(([key]) => key !== "stack" && !Object.hasOwn(parts, key));
+  const others = Object.entries(error).filter(
+    ([key]) => key !== "stack" && !Object.hasOwn(parts, key),
+  );
   return others.length === 0 ? parts : { ...parts, members: Object.fromEntries(others) };
 }
 
