@@ -4,7 +4,16 @@ import { isLoss, LockLostError, type LossReason } from "./errors.ts";
 import type { LockListener } from "./events.ts";
 import type { Fence } from "./fence.ts";
 import type { Lock, LockSet, Unlocked } from "./lock.ts";
-import { elapsedSince, instant } from "./time.ts";
+import { elapsedSince, instant, type Millis } from "./time.ts";
+
+/** The longest time for `ensure`: for a renewal that is under way, and for one of its own. */
+const LONGEST_ENSURE: Millis = 2_000;
+
+/**
+ * Settles as the call does, or rejects with an UnknownOutcomeError about `what` soon after `longest` or the caller's
+ * deadline, whichever is sooner. The call goes on in the background.
+ */
+export type InTime = <T>(what: string, call: Promise<T>, longest?: Millis) => Promise<T>;
 
 /** The handle of a hold: a Lock on the first name, a LockSet on all names. */
 export class LockHandle implements Lock, LockSet {
@@ -14,12 +23,19 @@ export class LockHandle implements Lock, LockSet {
   readonly fences: ReadonlyMap<string, Fence>;
   readonly #hold: Hold;
   readonly #notify: LockListener;
+  readonly #inTime: InTime;
   readonly #leave: () => void;
   readonly #since = instant();
   #unlocking: Promise<Unlocked> | undefined;
 
   /** `leave` is called when the lock is lost or released. */
-  constructor(names: readonly string[], hold: Hold, notify: LockListener, leave: () => void) {
+  constructor(
+    names: readonly string[],
+    hold: Hold,
+    notify: LockListener,
+    inTime: InTime,
+    leave: () => void,
+  ) {
     const [name] = names;
     const [fence] = hold.fences;
     if (name === undefined || fence === undefined)
@@ -30,6 +46,7 @@ export class LockHandle implements Lock, LockSet {
     this.fences = new Map(hold.fences.map((each) => [each.resource, each]));
     this.#hold = hold;
     this.#notify = notify;
+    this.#inTime = inTime;
     this.#leave = leave;
     hold.lease.onEnd((why) => isLoss(why) && leave());
   }
@@ -49,7 +66,7 @@ export class LockHandle implements Lock, LockSet {
   }
 
   ensure(span: Duration): Promise<void> {
-    return this.#hold.lease.ensure(span);
+    return this.#inTime("renewed", this.#hold.lease.ensure(span), LONGEST_ENSURE);
   }
 
   async proclaim(value: string): Promise<void> {
@@ -72,7 +89,7 @@ export class LockHandle implements Lock, LockSet {
     try {
       // After a freeze, the timer of the expiry may not have fired yet.
       this.#hold.lease.checkExpiry();
-      const answer = await this.#hold.release(why);
+      const answer = await this.#inTime("released", this.#hold.release(why));
       if (answer === "was-lost" && !this.loss) {
         this.#notify({ type: "lost", names, why: "taken" });
       }

@@ -20,7 +20,8 @@ export interface Held extends AsyncDisposable {
 
   /**
    * Renews unless the lock is provably held for `span` (milliseconds, or a text such as "2s") more. Rejects with a
-   * LockLostError if the renewal fails, and at once, without a request, if `span` is more than is left of `maxHold`.
+   * LockLostError if the renewal fails, and at once, without a request, if `span` is more than is left of `maxHold`; with an
+   * UnknownOutcomeError without an answer at the `deadline`, or after 2 s.
    */
   ensure(span: Duration): Promise<void>;
 
@@ -72,7 +73,7 @@ export interface TryLockOptions {
   /** Whether to renew in the background, at a third of the ttl. Default true; false in functions that may be frozen. */
   readonly renew?: boolean;
 
-  /** The end of the current invocation. The ttl "invocation" needs it. Acquire and release end within 0.5 s after it. */
+  /** The end of the current invocation. The ttl "invocation" needs it. No call outlasts it by more than 0.5 s. */
   readonly deadline?: Deadline;
 
   /**

@@ -51,7 +51,11 @@ export async function retry<T>(
   }
 }
 
-/** The longest first attempt: a connection may be dead without notice. Each further attempt has twice as long. */
+/**
+ * The longest first attempt: a connection may be dead without notice. The second one has a connection that is new, or
+ * that has answered since. Each further attempt has twice as long: a change behind a locked row takes longer than 2 s,
+ * and would never be done if each attempt were abandoned so soon.
+ */
 const FIRST_ATTEMPT: Millis = 2_000;
 
 const REPEAT: Backoff = { base: 5, factor: 2, max: 200, jitter: "full" };

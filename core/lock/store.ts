@@ -26,7 +26,7 @@ import type {
   StoreTraits,
   TryLockOptions,
 } from "./lock.ts";
-import { LockHandle } from "./lock-handle.ts";
+import { type InTime, LockHandle } from "./lock-handle.ts";
 import { type Claims, type HolderOptions, pollingBackend } from "./polling.ts";
 import { type CheckedRequest, checkCall, checkRequest } from "./request.ts";
 import { after, elapsedSince, type Instant, instant, LONGEST_CALL, type Millis } from "./time.ts";
@@ -266,10 +266,12 @@ class LockClient implements LockStore {
       return undefined;
     }
     const { leave } = acquired;
-    const hold = this.#releasedInTime(acquired.hold, request, leave);
+    const release = (why: LossReason) => this.#track(acquired.hold.release(why).finally(leave));
+    const hold: Hold = { ...acquired.hold, release };
     fences = hold.fences.map(String);
     notify({ type: "acquired", names, fences, waited });
-    const handle = new LockHandle(names, hold, notify, () => this.#handles.delete(handle));
+    const inTime = this.#bounded(request);
+    const handle = new LockHandle(names, hold, notify, inTime, () => this.#handles.delete(handle));
     // After a loss, other callers of this client may compete for the lock while the old body still runs.
     hold.lease.onEnd((why) => isLoss(why) && leave());
     this.#handles.add(handle);
@@ -318,16 +320,14 @@ class LockClient implements LockStore {
     return { signal: controller.signal, [Symbol.dispose]: dispose };
   }
 
-  /** Returns the hold with a release that ends with the caller's deadline, and goes on in the background. */
-  #releasedInTime(hold: Hold, { names, deadline: end }: CheckedRequest, leave: () => void): Hold {
-    const release = async (why: LossReason) => {
-      const releasing = this.#track(hold.release(why).finally(leave));
-      if (!end) return releasing;
-      const what = `lock ${quote(...names)} was released; it expires by itself`;
-      const limit = deadline(Math.max(0, end.remaining()) + LATE, () => this.#unknown(what));
-      return race(releasing, limit.signal).finally(() => limit[Symbol.dispose]());
+  /** Bounds the calls of a handle by the deadline of its request. */
+  #bounded({ names, deadline: end }: CheckedRequest): InTime {
+    return (what, call, longest = Number.POSITIVE_INFINITY) => {
+      const left = Math.max(0, end?.remaining() ?? Number.POSITIVE_INFINITY);
+      const outcome = `lock ${quote(...names)} was ${what}; it expires by itself`;
+      const limit = deadline(Math.min(left, longest) + LATE, () => this.#unknown(outcome));
+      return race(call, limit.signal).finally(() => limit[Symbol.dispose]());
     };
-    return { ...hold, release };
   }
 
   #unknown(what: string): UnknownOutcomeError {

@@ -1,14 +1,20 @@
-import { afterAll, beforeAll, expect } from "vitest";
+import { afterAll, beforeAll, expect, onTestFinished } from "vitest";
 import { type Inventory, stockLock } from "../../core/inventory/inventory.ts";
 import { hasCode } from "../../core/lock/errors.ts";
 import type { Fence } from "../../core/lock/fence.ts";
 import type { Lock, LockStore } from "../../core/lock/lock.ts";
+import type { Wire } from "../support/breakable.ts";
 import { pause, until } from "../support/until.ts";
 
 /** An inventory as the conformance suite takes it. */
 export interface InventoryUnderTest {
   /** Opens another client of the same inventory. */
   open(): { readonly inventory: Inventory; readonly locks: LockStore };
+
+  /** Opens another client, over a wire that can be broken; undefined for stores without a connection. */
+  readonly openOverWire:
+    | (() => Promise<ReturnType<InventoryUnderTest["open"]> & { readonly wire: Wire }>)
+    | undefined;
 
   /** Whether a fence is accepted only while its lock is held. */
   readonly fencedByLock: boolean;
@@ -59,6 +65,13 @@ export class InventorySuite {
       throw new Error("the inventory is opened before the first test, not earlier");
     return this.#opened;
   }
+
+  readonly openOverWire = async () => {
+    const over = await this.underTest.openOverWire?.();
+    if (over) onTestFinished(() => over.locks.close());
+    else expect(["sqlite", "durable-objects", "d1"]).toContain(this.locks.traits.name);
+    return over;
+  };
 
   /** Makes a sku with so many units. */
   readonly stocked = async (quantity: number): Promise<string> => {

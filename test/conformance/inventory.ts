@@ -1,6 +1,7 @@
 import { describe } from "vitest";
 import { describeBatches, describeLedger, describeReservations } from "./inventory-books.ts";
 import { describeAborts, describeDecrements } from "./inventory-changes.ts";
+import { describeFaults } from "./inventory-faults.ts";
 import { describeFences } from "./inventory-fences.ts";
 import { InventorySuite, type InventoryUnderTest } from "./inventory-suite.ts";
 
@@ -14,5 +15,6 @@ export function describeInventory(name: string, make: () => Promise<InventoryUnd
     describeBatches(suite);
     describeReservations(suite);
     describeLedger(suite);
+    describeFaults(suite);
   });
 }

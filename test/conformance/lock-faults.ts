@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 import { deadlineIn } from "../../core/lock/duration.ts";
 import { LockLostError } from "../../core/lock/errors.ts";
 import { compareFence } from "../../core/lock/fence.ts";
+import type { Wire } from "../support/breakable.ts";
 import { runCli } from "../support/script.ts";
 import { pause, until, within } from "../support/until.ts";
 import { freshName, LATE, LONG, type LockSuite, SHORT } from "./lock-suite.ts";
@@ -10,12 +11,15 @@ import { freshName, LATE, LONG, type LockSuite, SHORT } from "./lock-suite.ts";
 export function describeFaults(suite: LockSuite): void {
   const { expectFree, open, openOverWire, tryLock } = suite;
 
-  describe("lost answers", () => {
-    test("an acquire whose answer is lost holds the lock, or leaves the lock free", async () => {
+  describe.each([
+    ["is lost", (wire: Wire) => wire.loseNextAnswer()],
+    ["is replaced by an error of a proxy", (wire: Wire) => wire.failNextAnswer()],
+  ] as const)("an answer that %s", (_, spoilNextAnswer) => {
+    test("after an acquire leaves the lock held or free, as the caller learns", async () => {
       const { client, wire } = await openOverWire();
       const name = freshName();
       for (let i = 0; i < 5; i += 1) {
-        wire.loseNextAnswer();
+        spoilNextAnswer(wire);
         // A server that carries out the claim after its withdrawal keeps the name taken for one ttl.
         const lock = await client.lock(name, { ttl: LONG, wait: 2 * LONG }).catch((error) => {
           expect(error).toMatchObject({ code: "STORE_UNAVAILABLE" });
@@ -29,20 +33,20 @@ export function describeFaults(suite: LockSuite): void {
       }
     });
 
-    test("a release whose answer is lost still releases the lock", async () => {
+    test("after a release still leaves the lock released", async () => {
       const { client, wire } = await openOverWire();
       const name = freshName();
       const lock = await client.lock(name, { ttl: LONG, wait: LONG });
-      wire.loseNextAnswer();
+      spoilNextAnswer(wire);
       expect(await lock.unlock()).toBe("released");
       await expectFree(name);
     });
 
-    test("a renewal whose answer is lost does not lose the lock", async () => {
+    test("after a renewal does not lose the lock", async () => {
       const { client, wire } = await openOverWire();
       const name = freshName();
       const lock = await client.lock(name, { ttl: 2 * SHORT, wait: LONG });
-      wire.loseNextAnswer();
+      spoilNextAnswer(wire);
       await pause(3 * SHORT);
       lock.assertHeld();
       expect(await tryLock(open(), name)).toBeUndefined();

@@ -25,7 +25,30 @@ afterAll(() => packed?.[Symbol.asyncDispose]());
 const node = (script: string) =>
   run(process.execPath, ["--input-type=module", "--eval", script], { cwd: project });
 
-test("every entry point imports, and the store that needs no client works", async () => {
+test("every entry point imports without any peer", async () => {
+  const { exports } = JSON.parse(await readFile(join(root, "package.json"), "utf8"));
+  const entries = Object.keys(exports).filter((entry) => entry !== "./package.json");
+  expect(entries).toContain("./powertools");
+  for (const entry of entries) {
+    const { stdout } = await node(`
+      console.log(Object.keys(await import("lockstep${entry.slice(1)}")).length);
+    `);
+    expect(Number(stdout), entry).toBeGreaterThan(0);
+  }
+});
+
+test("Powertools' layer says what to install", async () => {
+  const script = `
+    import { JournalPersistenceLayer } from "lockstep/powertools";
+    await new JournalPersistenceLayer({}).saveInProgress({});
+  `;
+  const peer = "@aws-lambda-powertools/idempotency";
+  await expect(node(script)).rejects.toMatchObject({
+    stderr: expect.stringContaining(`needs the package ${peer}: npm install ${peer}`),
+  });
+});
+
+test("the store that needs no client works", async () => {
   const { stdout } = await node(`
     import { LockError } from "lockstep";
     import { openMemory } from "lockstep/memory";

@@ -13,6 +13,7 @@ import { startServer } from "../../infra/servers/start.ts";
 import { describeSqlOutages } from "../conformance/sql-outages.ts";
 import { type Authority, makeAuthority } from "../support/certificates.ts";
 import { startCli } from "../support/cli.ts";
+import { mysqlError } from "../support/error-answers.ts";
 import { WHOLE_MATRIX } from "../support/matrix.ts";
 import { TcpProxy } from "../support/tcp-proxy.ts";
 import { sqlServerUnderTest, temporaryDatabase } from "../support/under-test.ts";
@@ -176,13 +177,6 @@ describe("TLS to MySQL", () => {
 
 describeSqlOutages("mariadb");
 
-/** An error of a server, or of a proxy in front of it. */
-function errorPacket(errno: number, sqlState: string): Uint8Array {
-  const body = Buffer.from(`\xff\0\0#${sqlState}the proxy says so`, "latin1");
-  body.writeUInt16LE(errno, 1);
-  return Buffer.concat([Buffer.from([body.length, 0, 0, 1]), body]);
-}
-
 /** Counts the running statements that match, in this database. */
 async function running(login: MysqlOptions, statement: string): Promise<number> {
   const connection = await mysql.createConnection({ ...login });
@@ -197,6 +191,7 @@ async function running(login: MysqlOptions, statement: string): Promise<number> 
 const PROVE_NOTHING = [
   [2013, "HY000"],
   [2006, "HY000"],
+  [1047, "08S01"],
   [1053, "08S01"],
   [1180, "HY000"],
   [3032, "HY000"],
@@ -235,7 +230,7 @@ for (const server of inject("sqlServers")) {
       const locks = sqlLocks(database);
       await stock.set({ sku: "a", quantity: 100, operationId: "set" });
       for (const [errno, state] of PROVE_NOTHING) {
-        const error = errorPacket(errno, state);
+        const error = mysqlError(errno, state);
         const sale = { sku: "a", quantity: 1, operationId: `sale/${errno}` };
         expect(await replacing(error, () => stock.decrement(sale))).toMatchObject({
           outcome: "applied",
@@ -263,7 +258,7 @@ for (const server of inject("sqlServers")) {
         [1047, "08S01"],
       ] as const) {
         bodies = 0;
-        await replacing(errorPacket(errno, state), () =>
+        await replacing(mysqlError(errno, state), () =>
           database.transaction(async (tx) => {
             bodies += 1;
             await tx.batch([sql`UPDATE lockstep_stock SET on_hand = on_hand - 1, sold = sold + 1`]);
@@ -288,7 +283,7 @@ for (const server of inject("sqlServers")) {
       const { database, proxy } = await overProxy();
       const refusing = async <T>(call: () => Promise<T>): Promise<T> => {
         await database.read(sql`SELECT 1`);
-        proxy.answerNextRequest(errorPacket(4031, "HY000"));
+        proxy.answerNextRequest(mysqlError(4031, "HY000"));
         return call();
       };
       const locks = sqlLocks(database);

@@ -2,10 +2,12 @@ import { Etcd3 } from "etcd3";
 import { Cluster, Redis } from "ioredis";
 import { createPool as createCallbackPool } from "mysql2";
 import { createPool } from "mysql2/promise";
+import pg from "pg";
 import { describe, expect, inject, test } from "vitest";
 import { stockLock } from "../../core/inventory/inventory.ts";
 import { openEtcd } from "../../core/stores/etcd/index.ts";
 import { migrate, openMysql } from "../../core/stores/mysql/index.ts";
+import { openPostgres } from "../../core/stores/postgres/index.ts";
 import { openRedis } from "../../core/stores/redis/index.ts";
 import { openRedlock } from "../../core/stores/redlock/index.ts";
 import { anyPrefix } from "../support/etcd-under-test.ts";
@@ -91,6 +93,54 @@ describe("a pool of mysql2", () => {
     await refuse({ database: "shop", socketPath: "/run/mysqld.sock" }, /socket path/);
     await refuse({ database: "shop", ssl: { rejectUnauthorized: false } }, /rejectUnauthorized/);
   });
+});
+
+describe("a pool of pg", () => {
+  test("gives a store its settings, and is neither used nor closed", async () => {
+    const [server] = inject("postgresServers");
+    if (!server) throw new Error("no PostgreSQL server is running");
+    const database = await temporaryDatabase(server);
+    const pools = [
+      new pg.Pool({ ...database.options, max: 3 }),
+      new pg.Pool({ connectionString: database.url }),
+    ];
+    for (const pool of pools) {
+      const store = await openPostgres(pool);
+      await migrate(store.database);
+      const lock = await store.locks.lock("a", OPTIONS);
+      expect(lock.fence.token).toBeGreaterThan(0n);
+      expect(pool.totalCount).toBe(0);
+      await lock.unlock();
+      await store.close();
+      const { rows } = await pool.query("SELECT COUNT(*)::INT AS locks FROM lockstep_lock");
+      expect(rows).toEqual([{ locks: 0 }]);
+      await pool.end();
+    }
+    await database.drop();
+  });
+
+  test("with a socket path, an unchecked certificate or a function for its password is refused", async () => {
+    const settings = { host: "db.internal", user: "app", database: "shop" };
+    const refuse = async (more: object, message: RegExp) => {
+      const pool = new pg.Pool({ ...settings, ...more });
+      await expect(openPostgres(pool)).rejects.toThrow(message);
+      await pool.end();
+    };
+    await refuse({ host: "/run/postgresql" }, /socket path/);
+    await refuse({ ssl: { rejectUnauthorized: false } }, /rejectUnauthorized/);
+    await refuse({ password: () => "secret" }, /function for its password/);
+    await refuse(
+      { connectionString: "postgres://app@db/shop?sslmode=no-verify" },
+      /rejectUnauthor/,
+    );
+  });
+});
+
+test("a client without settings is refused, with what to hand in", async () => {
+  const single = { connect: () => {}, query: () => {} };
+  await expect(openPostgres(single)).rejects.toThrow("hand in a Pool of the package pg");
+  const other = { getConnection: () => {}, query: () => {} };
+  await expect(openMysql(other)).rejects.toThrow("hand in what createPool of mysql2 returns");
 });
 
 describe("a client of etcd3", () => {

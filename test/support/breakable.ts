@@ -18,6 +18,9 @@ export interface Wire {
 
   /** Executes the next request, and drops its answer. */
   loseNextAnswer(): void;
+
+  /** Executes the next request, and answers with an error that proves nothing, as a proxy may. */
+  failNextAnswer(): void;
 }
 
 /** Puts a wire in front of a store without a network. */
@@ -27,6 +30,9 @@ export function breakable(claims: Claims): { readonly claims: Claims; readonly w
   let hangsNext = false;
   let delaysNext = false;
   let late: (() => Promise<unknown>) | undefined;
+  const loseNextAnswer = () => {
+    losesNext = true;
+  };
   const over = async <T>(signal: AbortSignal, call: () => Promise<T>): Promise<T> => {
     if (delaysNext) {
       delaysNext = false;
@@ -69,9 +75,8 @@ export function breakable(claims: Claims): { readonly claims: Claims; readonly w
         void call?.().catch(() => {});
         return call !== undefined;
       },
-      loseNextAnswer: () => {
-        losesNext = true;
-      },
+      loseNextAnswer,
+      failNextAnswer: loseNextAnswer,
     },
   };
 }

@@ -16,6 +16,7 @@ import {
 import type { Server, ServerNode } from "../../infra/servers/server.ts";
 import { type StartOptions, startServer } from "../../infra/servers/start.ts";
 import type { InventoryUnderTest } from "../conformance/inventory-suite.ts";
+import { redisAnswer } from "./error-answers.ts";
 import { anyPrefix } from "./redis-under-test.ts";
 import { TcpProxy } from "./tcp-proxy.ts";
 import type { StoreUnderTest } from "./under-test.ts";
@@ -131,7 +132,7 @@ export abstract class RedisGroup implements AsyncDisposable {
       open: (options) => redisLocks(this.client(prefix), { ...options, prefix, closeRedis: true }),
       openOverWire: async () => {
         const { port } = master.config;
-        const proxy = await TcpProxy.to(port);
+        const proxy = await TcpProxy.toStore(port, redisAnswer);
         proxies.push(proxy);
         const redis = this.client(prefix, new Map([[port, proxy.port]]), 2_000);
         // Connects first, so that a lost answer is not that of a handshake.
@@ -149,14 +150,23 @@ export abstract class RedisGroup implements AsyncDisposable {
 
   async inventoryUnderTest(): Promise<InventoryUnderTest> {
     const prefix = anyPrefix();
+    const { port } = (await this.masterOf(prefix)).config;
+    const proxies: TcpProxy[] = [];
+    const openAs = (redis: Redis) => {
+      const locks = redisLocks(redis, { prefix, closeRedis: true });
+      return { inventory: redisInventory(redis, { prefix }), locks };
+    };
     return {
       fencedByLock: false,
-      open: () => {
-        const redis = this.client(prefix);
-        const locks = redisLocks(redis, { prefix, closeRedis: true });
-        return { inventory: redisInventory(redis, { prefix }), locks };
+      open: () => openAs(this.client(prefix)),
+      openOverWire: async () => {
+        const wire = await TcpProxy.toStore(port, redisAnswer);
+        proxies.push(wire);
+        return { ...openAs(this.client(prefix, new Map([[port, wire.port]]), 2_000)), wire };
       },
-      close: async () => {},
+      async close() {
+        for (const proxy of proxies) await proxy.close();
+      },
     };
   }
 

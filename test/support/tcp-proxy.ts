@@ -1,5 +1,6 @@
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
+import type { ErrorAnswer } from "./error-answers.ts";
 
 type Pair = readonly [client: Socket, upstream: Socket];
 
@@ -26,8 +27,14 @@ export class TcpProxy {
   /** Requests that always pass and do not count, such as those that end abandoned statements. */
   exempt: RegExp | undefined;
 
-  /** The answer in place of the lost one; undefined ends the connection. */
-  #instead: Uint8Array | undefined;
+  /** Makes the answer in place of the lost one; undefined ends the connection. */
+  #instead: ErrorAnswer | undefined;
+
+  /** The request of the victim. */
+  #request: Buffer = Buffer.alloc(0);
+
+  /** Makes the answers of `failNextAnswer`. */
+  #errorAnswer: ErrorAnswer | undefined;
 
   /** How long the server does not learn that a client has ended its connection, in milliseconds. */
   endDelay = 0;
@@ -38,6 +45,13 @@ export class TcpProxy {
   private constructor(target: number) {
     this.#target = target;
     this.#server = createServer((client) => this.#join(client));
+  }
+
+  /** Makes a proxy that can also answer with errors, for a conformance suite. */
+  static async toStore(target: number, errorAnswer: ErrorAnswer): Promise<TcpProxy> {
+    const proxy = await TcpProxy.to(target);
+    proxy.#errorAnswer = errorAnswer;
+    return proxy;
   }
 
   static async to(target: number, port = 0): Promise<TcpProxy> {
@@ -111,7 +125,14 @@ export class TcpProxy {
   /** Passes the next request, sends `instead` in place of its answer, and ends the connection. */
   replaceNextAnswer(instead: Uint8Array): void {
     this.loseNextAnswer();
-    this.#instead = instead;
+    this.#instead = () => instead;
+  }
+
+  /** Passes the next request, and sends an error that proves nothing in place of its answer. */
+  failNextAnswer(): void {
+    if (!this.#errorAnswer) throw new TypeError("this proxy does not know the protocol");
+    this.loseNextAnswer();
+    this.#instead = this.#errorAnswer;
   }
 
   /** Ends the connection in place of passing the next request. `spared` requests before it pass. */
@@ -124,7 +145,7 @@ export class TcpProxy {
   /** Sends `answer` to the next request without passing it on. */
   answerNextRequest(answer: Uint8Array): void {
     this.loseNextRequest();
-    this.#instead = answer;
+    this.#instead = () => answer;
   }
 
   /** Whether the next fault has not happened yet. */
@@ -176,10 +197,11 @@ export class TcpProxy {
       else if (this.#lose === "after next request") {
         this.#lose = "next answer";
         this.#victim = pair;
+        this.#request = request;
       } else if (this.#lose === "next request") {
         this.#lose = "no";
         if (this.#instead === undefined) client.destroy();
-        else client.write(this.#instead);
+        else client.write(this.#instead(request));
         return;
       }
       upstream.write(request);
@@ -189,7 +211,7 @@ export class TcpProxy {
       if (this.#muted.has(pair)) return;
       if (this.#lose === "next answer" && this.#victim === pair) {
         this.#lose = "no";
-        const instead = this.#instead;
+        const instead = this.#instead?.(this.#request);
         if (instead === undefined) return void client.destroy();
         this.#muted.add(pair);
         // An answer may have several parts: the server may still be working after the first one.

@@ -30,6 +30,14 @@ import { sortedBySequence } from "../../core/stores/zookeeper/locks/queue.ts";
 import { temporaryFolder } from "../../infra/servers/reap.ts";
 import { breakable, type Wire } from "./breakable.ts";
 import { anyTable, dynamodbPort } from "./dynamodb-under-test.ts";
+import {
+  grpcAnswer,
+  httpAnswer,
+  mysqlAnswer,
+  postgresAnswer,
+  redisAnswer,
+  zookeeperAnswer,
+} from "./error-answers.ts";
 import type { EtcdServer } from "./etcd-servers.ts";
 import { openerOf, type TransportName } from "./etcd-under-test.ts";
 import { anyPrefix, openLocal, redisServer } from "./redis-under-test.ts";
@@ -111,7 +119,8 @@ export async function sqlServerUnderTest(server: SqlServer): Promise<StoreUnderT
     url,
     open: (more) => sqlLocks(open(), { ...more, closeDatabase: true }),
     async openOverWire() {
-      const proxy = await TcpProxy.to(options.port);
+      const answer = url.startsWith("postgres:") ? postgresAnswer : mysqlAnswer;
+      const proxy = await TcpProxy.toStore(options.port, answer);
       proxies.push(proxy);
       const database = open({ port: proxy.port });
       // Connects first, so that a lost answer is not that of a handshake.
@@ -189,7 +198,9 @@ export async function etcdUnderTest(
     openWithElections: () => etcdStore(openIt({ endpoints }), { prefix }),
     async openOverWire() {
       const [endpoint = ""] = endpoints;
-      const proxy = await TcpProxy.to(Number(endpoint.split(":")[1]));
+      const port = Number(endpoint.split(":")[1]);
+      const answer = transport.startsWith("gateway") ? httpAnswer : grpcAnswer;
+      const proxy = await TcpProxy.toStore(port, answer);
       proxies.push(proxy);
       const etcd = openIt({ endpoints: [`127.0.0.1:${proxy.port}`] });
       // Connects first, so that a lost answer is not that of a handshake.
@@ -226,7 +237,7 @@ export async function redisRestUnderTest(): Promise<StoreUnderTest> {
     url: `redis+http://:${token}@127.0.0.1:${rest.port}?prefix=${prefix}`,
     open: (options) => openAt(rest.port, options),
     async openOverWire() {
-      const proxy = await TcpProxy.to(rest.port);
+      const proxy = await TcpProxy.toStore(rest.port, httpAnswer);
       proxies.push(proxy);
       return { store: openAt(proxy.port), wire: proxy };
     },
@@ -251,7 +262,7 @@ export async function redisUnderTest(): Promise<StoreUnderTest> {
     url: `redis://127.0.0.1:${port}?prefix=${prefix}`,
     open: (options) => redisLocks(openLocal(), { ...options, prefix, closeRedis: true }),
     async openOverWire() {
-      const proxy = await TcpProxy.to(port);
+      const proxy = await TcpProxy.toStore(port, redisAnswer);
       proxies.push(proxy);
       const redis = openLocal({ port: proxy.port });
       // Connects first, so that a lost answer is not that of a handshake.
@@ -284,7 +295,7 @@ export async function redlockUnderTest(
     url: `redlock://${ports.map((port) => `127.0.0.1:${port}`).join(",")}?prefix=${prefix}`,
     open: (options) => openOn(ports, options),
     async openOverWire() {
-      const wires = await Promise.all(ports.map((port) => TcpProxy.to(port)));
+      const wires = await Promise.all(ports.map((port) => TcpProxy.toStore(port, redisAnswer)));
       proxies.push(...wires);
       const store = openOn(wires.map(({ port }) => port));
       // Connects first, so that a lost answer is not that of a handshake.
@@ -298,6 +309,7 @@ export async function redlockUnderTest(
         delayNextRequest: each((one) => one.delayNextRequest()),
         deliver: () => wires.map((one) => one.deliver()).includes(true),
         loseNextAnswer: each((one) => one.loseNextAnswer()),
+        failNextAnswer: each((one) => one.failNextAnswer()),
       };
       return { store, wire };
     },
@@ -328,7 +340,7 @@ export async function zookeeperUnderTest({
     openWithElections: () => openZooKeeper({ servers }, { root }),
     async openOverWire() {
       const [server = ""] = servers;
-      const proxy = await TcpProxy.to(Number(server.split(":")[1]));
+      const proxy = await TcpProxy.toStore(Number(server.split(":")[1]), zookeeperAnswer);
       proxies.push(proxy);
       return { store: open([`127.0.0.1:${proxy.port}`]), wire: proxy };
     },
@@ -357,7 +369,7 @@ export async function dynamodbUnderTest(): Promise<StoreUnderTest> {
     url,
     open: (options) => locksOf(open(), { ...options, generationLife: 1_000 }),
     async openOverWire() {
-      const proxy = await TcpProxy.to(dynamodbPort());
+      const proxy = await TcpProxy.toStore(dynamodbPort(), httpAnswer);
       proxies.push(proxy);
       const store = locksOf(open({ port: proxy.port }));
       // Reads the generation first, so that a lost answer is not that of this read.

@@ -82,6 +82,7 @@ function onDatabases(name: string, create: () => Promise<() => Database>) {
           const locks = sqlLocks(database, { closeDatabase: true });
           return { inventory: sqlInventory(database), locks };
         },
+        openOverWire: undefined,
         close: async () => {},
       };
     },

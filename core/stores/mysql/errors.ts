@@ -76,9 +76,11 @@ const ER_NO_SUCH_TABLE = 1146;
  * - ER_LOCK_WAIT_TIMEOUT (the statement) and ER_LOCK_DEADLOCK (the transaction):
  *   https://dev.mysql.com/doc/refman/8.4/en/innodb-error-handling.html
  * - ER_CHECKREAD, of MariaDB's innodb_snapshot_isolation: the transaction, as for a deadlock.
- * - ER_TRANSACTION_ROLLBACK_DURING_COMMIT: MYSQL_BIN_LOG::commit calls ha_rollback_low before it reports this.
+ * - A wait for the lock of FLUSH TABLES WITH READ LOCK also ends a COMMIT with ER_LOCK_WAIT_TIMEOUT, after
+ *   ha_rollback_trans (sql/handler.cc: ha_commit_trans).
+ * - ER_TRANSACTION_ROLLBACK_DURING_COMMIT: sql/binlog.cc: MYSQL_BIN_LOG::commit calls ha_rollback_low before this.
  * - ER_CLIENT_INTERACTION_TIMEOUT: the server gave up waiting for the first packet of a command
- *   (net_read_raw_loop, pkt_nr == 0), so it has read none. The next connection is another one.
+ *   (sql-common/net_serv.cc: net_read_raw_loop, pkt_nr == 0), so it has read none. The next connection is another one.
  */
 const ROLLED_BACK = new Set([1205, 1213, 1020, 3101, 4031]);
 
@@ -105,20 +107,22 @@ const REFUSALS = new Set([
 /**
  * The server has not executed the statement, and may execute it later.
  *
- * - ER_TOO_MANY_USER_CONNECTIONS, ER_CON_COUNT_ERROR: sent in place of a handshake only.
- * - ER_USER_LIMIT_REACHED: check_mqh counts before the statement is executed.
+ * - ER_TOO_MANY_USER_CONNECTIONS, ER_CON_COUNT_ERROR: sent in place of a handshake only (sql/sql_connect.cc:
+ *   check_for_max_user_connections; sql/conn_handler/connection_handler_manager.cc: check_and_incr_conn_count).
+ * - ER_USER_LIMIT_REACHED: sql/sql_connect.cc: check_mqh counts before the statement is executed.
  * - ER_OPTION_PREVENTS_STATEMENT, ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION, ER_READ_ONLY_MODE: a primary that
- *   became a replica refuses the statement, or rolls back (ha_commit_trans) a transaction at its commit.
- * - ER_UNKNOWN_COM_ERROR: a Galera node without its cluster refuses each statement before it is executed.
+ *   became a replica refuses the statement (sql/sql_parse.cc: deny_updates_if_read_only_option), or rolls a transaction
+ *   back at its commit (sql/handler.cc: ha_commit_trans).
  */
-const TRANSIENT = new Set([1040, 1203, 1226, 1290, 1792, 1836, 1047]);
+const TRANSIENT = new Set([1040, 1203, 1226, 1290, 1792, 1836]);
 
 /**
  * The connection or the server was lost. The outcome is certain only if no COMMIT was sent.
  *
  * ER_SERVER_SHUTDOWN, ER_NET_* and ER_ABORTING_CONNECTION, MariaDB's ER_CONNECTION_KILLED, ER_SERVER_OFFLINE_MODE,
  * ER_SERVER_ISNT_AVAILABLE, and the client errors that proxies pass on: CR_SERVER_GONE_ERROR, CR_SERVER_LOST,
- * CR_SERVER_LOST_EXTENDED. ProxySQL's own begin at 9000.
+ * CR_SERVER_LOST_EXTENDED. ProxySQL's own begin at 9000. ER_UNKNOWN_COM_ERROR: a Galera node has lost its cluster;
+ * nothing tells whether before a COMMIT or after it.
  */
 const OUTAGES = new Set([
   1047, 1053, 1152, 1156, 1157, 1158, 1159, 1160, 1161, 1184, 1927, 2002, 2003, 2006, 2013, 2055,

@@ -28,8 +28,9 @@ interface PoolSettings {
 export function optionsOf(connection: MysqlOptions | Mysql2Pool): MysqlOptions {
   if (!("getConnection" in connection)) return connection;
   const settings = settingsOf(connection);
-  if (!settings)
-    throw new TypeError("the pool is no pool of the package mysql2: it has no settings");
+  if (!settings) {
+    throw new TypeError("this client has no settings: hand in what createPool of mysql2 returns");
+  }
   const { connectionConfig, connectionLimit } = settings;
   const { host = "localhost", port, user, password, database, socketPath, ssl } = connectionConfig;
   if (socketPath) throw new TypeError("the mysql2 pool uses a socket path; Lockstep needs a host");

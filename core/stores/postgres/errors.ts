@@ -82,7 +82,8 @@ export function isFull(error: unknown): boolean {
 }
 
 // Codes: https://www.postgresql.org/docs/current/errcodes-appendix.html
-// Sources: https://github.com/postgres/postgres, src/backend
+// Places: in src/backend of PostgreSQL 17. An error after the commit was recorded ends the server: AbortTransaction calls
+// RecordTransactionAbort, which panics (access/transam/xact.c). The end of a session (FATAL) may follow the commit.
 
 const SQLSTATE = /^[0-9A-Z]{5}$/;
 const UNIQUE_VIOLATION = "23505";
@@ -93,29 +94,43 @@ const TOO_MANY_CONNECTIONS = "53300";
 /**
  * The transaction is rolled back, or the server has not read the statement. A repetition helps.
  *
- * - serialization_failure, deadlock_detected, lock_not_available (lock_timeout): raised by statements, and the first one
- *   by PreCommit_CheckForSerializationFailure, before the commit is recorded.
- * - idle_in_transaction_session_timeout, idle_session_timeout: PostgresMain raises them between the arrival of a command
- *   and its execution at the latest ("any last-moment timeout is certain to be detected").
+ * - serialization_failure: executor/nodeModifyTable.c: ExecUpdate, and before the commit is recorded
+ *   storage/lmgr/predicate.c: PreCommit_CheckForSerializationFailure.
+ * - deadlock_detected: storage/lmgr/deadlock.c: DeadLockReport. lock_not_available (lock_timeout): tcop/postgres.c:
+ *   ProcessInterrupts.
+ * - idle_in_transaction_session_timeout, idle_session_timeout: tcop/postgres.c: PostgresMain raises them between the
+ *   arrival of a command and its execution at the latest ("any last-moment timeout is certain to be detected").
  */
 const ROLLED_BACK = new Set(["40001", "40P01", "55P03", "25P03", "57P05"]);
 
 /**
  * The server has not executed the transaction, and may execute it later.
  *
- * - read_only_sql_transaction: PreventCommandIfReadOnly refuses the statement, as on a standby.
- * - query_canceled (statement_timeout): CommitTransaction holds interrupts, and after it ProcessInterrupts ignores a
- *   cancellation until the next command. A cancelled wait for a synchronous standby is a warning.
- * - disk_full: raised when a statement extends a file. A commit that cannot be written ends the server.
- * - too_many_connections, cannot_connect_now: sent in place of a login only.
+ * - read_only_sql_transaction: tcop/utility.c: PreventCommandIfReadOnly refuses the statement, as on a standby.
+ * - query_canceled (statement_timeout): access/transam/xact.c: CommitTransaction holds interrupts, and after it
+ *   tcop/postgres.c: ProcessInterrupts ignores a cancellation until the next command. A cancelled wait for a synchronous
+ *   standby is a warning (replication/syncrep.c: SyncRepWaitForLSN).
+ * - disk_full: storage/smgr/md.c: mdextend, when a statement extends a file. A commit that cannot be written ends the
+ *   server (access/transam/xlog.c: XLogWrite panics).
+ * - too_many_connections (storage/lmgr/proc.c: InitProcess), cannot_connect_now (tcop/backend_startup.c:
+ *   ProcessStartupPacket): sent in place of a login only.
  */
 const TRANSIENT = new Set(["25006", "57014", "53100", TOO_MANY_CONNECTIONS, "57P03"]);
 
 /**
  * Classes of errors that the server raises while it parses, resolves or executes a statement, or checks deferred
- * constraints before it records the commit: 0A feature not supported, 21 cardinality, 22 data, 23 constraints,
- * 2B dependent objects, 3D and 3F missing databases and schemas, 42 syntax and access, 44 check option, 54 limits,
- * P0 raised by a function.
+ * constraints before it records the commit (commands/trigger.c: AfterTriggerFireDeferred, called by CommitTransaction).
+ *
+ * - 0A feature not supported: parser/analyze.c: CheckSelectLocking, for one. 54 limits: parser/parse_node.c:
+ *   free_parsestate.
+ * - 21 cardinality: executor/nodeSubplan.c: ExecSetParamPlan. 22 data: the functions of utils/adt.
+ * - 23 constraints: executor/execMain.c: ExecConstraints; access/nbtree/nbtinsert.c: _bt_check_unique;
+ *   utils/adt/ri_triggers.c: ri_ReportViolation. 44 check option: executor/execMain.c: ExecWithCheckOptions.
+ * - 2B dependent objects: catalog/dependency.c: reportDependentObjects.
+ * - 3D and 3F missing databases and schemas: utils/init/postinit.c: InitPostgres; catalog/namespace.c: get_namespace_oid.
+ * - 42 syntax and access: parser/scan.l: scanner_yyerror; parser/parse_relation.c: parserOpenTable; catalog/aclchk.c:
+ *   aclcheck_error.
+ * - P0 raised by a function: pl_exec.c of PL/pgSQL: exec_stmt_raise.
  */
 const REFUSALS = new Set(["0A", "21", "22", "23", "2B", "3D", "3F", "42", "44", "54", "P0"]);
 

@@ -3,6 +3,7 @@
 import { checkOpening } from "../../lock/checks.ts";
 import { type SqlStore, type SqlStoreOptions, sqlStore } from "../sql/store.ts";
 import { type PostgresOptions, postgresDatabase } from "./database.ts";
+import { optionsOf, type PgPool } from "./handed-in.ts";
 import { loadPg } from "./pg.ts";
 
 export { migrate } from "../sql/migrate.ts";
@@ -16,13 +17,13 @@ export type { TransactionalInventory } from "../transactional-inventory.ts";
  *     await migrate(shop.database); // makes the tables, as `lockstep migrate` does
  *
  * An acknowledged lock survives a restart of the server if its commits are durable (synchronous_commit = on). Expiry goes
- * by the server's clock. Rejects with a TypeError when the package pg is not installed.
+ * by the server's clock. A `Pool` of pg in place of the options gives its settings. Rejects with a TypeError when the package pg is not installed.
  */
 export async function openPostgres(
-  connection: PostgresOptions,
+  connection: PostgresOptions | PgPool,
   options: SqlStoreOptions = {},
 ): Promise<SqlStore> {
   checkOpening("openPostgres", connection, '{ host: "127.0.0.1", user: "shop", database: "shop" }');
   await loadPg();
-  return sqlStore(postgresDatabase(connection), options);
+  return sqlStore(postgresDatabase(optionsOf(connection)), options);
 }

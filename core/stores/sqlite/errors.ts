@@ -8,7 +8,10 @@ import {
 /** Another process holds the file. The statement has changed nothing. */
 export class BusyError extends Error {}
 
-/** Converts an error from before a commit. The transaction is rolled back: nothing has happened. */
+/**
+ * Converts an error from before a commit. The caller rolls back, unless SQLite has done so itself (vdbeaux.c:
+ * sqlite3VdbeHalt), and no frame in the log has the mark of a commit (wal.c: sqlite3WalFrames). Nothing has happened.
+ */
 export function uncommittedError(address: string, error: unknown): unknown {
   const { errcode, message } = error as { errcode?: number; message: string };
   if (errcode === undefined) return error;
@@ -23,12 +26,16 @@ export function uncommittedError(address: string, error: unknown): unknown {
 }
 
 /**
- * Converts an error of a COMMIT. If the log's sync fails, the log holds the whole transaction, and SQLite rolls back in
- * memory only. After a crash, the next process to open the file takes the transaction for committed
- * (https://www.sqlite.org/walformat.html).
+ * Converts an error of a COMMIT. If the log's sync fails, or the disk is full where frames fill a sector after the
+ * commit (wal.c: sqlite3WalFrames), the log holds the whole transaction, and SQLite rolls back in memory only. After a
+ * crash, the next process to open the file takes the transaction for committed (https://www.sqlite.org/walformat.html).
+ *
+ * Other errors come before a frame is written: SQLITE_BUSY (wal.c: sqlite3WalBeginWriteTransaction) and constraints
+ * (vdbeaux.c: sqlite3VdbeCheckFk).
  */
 export function commitError(address: string, error: unknown): unknown {
-  if (primaryCode(error) !== SQLITE_IOERR) return error;
+  const kind = primaryCode(error);
+  if (kind !== SQLITE_IOERR && kind !== SQLITE_FULL) return error;
   const what = `a change was committed (${(error as Error).message})`;
   return new UnknownOutcomeError(address, what, error);
 }

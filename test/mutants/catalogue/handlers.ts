@@ -258,7 +258,7 @@ export const HANDLERS = [
       tests: ["test/functions/http-handler.test.ts"],
     },
   ]),
-  ...mutantsOf("functions/powertools/journal-persistence-layer.ts", POWERTOOLS, [
+  ...mutantsOf("functions/powertools/journal-layer.ts", POWERTOOLS, [
     {
       name: "a late result that overwrites another caller's",
       find: "this.#held.set(runId, { runId, epoch: claimed.epoch });",

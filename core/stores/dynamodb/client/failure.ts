@@ -48,7 +48,11 @@ export interface ErrorAnswer {
   readonly reasons: readonly { readonly Code?: string }[];
 }
 
-/** Sorts an answer with an error. Answers of status 400 come before any effect: "Error handling with DynamoDB". */
+/**
+ * Sorts an answer with an error. DynamoDB's source is closed; its documentation is all that proves: answers of status
+ * 400 come before any effect ("Error handling with DynamoDB"), also those of a cancelled transaction ("TransactWriteItems").
+ * A gateway that has passed a request on answers 5xx for its failure (RFC 9110, section 15.6), some 408 or 429.
+ */
 export function toFailure({ status, code, message, reasons }: ErrorAnswer): RequestFailure {
   const text = `${code || `HTTP ${status}`}: ${message}`;
   const isPassing =

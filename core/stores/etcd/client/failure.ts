@@ -56,7 +56,8 @@ export function toForeignFailure(status: number, answer: string, api: string): C
 
 /**
  * The texts of errors for requests that etcd has not carried out: the code "unavailable" alone does not tell. A request with
- * any other text may have been carried out. The places are those of etcd 3.4.
+ * any other text may have been carried out. The places are those of etcd 3.4. In 3.5 they are in server/, in files of the
+ * same names; in 3.6, server/etcdserver/apply has the appliers, and server/etcdserver/txn/txn.go the checks of a transaction.
  */
 const NOT_DONE = [
   // etcdserver/api/v3rpc/interceptor.go, newUnaryInterceptor: before the request gets to its service.

@@ -1,0 +1,58 @@
+import type { PostgresOptions, PostgresTls } from "./database.ts";
+
+/**
+ * A pool of the package pg.
+ *
+ * Lockstep reads the pool's settings and opens connections of its own: its guarantees depend on the settings of a session and
+ * on the number of connections. The pool stays its owner's, who closes it.
+ */
+export interface PgPool {
+  connect(...args: never[]): unknown;
+  query(...args: never[]): unknown;
+}
+
+/** What a pool makes its clients of. */
+interface PoolSettings {
+  readonly options: { readonly max?: number };
+  readonly Client: new (options: object) => ClientSettings;
+}
+
+/** The settings of a client, also those of a connection string and of the environment. */
+interface ClientSettings {
+  readonly host: string;
+  readonly port: number;
+  readonly user?: string;
+  readonly password?: unknown;
+  readonly database?: string;
+  readonly ssl?: boolean | (PostgresTls & { readonly rejectUnauthorized?: boolean });
+}
+
+/** Returns the options of a pool. Throws a TypeError for settings that Lockstep does not support. */
+export function optionsOf(connection: PostgresOptions | PgPool): PostgresOptions {
+  if (!("connect" in connection)) return connection;
+  const { Client, options } = connection as PgPool & Partial<PoolSettings>;
+  if (!Client || !options) {
+    throw new TypeError("this client has no settings: hand in a Pool of the package pg");
+  }
+  const { host, port, user, password, database, ssl } = new Client(options);
+  if (host.startsWith("/"))
+    throw new TypeError("the pg pool uses a socket path; Lockstep needs a host");
+  if (!user || !database) throw new TypeError("the pg pool needs a user and a database");
+  if (typeof password === "function") {
+    throw new TypeError("the pg pool has a function for its password; Lockstep needs a text");
+  }
+  const tls = ssl === true ? {} : ssl || undefined;
+  if (tls && "rejectUnauthorized" in tls && tls.rejectUnauthorized === false) {
+    throw new TypeError("the pg pool has ssl.rejectUnauthorized: false; Lockstep always checks");
+  }
+  return {
+    ...{ host, port, user, database },
+    ...(typeof password === "string" && { password }),
+    ...(options.max !== undefined && { connections: options.max }),
+    ...(tls && { tls: pemOf(tls) }),
+  };
+}
+
+function pemOf({ ca, cert, key }: PostgresTls): PostgresTls {
+  return { ...(ca && { ca }), ...(cert && { cert }), ...(key && { key }) };
+}

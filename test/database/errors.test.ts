@@ -1,0 +1,37 @@
+import { describe, expect, test } from "vitest";
+import * as mysql from "../../core/stores/mysql/errors.ts";
+import * as postgres from "../../core/stores/postgres/errors.ts";
+import * as sqlite from "../../core/stores/sqlite/errors.ts";
+
+/** Converts an error with these fields. */
+const failing = <E extends object>(fields: E) => Object.assign(new Error("why"), fields);
+
+const codeOf = (error: unknown) => (error as { readonly code?: string }).code;
+
+describe("the outcome of a COMMIT", () => {
+  test.each([
+    [10, "an I/O error"],
+    [522, "an I/O error of a short read"],
+    [13, "a full disk"],
+  ])("is unknown after SQLite's error %i, %s", (errcode) => {
+    const error = failing({ errcode });
+    expect(codeOf(sqlite.commitError("a", error))).toBe("UNKNOWN_OUTCOME");
+    expect(codeOf(sqlite.uncommittedError("a", error))).toBe("STORE_UNAVAILABLE");
+  });
+
+  test.each([1047, 1053, 1180, 1927, 2006, 2013, 3032, 9001])(
+    "is unknown after MySQL's error %i",
+    (errno) => {
+      const error = failing({ errno, sqlState: "HY000" });
+      expect(codeOf(mysql.commitError("a", error, error))).toBe("UNKNOWN_OUTCOME");
+    },
+  );
+
+  test.each(["08006", "08P01", "57P01", "57P02", "58030", "XX000", "25P04"])(
+    "is unknown after PostgreSQL's error %s",
+    (code) => {
+      const error = failing({ code });
+      expect(codeOf(postgres.commitError("a", error, error))).toBe("UNKNOWN_OUTCOME");
+    },
+  );
+});
