@@ -18,7 +18,14 @@ export default defineConfig({
           testTimeout: 20_000,
         },
       },
-      { extends: true, test: { name: "processes", include: ["test/**/*.process.test.ts"] } },
+      {
+        extends: true,
+        test: {
+          name: "processes",
+          include: ["test/**/*.process.test.ts"],
+          runner: "./test/support/runner.ts",
+        },
+      },
       {
         extends: true,
         test: {
@@ -29,7 +36,7 @@ export default defineConfig({
         },
       },
     ],
-    globalSetup: "test/support/temporary-folder.ts",
+    globalSetup: ["test/support/temporary-folder.ts", "test/support/skipped.ts"],
     setupFiles: "test/support/left-behind.ts",
     testTimeout: LONG,
     hookTimeout: LONG,

@@ -1,4 +1,3 @@
-import type { JSONValue } from "@aws-lambda-powertools/commons/types";
 import type {
   BasePersistenceLayer,
   IdempotencyRecord,
@@ -17,6 +16,8 @@ type Layer = Pick<
   | "saveInProgress"
   | "saveSuccess"
 >;
+
+type Data = Parameters<Layer["deleteRecord"]>[0];
 
 /**
  * Keeps the records of Powertools' idempotency in a journal: each key is a run without steps.
@@ -50,19 +51,19 @@ class LazyLayer implements Layer {
     this.#layer?.configure(options);
   }
 
-  saveInProgress(data: JSONValue, remaining?: number): Promise<void> {
+  saveInProgress(data: Data, remaining?: number): Promise<void> {
     return this.#call((layer) => layer.saveInProgress(data, remaining));
   }
 
-  saveSuccess(data: JSONValue, result: JSONValue): Promise<void> {
+  saveSuccess(data: Data, result: Data): Promise<void> {
     return this.#call((layer) => layer.saveSuccess(data, result));
   }
 
-  deleteRecord(data: JSONValue): Promise<void> {
+  deleteRecord(data: Data): Promise<void> {
     return this.#call((layer) => layer.deleteRecord(data));
   }
 
-  getRecord(data: JSONValue): Promise<IdempotencyRecord> {
+  getRecord(data: Data): Promise<IdempotencyRecord> {
     return this.#call((layer) => layer.getRecord(data));
   }
 

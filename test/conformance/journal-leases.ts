@@ -75,7 +75,7 @@ export function describeLeases({ journal, underTest }: JournalFixture): void {
 
     test("by several processes succeeds for one of them", async ({ skip }) => {
       const { url } = underTest;
-      if (url === undefined) return skip();
+      if (url === undefined) return skip("no other process can open the store");
       const runId = newRunId();
       const scripts = Array.from({ length: 3 }, () => runScript("claim-run", url, runId, "20000"));
       for (const script of scripts) expect(await script.line()).toBe("ready");
@@ -266,7 +266,7 @@ export function describeLeases({ journal, underTest }: JournalFixture): void {
 
     test("is refused all late writes after its process was frozen", async ({ skip }) => {
       const { url } = underTest;
-      if (url === undefined) return skip();
+      if (url === undefined) return skip("no other process can open the store");
       const runId = newRunId();
       using script = runScript("claim-run", url, runId, "1500");
       expect(await script.line()).toBe("ready");

@@ -131,8 +131,7 @@ export function describeStoredEntities(
       skip,
     }) => {
       const { url } = underTest;
-      // Without a URL, no other process of Node can open the database.
-      if (url === undefined) return skip();
+      if (url === undefined) return skip("no other process can open the store");
       const key = newKey();
       const start = (first: number, ...more: readonly string[]) =>
         runScript("deposit", url, key, String(first), "8", "5", ...more);

@@ -239,7 +239,7 @@ export function describeTransactions(name: string, make: () => Promise<JournalUn
     });
 
     test("a claim of the run during the body rolls the body back", async ({ skip }) => {
-      if (!isShared()) return skip();
+      skip(!isShared(), "SQLite has one writer at a time");
       for (const end of ["take", "park", "finish"] as const) {
         const run = await running(journal, { ttl: 30 });
         const other = sqlJournal(openDatabase());
@@ -258,7 +258,7 @@ export function describeTransactions(name: string, make: () => Promise<JournalUn
     });
 
     test("a record waits for a claim in progress, and is refused", async ({ skip }) => {
-      if (!locksRows()) return skip();
+      skip(!locksRows(), "the database locks no rows");
       const run = await running(journal);
       await journal.append(run, record("early"));
       const other = openDatabase();
@@ -282,7 +282,7 @@ export function describeTransactions(name: string, make: () => Promise<JournalUn
     });
 
     test("the holder renews the run during the body", async ({ skip }) => {
-      if (!isShared()) return skip();
+      skip(!isShared(), "SQLite has one writer at a time");
       const run = await running(journal, { ttl: 100 });
       await transact(run, "a", async (tx) => {
         await tx.batch([effect(run.runId)]);

@@ -92,20 +92,40 @@ describe("connections to a MySQL server of its own", () => {
   test("commit acknowledged changes with any settings of the server", async () => {
     const { login, admin } = await prepare({ name: "own", url: server.url });
     await admin.query("SET GLOBAL autocommit = 0; SET GLOBAL completion_type = 1");
-    const [ours, theirs] = [mysqlDatabase(login), mysqlDatabase(login)];
-    const [a, b] = [sqlLocks(ours), sqlLocks(theirs)];
-    const lock = await a.lock("a", { ttl: LONG / 2, wait: LONG, renew: false });
-    await lock.ensure(LONG);
-    await a.lockAll(["b", "c"], { ttl: LONG, wait: LONG });
-    expect((await b.inspect("a")).expiresIn).toBeGreaterThan(LONG / 2);
-    expect(await b.tryLock("b", { ttl: LONG })).toBeUndefined();
-    await ours.close();
-    await theirs.close();
+    await expectCommits(login);
   });
 });
 
+/** Expects that another connection sees each acknowledged change. */
+async function expectCommits(login: MysqlOptions): Promise<void> {
+  const [ours, theirs] = [mysqlDatabase(login), mysqlDatabase(login)];
+  const [a, b] = [sqlLocks(ours), sqlLocks(theirs)];
+  const lock = await a.lock("a", { ttl: LONG / 2, wait: LONG, renew: false });
+  await lock.ensure(LONG);
+  await a.lockAll(["b", "c"], { ttl: LONG, wait: LONG });
+  expect((await b.inspect("a")).expiresIn).toBeGreaterThan(LONG / 2);
+  expect(await b.tryLock("b", { ttl: LONG })).toBeUndefined();
+  await ours.close();
+  await theirs.close();
+}
+
 for (const server of inject("sqlServers")) {
   describe(`connections to ${server.name}`, () => {
+    test("commit acknowledged changes whatever init_connect sets", async () => {
+      const { login, admin } = await prepare(server);
+      const own = await userOf(admin, login);
+      // For this user alone: other tests use the server, too. The server does not do so for an administrator.
+      const ours = `SUBSTRING_INDEX(USER(), '@', 1) = '${own.user}'`;
+      const init = `SET autocommit = IF(${ours}, 0, 1), completion_type = IF(${ours}, 1, 0)`;
+      await admin.query("SET GLOBAL init_connect = ?", [init]);
+      onTestFinished(async () => void (await admin.query("SET GLOBAL init_connect = ''")));
+      const plain = await mysql.createConnection({ ...own });
+      const [rows] = await plain.query("SELECT @@autocommit AS a, @@completion_type AS c");
+      expect(rows).toEqual([{ a: 0, c: "CHAIN" }]);
+      await plain.end();
+      await expectCommits(own);
+    });
+
     test("end at the server with their statements when they are abandoned", async () => {
       const { login, admin } = await prepare(server);
       const database = mysqlDatabase({ ...login, connections: 2 });

@@ -1,7 +1,7 @@
 import { access, mkdir, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { expect, onTestFinished, test, vi } from "vitest";
-import { findOrInstall } from "../../infra/servers/binaries.ts";
+import { findOrInstall, NotInstalledError } from "../../infra/servers/binaries.ts";
 import { runProgram } from "../support/script.ts";
 import { temporaryFile } from "../support/under-test.ts";
 import { until } from "../support/until.ts";
@@ -19,8 +19,12 @@ const HOLD = `
 
 test.for(["lists", "archives"])(
   "the installation waits while another apt holds the lock of its %s",
-  async (held, { skip }) => {
-    skip(process.getuid?.() !== 0 || !(await isDebian()), "only root installs, and only with apt");
+  async (held) => {
+    if (process.getuid?.() !== 0 || !(await isDebian())) {
+      throw new NotInstalledError(
+        "only root installs, and only with apt: run the tests so on Debian",
+      );
+    }
     const folder = await ownApt();
     using holder = runProgram("perl", ["-e", HOLD, join(folder, held, "lock")]);
     expect(await holder.line()).toBe("held");

@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import { Etcd3 } from "etcd3";
 import { Cluster, Redis } from "ioredis";
 import { createPool as createCallbackPool } from "mysql2";
@@ -112,9 +113,13 @@ describe("a pool of pg", () => {
       expect(pool.totalCount).toBe(0);
       await lock.unlock();
       await store.close();
-      const { rows } = await pool.query("SELECT COUNT(*)::INT AS locks FROM lockstep_lock");
+      const client = await pool.connect();
+      const { rows } = await client.query("SELECT COUNT(*)::INT AS locks FROM lockstep_lock");
       expect(rows).toEqual([{ locks: 0 }]);
+      const ended = once(client, "end");
+      client.release();
       await pool.end();
+      await ended;
     }
     await database.drop();
   });

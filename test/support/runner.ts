@@ -8,16 +8,20 @@ declare module "vitest" {
   }
 }
 
-/** Vitest's runner, except that a test of a missing server is skipped instead of failed. */
+const SERVERS = [
+  "sqlServers",
+  "postgresServers",
+  "etcdServers",
+  "redisServers",
+  "zookeeperServers",
+  "dynamodbServers",
+] as const;
+
+/** Vitest's runner, except that a test of a missing server or program is skipped instead of failed. */
 export default class SkippingRunner extends TestRunner {
   override onCollectStart(...args: Parameters<TestRunner["onCollectStart"]>): void {
     super.onCollectStart(...args);
-    replaceMissing(inject("sqlServers"));
-    replaceMissing(inject("postgresServers"));
-    replaceMissing(inject("etcdServers"));
-    replaceMissing(inject("redisServers"));
-    replaceMissing(inject("zookeeperServers"));
-    replaceMissing(inject("dynamodbServers"));
+    for (const kind of SERVERS) replaceMissing(inject(kind) ?? []);
   }
 
   /** Some files use their servers before any test runs. The number of their skipped tests is unknown. */
@@ -48,7 +52,7 @@ export default class SkippingRunner extends TestRunner {
 }
 
 /** Replaces missing servers in place: all tests of a file share the array. */
-function replaceMissing<T extends object & Partial<Missing>>(servers: T[]): void {
+function replaceMissing(servers: (object & Partial<Missing>)[]): void {
   for (const [i, server] of servers.entries()) {
     if (server.missing !== undefined) servers[i] = unusable(server, server.missing);
   }

@@ -385,11 +385,22 @@ export const LOCK = [
     },
     {
       name: "a release that outlasts the caller's deadline",
-      find: "if (!end) return releasing;",
-      replace: "if (end !== null) return releasing;",
+      find: "const left = Math.max(0, end?.remaining() ?? Number.POSITIVE_INFINITY);",
+      replace: "const left = Math.max(1e9, end?.remaining() ?? Number.POSITIVE_INFINITY);",
       tests: ["test/lock/bounds.test.ts"],
     },
   ]),
+  ...mutantsOf(
+    "core/lock/lock-handle.ts",
+    ["test/lock/bounds.test.ts"],
+    [
+      {
+        name: "an ensure that outlasts the caller's deadline",
+        find: `return this.#inTime("renewed", this.#hold.lease.ensure(span), LONGEST_ENSURE);`,
+        replace: "return this.#hold.lease.ensure(span);",
+      },
+    ],
+  ),
   ...mutantsOf(
     "core/lock/request.ts",
     ["test/lock/polling.test.ts"],

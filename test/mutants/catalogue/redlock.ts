@@ -22,6 +22,24 @@ export const REDLOCK = [
       tests: ["test/stores/redlock/claims.server.test.ts", ...CONFORMANCE],
       only: "fence|token|claims",
     },
+    {
+      name: "tokens of Redlock that no quorum has reached",
+      find: "return countVotes(votes, true) >= needed ? tokens : undefined;",
+      replace: "return votes ? tokens : undefined;",
+      only: "a quorum has not counted up to",
+    },
+    {
+      name: "tokens of Redlock that one master has reached",
+      find: "if (there.length >= needed) return tokens;",
+      replace: "if (there.length > 0) return tokens;",
+      only: "across every pair of quorums",
+    },
+    {
+      name: "a claim without a quorum that Redlock does not withdraw",
+      find: "const left = await this.#withdraw(claim, tally);",
+      replace: "const left = 0 * (await this.freeIn(claim.names, signal));",
+      only: "nothing is left behind",
+    },
   ]),
   ...mutantsOf(
     "core/stores/redlock/scripts.ts",

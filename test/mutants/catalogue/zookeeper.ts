@@ -4,6 +4,22 @@ const STORE = ["test/stores/zookeeper/store.server.test.ts"];
 const CONFORMANCE = ["test/stores/zookeeper.server.test.ts"];
 
 export const ZOOKEEPER = [
+  ...mutantsOf("core/stores/zookeeper/locks/enter.ts", STORE, [
+    {
+      name: "a withdrawal from ZooKeeper that believes a server that lags behind",
+      find: `        session.sync(limit),
+        ...childrenOf(queues, session, limit),`,
+      replace: `        undefined,
+        ...childrenOf(queues, session, limit),`,
+      only: "leaves no node behind",
+    },
+    {
+      name: "a node of ZooKeeper that was created without an answer, and stays",
+      find: `this.#mayExist = hasCode(error, "UNKNOWN_OUTCOME");`,
+      replace: `this.#mayExist = hasCode(error, "SESSION_EXPIRED");`,
+      only: "leaves no node behind",
+    },
+  ]),
   ...mutantsOf("core/stores/zookeeper/locks/queue-entry.ts", STORE, [
     {
       name: "several nodes of which the rest stays when one is gone",
