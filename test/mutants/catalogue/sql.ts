@@ -133,7 +133,7 @@ export const SQL = [
   ...mutantsOf("core/stores/sql/inventory/batch.ts", MARIADB, [
     {
       name: "a batch of a late holder",
-      find: "if (fence) checkClaim(fence, rows[1] ?? []);",
+      find: "if (fence && isNew) checkClaim(fence, rows[1] ?? []);",
       replace: "void checkClaim;",
       only: "late|fence|batch",
     },
