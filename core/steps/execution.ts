@@ -410,7 +410,7 @@ export class RunExecution {
     if (!journal.transact) {
       throw new TerminalError(
         "NO_DATABASE",
-        `step.tx ${step.key} needs a journal in a SQL database or DynamoDB; use step, or another journal`,
+        `step.tx ${step.key} needs a journal in a database with transactions; use step, or another journal`,
       );
     }
     const signal = this.attemptSignal;

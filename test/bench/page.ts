@@ -55,6 +55,11 @@ has fewer, and no history.`,
   },
   { suite: "zookeeper", title: "ZooKeeper", text: "Beside bare requests." },
   {
+    suite: "dynamodb",
+    title: "DynamoDB",
+    text: "On DynamoDB Local, beside bare signed requests. The service itself answers over a network, so its ratios are nearer to the number of requests.",
+  },
+  {
     suite: "steps",
     title: "Steps",
     text: `Runs of 20 steps on MariaDB, beside DBOS on PostgreSQL: two databases, each with its own durable defaults. For both on one server see

@@ -1,3 +1,4 @@
+import { dynamodbSuite } from "./dynamodb.ts";
 import { etcdSuite } from "./etcd.ts";
 import { functionsSuite } from "./functions.ts";
 import { mysqlSuite } from "./mysql.ts";
@@ -8,6 +9,7 @@ import type { Suite } from "./suite.ts";
 import { zookeeperSuite } from "./zookeeper.ts";
 
 export const SUITES: Readonly<Record<string, Suite>> = {
+  dynamodb: dynamodbSuite,
   etcd: etcdSuite,
   functions: functionsSuite,
   mysql: mysqlSuite,

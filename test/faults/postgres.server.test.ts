@@ -1,7 +1,8 @@
+import { randomUUID } from "node:crypto";
 import { chmod } from "node:fs/promises";
 import { dirname } from "node:path";
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
-import { type Database, sql } from "../../core/database/sql.ts";
+import { type Database, raw, sql } from "../../core/database/sql.ts";
 import { migrate } from "../../core/stores/sql/migrate.ts";
 import { open as openStore } from "../../infra/open.ts";
 import { freePort, run } from "../../infra/servers/processes.ts";
@@ -24,7 +25,7 @@ for (const server of inject("postgresServers")) {
       own = await temporaryDatabase(server);
       admin = own.open();
       await admin.batch([sql`CREATE TABLE seat (id INT PRIMARY KEY, taken INT NOT NULL)`]);
-      await admin.batch([sql`INSERT INTO seat VALUES (1, 0), (2, 0)`]);
+      await admin.batch([sql`INSERT INTO seat VALUES (1, 0), (2, 0), (3, 0)`]);
     });
 
     afterAll(async () => {
@@ -59,6 +60,30 @@ for (const server of inject("postgresServers")) {
         SELECT COUNT(*) AS n FROM pg_stat_activity
         WHERE datname = current_database() AND pid <> pg_backend_pid() AND query LIKE ${statement}`);
       return Number(row?.n);
+    };
+
+    const take = sql`UPDATE seat SET taken = taken + 1 WHERE id = 3`;
+
+    /** Makes statements that fail with an SQLSTATE, each time or once, and a function that counts what was taken since. */
+    const failures = async () => {
+      const sequence = `failures_${randomUUID().replaceAll("-", "")}`;
+      await admin.batch([raw(`CREATE SEQUENCE ${sequence}`)]);
+      const raise = (code: string, when: string) =>
+        raw(`DO $$ BEGIN IF ${when} THEN RAISE 'made' USING ERRCODE = '${code}'; END IF; END $$`);
+      let before = 0;
+      const taken = async () => {
+        const [row] = await admin.read(sql`SELECT taken FROM seat WHERE id = 3`);
+        const more = Number(row?.taken) - before;
+        before += more;
+        return more;
+      };
+      await taken();
+      return {
+        always: (code: string) => raise(code, "TRUE"),
+        // A sequence counts on although the transaction is rolled back.
+        once: (code: string) => raise(code, `nextval('${sequence}') % 2 = 1`),
+        taken,
+      };
     };
 
     test("runs transactions read committed, whatever the default is", async () => {
@@ -98,13 +123,51 @@ for (const server of inject("postgresServers")) {
         await expect(database.batch([take])).rejects.toMatchObject(unavailable);
       });
       const refused = { code: "STORE_REFUSED" };
-      const nobody = sql`INSERT INTO seat VALUES (3, NULL)`;
+      const nobody = sql`INSERT INTO seat VALUES (4, NULL)`;
       await expect(admin.batch([take, nobody])).rejects.toMatchObject(refused);
       await expect(admin.batch([take, sql`SELECT 1 / 0`])).rejects.toMatchObject(refused);
       const again = admin.batch([take, sql`INSERT INTO seat VALUES (2, 0)`]);
       await expect(again).rejects.toMatchObject({ name: "DuplicateKeyError" });
       expect(await admin.read(sql`SELECT taken FROM seat WHERE id = 1`)).toEqual([{ taken: 0 }]);
     });
+
+    test.each(["40001", "40P01", "55P03", "25P03", "57P05"])(
+      "repeats a batch that was rolled back with the error %s, and a transaction",
+      async (code) => {
+        const { once, taken } = await failures();
+        await admin.batch([take, once(code)]);
+        expect(await taken()).toBe(1);
+        await admin.transaction(async (tx) => {
+          await tx.batch([take]);
+          await tx.commit([once(code)]);
+        });
+        expect(await taken()).toBe(1);
+      },
+    );
+
+    test.each(["25006", "57014", "53100", "53300", "57P03"])(
+      "calls the server unavailable after the error %s: nothing has happened",
+      async (code) => {
+        const { always, taken } = await failures();
+        const failing = admin.batch([take, always(code)]);
+        await expect(failing).rejects.toMatchObject({ code: "STORE_UNAVAILABLE" });
+        expect(await taken()).toBe(0);
+      },
+    );
+
+    test.each(["08000", "08003", "08006", "57P01", "57P02", "58030", "XX000"])(
+      "does not know the outcome of a batch after the error %s, and repeats a transaction that had not sent its COMMIT",
+      async (code) => {
+        const { once, always, taken } = await failures();
+        const failing = admin.batch([take, always(code)]);
+        await expect(failing).rejects.toMatchObject({ code: "UNKNOWN_OUTCOME" });
+        await admin.transaction(async (tx) => {
+          await tx.batch([take, once(code)]);
+          await tx.commit([]);
+        });
+        expect(await taken()).toBe(1);
+      },
+    );
 
     test("does not say so after its session was ended during a batch", async () => {
       await using database = own.open();
@@ -146,7 +209,7 @@ for (const server of inject("postgresServers")) {
           });
         }, AbortSignal.timeout(60_000));
       await Promise.all([inOrder(1, 2), inOrder(2, 1)]);
-      const taken = await admin.read(sql`SELECT taken FROM seat ORDER BY id`);
+      const taken = await admin.read(sql`SELECT taken FROM seat WHERE id < 3 ORDER BY id`);
       expect(taken).toEqual([{ taken: 2 }, { taken: 2 }]);
     });
 

@@ -12,6 +12,7 @@ import type { ServerNode } from "../../infra/servers/server.ts";
 import { startServer } from "../../infra/servers/start.ts";
 import { startCli } from "../support/cli.ts";
 import { QUICK_ETCD } from "../support/etcd-servers.ts";
+import { WHOLE_MATRIX } from "../support/matrix.ts";
 import { needServers } from "../support/missing.ts";
 import { runScript } from "../support/script.ts";
 import { temporaryFile } from "../support/under-test.ts";
@@ -94,6 +95,32 @@ test.concurrent("lockstep servers starts Redis servers, a primary with its repli
   expect(await servers("down")).toMatchObject({ status: 0 });
   expect((await servers("status")).stdout).toBe("none\n");
 });
+
+test.concurrent.for(
+  (
+    [
+      ["dynamodb", 1],
+      ["postgres", 1],
+      ["redis-cluster", 6],
+      ["redis-sentinel", 5],
+    ] as const
+  ).slice(0, WHOLE_MATRIX ? undefined : 1),
+)(
+  "lockstep servers starts %s, whose store can be used, and stops it",
+  async ([name, size], context) => {
+    const servers = await serversCommand(context, name);
+    const up = await servers("up", name);
+    expect(up).toMatchObject({ status: 0, stderr: "" });
+    const store = ["--store", up.stdout.trim()];
+    if (!name.startsWith("redis")) await startCli(["migrate", ...store]).finished;
+    const locked = await startCli(["lock", "job", ...store, "--", "echo", "locked"]).finished;
+    expect(locked).toMatchObject({ status: 0, stdout: "locked\n" });
+    const { stdout } = await servers("status");
+    expect(stdout).toMatch(new RegExp(`${name} .* running .*(?: \\d+){${size}}`));
+    expect(await servers("down", name)).toMatchObject({ status: 0 });
+    expect((await servers("status")).stdout).toBe("none\n");
+  },
+);
 
 test.concurrent("lockstep servers starts PgBouncer with a PostgreSQL server behind it, and stops both", async (context) => {
   const servers = await serversCommand(context, "pgbouncer");

@@ -64,7 +64,7 @@ export function memoryEntities(): EntityRecords {
     async commit({ id, fence }, { state, answers, writes, keep }) {
       const entity = held({ id, fence });
       if (writes.length > 0) {
-        throw new TypeError("`writes` of a handler need a journal in a SQL database or DynamoDB");
+        throw new TypeError("`writes` of a handler need a journal in a database");
       }
       entity.state = state;
       for (const { message, outcome, value } of answers) {

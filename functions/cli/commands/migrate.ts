@@ -5,7 +5,7 @@ import type { AnyStore } from "../../../infra/open.ts";
 import { EXIT } from "../exit-status.ts";
 import { type StoreArgs, storeOption } from "../options.ts";
 import { withStore } from "../store.ts";
-import { print } from "../terminal/output.ts";
+import { print, warn } from "../terminal/output.ts";
 
 interface MigrateArgs extends StoreArgs {
   readonly print: boolean | undefined;
@@ -33,12 +33,22 @@ export const migrateCommand: CommandModule<unknown, MigrateArgs> = {
 function showMigrations(args: MigrateArgs): Promise<void> {
   const work = async (store: AnyStore) => {
     const { applied, pending } = await readMigrations(store);
-    if (!args.status) return pending.forEach(({ script }) => void print(script));
+    if (!args.status) {
+      for (const { script } of pending) print(script);
+      if (store.has("table") && pending.length > 0) warn(backups(store.table.name));
+      return;
+    }
     for (const name of applied) print(`applied  ${name}`);
     for (const { name } of pending) print(`pending  ${name}`);
     if (pending.length > 0) process.exitCode = EXIT.no;
   };
   return withStore(args, work, { create: false, migrates: false });
+}
+
+/** The second request of a table: the first one cannot ask for backups. */
+function backups(table: string): string {
+  const on = "--point-in-time-recovery-specification PointInTimeRecoveryEnabled=true";
+  return `then, for backups: aws dynamodb update-continuous-backups --table-name ${table} ${on}`;
 }
 
 /** Reads which migrations the store has, and which ones it lacks. */

@@ -127,7 +127,9 @@ test("lockstep migrate makes the table that the URL names, once", async () => {
     status: 1,
     stdout: `pending  table ${table}\n`,
   });
-  expect(JSON.parse((await migrate("--print")).stdout)).toMatchObject({ TableName: table });
+  const { stdout, stderr } = await migrate("--print");
+  expect(JSON.parse(stdout)).toMatchObject({ TableName: table });
+  expect(stderr).toContain(`update-continuous-backups --table-name ${table}`);
   expect(await opened.table.exists()).toBe(false);
   const made = await Promise.all([1, 2, 3].map(() => opened.table.create()));
   expect(made.filter(Boolean)).toHaveLength(1);

@@ -126,5 +126,4 @@ export interface Dynamodb extends AsyncDisposable {
 export type TableOperation =
   | "CreateTable"
   | "DescribeTable"
-  | "UpdateContinuousBackups"
-  | "UpdateTimeToLive";
+  | "UpdateContinuousBackups";

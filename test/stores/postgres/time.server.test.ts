@@ -1,0 +1,39 @@
+import { expect, inject, test } from "vitest";
+import { sql } from "../../../core/database/sql.ts";
+import { sqlLocks } from "../../../core/stores/sql/locks.ts";
+import { migrate } from "../../../core/stores/sql/migrate.ts";
+import { temporaryDatabase } from "../../support/under-test.ts";
+import { pause } from "../../support/until.ts";
+
+for (const server of inject("postgresServers")) {
+  test("a holder whose claim waited for the lock's row believes to hold the lock no longer than the row says", async () => {
+    const { open, drop } = await temporaryDatabase(server);
+    const database = open();
+    await migrate(database);
+    const locks = sqlLocks(open(), { closeDatabase: true });
+    await locks.lock("job", { ttl: 100, wait: 0, renew: false });
+    await pause(150);
+    const isLocked = Promise.withResolvers<void>();
+    const locking = database.transaction(async (tx) => {
+      await tx.batch([sql`SELECT name FROM lockstep_lock WHERE name = 'job' FOR UPDATE`]);
+      isLocked.resolve();
+      await pause(1_200);
+      await tx.commit([]);
+    });
+    await isLocked.promise;
+    const lock = await locks.lock("job", { ttl: 60_000, wait: 60_000, renew: false });
+    await locking;
+    const [row] = await database.read(sql`
+      SELECT expires_at - CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT) AS expires_in
+      FROM lockstep_lock WHERE name = 'job'`);
+    const expiresIn = Number(row?.expires_in) / 1_000;
+    // The wait has cost the holder a part of its ttl.
+    expect(expiresIn).toBeLessThan(60_000 - 500);
+    lock.assertHeld();
+    expect(() => lock.assertHeld(expiresIn + 1)).toThrow();
+    expect(await lock.unlock()).toBe("released");
+    await locks.close();
+    await database.close();
+    await drop();
+  });
+}
