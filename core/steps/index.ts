@@ -1,5 +1,4 @@
 /** Workflows that resume after a crash, with a fence in each locked step, and the records of their runs. */
-export type { EntityWrite } from "../journal/entities.ts";
 export type {
   Journal,
   RunDetails,

@@ -1,4 +1,4 @@
-import type { EntityWrite } from "../../journal/entities.ts";
+import type { Sql } from "../../database/sql.ts";
 import { checkText } from "../../lock/checks.ts";
 import { type Duration, toMillis } from "../../lock/duration.ts";
 import type { Fence } from "../../lock/fence.ts";
@@ -54,7 +54,7 @@ export interface EntityChange<State, Result> {
    * Committed together with the state, for data of your own in the journal's database: statements in SQL, or items of
    * TransactWriteItems in DynamoDB.
    */
-  readonly writes?: readonly EntityWrite[];
+  readonly writes?: readonly (Sql | Readonly<Record<string, object>>)[];
 }
 
 /** One handler. Made by the function that `entity` passes to its second argument. */

@@ -123,7 +123,4 @@ export interface Dynamodb extends AsyncDisposable {
   close(): Promise<void>;
 }
 
-export type TableOperation =
-  | "CreateTable"
-  | "DescribeTable"
-  | "UpdateContinuousBackups";
+export type TableOperation = "CreateTable" | "DescribeTable" | "UpdateContinuousBackups";
