@@ -66,6 +66,8 @@ const OWN: Readonly<Record<string, readonly string[]>> = {
     "functions/edge/locked-fetch.ts",
     "infra/servers/probes.ts",
   ],
+  // The experiments with Redis servers are options of the command.
+  redis: ["functions/cli/commands/oversell.ts"],
   // The default store is a SQLite file in the user's folder of states, and texts name it as an example.
   sqlite: [
     "functions/cli/commands/elect.ts",
@@ -87,7 +89,7 @@ function editedFor(name: string): readonly string[] {
       .replaceAll(/^\s*(?:\/?\*|\/\/).*$/gm, "")
       .replaceAll(/^\s*\.example\(.*$/gm, "");
   const uncounted =
-    /^(?:core\/stores\/(?:redlock|cloudflare)|functions\/doctor|functions\/oversell\/(?:scenarios|compare)|infra\/init)\//;
+    /^(?:core\/stores\/(?:redlock|cloudflare)|functions\/doctor|functions\/oversell\/(?:scenarios|compare)|infra\/init)\/|^functions\/cli\/commands\/init\.ts$/;
   return globSync("{core,functions,infra}/**/*.ts", { cwd: root }).filter(
     (path) =>
       !uncounted.test(path) &&

@@ -108,7 +108,7 @@ export interface EntityAnswer {
 }
 
 /** A statement in SQL, or an item of TransactWriteItems: `{ Put: { TableName, Item } }`. The journal's database knows one of them. */
-export type EntityWrite = Sql | { readonly [operation: string]: object };
+export type EntityWrite = Sql | Readonly<Record<string, object>>;
 
 export interface EntityCommit {
   /** Encoded. */

@@ -152,7 +152,7 @@ export class SessionPool<S extends StoreSession> {
   #checkTtl({ ttl }: S, least: Millis): void {
     if (ttl >= least) return;
     const problem = `its sessions last ${ttl} ms at most, not ${Math.ceil(least)} ms`;
-    const advice = "take a shorter ttl, or raise the server's limit (ZooKeeper: maxSessionTimeout)";
+    const advice = "take a shorter ttl, or raise the server's limit (maxSessionTimeout)";
     throw new StoreRefusedError(this.#options.address, `${problem}: ${advice}`);
   }
 }

@@ -22,8 +22,8 @@ export const dynamodbSuite: Suite = async (onProgress) => {
   await table.create();
   const raw = bareRequests(endpoint);
   const sku = "teapot";
-  await inventory.set({ sku, quantity: 1_000_000_000, operationId: randomUUID() });
-  await raw.update("stock", { set: "SET quantity = :n", values: { ":n": { N: "1000000000" } } });
+  await inventory.set({ sku, quantity: 1_000_000, operationId: randomUUID() });
+  await raw.update("stock", { set: "SET quantity = :n", values: { ":n": { N: "1000000" } } });
   const { fence } = await locks.lock(stockLock(sku), { ttl: 86_400_000, wait: 0, renew: false });
   const order = () => ({ operationId: randomUUID(), quantity: 1 });
   const one = { ":one": { N: "1" } };
@@ -75,7 +75,7 @@ export const dynamodbSuite: Suite = async (onProgress) => {
       },
       rate("fenced decrement", UPDATE, 0.3),
       rate("fenced decrement", TRANSACTION, 0.8),
-      rate(`decrementMany of ${BATCH}`, UPDATE, 1),
+      rate(`decrementMany of ${BATCH}`, UPDATE, 5),
     ],
     async close() {
       await close();

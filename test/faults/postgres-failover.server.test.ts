@@ -1,3 +1,4 @@
+import { realpath } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { stockLock } from "../../core/inventory/inventory.ts";
@@ -24,7 +25,8 @@ async function startWithStandby() {
   onTestFinished(() => wire.close());
   const data = join(folder, "standby");
   const from = ["-h", "127.0.0.1", "-p", String(wire.port), "-U", "postgres"];
-  const tool = join(dirname(await findOrThrow(KINDS.postgres, () => {})), "pg_basebackup");
+  const binary = await realpath(await findOrThrow(KINDS.postgres, () => {}));
+  const tool = join(dirname(binary), "pg_basebackup");
   await run(tool, [...from, "-D", data, "--write-recovery-conf", "--checkpoint=fast"]);
   if (process.getuid?.() === 0) await run("chown", ["-R", "postgres:", data]);
   const standby = await startServer("postgres", { args: ["-D", data] });
@@ -42,9 +44,10 @@ test("a standby grants no lock and sells nothing; promoted without the last writ
   const after = await open(standby.url);
   const name = stockLock("teapot");
   const sell = async ({ locks }: typeof before, operationId: string) => {
-    const { fence, unlock } = await locks.lock(name, LONG);
+    const lock = await locks.lock(name, LONG);
+    const { fence } = lock;
     const sale = { sku: "teapot", quantity: 1, operationId, fence };
-    return inventory.decrement(sale).finally(() => unlock());
+    return inventory.decrement(sale).finally(() => lock.unlock());
   };
 
   expect(await sell(before, "1")).toMatchObject({ outcome: "applied" });

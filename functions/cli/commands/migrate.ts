@@ -35,7 +35,7 @@ function showMigrations(args: MigrateArgs): Promise<void> {
     const { applied, pending } = await readMigrations(store);
     if (!args.status) {
       for (const { script } of pending) print(script);
-      if (store.has("table") && pending.length > 0) warn(backups(store.table.name));
+      if (store.has("table") && pending.length > 0) warn(store.table.afterwards);
       return;
     }
     for (const name of applied) print(`applied  ${name}`);
@@ -43,12 +43,6 @@ function showMigrations(args: MigrateArgs): Promise<void> {
     if (pending.length > 0) process.exitCode = EXIT.no;
   };
   return withStore(args, work, { create: false, migrates: false });
-}
-
-/** The second request of a table: the first one cannot ask for backups. */
-function backups(table: string): string {
-  const on = "--point-in-time-recovery-specification PointInTimeRecoveryEnabled=true";
-  return `then, for backups: aws dynamodb update-continuous-backups --table-name ${table} ${on}`;
 }
 
 /** Reads which migrations the store has, and which ones it lacks. */

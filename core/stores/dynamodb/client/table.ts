@@ -11,6 +11,9 @@ export interface DynamodbTable {
   /** The request CreateTable, as JSON that `aws dynamodb create-table --cli-input-json` accepts. */
   readonly definition: string;
 
+  /** What to do after CreateTable, which cannot turn on point-in-time recovery. */
+  readonly afterwards: string;
+
   exists(): Promise<boolean>;
 
   /**
@@ -40,6 +43,9 @@ export function dynamodbTable(dynamodb: Dynamodb, name: string): DynamodbTable {
   return {
     name,
     definition: JSON.stringify(definition, null, 2),
+    afterwards:
+      `then, for backups: aws dynamodb update-continuous-backups --table-name ${name} ` +
+      "--point-in-time-recovery-specification PointInTimeRecoveryEnabled=true",
     exists: async () => (await status()) !== undefined,
     async create() {
       const { address } = dynamodb;
