@@ -200,10 +200,11 @@ async function finishRuns(
   const runs = history.events.filter(({ operation }) => operation === "run");
   const completed = new Set(runs.filter(({ type }) => type === "ok").map(({ id }) => id));
   const violations: CampaignViolation[] = [];
+  const signal = AbortSignal.timeout(SETTLE_LIMIT);
   for (const { type, id = "", name = "" } of runs) {
     if (type !== "invoke" || completed.has(id)) continue;
     const sale = { id, sku: name.slice(stockLock("").length) };
-    const isCompleted = await sell?.(sale, AbortSignal.timeout(SETTLE_LIMIT)).catch(() => false);
+    const isCompleted = await sell?.(sale, signal).catch(() => false);
     if (!isCompleted) violations.push(`once per transaction: ${id} does not complete`);
     else history.addNow({ client: "observer", operation: "run", type: "ok", name, id });
   }
