@@ -177,13 +177,14 @@ export function verdictOf({
   return { verdict: gaps.length > 0 ? "unknown" : "passed", gaps };
 }
 
-/** Records the last fences by the store's own account, until the signal aborts. */
+/** Records who has the locks by the store's own account, until the signal aborts. */
 async function inspectAll(locks: LockStore, history: History, signal: AbortSignal): Promise<void> {
   while (!signal.aborted) {
     for (const name of SLOW_SKUS.map(stockLock)) {
       // A server may be down.
       const info = await locks.inspect(name).catch(() => undefined);
-      if (info?.fence === undefined) continue;
+      // Without a holder, the last fence may be that of a claim which was not granted.
+      if (info?.holder === undefined || info.fence === undefined) continue;
       const event = { client: "observer", operation: "inspect", type: "ok", name } as const;
       history.addNow({ ...event, token: info.fence });
     }
