@@ -69,8 +69,10 @@ export const CHAPTERS: readonly Chapter[] = [
     chinese: "参考",
     pages: [
       "docs/guarantees.md",
+      "docs/scorecard.md",
       "docs/proof.md",
       "docs/mutants.md",
+      "docs/defects.md",
       "docs/errors.md",
       "docs/configuration.md",
     ],

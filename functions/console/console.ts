@@ -6,7 +6,6 @@ import type { RunQuery, RunStatus } from "../../core/journal/journal.ts";
 import type { LockStore } from "../../core/lock/lock.ts";
 import type { Runtime } from "../../core/steps/contract.ts";
 import { unknownRun } from "../../core/steps/errors.ts";
-import { redact } from "../../infra/redact.ts";
 import { holdersFor } from "../cli/holders.ts";
 import { toJson } from "../cli/json.ts";
 import { timelineOf } from "../cli/terminal/timeline.ts";
@@ -240,7 +239,7 @@ function text(value: unknown): string {
 function shownProblem(encoded: string | undefined): string | undefined {
   if (encoded === undefined) return undefined;
   const { name, code, message } = shownError(encoded);
-  return `${code ?? name}: ${redact(message)}`;
+  return `${code ?? name}: ${message}`;
 }
 
 function present<T>(part: ConsolePart, value: T | undefined): T {

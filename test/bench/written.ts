@@ -1,4 +1,5 @@
 import { readFile, writeFile } from "node:fs/promises";
+import { writeScorecard } from "../scorecard/write.ts";
 import { type Benchmarks, benchmarksPage } from "./page.ts";
 import type { Profiled } from "./profile.ts";
 
@@ -7,10 +8,11 @@ export function inDocs(name: string): URL {
   return new URL(`../../docs/${name}`, import.meta.url);
 }
 
-/** Writes docs/benchmarks.json, and the page of it. */
+/** Writes docs/benchmarks.json, the page of it, and the scorecard. */
 export async function writePage(benchmarks: Benchmarks): Promise<void> {
   await writeFile(inDocs("benchmarks.json"), `${JSON.stringify(benchmarks, null, 1)}\n`);
   await writeFile(inDocs("benchmarks.md"), benchmarksPage(benchmarks));
+  writeScorecard();
 }
 
 /** Returns the names of the comparisons whose aims the published results miss. */

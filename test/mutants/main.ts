@@ -3,6 +3,7 @@ import { SingleBar } from "cli-progress";
 import yargs from "yargs";
 import { hideBin } from "yargs/helpers";
 import { print } from "../../functions/cli/terminal/output.ts";
+import { writeScorecard } from "../scorecard/write.ts";
 import { CATALOGUE } from "./catalogue/index.ts";
 import { hunt, type Quarry, type Trial } from "./hunt.ts";
 import { ROOT } from "./mutant.ts";
@@ -59,6 +60,7 @@ function save(): void {
   const whole = reportOf([...known, ...trials]);
   writeFileSync(fileOf("mutants.json"), `${JSON.stringify(whole, null, 2)}\n`);
   writeFileSync(fileOf("mutants.md"), mutantsPage(whole, mutants));
+  writeScorecard();
 }
 
 /** Returns the last trial of each mutant, in the order of the catalogue. */

@@ -1,9 +1,9 @@
 import type { ChildProcess } from "node:child_process";
 import type { ServerNode } from "../../infra/servers/server.ts";
 import type { TcpProxy } from "../support/tcp-proxy.ts";
-import type { Point } from "./register.ts";
+import type { Point } from "./ambush.ts";
 
-/** The holder that a fault meets. */
+/** The process that a fault meets. */
 export interface Victim {
   readonly child: ChildProcess;
 
@@ -14,51 +14,64 @@ export interface Victim {
   readonly node: ServerNode;
 }
 
-/** Times are in ttls of the lock. */
+/** Times are in ttls. */
 export interface Fault {
   /** How it is told to readers. */
   readonly story: string;
   readonly at: Point;
 
-  /** How long the holder works after its read. */
+  /** How long the process works after it has been met. */
   readonly work: number;
   readonly lasts: number;
   begin(victim: Victim): void;
   end?(victim: Victim): unknown;
 }
 
+type Action = Pick<Fault, "begin" | "end">;
+
+const NOTHING: Action = { begin() {} };
+const KILL: Action = { begin: ({ child }) => child.kill("SIGKILL") };
+
+const FREEZE: Action = {
+  begin: ({ child }) => child.kill("SIGSTOP"),
+  end: ({ child }) => child.kill("SIGCONT"),
+};
+
+const FREEZE_SERVER: Action = {
+  begin: ({ node }) => node.kill("SIGSTOP"),
+  end: ({ node }) => node.kill("SIGCONT"),
+};
+
+const CUT: Action = {
+  begin({ wires }) {
+    for (const wire of wires) wire.cut();
+  },
+  end({ wires }) {
+    for (const wire of wires) wire.mend();
+  },
+};
+
+/** What meets the holders of locks. */
 export const FAULTS = {
   none: {
     story: "nothing happens",
-    ...{ at: "read", work: 0, lasts: 0 },
-    begin() {},
+    ...{ at: "read", work: 0, lasts: 0, ...NOTHING },
   },
   "frozen at work": {
     story: "the holder's process stands still for two ttls while it works",
-    ...{ at: "read", work: 0, lasts: 2 },
-    begin: ({ child }) => child.kill("SIGSTOP"),
-    end: ({ child }) => child.kill("SIGCONT"),
+    ...{ at: "read", work: 0, lasts: 2, ...FREEZE },
   },
   "frozen before its write": {
     story: "it stands still for two ttls after it has asked the lock, right before its write",
-    ...{ at: "check", work: 0, lasts: 2 },
-    begin: ({ child }) => child.kill("SIGSTOP"),
-    end: ({ child }) => child.kill("SIGCONT"),
+    ...{ at: "check", work: 0, lasts: 2, ...FREEZE },
   },
   killed: {
     story: "the holder is killed",
-    ...{ at: "read", work: 0, lasts: 0 },
-    begin: ({ child }) => child.kill("SIGKILL"),
+    ...{ at: "read", work: 0, lasts: 0, ...KILL },
   },
   "cut off": {
     story: "the holder's connections pass nothing for three ttls, while it works for two",
-    ...{ at: "read", work: 2, lasts: 3 },
-    begin({ wires }) {
-      for (const wire of wires) wire.cut();
-    },
-    end({ wires }) {
-      for (const wire of wires) wire.mend();
-    },
+    ...{ at: "read", work: 2, lasts: 3, ...CUT },
   },
   "connections reset": {
     story: "the holder's connections are reset once, while it works for one ttl",
@@ -77,10 +90,43 @@ export const FAULTS = {
   },
   "server frozen": {
     story: "one server stands still for two ttls, while the holder works a little longer",
-    ...{ at: "read", work: 2.25, lasts: 2 },
-    begin: ({ node }) => node.kill("SIGSTOP"),
-    end: ({ node }) => node.kill("SIGCONT"),
+    ...{ at: "read", work: 2.25, lasts: 2, ...FREEZE_SERVER },
   },
 } as const satisfies Readonly<Record<string, Fault>>;
 
 export type FaultName = keyof typeof FAULTS;
+
+/** What meets the first executor of an operation, which is delivered to a second one at once. */
+export const OPERATION_FAULTS = {
+  none: {
+    story: "nothing happens",
+    ...{ at: "begin", work: 0, lasts: 0, ...NOTHING },
+  },
+  "frozen before its effect": {
+    story: "the first executor stands still for two ttls before its effect",
+    ...{ at: "begin", work: 0, lasts: 2, ...FREEZE },
+  },
+  "frozen after its effect": {
+    story: "it stands still for two ttls between its effect and the record of it",
+    ...{ at: "effect", work: 0, lasts: 2, ...FREEZE },
+  },
+  "killed before its effect": {
+    story: "it is killed before its effect",
+    ...{ at: "begin", work: 0, lasts: 0, ...KILL },
+  },
+  "killed after its effect": {
+    story: "it is killed between its effect and the record of it",
+    ...{ at: "effect", work: 0, lasts: 0, ...KILL },
+  },
+  "cut off": {
+    story: "its connections to the store pass nothing for three ttls after its effect",
+    ...{ at: "effect", work: 0, lasts: 3, ...CUT },
+  },
+  "server frozen": {
+    story:
+      "the store's server stands still for two ttls, while the first executor works for half of one",
+    ...{ at: "begin", work: 0.5, lasts: 2, ...FREEZE_SERVER },
+  },
+} as const satisfies Readonly<Record<string, Fault>>;
+
+export type OperationFaultName = keyof typeof OPERATION_FAULTS;

@@ -1,4 +1,3 @@
-import { readFileSync } from "node:fs";
 import { Etcd3 } from "etcd3";
 import mysql from "mysql2/promise";
 import pg from "pg";
@@ -9,6 +8,7 @@ import { openReady } from "../../infra/open-ready.ts";
 import type { ServerName } from "../../infra/servers/kinds.ts";
 import { loadPeer } from "../bench/peers.ts";
 import type { Held, LockOptions, NamedLock } from "./named-lock.ts";
+import { versionOf } from "./version-of.ts";
 
 /** A lock that the nemesis tries. */
 export interface Contestant {
@@ -68,6 +68,8 @@ export const CONTESTANTS = {
   },
   "Lockstep on Redis, without its fence": ours("redis", false),
   "Lockstep on Redis": ours("redis", true),
+  "Lockstep on etcd, without its fence": ours("etcd", false),
+  "Lockstep on PostgreSQL, without its fence": ours("postgres", false),
   "Lockstep on Redlock": ours("redlock", true),
   "Lockstep on etcd": ours("etcd", true),
   "Lockstep on PostgreSQL": ours("postgres", true),
@@ -78,19 +80,6 @@ export type ContestantName = keyof typeof CONTESTANTS;
 
 function peerLocks(): Promise<PeerLocks> {
   return loadPeer<PeerLocks>("locks");
-}
-
-function versionOf(name: string): string {
-  const folders = ["../bench/peers/node_modules", "../../node_modules"];
-  const files = folders.map((folder) => new URL(`${folder}/${name}/package.json`, import.meta.url));
-  for (const file of files) {
-    try {
-      return `${name} ${JSON.parse(readFileSync(file, "utf8")).version}`;
-    } catch {
-      // It stands in the other folder, or is not installed yet.
-    }
-  }
-  return name;
 }
 
 async function etcd3Lock({ nodes, ttl }: LockOptions): Promise<NamedLock> {

@@ -1,61 +1,192 @@
 import { table } from "../support/markdown.ts";
-import { FAULTS } from "./faults.ts";
+import { FAULTS, type Fault, OPERATION_FAULTS } from "./faults.ts";
 import type { Outcome, Trial } from "./try-lock.ts";
+import type { OperationOutcome, ServiceTrial } from "./try-service.ts";
 
-/** The results of `npm run peers`, as docs/peers.json has them. */
-export interface Trials {
+/** The results of `npm run peers`. */
+export interface PeersRun {
   readonly date: string;
+  readonly seed: number;
 
   /** The ttl of the locks, in milliseconds. */
   readonly ttl: number;
   readonly trials: readonly Trial[];
+  readonly services: readonly ServiceTrial[];
 }
 
-/** Lost updates of each lock under each fault. */
-export function trialTable(trials: readonly Trial[]): string {
-  return faultTable(trials, ({ lost, stuck, crashed }) =>
-    [
-      lost > 0 ? `**${lost} lost**` : "0",
-      ...(stuck > 0 ? [`${stuck} stuck`] : []),
-      ...(crashed > 0 ? [`${crashed} crashed`] : []),
-    ].join(", "),
-  );
+/** The last two runs, as docs/peers.json has them. */
+export interface PeersRuns {
+  readonly runs: readonly PeersRun[];
 }
 
-/** The part of the page of the proof that compares locks. */
-export function trialSection({ date, ttl, trials }: Trials): string {
-  const rounds = Math.max(...trials.flatMap(({ outcomes }) => outcomes.map((one) => one.rounds)));
+/** A row of a table. */
+interface Contested {
+  readonly name: string;
+  readonly package: string;
+  readonly server: string;
+  readonly usage: string;
+  readonly outcomes: readonly Contest[];
+}
+
+interface Contest {
+  readonly fault: string;
+  readonly rounds: number;
+  readonly stuck: number;
+  readonly crashed: number;
+
+  /** What the resource has lost, by its name. */
+  readonly losses: Readonly<Record<string, number>>;
+
+  /** In milliseconds. */
+  readonly pause: number;
+}
+
+export type Verdict = "safe" | "loses" | "stuck";
+
+/** What was lost by each lock and each service under each fault. */
+export function peersTables(run: PeersRun): string {
+  return `${lossTable("lock", locksOf(run))}\n\n${lossTable("service", servicesOf(run))}\n`;
+}
+
+/** The part of the page of the proof that compares locks and services. */
+export function peersSection({ runs }: PeersRuns): string {
+  const last = runs.at(-1) as PeersRun;
+  const { date, seed, ttl } = last;
+  const locks = locksOf(last);
+  const services = servicesOf(last);
+  const rounds = Math.max(...locks.flatMap(({ outcomes }) => outcomes.map((one) => one.rounds)));
   return `## The same faults on other locks
 
-\`npm run peers -- --write\` tries each lock as its documentation says it is used (run on ${date}). Four processes take one lock, read a number, work, ask
+\`npm run peers -- --write\` tries each lock as its documentation says it is used (run on ${date}, \`--seed ${seed}\`, which determines the order of the faults, and
+the holder and the server that each one meets). Four processes take one lock, read a number, work, ask
 their lock whether they still hold it, and write the number plus one. The ttl is ${ttl / 1_000} s. Each fault meets a holder ${rounds} times. The table has the updates that
 were lost: another process had written between a holder's read and its write. "Stuck": within 30 s nobody got the lock. "Crashed":
 processes that ended by an error of the package. The counts differ from run to run.
 
-${trialTable(trials)}
+${lossTable("lock", locks)}
 
 Lockstep alone hands on a token that the resource compares, and so refuses what no check before the write can: a holder that stops after it has
 asked. Without the token it loses that update as well. The locks of database sessions lose nothing here, since the client notices the end
 of its session, and nobody gets the lock from a frozen holder: all others wait until it goes on, or its connection ends (see the pauses below).
 
-${Object.entries(FAULTS)
-  .map(([name, { story }]) => `- *${name}*: ${story}.`)
-  .join("\n")}
+${stories(FAULTS)}
 
-| lock | package | server | usage |
-| --- | --- | --- | --- |
-${trials.map(({ lock, package: from, server, usage }) => `| ${lock} | ${from} | ${server} | ${usage} |`).join("\n")}
+${usageTable("lock", locks)}
 
 The longest time in which nobody got the lock, in seconds:
 
-${faultTable(trials, ({ longestPause }) => (longestPause / 1_000).toFixed(1))}
+${pauseTable("lock", locks)}
+
+## The same operation, delivered twice
+
+The same command tries packages that execute an operation once, each as its documentation says it is used. A queue delivers an operation to a process. A fault meets this execution, and the queue delivers the operation to a second process until
+that answers. When the first process has ended its execution, a third one is asked for the answer. An execution may take ${ttl / 1_000} s until another process
+may take the operation over. "Twice": the effect was there more than once. "Lost": the effect never was. "Overwritten": the third
+process got another answer than the second. "Stuck": no answer within 30 s.
+
+${lossTable("service", services)}
+
+An effect outside of the store is executed twice when its first executor is late or ends before the record: no record can prevent that. The fence of
+Lockstep's step lets the service refuse the effect of a late executor, and the idempotency key, which is not used here, lets it recognize the repetition. An effect in the
+transaction of its record is there once. Lambda kills a function at its timeout, but delivers what the function has sent. DBOS has no lease: nobody takes over an operation before its own process starts again, so that a frozen
+process delays the answer for as long as it is frozen (see the waits below).
+
+${stories(OPERATION_FAULTS)}
+
+${usageTable("service", services)}
+
+The longest time until the second delivery was answered, in seconds:
+
+${pauseTable("service", services)}
+
+## The verdicts of two runs
+
+${verdictsOf(runs)}
 `;
 }
 
-function faultTable(trials: readonly Trial[], cell: (outcome: Outcome) => string): string {
-  const faults = trials[0]?.outcomes.map(({ fault }) => fault) ?? [];
-  return table(
-    ["lock", ...faults],
-    trials.map(({ lock, outcomes }) => [lock, ...outcomes.map(cell)]),
+/** Whether a lock or service lost anything, or stood still. */
+export function verdictOf({ losses, stuck }: Contest): Verdict {
+  if (Object.values(losses).some((lost) => lost > 0)) return "loses";
+  return stuck > 0 ? "stuck" : "safe";
+}
+
+/** The verdicts of a run, by the names of the lock or service and of the fault. */
+function verdicts(run: PeersRun): ReadonlyMap<string, Verdict> {
+  return new Map(
+    [...locksOf(run), ...servicesOf(run)].flatMap(({ name, outcomes }) =>
+      outcomes.map((contest) => [`${name}, ${contest.fault}`, verdictOf(contest)] as const),
+    ),
   );
+}
+
+function verdictsOf(runs: readonly PeersRun[]): string {
+  const [before, last] = runs;
+  if (!before || !last) return "There is one run alone: repeat the command.";
+  const former = verdicts(before);
+  const latter = [...verdicts(last)];
+  const others = latter.filter(([cell, verdict]) => former.get(cell) !== verdict);
+  const seeds = `\`--seed ${before.seed}\` and \`--seed ${last.seed}\``;
+  const same = `Of ${latter.length} cells of both tables, ${latter.length - others.length} have the same verdict in the last two runs (${seeds}): safe, loses, or stuck.`;
+  if (others.length === 0) return same;
+  const rows = others.map(([cell, verdict]) => [cell, former.get(cell) ?? "not tried", verdict]);
+  return `${same} These differ:\n\n${table(["", "first run", "second run"], rows)}`;
+}
+
+export function locksOf({ trials }: PeersRun): readonly Contested[] {
+  const toContest = ({ lost, longestPause, ...rest }: Outcome): Contest => {
+    return { ...rest, losses: { lost }, pause: longestPause };
+  };
+  return trials.map(({ lock, outcomes, ...rest }) => {
+    return { ...rest, name: lock, outcomes: outcomes.map(toContest) };
+  });
+}
+
+export function servicesOf({ services }: PeersRun): readonly Contested[] {
+  const toContest = ({ twice, lost, overwritten, longestWait, ...rest }: OperationOutcome) => {
+    return { ...rest, losses: { twice, lost, overwritten }, pause: longestWait };
+  };
+  return services.map(({ service, outcomes, ...rest }) => {
+    return { ...rest, name: service, outcomes: outcomes.map(toContest) };
+  });
+}
+
+function lossTable(kind: string, rows: readonly Contested[]): string {
+  return faultTable(kind, rows, ({ losses, stuck, crashed }) => {
+    const lost = Object.entries(losses).filter(([, count]) => count > 0);
+    const parts = [
+      ...lost.map(([name, count]) => `**${count} ${name}**`),
+      ...(stuck > 0 ? [`${stuck} stuck`] : []),
+      ...(crashed > 0 ? [`${crashed} crashed`] : []),
+    ];
+    return parts.length > 0 ? parts.join(", ") : "0";
+  });
+}
+
+function pauseTable(kind: string, rows: readonly Contested[]): string {
+  return faultTable(kind, rows, ({ pause }) => (pause / 1_000).toFixed(1));
+}
+
+function faultTable(
+  kind: string,
+  rows: readonly Contested[],
+  cell: (contest: Contest) => string,
+): string {
+  const faults = rows[0]?.outcomes.map(({ fault }) => fault) ?? [];
+  return table(
+    [kind, ...faults],
+    rows.map(({ name, outcomes }) => [name, ...outcomes.map(cell)]),
+  );
+}
+
+function usageTable(kind: string, rows: readonly Contested[]): string {
+  return table(
+    [kind, "package", "server", "usage"],
+    rows.map(({ name, package: from, server, usage }) => [name, from, server, usage]),
+  );
+}
+
+function stories(faults: Readonly<Record<string, Fault>>): string {
+  const lines = Object.entries(faults).map(([name, { story }]) => `- *${name}*: ${story}.`);
+  return lines.join("\n");
 }

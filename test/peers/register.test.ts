@@ -35,10 +35,10 @@ test("the register refuses the reads and writes of a holder with a lower fence",
 test("a fault begins before the holder that it waits for is answered", async () => {
   const register = await newRegister();
   const begun: number[] = [];
-  const met = register.ambush({ at: "read", work: 7, begin: (pid) => begun.push(pid) });
+  const met = register.ambush.lay({ at: "read", work: 7, begin: (pid) => begun.push(pid) });
   expect(await send(register.url, read("a"))).toEqual({ value: 0, work: 7 });
   expect(begun).toEqual([1]);
-  expect(await met).toEqual({ pid: 1, holder: "a" });
+  expect(await met).toEqual({ pid: 1, what: "a" });
   expect(register.isWorking("a")).toBe(true);
   await send(register.url, { type: "check", pid: 1, holder: "a", isHeld: false });
   expect(register.isWorking("a")).toBe(false);

@@ -1,4 +1,5 @@
 import { ask, type JsonServer, serveJson } from "../support/json-server.ts";
+import { Ambush, type Met } from "./ambush.ts";
 
 /** A message of a contender. `holder` is unique for each time that the lock is taken. */
 export type Message =
@@ -45,16 +46,6 @@ export interface Counts {
   readonly gaveUp: number;
 }
 
-export type Point = "read" | "check";
-
-/** A fault that begins when a holder has read, or right before its write. */
-interface Ambush {
-  readonly at: Point;
-  readonly work: number;
-  begin(pid: number): void;
-  resolve(holder: { readonly pid: number; readonly holder: string }): void;
-}
-
 /** How long a holder works when no fault is under way, in milliseconds. */
 const WORK = 20;
 
@@ -66,10 +57,10 @@ const NONE: Counts = { turns: 0, lost: 0, refused: 0, gaveUp: 0 };
  */
 export class Register {
   counts = NONE;
+  readonly ambush = new Ambush();
   #server: JsonServer | undefined;
   #value = 0;
   #fence = "";
-  #ambush: Ambush | undefined;
   #readAt = performance.now();
   #longestPause = 0;
 
@@ -102,15 +93,6 @@ export class Register {
     this.#readAt = performance.now();
   }
 
-  /** Calls `begin` when the next holder reaches the point, before it is answered. A holder that reads works for `work` ms. */
-  ambush(
-    options: Omit<Ambush, "resolve">,
-  ): Promise<{ readonly pid: number; readonly holder: string }> {
-    return new Promise((resolve) => {
-      this.#ambush = { ...options, resolve };
-    });
-  }
-
   close(): void {
     this.#server?.close();
   }
@@ -119,7 +101,7 @@ export class Register {
     if (message.type === "read") return this.#read(message);
     if (message.type === "write") return this.#write(message);
     if (message.isHeld) {
-      this.#reach("check", message);
+      this.ambush.reach("check", metOf(message));
     } else {
       this.#working.delete(message.holder);
       this.#count("gaveUp");
@@ -134,7 +116,7 @@ export class Register {
     this.#longestPause = this.longestPause;
     this.#readAt = performance.now();
     this.#working.add(message.holder);
-    return { value: this.#value, work: this.#reach("read", message)?.work ?? WORK };
+    return { value: this.#value, work: this.ambush.reach("read", metOf(message))?.work ?? WORK };
   }
 
   #write({ holder, value, fence }: Message & { type: "write" }): Answer {
@@ -151,19 +133,13 @@ export class Register {
     return true;
   }
 
-  /** Begins the fault that waits for this point. */
-  #reach(at: Point, { pid, holder }: Message): Ambush | undefined {
-    const ambush = this.#ambush;
-    if (ambush?.at !== at) return undefined;
-    this.#ambush = undefined;
-    ambush.begin(pid);
-    ambush.resolve({ pid, holder });
-    return ambush;
-  }
-
   #count(what: keyof Counts): void {
     this.counts = { ...this.counts, [what]: this.counts[what] + 1 };
   }
+}
+
+function metOf({ pid, holder }: Message): Met {
+  return { pid, what: holder };
 }
 
 export function send(register: string, message: Message): Promise<Answer> {

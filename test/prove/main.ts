@@ -5,6 +5,7 @@ import { hideBin } from "yargs/helpers";
 import { note, print } from "../../functions/cli/terminal/output.ts";
 import type { CampaignStoreName } from "../campaign/stores.ts";
 import { STORES } from "../campaign/stores.ts";
+import { writeScorecard } from "../scorecard/write.ts";
 import { replay } from "../simulation/run.ts";
 import { isProven, proofPage } from "./page.ts";
 import { LONG, prove, QUICK } from "./prove.ts";
@@ -59,6 +60,7 @@ async function proveAll(): Promise<void> {
   if (write) {
     writeFileSync(fileOf("proof.json"), `${JSON.stringify(proof, null, 2)}\n`);
     writeFileSync(fileOf("proof.md"), page);
+    writeScorecard();
   }
   print(json ? JSON.stringify(proof) : page);
   if (!isProven(proof)) process.exitCode = 1;

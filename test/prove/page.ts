@@ -1,7 +1,7 @@
 import { faultMatrix } from "../campaign/fault-matrix.ts";
 import type { CampaignCheck } from "../campaign/judge.ts";
 import { STORES } from "../campaign/stores.ts";
-import { type Trials, trialSection } from "../peers/page.ts";
+import { type PeersRuns, peersSection } from "../peers/page.ts";
 import type { Check } from "../simulation/history.ts";
 import { table } from "../support/markdown.ts";
 import type { Proof } from "./prove.ts";
@@ -21,7 +21,7 @@ export function isProven({ models, simulation, mutants, campaigns }: Proof): boo
 }
 
 /** Writes the page of a proof, and of the comparison with other locks. */
-export function proofPage(proof: Proof, trials: Trials): string {
+export function proofPage(proof: Proof, peers: PeersRuns): string {
   const { date, node, processors, models, simulation, mutants, campaigns } = proof;
   const caught = mutants.filter(({ caughtBy }) => caughtBy);
   const modelMutants = models.flatMap((model) => model.mutants);
@@ -136,7 +136,7 @@ met something:
 
 ${faultMatrix(campaigns, Object.keys(STORES))}
 
-${trialSection(trials)}`;
+${peersSection(peers)}`;
 }
 
 /** What checks each guarantee. */

@@ -5,8 +5,10 @@ import {
   RECORDS_PER_PAGE,
   type RunDetails,
   type RunInfo,
+  type RunResult,
   type RunSignal,
   type RunStatus,
+  type StepRecord,
 } from "../../../core/journal/journal.ts";
 import { checkSpan, checkText, checkWhole } from "../../../core/lock/checks.ts";
 import type { OpenStore } from "../../../core/lock/open-store.ts";
@@ -15,7 +17,7 @@ import { unknownRun } from "../../../core/steps/errors.ts";
 import { exportRun } from "../../../core/steps/replay-check.ts";
 import { isEnded, runAtEnd } from "../../../core/steps/run-end.ts";
 import { createRuntime } from "../../../core/steps/runtime.ts";
-import { shownResult, shownValue } from "../../json/shown-value.ts";
+import { shownFailure, shownResult, shownValue } from "../../json/shown-value.ts";
 import { loadWorkflowModule } from "../../worker/workflow-module.ts";
 import { EXIT } from "../exit-status.ts";
 import { holdersFor } from "../holders.ts";
@@ -225,17 +227,25 @@ function decodeRun(run: RunDetails) {
   return {
     ...run,
     input: shownValue(input),
-    records: records.map((record) => ({ ...record, value: shownValue(record.value) })),
+    records: records.map((record) => ({ ...record, value: shownRecord(record) })),
     signals: signals.map((signal) => ({ ...signal, payload: decodePayload(signal) })),
-    ending: ending && { ...ending, value: shownValue(ending.value) },
-    error: shownValue(run.error),
+    ending: ending && { ...ending, value: shownEnding(ending) },
+    error: shownFailure(run.error),
   };
+}
+
+function shownRecord({ outcome, value }: StepRecord): unknown {
+  return outcome === "failed" || outcome === "retry" ? shownFailure(value) : shownValue(value);
+}
+
+function shownEnding({ status, value }: Pick<RunResult, "status" | "value">): unknown {
+  return status === "completed" ? shownValue(value) : shownFailure(value);
 }
 
 function decodePayload({ name, payload }: RunSignal): unknown {
   if (parentStepOf(name) === undefined) return shownValue(payload);
-  const { value, ...ending } = decodeChildResult(payload);
-  return { ...ending, value: shownValue(value) };
+  const ending = decodeChildResult(payload);
+  return { ...ending, value: shownEnding(ending) };
 }
 
 interface ResumeArgs extends RuntimeArgs {

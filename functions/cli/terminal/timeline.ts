@@ -8,7 +8,7 @@ import { originalKey } from "../../../core/journal/superseded.ts";
 import type { Millis } from "../../../core/lock/time.ts";
 import type { ErrorInfo } from "../../../core/steps/errors.ts";
 import { originIn, stepName } from "../../../core/steps/history.ts";
-import { shownError, shownValue } from "../../json/shown-value.ts";
+import { shownError, shownFailure, shownValue } from "../../json/shown-value.ts";
 
 /** The kind of an entry, which decides its colour and bar. */
 export type EntryStyle = "done" | "retried" | "failed" | "undone" | "begun" | "waiting" | "noted";
@@ -172,7 +172,7 @@ export function stepLabel(record: Pick<StepRecord, "key" | "kind">): string {
 
 function errorOf(record: StepRecord): string {
   // The record of a failed attempt also holds the pause after it, that of a discarded signal the signal's id.
-  const value = shownValue(record.value) as { readonly error?: unknown } | undefined;
+  const value = shownFailure(record.value) as { readonly error?: unknown } | undefined;
   const own = shownError(record.value);
   const { name, message, code, where } =
     own.message === undefined ? ((value?.error ?? {}) as Partial<ErrorInfo>) : own;
