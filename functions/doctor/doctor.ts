@@ -8,8 +8,9 @@ import { DYNAMODB_CURES, examineDynamodb, readDynamodbClock } from "./dynamodb.t
 import { examineEtcd } from "./etcd.ts";
 import { type Finding, note, ok, problem } from "./finding.ts";
 import { examineRedis, REDIS_CURES } from "./redis.ts";
-import { examineMasters } from "./redlock.ts";
+import { examineRedlock } from "./redlock.ts";
 import { examineDatabase, readSqlClock } from "./sql.ts";
+import { examineZooKeeper } from "./zookeeper.ts";
 
 /** The longest examination: a server that hangs is reported. */
 const LONGEST: Millis = 10_000;
@@ -42,10 +43,18 @@ export async function* examine(store: AnyStore, url: string): AsyncGenerator<Fin
     }
     if (findings.every(({ check, status }) => check !== "tables" || status === "ok")) {
       yield* await within(examineLocks(store, roundTrip));
+      yield* await within(examineParts(store));
     }
   } catch (error) {
     yield failed(error);
   }
+}
+
+/** Resolves to the product and the version of a store's servers, such as "Redis 7.0.15". Undefined if they do not tell. */
+export async function versionOf(store: AnyStore, url: string): Promise<string | undefined> {
+  const findings = examineSystem(store, url, AbortSignal.timeout(LONGEST));
+  for await (const { check, message } of findings) if (check === "version") return message;
+  return undefined;
 }
 
 /** The finding for an error. Rethrows one that is no failure of the store. */
@@ -85,7 +94,7 @@ async function* examineSystem(
       return Number(seconds) * 1_000 + Number(micros) / 1_000;
     };
     yield judgeSkew(await skewOf(readClock), STORE_TIME);
-    yield* await examineRedis(store.redis, signal);
+    yield* await examineRedis(store.redis, url, signal);
   } else if (store.has("dynamodb")) {
     const skew = await skewOf(() => readDynamodbClock(store.dynamodb, signal));
     yield judgeSkew(skew, "DynamoDB refuses requests that are signed 15 minutes off");
@@ -93,7 +102,9 @@ async function* examineSystem(
   } else if (store.has("etcd")) {
     yield* await examineEtcd(url, signal);
   } else if (url.toLowerCase().startsWith("redlock")) {
-    yield* await examineMasters(url, signal);
+    yield* await examineRedlock(url, signal);
+  } else if (url.toLowerCase().startsWith("zookeeper")) {
+    yield* await examineZooKeeper(url, signal);
   }
 }
 
@@ -112,6 +123,24 @@ async function examineLocks({ locks }: AnyStore, roundTrip: Millis): Promise<rea
     ok("first lock", `after ${shown(took)}`),
     ok("durable write", `acquire and release cost ${shown(write)}, ${shown(cost)} above two reads`),
   ];
+}
+
+/** Asks stock and journal for changes of what does not exist: they need the privileges of real ones, and leave nothing. */
+async function examineParts(store: AnyStore): Promise<readonly Finding[]> {
+  const name = `lockstep-doctor/${crypto.randomUUID()}`;
+  const findings: Finding[] = [];
+  if (store.has("inventory")) {
+    const change = { sku: name, quantity: 1, operationId: name };
+    await store.inventory.decrement(change).catch((error) => {
+      if (Object(error).code !== "UNKNOWN_SKU") throw error;
+    });
+    findings.push(ok("privileges", "stock can be changed"));
+  }
+  if (store.has("journal")) {
+    await store.journal.cancel(name);
+    findings.push(ok("privileges", "runs can be changed"));
+  }
+  return findings;
 }
 
 async function ping(store: AnyStore, signal: AbortSignal): Promise<unknown> {

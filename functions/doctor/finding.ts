@@ -30,6 +30,29 @@ export function judgePresence(servers: readonly string[], away: readonly string[
   return note("servers", `${text}; not ${away.join(", ")}`, cure);
 }
 
+/** Examines each of several servers. Findings that are true of some servers alone name these. */
+export async function judgeEach(
+  servers: readonly string[],
+  examine: (server: string) => Promise<readonly Finding[]>,
+): Promise<readonly Finding[]> {
+  const found = await Promise.all(
+    servers.map(async (name) => ({ name, findings: await examine(name).catch(() => undefined) })),
+  );
+  const away = found.flatMap(({ name, findings }) => (findings ? [] : [name]));
+  const all = found.flatMap(({ name, findings = [] }) => findings.map((each) => ({ name, each })));
+  const byMessage = Map.groupBy(all, ({ each: { check, message } }) => `${check} ${message}`);
+  return [
+    judgePresence(servers, away),
+    ...[...byMessage.values()].flatMap((same) => {
+      const [first] = same;
+      if (!first) return [];
+      const isOfAll = same.length + away.length === servers.length;
+      const where = isOfAll ? "" : ` (${same.map(({ name }) => name).join(", ")})`;
+      return [{ ...first.each, message: first.each.message + where }];
+    }),
+  ];
+}
+
 /** Compares a version such as "10.11.6-MariaDB" with the lowest one that Lockstep supports. */
 export function judgeVersion(product: string, version: string, lowest: string): Finding {
   const [major = 0, minor = 0] = version.split(".").map((part) => Number.parseInt(part, 10));

@@ -5,9 +5,10 @@ const SETTINGS = sql`
   SELECT current_setting('server_version') AS version, current_setting('fsync') AS fsync,
     current_setting('full_page_writes') AS full_page_writes,
     current_setting('synchronous_commit') AS synchronous_commit,
+    current_setting('default_transaction_isolation') AS isolation,
     CAST(pg_is_in_recovery() AS TEXT) AS is_standby`;
 
-/** Reads the server's version, its settings of durability, and whether it is a standby. */
+/** Reads the server's version, its settings of durability and isolation, and whether it is a standby. */
 export async function examinePostgres(
   database: Database,
   signal: AbortSignal,
@@ -17,6 +18,8 @@ export async function examinePostgres(
   return [
     judgeVersion("PostgreSQL", asText(row.version), "13"),
     judgeDurability(row),
+    // Of Lockstep's transactions. Those of the user have the server's default.
+    ok("isolation", `read committed; the default of your own is ${asText(row.isolation)}`),
     ...(row.is_standby === "true" ? [standby] : []),
   ];
 }

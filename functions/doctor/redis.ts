@@ -1,11 +1,16 @@
 import { StoreRefusedError } from "../../core/lock/errors.ts";
 import type { Redis } from "../../core/stores/redis/client/redis.ts";
-import { type Finding, judgeVersion, note, ok, problem } from "./finding.ts";
+import { open } from "../../infra/open.ts";
+import { type Finding, judgeEach, judgeVersion, note, ok, problem } from "./finding.ts";
 
 const SETTINGS = ["appendonly", "appendfsync", "maxmemory-policy"] as const;
 
 /** Reads the server's version and role, and its settings of durability and eviction. */
-export async function examineRedis(redis: Redis, signal: AbortSignal): Promise<readonly Finding[]> {
+export async function examineRedis(
+  redis: Redis,
+  url: string,
+  signal: AbortSignal,
+): Promise<readonly Finding[]> {
   const info = String(await redis.call(["INFO"], { reads: true, signal }));
   const read = (field: string) => new RegExp(`^${field}:(\\S+)`, "m").exec(info)?.[1] ?? "";
   return [
@@ -13,8 +18,9 @@ export async function examineRedis(redis: Redis, signal: AbortSignal): Promise<r
     ...(read("role") === "slave"
       ? [problem("role", "the server is a replica", "use the primary's URL")]
       : []),
-    ...(read("cluster_enabled") === "1" ? [await examineCluster(redis, signal)] : []),
-    ...(await examineSettings(redis, signal)),
+    ...(read("cluster_enabled") === "1"
+      ? [await examineCluster(redis, signal), ...(await examineMasters(redis, url, signal))]
+      : await examineSettings(redis, signal)),
   ];
 }
 
@@ -38,6 +44,27 @@ async function examineCluster(redis: Redis, signal: AbortSignal): Promise<Findin
   const text = `${served} of ${SLOTS} slots are served, by ${read("cluster_size")} masters`;
   if (served === SLOTS && read("cluster_state") === "ok") return ok("cluster", text);
   return problem("cluster", text, SERVE_ALL);
+}
+
+/** Reads the settings of each master of a cluster, under the login of the cluster's URL. */
+async function examineMasters(
+  redis: Redis,
+  url: string,
+  signal: AbortSignal,
+): Promise<readonly Finding[]> {
+  const slots = (await redis.call(["CLUSTER", "SLOTS"], { reads: true, signal })) as readonly [
+    from: number,
+    to: number,
+    master: readonly [host: string, port: number],
+  ][];
+  const masters = new Set(slots.map(([, , [host, port]]) => `${host}:${port}`));
+  const [, scheme, login, options] =
+    /^(rediss?)[^:]*:\/\/([^/?#]*@)?[^/?#]*(.*)$/is.exec(url) ?? [];
+  const own = (options ?? "").replace(/(?<=[?&])partitions=\d+&?/i, "");
+  return judgeEach([...masters], async (master) => {
+    await using node = await open(`${scheme}://${login ?? ""}${master}${own}`);
+    return node.has("redis") ? await examineSettings(node.redis, signal) : [];
+  });
 }
 
 async function examineSettings(redis: Redis, signal: AbortSignal): Promise<readonly Finding[]> {

@@ -1,6 +1,6 @@
 import { asNumber, asText, type Database, sql } from "../../core/database/sql.ts";
 import { migrationStatus } from "../../core/stores/sql/migrate.ts";
-import { type Finding, judgeVersion, ok, problem } from "./finding.ts";
+import { type Finding, judgeVersion, note, ok, problem } from "./finding.ts";
 import { examineMysql } from "./mysql.ts";
 import { examinePostgres } from "./postgres.ts";
 
@@ -23,9 +23,33 @@ const EXAMINATIONS: Readonly<Record<string, typeof examineMysql>> = {
   postgres: examinePostgres,
 };
 
+const SQLITE_SETTINGS = sql`
+  SELECT sqlite_version() AS version,
+    (SELECT journal_mode FROM pragma_journal_mode) AS journal_mode,
+    (SELECT synchronous FROM pragma_synchronous) AS synchronous`;
+
 async function examineSqlite(database: Database, signal: AbortSignal): Promise<readonly Finding[]> {
-  const [row] = await database.read(sql`SELECT sqlite_version() AS version`, signal);
-  return [judgeVersion("SQLite", asText(row?.version), "3.35")];
+  const [row = {}] = await database.read(SQLITE_SETTINGS, signal);
+  return [
+    judgeVersion("SQLite", asText(row.version), "3.35"),
+    judgeSqliteDurability(asText(row.journal_mode), asNumber(row.synchronous)),
+  ];
+}
+
+/** Judges the settings of a connection. `synchronous`: 2 is FULL, 3 is EXTRA. */
+export function judgeSqliteDurability(journalMode: string, synchronous: number): Finding {
+  const settings = `journal_mode ${journalMode}, synchronous ${synchronous}`;
+  if (synchronous < 2) {
+    const loss = "a power cut loses commits that were acknowledged: locks, fences and sales";
+    return problem("durability", `${settings}: ${loss}`, "set PRAGMA synchronous = FULL");
+  }
+  if (journalMode === "wal") return ok("durability", `${settings}: each commit is on disk`);
+  const cost = "readers and the writer block each other";
+  return note(
+    "durability",
+    `${settings}: ${cost}`,
+    "keep the file on a local disk, not on a share",
+  );
 }
 
 /** Resolves to the database's clock, in milliseconds since 1970. */

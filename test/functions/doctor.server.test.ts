@@ -1,18 +1,19 @@
 import { once } from "node:events";
 import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
+import { type AddressInfo, connect, createServer as createTcpServer } from "node:net";
 import { describe, expect, inject, onTestFinished, test } from "vitest";
 import { raw } from "../../core/database/sql.ts";
 import { dynamodbTable } from "../../core/stores/dynamodb/client/table.ts";
 import { put } from "../../core/stores/etcd/client/etcd.ts";
 import { examine } from "../../functions/doctor/doctor.ts";
 import { type Finding, judgeVersion } from "../../functions/doctor/finding.ts";
+import { judgeSqliteDurability } from "../../functions/doctor/sql.ts";
 import { open } from "../../infra/open.ts";
 import { isEtcdHealthy } from "../../infra/servers/probes.ts";
 import { startServer } from "../../infra/servers/start.ts";
 import { cli, type Finished, startCli } from "../support/cli.ts";
 import { anyTable } from "../support/dynamodb-under-test.ts";
-import { connectTo, temporaryDatabase } from "../support/under-test.ts";
+import { connectTo, temporaryDatabase, temporaryFile } from "../support/under-test.ts";
 import { until } from "../support/until.ts";
 
 async function findingsOf(url: string): Promise<readonly Finding[]> {
@@ -94,7 +95,20 @@ describe.concurrent("lockstep doctor", () => {
         { check: "privileges", status: "ok" },
         { check: "first lock", status: "ok" },
         { check: "durable write", status: "ok" },
+        { check: "privileges", status: "ok", message: "stock can be changed" },
+        { check: "privileges", status: "ok", message: "runs can be changed" },
       ]);
+      await store.database.batch([
+        raw("CREATE USER clerk IDENTIFIED BY 'clerk'"),
+        raw("GRANT SELECT ON *.* TO clerk"),
+        raw("GRANT INSERT, UPDATE, DELETE ON lockstep_lock TO clerk"),
+        raw("GRANT INSERT, UPDATE, DELETE ON lockstep_fence TO clerk"),
+      ]);
+      const clerk = await cli("doctor", url.replace(/\/\/[^@]*@/, "//clerk:clerk@"));
+      expect(clerk).toMatchObject({
+        status: 69,
+        stdout: expect.stringMatching(/^ok +privileges +locks can.*^problem +refused .*denied/ms),
+      });
       await global(store, "innodb_flush_log_at_trx_commit = 2");
       expect(problemsOf(await findingsOf(url))).toMatchObject([
         {
@@ -125,6 +139,11 @@ describe.concurrent("lockstep doctor", () => {
         message: expect.stringMatching(/^PostgreSQL \d/),
       });
       expect(found).toContainEqual(expect.objectContaining({ check: "durable write" }));
+      expect(found).toContainEqual({
+        check: "isolation",
+        status: "ok",
+        message: "read committed; the default of your own is read committed",
+      });
       await using store = await open(url);
       await store.database.batch([
         raw(`ALTER DATABASE ${new URL(url).pathname.slice(1)} SET synchronous_commit = off`),
@@ -186,6 +205,8 @@ describe.concurrent("lockstep doctor", () => {
         { check: "privileges", status: "ok" },
         { check: "first lock", status: "ok" },
         { check: "durable write", status: "ok" },
+        { check: "privileges", status: "ok", message: "stock can be changed" },
+        { check: "privileges", status: "ok", message: "runs can be changed" },
       ]);
 
       expect(await cli("doctor", url.replace("/test-", "/other-"))).toMatchObject({
@@ -258,9 +279,16 @@ describe.concurrent("lockstep doctor", () => {
       expect(healthy).toMatchObject({
         status: 0,
         stdout: expect.stringMatching(
-          /^ok +cluster +16384 of 16384 slots are served, by 3 masters/m,
+          /^ok +cluster +16384 of 16384 slots are served, by 3 masters\nok +servers +3 of 3 answer\nok +durability/m,
         ),
       });
+      const lossy = `127.0.0.1:${nodes[1]?.config.port}`;
+      await using one = await open(`redis://${lossy}`);
+      await one.redis.call(["CONFIG", "SET", "appendfsync", "no"]);
+      expect(problemsOf(await findingsOf(url))).toMatchObject([
+        { check: "durability", message: expect.stringContaining(`(${lossy})`) },
+      ]);
+      await one.redis.call(["CONFIG", "SET", "appendfsync", "always"]);
 
       expect(await cli("doctor", url.replace("//", "//nobody:wrong@"))).toMatchObject({
         status: 69,
@@ -384,6 +412,69 @@ describe.concurrent("lockstep doctor", () => {
       }
     },
     2 * LONGEST,
+  );
+
+  test(
+    "names the settings of a SQLite file, and judges worse ones",
+    async () => {
+      const { file, remove } = await temporaryFile();
+      const url = `sqlite:${file}`;
+      await cli("migrate", "--store", url);
+      const healthy = await cli("doctor", url);
+      expect(healthy).toMatchObject({
+        status: 0,
+        stdout: expect.stringMatching(
+          /^ok +durability +journal_mode wal, synchronous 2: each.*^ok +privileges +stock can be changed\nok +privileges +runs can be changed$/ms,
+        ),
+      });
+      await remove();
+      expect(judgeSqliteDurability("wal", 1)).toMatchObject({ status: "problem" });
+      expect(judgeSqliteDurability("delete", 2)).toMatchObject({ status: "note" });
+    },
+    LONGEST,
+  );
+
+  test(
+    "tells the version of each ZooKeeper server, and what ZooKeeper does not tell",
+    async () => {
+      const [server] = inject("zookeeperServers");
+      if (!server) throw new Error("the server is missing");
+      expect(await cli("doctor", server.url)).toMatchObject({
+        status: 0,
+        stdout: expect.stringMatching(
+          /^ok +servers +(\d) of \1 answer\nok +version +ZooKeeper 3\.\d+\.\d+\nnote +durability .*forceSync/m,
+        ),
+      });
+    },
+    LONGEST,
+  );
+
+  test(
+    "ends with 1 for a server that is too old",
+    async () => {
+      await using server = await startServer("redis", {
+        args: ["--appendonly", "yes", "--appendfsync", "always"],
+      });
+      // A real server, whose version is another one on its way to the client.
+      const aged = createTcpServer((client) => {
+        const upstream = connect(Number(new URL(server.url).port), "127.0.0.1");
+        client.pipe(upstream);
+        upstream.on("data", (data) => {
+          const said = data.toString("latin1").replace(/redis_version:7\./, "redis_version:6.");
+          client.write(Buffer.from(said, "latin1"));
+        });
+        for (const socket of [client, upstream]) socket.on("error", () => {});
+        client.on("close", () => upstream.destroy());
+      }).listen(0, "127.0.0.1");
+      onTestFinished(() => void aged.close());
+      await once(aged, "listening");
+      const { port } = aged.address() as AddressInfo;
+      expect(await cli("doctor", `redis://127.0.0.1:${port}`)).toMatchObject({
+        status: 1,
+        stdout: expect.stringMatching(/^problem +version +Redis 6\..* is too old\n +→ upgrade/m),
+      });
+    },
+    LONGEST,
   );
 
   test("finds an old server by its version", () => {
