@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <time.h>
@@ -21,6 +22,8 @@ __attribute__((constructor)) static void open_offset(void) {
   const char *path = getenv("LOCKSTEP_CLOCK");
   int file = path == NULL ? -1 : open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (file < 0 || ftruncate(file, sizeof *offset) != 0) abort();
+  // The process may go on as another user, and open the file once more.
+  fchmod(file, 0666);
   void *page = mmap(NULL, sizeof *offset, PROT_READ, MAP_SHARED, file, 0);
   if (page == MAP_FAILED) abort();
   offset = page;

@@ -1,4 +1,4 @@
-import { writeFile } from "node:fs/promises";
+import { chmod, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Millis } from "../../core/lock/time.ts";
@@ -19,8 +19,8 @@ type Stepped = Pick<NodeConfig, "folder">;
 /**
  * Returns the environment of a process whose wall clock can be stepped at run time.
  *
- * Needs Linux, a C compiler (installed if possible), and a process that reads the time through the C library, as Redis and
- * MySQL and Node do, and etcd does not.
+ * Needs Linux, a C compiler (installed if possible), and a process that reads the time through the C library, as Redis,
+ * MySQL, PostgreSQL and Node do, and etcd does not.
  */
 export async function steppableClock(
   onProgress: (step: string) => void = () => {},
@@ -48,6 +48,8 @@ async function compile(onProgress: (step: string) => void): Promise<string> {
   const compiler = process.platform === "linux" && (await findOrInstall(COMPILER, onProgress));
   if (!compiler) throw new NoClockError();
   const folder = await temporaryFolder("clock");
+  // A server that runs as another user loads the library, too.
+  await chmod(folder.path, 0o755);
   const library = join(folder.path, "clock.so");
   try {
     await run(compiler, ["-O2", "-Wall", "-shared", "-fPIC", "-o", library, SOURCE]);

@@ -30,6 +30,7 @@ const etcd = {
 /** The settings of MySQL and MariaDB: root has no password, the database is called lockstep. */
 const sql = {
   size: 1,
+  hasWallClock: true,
   files: () => ({ "init.sql": "CREATE DATABASE IF NOT EXISTS lockstep;\n" }),
   start: (binary, _version, { port, folder }) => [
     binary,
@@ -55,6 +56,7 @@ const postgres = {
   packages: ["postgresql"],
   containers: ["postgres"],
   user: "postgres",
+  hasWallClock: true,
   stopSignal: "SIGQUIT",
   prepare: (binary, _version, { folder }) => [
     join(dirname(binary), "initdb"),
@@ -143,6 +145,7 @@ export const KINDS = {
   pgbouncer: {
     ...postgres,
     size: 2,
+    hasWallClock: false,
     needs: [PGBOUNCER],
     packages: [...postgres.packages, "pgbouncer"],
     containers: ["pgbouncer-server", "pgbouncer"],

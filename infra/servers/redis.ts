@@ -5,6 +5,7 @@ import type { NodeConfig, ServerKind } from "./server-kind.ts";
 
 export const redis = {
   size: 1,
+  hasWallClock: true,
   binaries: ["redis-server"],
   packages: ["redis-server"],
   containers: ["redis"],
@@ -38,6 +39,7 @@ const SILENCE = 2_000;
 export const redisCluster = {
   ...redis,
   size: 6,
+  hasWallClock: false,
   peerPorts: 1,
   containers: [1, 2, 3, 4, 5, 6].map((n) => `redis-cluster-${n}`),
   files: (config, all) => ({ "data/nodes.conf": nodesFile(config, all) }),
@@ -85,6 +87,7 @@ const MASTER = "lockstep";
 export const redisSentinel = {
   ...redis,
   size: 5,
+  hasWallClock: false,
   containers: [1, 2, 3, 4, 5].map((n) => `redis-sentinel-${n}`),
   files: (config, all) => ({ "sentinel.conf": sentinelFile(config, all) }),
   start: (binary, version, config, all) => {

@@ -26,6 +26,9 @@ export interface ServerKind extends Requirement {
   /** The user of the processes when this process is root's. For servers that refuse to run as root. */
   readonly user?: string;
 
+  /** Whether the servers count a lock's time by their wall clock, read through the C library, and nothing else by it. */
+  readonly hasWallClock?: boolean;
+
   /** Ends a process at once, with all that it has at the system. Default: SIGKILL. */
   readonly stopSignal?: NodeJS.Signals;
 

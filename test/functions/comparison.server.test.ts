@@ -7,21 +7,20 @@ import { temporaryFile } from "../support/under-test.ts";
 /** The URL of a store that does not answer, with a password that nothing prints. */
 const CLOSED = "redis://:secret@127.0.0.1:1";
 
-test("a comparison shows that a crash, a clock and full memory take a lock in Redis from its holder, and not one in etcd; a store that fails is one row", async () => {
-  await needServers("redis");
-  await needServers("etcd");
+test("a comparison shows what takes a lock from its holder: a crash, a clock and full memory in Redis, a clock in PostgreSQL, nothing in etcd; a store that fails is one row", async () => {
+  await needServers("redis", "etcd", "postgres");
   const { file, remove } = await temporaryFile();
   const { status, stdout, stderr } = await cli(
-    ...["oversell", "--json", "--compare", "redis", CLOSED, "etcd", `sqlite:${file}`],
+    ...["oversell", "--json", "--compare", "redis", CLOSED, "etcd", `sqlite:${file}`, "postgres"],
   );
   expect(stderr).toBe("");
   expect(status).toBe(69);
   const { stores, ...origin } = JSON.parse(stdout);
   expect(origin).toMatchObject({
-    command: `lockstep oversell --json --compare redis redis://127.0.0.1:1 etcd sqlite:${file}`,
+    command: `lockstep oversell --json --compare redis redis://127.0.0.1:1 etcd sqlite:${file} postgres`,
     "Node.js": process.versions.node,
   });
-  const [redis, closed, etcd, sqlite] = stores as readonly ComparedStore[];
+  const [redis, closed, etcd, sqlite, postgres] = stores as readonly ComparedStore[];
   expect(closed).toEqual({
     store: "redis://127.0.0.1:1",
     breaks: {},
@@ -36,6 +35,8 @@ test("a comparison shows that a crash, a clock and full memory take a lock in Re
   expect(etcd).toMatchObject({ store: "etcd", version, ...handedOver, inOrder: 40 });
   expect(etcd?.breaks).toEqual({ crash: "held" });
   expect(sqlite).toMatchObject({ store: `sqlite:${file}`, ...handedOver, breaks: {} });
+  expect(postgres).toMatchObject({ version, ...handedOver });
+  expect(postgres?.breaks).toEqual({ crash: "held", clock: taken });
   await remove();
 }, 300_000);
 

@@ -8,6 +8,7 @@ import type { AnyStore } from "../../../infra/open.ts";
 import { openReady } from "../../../infra/open-ready.ts";
 import { KINDS, type ServerName } from "../../../infra/servers/kinds.ts";
 import type { Server } from "../../../infra/servers/server.ts";
+import type { ServerKind } from "../../../infra/servers/server-kind.ts";
 import type { StartOptions } from "../../../infra/servers/start.ts";
 
 /**
@@ -31,15 +32,6 @@ const CLOCK_STEP: Millis = 60_000;
 
 /** Time for the other servers of a cluster to replace one. */
 const ELECTION: Millis = 5_000;
-
-/** Kinds that count a lock's time by the wall clock of their servers, read through the C library. */
-const BY_WALL_CLOCK: readonly ServerName[] = [
-  "mariadb",
-  "mysql",
-  "redis",
-  "redis-replica",
-  "redlock",
-];
 
 export const BREAKS: Readonly<Record<BreakName, Break>> = {
   /** All servers are killed at once, and started again with what is on their disks. */
@@ -68,7 +60,7 @@ export const BREAKS: Readonly<Record<BreakName, Break>> = {
 
   /** The clocks of all servers are stepped forward. */
   clock: {
-    appliesTo: (name) => BY_WALL_CLOCK.includes(name),
+    appliesTo: (name) => (KINDS[name] as ServerKind).hasWallClock === true,
     env: steppableClock,
     play: (server) =>
       afterBreaking(server, async () => {
