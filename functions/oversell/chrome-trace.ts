@@ -1,5 +1,5 @@
 import { type ChromeTraceEvent, micros, nameEvent, spanEvent } from "../telemetry/trace-events.ts";
-import { incidentOf } from "./incident.ts";
+import { incidentOf, isToLockStore } from "./incident.ts";
 import type { Observations } from "./observations.ts";
 import type { Interval } from "./trace.ts";
 
@@ -38,7 +38,9 @@ function eventsOf(observed: Observations, pid: number): readonly ChromeTraceEven
       span(belief.overlaps ? "second holder" : "holder", "belief", threadOf(belief.worker), belief),
     ),
     ...delays.map((delay) => span(delay.type, "delay", threadOf(delay.worker), delay)),
-    ...messages.flatMap(({ type, worker, token, from, to }, i): readonly ChromeTraceEvent[] => {
+    ...messages.flatMap((message, i): readonly ChromeTraceEvent[] => {
+      const { type, worker, token, from, to } = message;
+      const receiver = isToLockStore(message) ? STORE : stock;
       const arrow = { name: type, cat: "message", id: `${pid}-${i}`, pid, args: {} };
       const at = micros(to);
       const args = { process: worker + 1, token };
@@ -46,8 +48,8 @@ function eventsOf(observed: Observations, pid: number): readonly ChromeTraceEven
         span(type, "request", threadOf(worker), { from, to }, args),
         { ...arrow, ph: "s", tid: threadOf(worker), ts: micros(from) },
         // An arrow ends at a span only, and a span of no length is not shown.
-        { name: type, cat: "answer", ph: "X", pid, tid: stock, ts: at, dur: 1, args },
-        { ...arrow, ph: "f", bp: "e", tid: stock, ts: at },
+        { name: type, cat: "answer", ph: "X", pid, tid: receiver, ts: at, dur: 1, args },
+        { ...arrow, ph: "f", bp: "e", tid: receiver, ts: at },
       ];
     }),
     ...curve.map(

@@ -1,17 +1,20 @@
-import type { Belief, Delay, Incident, Message } from "./incident.ts";
-import type { Grant } from "./narrator.ts";
+import { type Belief, type Delay, type Incident, isToLockStore, type Message } from "./incident.ts";
+import { type Grant, isNewer } from "./narrator.ts";
 import type { Interval } from "./trace.ts";
 
 /** The heights of the parts of the drawing, from top to bottom. */
 const AXIS = 24;
 const STORE = 46;
 const LANE = 36;
-const RESOURCE = 34;
+const RESOURCE = 44;
 const CURVE = 130;
 const GAP = 8;
 
 /** The height of the bars in the lane of the lock store; the names of the holders stand below. */
 const STORE_BAR = 18;
+
+/** The distance of the marks in the lane of the stock from its top; the fences stand above them. */
+const MARKS = 28;
 
 /** The width of a letter, and of the longest text at a line. */
 const LETTER = 6.6;
@@ -85,10 +88,10 @@ class Drawing {
   ground(): string {
     const { workers } = this.#incident;
     return [
-      ground(AXIS, STORE),
-      ...Array.from({ length: workers }, (_, worker) => ground(this.#laneTop(worker), LANE - 2)),
-      ground(this.#resourceTop, RESOURCE, "wall"),
-      ground(this.#curveTop, CURVE),
+      this.#ground(AXIS, STORE),
+      ...Array.from({ length: workers }, (_, i) => this.#ground(this.#laneTop(i), LANE - 2)),
+      this.#ground(this.#resourceTop, RESOURCE, "lane wall"),
+      this.#ground(this.#curveTop, CURVE),
     ].join("");
   }
 
@@ -113,45 +116,44 @@ class Drawing {
   store(): string {
     const grants = this.#within(this.#incident.grants);
     const names = this.#namesOf(grants);
-    const drawn = grants.map((grant) => {
-      const { worker } = grant;
+    const bars = grants.map((grant) => this.#box(grant, AXIS + 4, STORE_BAR));
+    const lines = grants.map(
+      ({ from, worker }) =>
+        `M${this.#x(from)} ${AXIS + 4 + STORE_BAR}V${this.#laneTop(worker) + 6}`,
+    );
+    const expiries = grants.flatMap((grant) => {
       const { x, width } = this.#span(grant);
-      const fence = this.#fenceOf(grant);
-      const expires =
-        grant.hasExpired && width > 50
-          ? `<text class="on end" x="${round(x + width - 4)}" y="${AXIS + STORE_BAR - 1}">expires</text>`
-          : "";
-      const title = `the lock belongs to process ${worker + 1}${fence ? `, ${fence}` : ""}${grant.hasExpired ? ", until it expires" : ""}`;
-      return `<g><title>${title}</title><rect class="truth" x="${x}" y="${AXIS + 4}" width="${width}" height="${STORE_BAR}"/>${expires}<path class="grant" d="M${x} ${AXIS + 4 + STORE_BAR}V${this.#laneTop(worker) + 6}"/></g>`;
+      return grant.hasExpired && width > 50
+        ? `<text class="on end" x="${round(x + width - 4)}" y="${AXIS + STORE_BAR - 1}">expires</text>`
+        : [];
     });
     // The names stand above the dotted lines.
     const texts = Array.from(names, ([{ from }, name]) => {
       const x = round(this.#x(from) + 2);
       return `<text class="name" x="${x}" y="${AXIS + STORE - 9}">${name}</text>`;
     });
-    return [...drawn, ...texts].join("");
+    return [
+      `<path class="truth" d="${bars.join("")}"/><path class="grant" d="${lines.join("")}"/>`,
+      ...expiries,
+      ...texts,
+    ].join("");
   }
 
   /** Names as many holders as have room in the lane: first those whose lock expires, or whose fence refuses another one. */
   #namesOf(grants: readonly Grant[]): ReadonlyMap<Grant, string> {
     const names = new Map<Grant, string>();
-    const placed: Interval[] = [];
+    const row = new Row(this.#width);
     const refusals = this.#incident.messages.filter(({ type }) => type === "refused");
     const newer = new Set(refusals.map((message) => this.#newerFence(message)));
     const isKey = ({ hasExpired, token }: Grant) =>
       hasExpired || (token !== undefined && newer.has(token));
     const inOrder = [...grants.filter(isKey), ...grants.filter((grant) => !isKey(grant))];
     for (const grant of inOrder) {
-      const from = this.#x(grant.from);
       const fence = this.#fenceOf(grant);
       const process = `P${grant.worker + 1}`;
-      for (const name of fence ? [`${process}, ${fence}`, fence] : [process]) {
-        const to = from + (name.length + 1) * LETTER;
-        if (to > this.#width || placed.some((one) => one.from < to && from < one.to)) continue;
-        placed.push({ from, to });
-        names.set(grant, name);
-        break;
-      }
+      const candidates = fence ? [`${process}, ${fence}`, fence] : [process];
+      const name = candidates.find((one) => row.hasRoom(one, this.#x(grant.from)));
+      if (name !== undefined) names.set(grant, name);
     }
     return names;
   }
@@ -169,7 +171,9 @@ class Drawing {
       ...believed.map((one) =>
         this.#bar(one, top(one) + 5, 18, one.overlaps ? "belief second" : "belief"),
       ),
-      ...this.#within(grants).map((grant) => this.#bar(grant, top(grant) + 25, 6, "truth")),
+      `<path class="truth" d="${this.#within(grants)
+        .map((grant) => this.#box(grant, top(grant) + 25, 6))
+        .join("")}"/>`,
       ...believed.flatMap((one) =>
         this.#shared(one).map((span) => this.#bar(span, top(one) + 5, 18, "both")),
       ),
@@ -177,29 +181,45 @@ class Drawing {
     ].join("");
   }
 
-  /** The requests to the stock. A refused one bounces off. */
+  /** The requests to the lock store and to the stock. A refused one bounces off. */
   arrows(): string {
     return this.#within(this.#incident.messages)
-      .map((message) => this.#arrow(message, this.#laneTop(message.worker) + 23))
+      .map((message) => this.#arrow(message, this.#laneTop(message.worker)))
       .join("");
   }
 
-  /** The answers of the stock. */
+  /** The answers of the stock, and the fences that it saw. */
   resource(): string {
-    const middle = this.#resourceTop + RESOURCE / 2;
+    const y = this.#resourceTop + MARKS;
     const left = new Map(this.#incident.curve.map((point) => [point.at, point.left]));
-    const marks = this.#within(this.#incident.messages).map(({ type, to, worker }) => {
+    const marks = this.#within(this.#incident.messages).map(({ type, to }) => {
       const x = this.#x(to);
-      const title = `<title>process ${worker + 1}: ${type}</title>`;
       if (type === "sold") {
         const isOver = (left.get(to) ?? 0) < 0;
-        return `<circle class="${isOver ? "bad-mark" : "sale"}" cx="${x}" cy="${middle}" r="${isOver ? 5 : 3.5}">${title}</circle>`;
+        return `<circle class="${isOver ? "bad-mark" : "sale"}" cx="${x}" cy="${y}" r="${isOver ? 5 : 3.5}"/>`;
       }
       if (type === "refused")
-        return `<path class="refusal" d="M${x - 5} ${middle - 5}l10 10m0 -10l-10 10">${title}</path>`;
+        return `<path class="refusal" d="M${x - 5} ${y - 5}l10 10m0 -10l-10 10"/>`;
       return "";
     });
-    return marks.join("");
+    return [...marks, ...this.#fencesAtStock()].join("");
+  }
+
+  /** Names as many fences as have room in the lane of the stock: first those that were refused. */
+  #fencesAtStock(): readonly string[] {
+    const messages = this.#within(this.#incident.messages).filter(
+      (message) => message.token !== undefined && !isToLockStore(message),
+    );
+    const isRefused = ({ type }: Message) => type === "refused";
+    const inOrder = messages.toSorted((a, b) => Number(isRefused(b)) - Number(isRefused(a)));
+    const row = new Row(this.#width);
+    return inOrder.flatMap((message) => {
+      const text = this.#incident.shorten(message.token ?? "");
+      const x = this.#x(message.to);
+      if (!row.hasRoom(text, x - (text.length * LETTER) / 2)) return [];
+      const name = isRefused(message) ? "fence late" : "fence";
+      return `<text class="${name}" x="${x}" y="${this.#resourceTop + 14}">${text}</text>`;
+    });
   }
 
   /** The stock over time: as the shop has recorded it, and what is left after all sales. */
@@ -243,9 +263,19 @@ class Drawing {
       : `<text class="${name}" x="${round(x)}" y="${y}">${text}</text>`;
   }
 
+  #ground(y: number, height: number, name = "lane"): string {
+    return `<rect class="${name}" x="0" y="${y}" width="${Math.ceil(this.#width)}" height="${height}"/>`;
+  }
+
   #bar(span: Interval, y: number, height: number, name: string): string {
     const { x, width } = this.#span(span);
     return `<rect class="${name}" x="${x}" y="${y}" width="${width}" height="${height}"/>`;
+  }
+
+  /** A part of a path. */
+  #box(span: Interval, y: number, height: number): string {
+    const { x, width } = this.#span(span);
+    return `M${x} ${y}h${width}v${height}h-${width}z`;
   }
 
   #delay({ type, ...span }: Delay, top: number): string {
@@ -257,17 +287,21 @@ class Drawing {
     return `<rect class="${type}" x="${x}" y="${top + 8}" width="${width}" height="12"/>${name}`;
   }
 
-  #arrow(message: Message, y: number): string {
+  #arrow(message: Message, lane: number): string {
     const { type, from, to } = message;
     const wall = this.#resourceTop;
     const [x, end] = [this.#x(from), this.#x(to)];
-    if (type !== "refused") {
-      const name = type === "sold" || type === "claimed" ? type : "asked";
-      return `<path class="message ${name}" d="M${x} ${y}L${end} ${wall}"/>`;
-    }
+    if (isToLockStore(message)) return this.#line(message, `M${x} ${lane + 5}V${AXIS + STORE}`);
+    const y = lane + 23;
+    if (type !== "refused") return this.#line(message, `M${x} ${y}L${end} ${wall}`);
     const back = round(y + (wall - y) * 0.45);
     const text = this.#text("bounced-text", end + 18, back + 4, this.#refusal(message), x - 6);
-    return `<path class="message bounced" d="M${x} ${y}L${end} ${wall}L${end + 14} ${back}"/>${text}`;
+    return `${this.#line(message, `M${x} ${y}L${end} ${wall}L${end + 14} ${back}`)}${text}`;
+  }
+
+  #line({ type, token }: Message, line: string): string {
+    const fence = token === undefined ? "" : ` data-fence="${this.#incident.shorten(token)}"`;
+    return `<path class="message ${type}"${fence} d="${line}"/>`;
   }
 
   /** Says which fence is refused, and because of which one. */
@@ -281,11 +315,12 @@ class Drawing {
       : `${fence} &lt; fence ${shorten(newest)}: refused`;
   }
 
-  /** The fence that the stock has seen last when it refuses another one. */
+  /** The newest fence that the stock had accepted when it refused an older one. */
   #newerFence({ token, to }: Message): string | undefined {
     return this.#incident.messages
-      .filter((one) => one.type === "claimed" && one.to <= to && one.token !== token)
-      .at(-1)?.token;
+      .filter((one) => one.to <= to && one.type !== "refused" && !isToLockStore(one))
+      .map((one) => one.token)
+      .findLast((one) => isNewer(one, token));
   }
 
   /** The parts of a belief in which another process believes the same. */
@@ -335,8 +370,23 @@ class Drawing {
   }
 }
 
-function ground(y: number, height: number, name = ""): string {
-  return `<rect class="lane ${name}" x="0" y="${y}" width="100%" height="${height}"/>`;
+/** A row of texts that do not overlap. */
+class Row {
+  readonly #width: number;
+  readonly #placed: Interval[] = [];
+
+  constructor(width: number) {
+    this.#width = width;
+  }
+
+  /** Takes the place of a text that begins at `from`, if the place is free. */
+  hasRoom(text: string, from: number): boolean {
+    const to = from + (text.length + 1) * LETTER;
+    if (to > this.#width || this.#placed.some((one) => one.from < to && from < one.to))
+      return false;
+    this.#placed.push({ from, to });
+    return true;
+  }
 }
 
 function label(text: string, y: number, name = ""): string {

@@ -8,6 +8,7 @@ import {
 } from "./narrator.ts";
 import { type Handling, holdsOf, type Observations } from "./observations.ts";
 import { judge, type StrategyReport } from "./report.ts";
+import type { Strategy } from "./strategy.ts";
 import { type Interval, overlapping, type TraceEvent } from "./trace.ts";
 
 /** A replay with one strategy, as it is drawn. Times are in milliseconds since the start of the sale. */
@@ -23,7 +24,7 @@ export interface Incident {
   /** The holders of the lock according to the store. */
   readonly grants: readonly Grant[];
 
-  /** The requests to the stock. */
+  /** The requests to the lock store and to the stock. */
   readonly messages: readonly Message[];
 
   /** The time that workers spent in slow calls or frozen. */
@@ -44,10 +45,20 @@ export interface Belief extends Interval {
   readonly overlaps: boolean;
 }
 
+/** A request to the lock store (`asks` and `releases`), or one to the stock with its answer. */
 export interface Message extends Interval {
   readonly worker: number;
+
+  /** The fence that the request carries. */
   readonly token: string | undefined;
-  readonly type: "claimed" | "reads" | "takes" | "sold" | "replayed" | "sold-out" | "refused";
+  readonly type:
+    | ("asks" | "releases")
+    | ("claimed" | "reads" | "takes" | "sold" | "replayed" | "sold-out" | "refused");
+}
+
+/** Whether a request is to the lock store. */
+export function isToLockStore({ type }: Message): boolean {
+  return type === "asks" || type === "releases";
 }
 
 export interface Delay extends Interval {
@@ -60,7 +71,7 @@ export function incidentOf(observed: Observations): Incident {
   const steps = observed.handlings
     .flatMap((handling) => handling.trace.map((event) => ({ ...event, handling })))
     .sort((a, b) => a.at - b.at);
-  const { stock, handlings, millis } = observed;
+  const { stock, strategy, handlings, millis } = observed;
   const narrator = new Narrator(observed);
   for (const step of steps) narrator.tell(step);
   narrator.finish(millis);
@@ -80,7 +91,7 @@ export function incidentOf(observed: Observations): Incident {
       }))
       .sort((a, b) => a.from - b.from),
     grants: narrator.grants,
-    messages: steps.flatMap(toMessage),
+    messages: steps.flatMap((step) => toMessage(step, strategy)),
     delays: handlings.flatMap((handling) => delaysOf(handling, observed)),
     curve: narrator.curve,
     frames: narrator.frames,
@@ -88,12 +99,15 @@ export function incidentOf(observed: Observations): Incident {
   };
 }
 
-function toMessage({ type, at, sentAt, handling }: Step): readonly Message[] {
-  if (sentAt === undefined) return [];
+function toMessage({ type, at, sentAt, handling }: Step, { fence }: Strategy): readonly Message[] {
   const { worker } = handling;
-  return [
-    { type: type as Message["type"], from: sentAt, to: at, worker, token: tokenOf(handling) },
-  ];
+  // The trace has no answer of the lock store to a release, and a grant as the answer to a request.
+  const isRequest = type === "asks" || type === "releases";
+  if (sentAt === undefined && !isRequest) return [];
+  const isFenced = fence !== "none" && type !== "asks" && type !== "reads";
+  const hasFence = isFenced || type === "releases";
+  const token = hasFence ? tokenOf(handling) : undefined;
+  return [{ type: type as Message["type"], from: sentAt ?? at, to: at, worker, token }];
 }
 
 function delaysOf({ worker, trace }: Handling, { ttlMillis }: Observations): readonly Delay[] {

@@ -74,7 +74,10 @@ export class Narrator {
 
   tell(step: Step): void {
     this.#expire(step.at);
-    const { handling, at } = step;
+    const { handling, at, type } = step;
+    // A sale that shows its fence claims the stock, too.
+    const isAccepted = ["claimed", "sold", "replayed", "sold-out"].includes(type);
+    if (isAccepted && this.#strategy.fence !== "none") this.#newestClaim = handling;
     const frame = this.#frameOf(step);
     if (frame) this.frames.push({ at, worker: handling.worker, isKey: false, ...frame });
   }
@@ -112,7 +115,6 @@ export class Narrator {
         };
       }
       case "claimed":
-        this.#newestClaim = handling;
         return { text: `${name} claims the stock: older fences are refused from now on.` };
       case "reads":
         this.#read.set(handling, stock ?? 0);
@@ -123,7 +125,7 @@ export class Narrator {
         this.#limit(handling, at + this.#ttl);
         return { text: `${name} is frozen.`, isKey: true };
       case "wakes": {
-        const newer = this.#newestClaim !== handling ? this.#newestClaim : undefined;
+        const newer = this.#newerClaim(handling);
         if (this.#holder?.handling === handling) this.#limit(handling, Number.POSITIVE_INFINITY);
         return {
           text: `${name} wakes and goes on where it was.${newer ? ` ${this.#nameOf(newer)} has claimed the stock meanwhile.` : ""}`,
@@ -140,9 +142,8 @@ export class Narrator {
       case "sold-out":
         return { text: `${name} finds nothing left.` };
       case "refused": {
-        const newer = this.#newestClaim;
-        const seen =
-          newer && newer !== handling ? ` ${this.#nameOf(newer)} has claimed the stock.` : "";
+        const newer = this.#newerClaim(handling);
+        const seen = newer ? ` ${this.#nameOf(newer)} has claimed the stock.` : "";
         return { text: `${name} writes late.${seen} Refused.`, isKey: true };
       }
       case "releases":
@@ -181,9 +182,11 @@ export class Narrator {
     const subtracts = hasTaken ? "the sale is recorded" : "one unit is subtracted";
     const change = stock === undefined ? subtracts : `writes ${stock}`;
     const lost = (read ?? before) - before;
-    const forgotten = lost === 1 ? "a sale is" : `${lost} sales are`;
+    // A late write may also have raised the stock meanwhile.
+    const forgotten =
+      lost > 0 ? `: ${lost === 1 ? "a sale is" : `${lost} sales are`} forgotten` : "";
     const sale = isStale
-      ? `${name} sells: it read ${read}, and writes ${stock}. The stock was at ${before} by then: ${forgotten} forgotten.`
+      ? `${name} sells: it read ${read}, and writes ${stock}. The stock was at ${before} by then${forgotten}.`
       : `${name} sells, and ${change}.`;
     const over =
       left < 0 ? ` So far, ${-left} sold that ${left === -1 ? "does" : "do"} not exist.` : "";
@@ -211,6 +214,12 @@ export class Narrator {
     this.#end(at, "expiry");
     const until = this.#strategy.renewal ? Number.POSITIVE_INFINITY : at + span;
     this.#holder = { handling, since: at, until };
+  }
+
+  /** The handling that has claimed the stock with a newer fence. */
+  #newerClaim(handling: Handling): Handling | undefined {
+    const newest = this.#newestClaim;
+    return newest && isNewer(tokenOf(newest), tokenOf(handling)) ? newest : undefined;
   }
 
   #limit(handling: Handling, until: number): void {
@@ -265,6 +274,11 @@ function lower(name: string): string {
 
 function seconds(millis: number): string {
   return `${(millis / 1_000).toFixed(2)} s`;
+}
+
+/** Whether a fencing token is newer than another one. */
+export function isNewer(token: string | undefined, other: string | undefined): boolean {
+  return token !== undefined && other !== undefined && BigInt(token) > BigInt(other);
 }
 
 /** The token of the lock under which an order was handled. */

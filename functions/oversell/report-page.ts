@@ -1,6 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { drawIncident, LABELS_WIDTH } from "./draw-incident.ts";
 import { type Incident, incidentOf } from "./incident.ts";
+import type { Frame } from "./narrator.ts";
 import type { Observations } from "./observations.ts";
 import { figuresOf, isWrong, type StrategyReport } from "./report.ts";
 import type { Strategy } from "./strategy.ts";
@@ -14,7 +15,7 @@ export interface ReportSetting {
 }
 
 /** The most orders of a report, over all strategies: so many that the file stays below 1 MB. */
-export const MAX_REPORT_ORDERS = 1_200;
+export const MAX_REPORT_ORDERS = 900;
 
 /** The width of a drawing in pixels, and the pixels of a lock's ttl in between. */
 const MIN_WIDTH = 900;
@@ -41,13 +42,13 @@ export async function renderReport(
     ...incident,
     scale: scaleOf(incident, observed[i]?.ttlMillis ?? 1),
   }));
-  const data = replays.map(({ report, stock, frames, scale, beliefs }) => ({
+  const data = replays.map(({ report, stock, frames, scale, beliefs, messages }) => ({
     headline: headline(report, stock),
     why: `${report.name} ${report.why}.`,
     tone: toneOf(report),
     scale,
     start: startOf(frames, beliefs),
-    frames: frames.map((frame) => ({ ...frame, at: Math.round(frame.at * 10) / 10 })),
+    frames: frames.map((frame) => toShownFrame(frame, messages)),
   }));
   return `<!doctype html>
 <html lang="en">
@@ -72,7 +73,7 @@ ${observed.map(({ strategy, stock }, i) => choice(strategy, incidents[i]?.report
 </fieldset>
 <figure>
 <svg class="definitions" aria-hidden="true">${DEFINITIONS}</svg>
-${replays.map((replay, i) => section(replay, i > 0)).join("\n")}
+${replays.map((replay, i) => section(replay, i)).join("\n")}
 <p class="frame" id="sentence" aria-live="polite"></p>
 <div class="controls">
 <button type="button" id="before" aria-label="the decisive moment before">‹</button>
@@ -177,6 +178,12 @@ function withFallbacks(css: string): string {
   );
 }
 
+/** Returns what the page needs of a frame, without names, for there are thousands: its time, its sentence, whether it is decisive, and the number of its message. */
+function toShownFrame({ at, worker, text, isKey }: Frame, messages: Incident["messages"]) {
+  const message = messages.findIndex((one) => one.to === at && one.worker === worker);
+  return [Math.round(at * 10) / 10, text, isKey ? 1 : 0, message];
+}
+
 /** Returns the index of the frame with which the replay begins: the first one with two holders, or else the first decisive one. */
 function startOf(frames: Incident["frames"], beliefs: Incident["beliefs"]): number {
   const second = beliefs.find(({ overlaps }) => overlaps)?.from;
@@ -207,13 +214,14 @@ function kindOf(strategy: Strategy | undefined): string {
 }
 
 const DEFINITIONS = `<defs>
-<pattern id="hatched" width="8" height="8" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><path class="hatch" d="M2 0V8"/></pattern>
+<pattern id="hatched" width="8" height="8" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><path class="harmful" d="M0 0H8V8H0z"/><path class="hatch" d="M2 0V8"/></pattern>
 <pattern id="harm" width="8" height="8" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><path class="hatch-harm" d="M2 0V8"/></pattern>
 <marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path class="head" d="M0 0L8 4L0 8z"/></marker>
+<marker id="head-faint" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="6" markerHeight="6" orient="auto"><path class="head-faint" d="M0 0L8 4L0 8z"/></marker>
 <marker id="head-bounced" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="6" markerHeight="6" orient="auto"><path class="head-bounced" d="M0 0L8 4L0 8z"/></marker>
 </defs>`;
 
-function section(replay: Incident & { readonly scale: number }, isHidden: boolean): string {
+function section(replay: Incident & { readonly scale: number }, i: number): string {
   const { millis, scale, report, stock } = replay;
   const { labels, lanes, width, height } = drawIncident(replay, {
     from: 0,
@@ -221,10 +229,26 @@ function section(replay: Incident & { readonly scale: number }, isHidden: boolea
     scale,
   });
   const name = `${report.name}: ${headline(report, stock)}. The sentences below tell what happens.`;
-  return `<div class="replay" data-strategy="${report.name}"${isHidden ? " hidden" : ""}>
-<svg class="labels" width="${LABELS_WIDTH}" height="${height}" aria-hidden="true">${labels}</svg>
-<div class="scroll" tabindex="0" role="group" aria-label="the sale over time"><svg width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" role="img" aria-label="${name}">${lanes}<line class="cursor" x1="0" x2="0" y1="0" y2="${height}"/></svg></div>
+  return `<div class="replay" data-strategy="${report.name}"${i > 0 ? " hidden" : ""}>
+<svg class="labels" width="${LABELS_WIDTH}" height="${height}" aria-hidden="true"><g id="labels-${i}">${labels}</g></svg>
+<div class="scroll" tabindex="0" role="group" aria-label="the sale over time"><svg width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" role="img" aria-label="${name}"><g id="lanes-${i}">${lanes}</g><line class="cursor" x1="0" x2="0" y1="0" y2="${height}"/><text class="told-text"></text></svg></div>
+${strips(i, width, height)}
 </div>`;
+}
+
+/** The width of a strip in pixels: on paper its texts are two thirds as high as on a screen, and two strips fit on a page. */
+const STRIP_WIDTH = 1_300;
+
+/** Draws the lanes once more for paper, which does not scroll: in strips, one below the other. */
+function strips(i: number, width: number, height: number): string {
+  const stripWidth = Math.min(width, STRIP_WIDTH);
+  const starts = Array.from({ length: Math.ceil(width / stripWidth) }, (_, n) => n * stripWidth);
+  return starts
+    .map(
+      (start) =>
+        `<svg class="strip" viewBox="0 0 ${LABELS_WIDTH + stripWidth} ${height}" aria-hidden="true"><use href="#labels-${i}"/><svg x="${LABELS_WIDTH}" width="${stripWidth}" height="${height}" viewBox="${start} 0 ${stripWidth} ${height}"><use href="#lanes-${i}"/></svg></svg>`,
+    )
+    .join("\n");
 }
 
 /** The signs of the drawing, with their meaning. */
@@ -236,8 +260,9 @@ const SIGNS: readonly (readonly [string, string])[] = [
     "two believe it at once",
   ],
   ['<rect class="slow" y="1" width="34" height="12"/>', "waits for a slow service, or is frozen"],
+  ['<path class="message asks" d="M17 16V1"/>', "asks for the lock, or releases it"],
   ['<path class="grant" d="M17 0V16"/>', "the store grants the lock"],
-  ['<path class="message asked" d="M12 0L22 16"/>', "a question to the stock"],
+  ['<path class="message reads" d="M12 0L22 16"/>', "a question to the stock"],
   ['<path class="message claimed" d="M12 0L22 16"/>', "a holder shows its fence to the stock"],
   [
     '<path class="message sold" d="M6 0L16 14"/><circle class="sale" cx="28" cy="8" r="3.5"/>',
@@ -245,6 +270,7 @@ const SIGNS: readonly (readonly [string, string])[] = [
   ],
   ['<circle class="bad-mark" cx="17" cy="8" r="5"/>', "a sale of a unit that does not exist"],
   ['<path class="refusal" d="M12 3l10 10m0 -10l-10 10"/>', "a late write, refused"],
+  ['<text class="fence" x="17" y="12">41</text>', "the fence that the stock sees"],
   ['<path class="left" d="M0 8H34"/>', "units that are really left"],
   ['<path class="recorded" d="M0 8H34"/>', "units left, says the stock’s record"],
 ];

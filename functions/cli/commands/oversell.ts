@@ -3,7 +3,9 @@ import { dirname } from "node:path";
 import { SingleBar } from "cli-progress";
 import type { CommandModule } from "yargs";
 import { checkWhole } from "../../../core/lock/checks.ts";
+import { open } from "../../../infra/open.ts";
 import { redact } from "../../../infra/redact.ts";
+import { versionOf } from "../../doctor/doctor.ts";
 import { renderTrace } from "../../oversell/chrome-trace.ts";
 import type { ComparedStore } from "../../oversell/compare/compare.ts";
 import type { Observations } from "../../oversell/observations.ts";
@@ -196,7 +198,9 @@ duplicated a unit, or left buyers waiting for ever; 69 if a compared store faile
       if (report.strategies.some(isBroken)) process.exitCode = EXIT.no;
     }
     await write("picture", args.picture, () => renderPicture(observations));
-    await write("report", args.report, () => renderReport(observations, settingOf(args, version)));
+    await write("report", args.report, async () =>
+      renderReport(observations, await settingOf(args, version)),
+    );
     await write("trace", args.trace, () => renderTrace(observations));
   },
 });
@@ -214,10 +218,20 @@ function checkReport(args: OversellArgs): void {
 }
 
 /** Returns what the report says about its making. */
-function settingOf({ store, locks, seed }: OversellArgs, version: string) {
+async function settingOf({ store, locks, seed }: OversellArgs, version: string) {
   const { command, ...origin } = originOf(version);
+  const servers = {
+    server: await serverOf(store),
+    ...(locks && { "lock server": await serverOf(locks) }),
+  };
   const stores = { store: redact(store), ...(locks !== undefined && { locks: redact(locks) }) };
-  return { command, facts: { ...stores, seed, ...origin } };
+  return { command, facts: { ...stores, ...servers, seed, ...origin } };
+}
+
+/** Resolves to the version of a store. A sale that is over is reported without it, if the store does not answer any more. */
+async function serverOf(url: string): Promise<string> {
+  await using opened = await open(url);
+  return (await versionOf(opened, url).catch(() => undefined)) ?? "of an unknown version";
 }
 
 /** Returns what has made a result. */

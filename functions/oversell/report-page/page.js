@@ -1,7 +1,7 @@
 /** The script of the report: the scrubber, and the switch between the strategies. It contacts nobody. */
 
 /**
- * @typedef {{ readonly at: number, readonly worker: number, readonly text: string, readonly isKey: boolean }} Frame
+ * @typedef {readonly [at: number, text: string, isKey: 0 | 1, message: number]} Frame The message is -1 if there is none.
  * @typedef {{ readonly headline: string, readonly why: string, readonly tone: string, readonly scale: number, readonly start: number, readonly frames: readonly Frame[] }} Replay
  */
 
@@ -21,10 +21,25 @@ const scrubber = find("#scrubber", HTMLInputElement);
 const playButton = find("#play", HTMLButtonElement);
 const moments = find("#moments", HTMLElement);
 const sections = [...document.querySelectorAll(".replay")];
+const messages = sections.map((section) => [...section.querySelectorAll("path.message")]);
 const choices = [...document.querySelectorAll("input[name=strategy]")];
 
 /** How long the player shows a moment, in milliseconds. */
 const MOMENT = 2_500;
+
+/** What a message says, if its type does not say it. @type {Readonly<Record<string, string>>} */
+const SAYS = {
+  asks: "requests the lock",
+  releases: "releases the lock",
+  claimed: "claims the stock",
+  reads: "reads the stock",
+  takes: "subtracts a unit",
+  replayed: "repeats a sale",
+  "sold-out": "finds nothing left",
+};
+
+/** The width of the longest text of a message, in pixels. */
+const LONGEST_TEXT = 220;
 
 let chosen = 0;
 let player = 0;
@@ -35,21 +50,42 @@ function show() {
   const frame = frames[index];
   const section = sections[chosen];
   if (!frame || !section) return;
-  const x = frame.at * scale;
+  const [at, text] = frame;
+  const x = at * scale;
   sentence.innerHTML = "";
   const time = document.createElement("b");
-  time.textContent = `${(frame.at / 1_000).toFixed(2)} s `;
-  sentence.append(time, frame.text);
-  sentence.className = frame.isKey ? "frame key" : "frame";
-  scrubber.setAttribute(
-    "aria-valuetext",
-    `${(frame.at / 1_000).toFixed(2)} seconds: ${frame.text}`,
-  );
+  time.textContent = `${(at / 1_000).toFixed(2)} s `;
+  sentence.append(time, text);
+  sentence.className = frame[2] ? "frame key" : "frame";
+  scrubber.setAttribute("aria-valuetext", `${(at / 1_000).toFixed(2)} seconds: ${text}`);
   const cursor = section.querySelector(".cursor");
   cursor?.setAttribute("x1", String(x));
   cursor?.setAttribute("x2", String(x));
   const scroll = section.querySelector(".scroll");
   if (scroll) scroll.scrollLeft = x - scroll.clientWidth / 2;
+  tell();
+}
+
+/** Shows what a message says: the one under the pointer, or else that of the moment. @param {Element} [pointed] */
+function tell(pointed) {
+  const message = replays[chosen]?.frames[Number(scrubber.value)]?.[3] ?? -1;
+  const told = pointed ?? messages[chosen]?.[message];
+  for (const one of messages[chosen] ?? []) one.classList.toggle("told", one === told);
+  const label = sections[chosen]?.querySelector(".told-text");
+  if (!label) return;
+  label.textContent = "";
+  // A refused message has a text of its own.
+  if (!(told instanceof SVGPathElement) || told.matches(".refused")) return;
+  const { x, y } = told.getPointAtLength(told.getTotalLength() / 2);
+  const isLate = x > (told.ownerSVGElement?.clientWidth ?? 0) - LONGEST_TEXT;
+  const type = told.classList[1] ?? "";
+  const { fence } = told.dataset;
+  const says = SAYS[type] ?? type;
+  const carried = fence ? `fence ${fence}` : "no fence";
+  label.textContent = type === "asks" ? says : `${carried}: ${says}`;
+  label.setAttribute("x", String(isLate ? x - 8 : x + 8));
+  label.setAttribute("y", String(y));
+  label.classList.toggle("end", isLate);
 }
 
 /** @param {number} index */
@@ -67,7 +103,7 @@ function choose(index) {
 }
 
 /** @type {(frame: Frame, index: number) => readonly HTMLElement[]} */
-function toMoment({ at, text, isKey }, index) {
+function toMoment([at, text, isKey], index) {
   if (!isKey) return [];
   const item = document.createElement("li");
   const button = document.createElement("button");
@@ -87,7 +123,7 @@ function goTo(index) {
 function goOn(step) {
   const { frames } = /** @type {Replay} */ (replays[chosen]);
   for (let i = Number(scrubber.value) + step; i >= 0 && i < frames.length; i += step) {
-    if (!frames[i]?.isKey) continue;
+    if (!frames[i]?.[2]) continue;
     goTo(i);
     return true;
   }
@@ -112,6 +148,12 @@ scrubber.addEventListener("input", () => {
   stop();
   show();
 });
+for (const section of sections) {
+  section.addEventListener("pointerover", ({ target }) => {
+    if (target instanceof Element && target.matches(".message")) tell(target);
+  });
+  section.addEventListener("pointerout", () => tell());
+}
 find("#before", HTMLButtonElement).addEventListener("click", () => goOn(-1));
 find("#next", HTMLButtonElement).addEventListener("click", () => goOn(1));
 playButton.addEventListener("click", play);
