@@ -1,4 +1,4 @@
-import type { Browser } from "playwright-core";
+import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, inject, type TestContext, test } from "vitest";
 import * as z from "zod";
 import { encode } from "../../core/steps/codec.ts";
@@ -13,7 +13,7 @@ import { WHOLE_MATRIX } from "../support/matrix.ts";
 import { RedisCluster } from "../support/redis-group.ts";
 import { expectRejection } from "../support/rejection.ts";
 import { FOREVER, running } from "../support/runs.ts";
-import { runScript } from "../support/script.ts";
+import { runCli, runScript } from "../support/script.ts";
 import {
   dynamodbUnderTest,
   etcdUnderTest,
@@ -117,13 +117,24 @@ test.concurrent.for(Object.keys(STORES))(
     await page.getByText("No lock is held.").waitFor();
     using holder = runScript("hold", store, HOSTILE, "10000");
     await holder.line();
+    const heldAt = performance.now();
     const row = page.getByRole("row").filter({ hasText: HOSTILE });
     await row.waitFor();
+    const shownAfter = performance.now() - heldAt;
     expect(await row.innerText()).toContain(`:${holder.child.pid}`);
     await row.getByRole("link").click();
     await page.getByRole("heading", { name: HOSTILE }).waitFor();
+    const waiting = page.locator("dl > div").filter({ hasText: "Waiting" }).getByRole("definition");
+    const hasQueue = ["redis", "redis-cluster", "etcd"].includes(name);
+    expect(await waiting.innerText()).toBe(hasQueue ? "0" : "—");
     holder.child.kill("SIGKILL");
+    const killedAt = performance.now();
     await page.getByText("Nobody holds this lock.").waitFor();
+    const goneAfter = performance.now() - killedAt;
+    // No time decides the test: a machine may have much else to do.
+    process.stderr.write(
+      `on ${name}, the page showed the lock after ${Math.round(shownAfter)} ms, and its end after ${Math.round(goneAfter)} ms of a ttl of 10 s\n`,
+    );
     await page.getByRole("link", { name: "Locks" }).click();
     await page.getByText("No lock is held.").waitFor();
     expect(problems).toEqual([]);
@@ -479,6 +490,120 @@ test("the console of lockstep dev kills the holder of the fence that the user ha
   expect(await act(url, "freeze", killed)).toBe(`process ${holder.child.pid} is frozen for 5 s`);
   expect(await act(url, "kill", killed)).toContain(`process ${holder.child.pid} is killed`);
   expect(await holder.ended).toBe("SIGKILL");
+});
+
+/** Clicks on an action, fills its fields and types the name of what it changes; returns what was done. */
+async function perform(
+  page: Page,
+  title: string,
+  typed: string,
+  fields: Readonly<Record<string, string>> = {},
+): Promise<string> {
+  await page.getByRole("button", { name: `${title}…` }).click();
+  const dialog = page.getByRole("dialog");
+  for (const [label, value] of Object.entries(fields)) await dialog.getByLabel(label).fill(value);
+  await dialog.getByRole("textbox", { name: /^Type/ }).fill(typed);
+  await dialog.getByRole("button", { name: title }).click();
+  const done = await dialog.getByRole("status").innerText();
+  await dialog.getByRole("button", { name: "Close" }).click();
+  return done;
+}
+
+test("in the page, a run is signalled, retried and forked, and the limit of its queue is raised", async (context) => {
+  const { store, url } = await servingConsole(context, await newStore(context));
+  const { journal, locks } = store;
+  let isBroken = true;
+  const signals = { approved: z.object({ by: z.string() }) };
+  const definition = { name: "approval", version: 1, input: Order, signals };
+  const approval = workflow(definition, async (ctx) => {
+    const approved = await ctx.waitFor("approved");
+    return ctx.step("charge", { retry: { attempts: 1 } }, async () => {
+      if (isBroken) throw new Error("the card is refused");
+      return `charged for ${approved.by}`;
+    });
+  });
+  const runtime = createRuntime({ journal, locks });
+  const execute = () => runtime.execute(approval, { sku: "cup" }, { id: "order-1" });
+  expect((await execute()).status).toBe("suspended");
+
+  const { page, problems } = await openPage(context, `${url}/#/runs/order-1`);
+  const fields = { Signal: "approved", "Payload, as JSON": '{"by":"Ada"}' };
+  expect(await perform(page, "Send signal", "order-1", fields)).toBe("delivered");
+  const limits = { "Runs at a time": "7" };
+  await perform(page, "Set limits of its queue", "default", limits);
+  expect((await journal.limits()).get("default")).toMatchObject({ concurrency: 7 });
+
+  expect((await execute()).status).toBe("failed");
+  await page.getByText("failed", { exact: true }).first().waitFor();
+  isBroken = false;
+  await perform(page, "Retry", "order-1");
+  expect(await execute()).toMatchObject({ output: "charged for Ada" });
+  await page.getByRole("button", { name: "Retry…" }).waitFor({ state: "detached" });
+
+  const fork = { "First step to execute": "charge", "Id of the new run": "order-1-again" };
+  expect(await perform(page, "Fork", "order-1", fork)).toBe("started as order-1-again");
+  await page.getByRole("link", { name: "order-1-again" }).click();
+  await page.getByRole("link", { name: "order-1", exact: true }).waitFor();
+  expect(await journal.find("order-1-again")).toMatchObject({ origin: { runId: "order-1" } });
+  expect(problems).toEqual([]);
+});
+
+test("the page of lockstep dev freezes a holder: the next one comes, and the late write is refused; then it kills one", async (context) => {
+  const store = await newStore(context);
+  await using shop: AnyStore = await open(store);
+  const { inventory, locks } = shop;
+  await inventory.set({ sku: "cup", quantity: 3, operationId: "set" });
+  using dev = runCli("dev", "--store", store, "--port", "0");
+  const { console: link } = JSON.parse(await dev.line());
+  using holder = runScript("sell-when-lost", store, "cup");
+  await holder.line();
+  const { page, problems } = await openPage(context, link);
+  await page.getByRole("link", { name: "sku/cup" }).click();
+  const process = page.getByRole("definition");
+  await process.filter({ hasText: new RegExp(`^${holder.child.pid}$`) }).waitFor();
+  const done = await perform(page, "Freeze holder 5 s", "sku/cup");
+  expect(done).toBe(`process ${holder.child.pid} is frozen for 5 s`);
+
+  const next = await locks.lock("sku/cup", { ttl: "10m", wait: "2m" });
+  await process.filter({ hasText: new RegExp(`^${globalThis.process.pid}$`) }).waitFor();
+  const sale = { sku: "cup", quantity: 1, operationId: "in-time", fence: next.fence };
+  expect(await inventory.decrement(sale)).toMatchObject({ outcome: "applied" });
+  expect(await holder.line()).toBe("FENCED_OUT");
+  await page.getByRole("link", { name: "Stock" }).click();
+  await page.getByRole("link", { name: "cup", exact: true }).click();
+  await page.getByRole("cell", { name: "in-time" }).waitFor();
+  expect(await page.getByRole("cell", { name: "late" }).count()).toBe(0);
+  await next.unlock();
+
+  using other = runScript("hold", store, "job", "600000");
+  await other.line();
+  await page.getByRole("link", { name: "Locks" }).click();
+  await page.getByRole("link", { name: "job" }).click();
+  expect(await perform(page, "Kill holder", "job")).toContain(
+    `process ${other.child.pid} is killed`,
+  );
+  expect(await other.ended).toBe("SIGKILL");
+  expect(problems).toEqual([]);
+});
+
+test("lockstep console serves the page, and ends on a signal", async (context) => {
+  const store = await newStore(context);
+  await using opened: AnyStore = await open(store);
+  await using lock = await opened.locks.lock("report", { ttl: "10m", wait: 0 });
+  using served = runCli("console", "--store", store, "--port", "0", "--read-only");
+  const { url } = JSON.parse(await served.line());
+  const { page, problems } = await openPage(context, url);
+  await page.getByText("read-only").waitFor();
+  await page.getByRole("link", { name: "report" }).click();
+  await page
+    .getByRole("definition")
+    .filter({ hasText: `:${process.pid}/` })
+    .waitFor();
+  expect(await page.getByRole("button").count()).toBe(0);
+  expect(problems).toEqual([]);
+  served.child.kill("SIGTERM");
+  expect(await served.ended).toBe(0);
+  lock.assertHeld();
 });
 
 /** Asks for an action; resolves to what was done, or to the code of the refusal. */

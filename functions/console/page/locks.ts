@@ -68,7 +68,7 @@ function freeLock({ fence, waiters }: ShownLock): TemplateResult {
 }
 
 function heldLock(lock: ShownLock, { readOnly, isDev }: ConsoleInfo): TemplateResult {
-  const { about, holder, fence, waiters } = lock;
+  const { about, holder, fence } = lock;
   const actions = [releaseOf, ...(isDev ? [freezeOf, killOf] : [])];
   return html`
     ${facts([
@@ -83,7 +83,7 @@ function heldLock(lock: ShownLock, { readOnly, isDev }: ConsoleInfo): TemplateRe
       ["Held for", heldFor(lock)],
       ["Expires in", remaining(lock)],
       ["Fence", shortFence(fence)],
-      ["Waiting", waiters],
+      ["Waiting", waitersOf(lock)],
     ])}
     ${readOnly ? nothing : actions.map((action) => button(action(lock)))}`;
 }
@@ -145,6 +145,12 @@ function workOf({ about }: Pick<ShownLock, "about">): Cell {
 
 function heldFor({ about }: Pick<ShownLock, "about">): string {
   return about?.since === undefined ? "" : formatDuration(since(about.since));
+}
+
+/** The number of waiters, where the store counts them: elsewhere, waiters of other processes ask again and again. */
+function waitersOf({ waiters, queue }: ShownLock): Cell {
+  if (queue !== undefined || waiters > 0) return waiters;
+  return html`<span title="this store keeps no queue: waiters ask again and again">—</span>`;
 }
 
 function remaining({ expiresIn }: ShownLock): string {
