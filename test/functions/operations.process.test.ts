@@ -1,11 +1,17 @@
 import { existsSync } from "node:fs";
 import { DatabaseSync } from "node:sqlite";
+import { stripVTControlCharacters } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { z } from "zod";
 import { stockLock } from "../../core/inventory/inventory.ts";
+import { createRuntime } from "../../core/steps/runtime.ts";
+import { workflow } from "../../core/steps/workflow.ts";
 import { openSqlite, type SqlStore } from "../../core/stores/sqlite/index.ts";
 import { shortFence } from "../../functions/cli/terminal/draw-timeline.ts";
-import { cli } from "../support/cli.ts";
+import type { ChromeTraceEvent } from "../../functions/telemetry/trace-events.ts";
+import { cli, MAIN, programOnTerminal } from "../support/cli.ts";
 import { temporaryFile } from "../support/under-test.ts";
+import { until } from "../support/until.ts";
 
 const LONG = 60_000;
 
@@ -44,6 +50,41 @@ test("a shell completes commands, and top prints held locks once in a pipe", asy
     status: 0,
     stdout: expect.stringContaining("applied  0001-locks"),
   });
+});
+
+test("on a terminal, top follows the locks within its columns, and ends on Ctrl-C", async () => {
+  const name = `nightly/${"long/".repeat(30)}`;
+  const lock = await shop.locks.lock(name, { ttl: LONG, wait: 0 });
+  const command = `stty cols 70 rows 24; exec '${process.execPath}' '${MAIN}' top --store '${url}'`;
+  const { shown, type, status } = programOnTerminal("sh", "-c", command);
+  const screen = () => stripVTControlCharacters(shown().split("\x1b[2J").at(-1) ?? "");
+  await until(() => screen().includes("nightly/long/"));
+  for (const line of screen().split("\r\n")) expect(line.length).toBeLessThanOrEqual(70);
+  await lock.unlock();
+  await until(() => screen().includes("none") && !screen().includes("nightly/"));
+  type("\x03");
+  expect(await status).toBe(0);
+});
+
+test("runs export --trace shows the steps of a run as spans of one trace", async () => {
+  const runtime = createRuntime({ journal: shop.journal, locks: shop.locks });
+  const order = workflow({ name: "order", version: 1, input: z.string() }, async (ctx, sku) => {
+    await ctx.step("charge", async () => "paid with a card 4711");
+    return ctx.step("ship", { lock: `sku/${sku}` }, async () => "shipped");
+  });
+  expect((await runtime.execute(order, "cup", { id: "order-1" })).status).toBe("completed");
+  const { stdout, status } = await cli("runs", "export", "order-1", "--trace", "--store", url);
+  expect(status).toBe(0);
+  expect(stdout).not.toContain("4711");
+  const { traceEvents } = JSON.parse(stdout) as { readonly traceEvents: ChromeTraceEvent[] };
+  expect(traceEvents[0]).toMatchObject({ ph: "M", args: { name: "order order-1" } });
+  const spans = traceEvents.filter(({ ph }) => ph === "X");
+  const spanOf = (name: string) => spans.find((one) => one.name === name) as ChromeTraceEvent;
+  const [charge, ship] = [spanOf("charge: ok"), spanOf("ship: ok")];
+  expect(charge.tid).not.toBe(ship.tid);
+  expect(charge.ts + (charge.dur ?? 0)).toBeLessThanOrEqual(ship.ts);
+  expect(ship.args.fence).toMatch(/\d/);
+  expect(Math.abs(charge.ts / 1_000 - Date.now())).toBeLessThan(600_000);
 });
 
 test("migrate --status and --print of a SQLite file tell what is missing, and change nothing", async () => {

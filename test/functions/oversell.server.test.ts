@@ -179,6 +179,32 @@ test("a lock alone loses updates of frozen holders; a fence claimed before the r
   await remove();
 });
 
+test("--wide prints all figures of each strategy in one row", async () => {
+  const { file, remove } = await temporaryFile();
+  const size = ["--stock", "4", "--buyers", "8", "--workers", "2", "--slow", "0", "--freezes", "0"];
+  const names = ["--strategy", "decrement", "--strategy", "lockstep", "--duplicates", "0"];
+  const { stdout } = await cli(
+    "oversell",
+    "--wide",
+    "--store",
+    `sqlite:${file}`,
+    ...size,
+    ...names,
+  );
+  const lines = stdout.trimEnd().split("\n");
+  for (const line of lines) expect(line.length).toBeLessThanOrEqual(142);
+  const rows = lines
+    .filter((line) => line.startsWith("│"))
+    .map((line) => line.split("│").map((cell) => cell.trim()));
+  const [head = [], ...figures] = rows;
+  expect(head).toEqual(expect.arrayContaining(["strategy", "lost", "overlaps", "p99 ms", "safe?"]));
+  expect(figures.map(([, name]) => name)).toEqual(["decrement", "lockstep"]);
+  const of = (column: string) => figures[1]?.[head.indexOf(column)];
+  expect([of("sold"), of("oversold"), of("lost"), of("duplicates")]).toEqual(["4", "0", "0", "0"]);
+  for (const column of ["p50 ms", "p99 ms", "orders/s"]) expect(of(column)).toMatch(/^\d/);
+  await remove();
+});
+
 test("switches make a custom strategy; the picture and the trace show the holders over time", async () => {
   const { file, remove } = await temporaryFile();
   const picture = join(dirname(file), "incident.svg");
@@ -250,6 +276,45 @@ test("the story begins with a slow service alone, and adds one fault after anoth
   expect(status).toBe(0);
   await remove();
 });
+
+describe.concurrent.each(stores.filter(([name]) => name === "sqlite" || name === "redis"))(
+  "the story on %s, told by the command",
+  (_, make) => {
+    test("oversells by its own cause alone, and each other fault breaks one more way to sell", async () => {
+      const { url, remove } = await make();
+      const names = ["as-in-the-incident", "renewed", "decrement", "lockstep"];
+      const size = ["--stock", "8", "--buyers", "24", "--workers", "4", "--duplicates", "8"];
+      // Redis counts the expiry of the incident's own lock in seconds.
+      const ways = [...names.flatMap((name) => ["--strategy", name]), "--ttl", "100ms"];
+      const { stdout, status } = await cli(
+        "oversell",
+        ...["--story", "--json", "--store", url, ...ways, ...size],
+      );
+      const { parts }: StoryReport = JSON.parse(stdout);
+      const of = (part: number, name: string) =>
+        parts[part]?.strategies.find((one) => one.name === name) as StrategyReport;
+      const [slow, freezes, kills, repeats] = [0, 1, 2, 3] as const;
+      expect(of(slow, "as-in-the-incident").oversold).toBeGreaterThan(0);
+      expect(of(slow, "as-in-the-incident").overlaps).toBeGreaterThan(0);
+      expect(parts[slow]?.firstWrong).toContain("as-in-the-incident");
+      // All three parts have freezes, and in one of them a frozen holder writes after others have sold.
+      const withFreezes = [freezes, kills, repeats].map((part) => of(part, "renewed"));
+      expect(withFreezes.some(isWrong)).toBe(true);
+      for (const part of [slow, freezes, kills]) expect(isWrong(of(part, "decrement"))).toBe(false);
+      expect(parts[repeats]?.firstWrong).toEqual(["decrement"]);
+      expect(of(repeats, "decrement").duplicates).toBeGreaterThan(0);
+      for (const part of [slow, freezes, kills, repeats])
+        expect(of(part, "lockstep")).toMatchObject({
+          sold: 8,
+          oversold: 0,
+          lost: 0,
+          duplicates: 0,
+        });
+      expect(status).toBe(0);
+      await remove();
+    });
+  },
+);
 
 test("a replay leaves no rows in the database", async () => {
   const { DatabaseSync } = await import("node:sqlite");
