@@ -25,6 +25,9 @@ export async function runWorker(options: WorkerOptions): Promise<WorkerReport> {
 /** The wait while all slots are full, until the next look for operations of entities. */
 const FULL_WAIT: Millis = 1_000;
 
+/** While fewer than half of the slots are free, so long more may become free: one claim then fills all of them. */
+const GATHER: Millis = 10;
+
 /** A run that waits longer for a lock is parked: it would keep others from its slot. */
 const LOCK_WAIT: Millis = 50;
 
@@ -55,6 +58,9 @@ class Worker {
   #hasOperations = false;
   #scheduling: Promise<void> | undefined;
   #purgeAt = 0;
+
+  /** The time of the next claim for fewer than half of the slots. */
+  #gatherUntil = 0;
   #hasAnswered = false;
   #isOutage = false;
   #recoveries = 0;
@@ -98,7 +104,10 @@ class Worker {
         this.#deliver();
         return FULL_WAIT;
       }
-      if (this.#schedule.wait > 0) return this.#schedule.wait;
+      const gathering =
+        free < this.#options.concurrency / 2 ? this.#gatherUntil - performance.now() : 0;
+      const wait = Math.max(this.#schedule.wait, gathering);
+      if (wait > 0) return wait;
       await this.#poll(free);
     }
     return 0;
@@ -108,6 +117,7 @@ class Worker {
   async #poll(limit: number): Promise<void> {
     const { runtime, queues } = this.#options;
     this.#schedule.polling();
+    this.#gatherUntil = 0;
     try {
       let heldFor = Number.POSITIVE_INFINITY;
       const onHeldBack = (retryIn: Millis) => {
@@ -174,6 +184,7 @@ class Worker {
   #start(run: DueExecution): void {
     const executing = this.#execute(run).finally(() => {
       this.#running.delete(executing);
+      this.#gatherUntil ||= performance.now() + GATHER;
       // Its end may have freed a place in a limited queue, and a parked run may be due at once.
       this.#schedule.notified();
       this.#changes.notify();

@@ -1,4 +1,3 @@
-import { fileURLToPath } from "node:url";
 import { median } from "simple-statistics";
 import { type Database, sql } from "../../../core/database/sql.ts";
 import type { LockStore } from "../../../core/lock/lock.ts";
@@ -9,16 +8,12 @@ import { sqlJournal } from "../../../core/stores/sql/journal/index.ts";
 import { runWorker } from "../../../functions/worker/worker.ts";
 import { open } from "../../../infra/open.ts";
 import { startServer } from "../../../infra/servers/start.ts";
-import { startCli } from "../../support/cli.ts";
 import { pause, until } from "../../support/until.ts";
-import { fan, one, ping } from "./workflows.ts";
-
-const MODULE = fileURLToPath(new URL("workflows.ts", import.meta.url));
+import { measureFanOut, withWorkers } from "./fan-out.ts";
+import { one, ping } from "./workflows.ts";
 
 /** The number of runs whose latency is measured, of each kind. */
 const PINGS = 25;
-
-const CHILDREN = 2_000;
 
 /** The number of runs in the table, and of those that four workers share. */
 const RUNS = 200_000;
@@ -74,20 +69,7 @@ export async function measureTurns(
   await withWorkers(1, ["--store", url], async () => {
     Object.assign(counts, await latencies(runtime, "by polling"));
   });
-  const times = new Map<number, number>();
-  for (const workers of [1, 2, 4]) {
-    onProgress(`${CHILDREN} children of one run, ${workers} workers`);
-    await withWorkers(workers, ["--store", url], async () => {
-      await fanOut(runtime, 20 * workers);
-      const seconds = (await fanOut(runtime, CHILDREN)) / 1_000;
-      times.set(workers, seconds);
-      counts[`children per second, ${workers} workers`] = Math.round(CHILDREN / seconds);
-    });
-  }
-  for (const workers of [2, 4]) {
-    const scaling = (times.get(workers) as number) / (times.get(1) as number);
-    counts[`time of 2,000 children, ${workers} workers over 1`] = Number(scaling.toFixed(2));
-  }
+  Object.assign(counts, await measureFanOut(runtime, url, onProgress));
   onProgress(`${RUNS} runs in the table`);
   Object.assign(counts, await shareRuns(openDatabase));
   await database.close();
@@ -103,19 +85,6 @@ async function withOwnWorkers(runtimes: readonly Runtime[], work: () => Promise<
   } finally {
     stop.abort();
     await Promise.all(working);
-  }
-}
-
-/** Runs `work` beside worker processes. */
-async function withWorkers(count: number, stores: readonly string[], work: () => Promise<void>) {
-  const workers = Array.from({ length: count }, () =>
-    startCli(["worker", MODULE, "--quiet", ...stores]),
-  );
-  try {
-    await work();
-  } finally {
-    for (const { child } of workers) child.kill("SIGTERM");
-    await Promise.all(workers.map(({ finished }) => finished));
   }
 }
 
@@ -168,17 +137,6 @@ async function idleCalls(openDatabase: () => Promise<Database>): Promise<number>
   });
   await database.close();
   return calls / seconds;
-}
-
-/** Resolves to the milliseconds from the start of a run with so many children to its end. */
-async function fanOut(runtime: Runtime, children: number): Promise<number> {
-  const startedAt = performance.now();
-  const { runId } = await runtime.start(fan, children, { id: crypto.randomUUID() });
-  await until(async () => {
-    await pause(20);
-    return (await runtime.journal.find(runId))?.status === "completed";
-  }, 600_000);
-  return performance.now() - startedAt;
 }
 
 /** Lets four workers share due runs in a table with many others, and counts their claims. */

@@ -38,7 +38,7 @@ export function continueAsNew(
       UPDATE lockstep_signal SET part = ${part}, payload = ''
       WHERE run_id = ${runId} AND seq IN (${list(numbers)}) AND ${hasBegun}`,
   );
-  const statements = [parkCancelled(now, run), begin, ...receive, statusOf(run)];
+  const statements = [parkCancelled(now, run), begin, ...receive, statusOf([runId])];
   const what = `the next part of run ${quote(runId)} was begun`;
   return retryUntilKnown(database.address, what, undefined, async (limit) => {
     await database.batch(forget, limit);

@@ -1,16 +1,11 @@
-import { asNumber, type Database, type Row, type Sql, sql } from "../../../database/sql.ts";
+import { asNumber, asText, type Database, type Row, type Sql, sql } from "../../../database/sql.ts";
 import type { FinishRequest, RunKey, RunStatus } from "../../../journal/journal.ts";
 import { quote } from "../../../lock/errors.ts";
 import { KeyedBatcher } from "../../../lock/keyed-batcher.ts";
 import { retryUntilKnown } from "../../../lock/retry.ts";
-import { checkStatus, parkCancelled, statusOf } from "./lease.ts";
+import { checkStatus, statusOf } from "./lease.ts";
 import { isHeld, timeIn } from "./rows.ts";
-import { signalParent } from "./signals.ts";
-
-interface RunEnd {
-  readonly run: RunKey;
-  readonly request: FinishRequest;
-}
+import { type RunEnd, signalParents } from "./signals.ts";
 
 /** The most ends in one transaction, and the longest value in it. */
 const MOST_ENDS = 50;
@@ -29,7 +24,7 @@ export class Finisher {
   readonly #due: Database;
 
   /** By the parent's id. Resolves to the row of each run. */
-  readonly #children: KeyedBatcher<RunEnd, readonly Row[]>;
+  readonly #children: KeyedBatcher<RunEnd, Row | undefined>;
 
   constructor(database: Database, due: Database) {
     this.#database = database;
@@ -46,11 +41,11 @@ export class Finisher {
     const isAlone = parent === undefined || signal || value.length > LONGEST_IN_BATCH;
     const end = { run, request };
     const database = parent === undefined ? this.#database : this.#due;
-    const rows = await (isAlone
-      ? endRuns(database, [end], signal).then(([own = []]) => own)
+    const row = await (isAlone
+      ? endRuns(database, [end], signal).then(([own]) => own)
       : this.#children.add(parent, end));
-    const isRefused = status === "completed" && asNumber(rows[0]?.cancelled ?? 0) > 0;
-    const ended = checkStatus(isRefused ? [...ENDED, "parked"] : ENDED, run, rows);
+    const isRefused = status === "completed" && asNumber(row?.cancelled ?? 0) > 0;
+    const ended = checkStatus(isRefused ? [...ENDED, "parked"] : ENDED, run, row ? [row] : []);
     return ended === "parked" ? "cancelled" : "ended";
   }
 }
@@ -60,27 +55,34 @@ function endRuns(
   database: Database,
   ends: readonly RunEnd[],
   signal: AbortSignal | undefined,
-): Promise<readonly (readonly Row[])[]> {
+): Promise<readonly (Row | undefined)[]> {
   const { dialect, address } = database;
   // Children are locked in the order of their ids, and before their parent, as by others.
   const sorted = ends.toSorted((a, b) => (a.run.runId < b.run.runId ? -1 : 1));
-  const changes = sorted.flatMap((end) => endRun(dialect.now, end));
-  const reads = ends.map(({ run }) => statusOf(run));
+  const changes = sorted.map((end) => endRun(dialect.now, end));
+  const read = statusOf(sorted.map(({ run }) => run.runId));
   // Last: the parent's row is locked as shortly as possible.
-  const signals = sorted.flatMap(({ run, request }) => signalParent(dialect, run, request));
+  const signals = signalParents(dialect, sorted);
   const names = ends.map(({ run }) => quote(run.runId)).join(", ");
   return retryUntilKnown(address, `run ${names} was ended`, signal, async (limit) => {
-    const results = await database.batch([...changes, ...reads, ...signals], limit);
-    return results.slice(changes.length, -signals.length).map(({ rows }) => rows);
+    const results = await database.batch([...changes, read, ...signals], limit);
+    const found = results[changes.length]?.rows ?? [];
+    const rows = new Map(found.map((row) => [asText(row.run_id), row]));
+    return ends.map(({ run }) => rows.get(run.runId));
   });
 }
 
-function endRun(now: Sql, { run, request }: RunEnd): readonly Sql[] {
+/** Ends the run. A run that has completed is parked and due at once if its cancellation was requested. */
+function endRun(now: Sql, { run, request }: RunEnd): Sql {
   const { status, value, compensated, keep } = request;
-  const end = sql`
+  const isParked = status === "completed" ? sql`cancelled > 0` : sql`1 = 0`;
+  const ended = (parked: Sql, end: Sql) =>
+    sql`CASE WHEN ${isParked} THEN ${parked} ELSE ${end} END`;
+  return sql`
     UPDATE lockstep_run
-    SET status = ${status}, reason = NULL, due_at = NULL, value = ${value},
-      compensated = ${compensated ?? null}, changed_at = ${now}, expires_at = ${timeIn(now, keep)}
+    SET status = ${ended(sql`'parked'`, sql`${status}`)}, reason = ${ended(sql`'deadline'`, sql`NULL`)},
+      due_at = ${ended(now, sql`NULL`)}, value = ${ended(sql`value`, sql`${value}`)},
+      compensated = ${compensated ?? null}, changed_at = ${now},
+      expires_at = ${ended(sql`expires_at`, timeIn(now, keep))}
     WHERE ${isHeld(run)}`;
-  return status === "completed" ? [parkCancelled(now, run), end] : [end];
 }

@@ -4,6 +4,7 @@ import {
   asText,
   type Database,
   exact,
+  list,
   type Row,
   type Sql,
   sql,
@@ -132,14 +133,14 @@ export function parkCancelled(now: Sql, run: RunKey): Sql {
     WHERE ${isHeld(run)} AND cancelled > 0`;
 }
 
-export function statusOf({ runId }: RunKey): Sql {
+export function statusOf(runIds: readonly string[]): Sql {
   return sql`
-    SELECT ${exact(sql`epoch`)} AS epoch, status, cancelled, part FROM lockstep_run
-    WHERE run_id = ${runId}`;
+    SELECT run_id, ${exact(sql`epoch`)} AS epoch, status, cancelled, part FROM lockstep_run
+    WHERE run_id IN (${list(runIds)})`;
 }
 
 function readStatus(database: Database, run: RunKey, limit: AbortSignal): Promise<readonly Row[]> {
-  return database.read(statusOf(run), limit);
+  return database.read(statusOf([run.runId]), limit);
 }
 
 /** Accepts a change that an earlier request made, whose answer was lost. Throws a StaleRunError otherwise. */

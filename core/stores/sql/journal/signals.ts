@@ -6,6 +6,7 @@ import {
   list,
   type Row,
   type Sql,
+  type SqlValue,
   sql,
 } from "../../../database/sql.ts";
 import { encodeChildResult, worstOf } from "../../../journal/child-result.ts";
@@ -110,18 +111,21 @@ function cancelRuns(now: Sql, runIds: readonly string[]): Sql {
     WHERE run_id IN (${list(runIds)}) AND ${IS_OPEN}`;
 }
 
+export interface RunEnd {
+  readonly run: RunKey;
+  readonly request: FinishRequest;
+}
+
+/** The longest values of several ends in one statement. */
+const LONGEST_VALUES = 16_384;
+
 /**
- * Sends the result of an ended run to its parent, in the same transaction. The parent's row is locked first, as in
+ * Sends the results of ended runs to their parents, in the same transaction. The parents' rows are locked first, as in
  * `sendSignal`. A parent that is deleted at the same time gets no signal.
  */
-export function signalParent(
-  { now, forUpdate, onConflict }: Dialect,
-  { runId, epoch }: RunKey,
-  request: FinishRequest,
-): readonly Sql[] {
-  const family = sql`
-    FROM lockstep_run AS child JOIN lockstep_run AS parent ON parent.run_id = child.parent_run
-    WHERE child.run_id = ${runId} AND child.epoch = ${epoch} AND child.status = ${request.status}`;
+export function signalParents(dialect: Dialect, ends: readonly RunEnd[]): readonly Sql[] {
+  const { now, forUpdate, onConflict } = dialect;
+  const notCompleted = ends.filter(({ request }) => request.status !== "completed");
   const isKnown = sql`
     EXISTS (
       SELECT 1 FROM lockstep_signal AS s
@@ -130,35 +134,81 @@ export function signalParent(
     EXISTS (
       SELECT 1 FROM lockstep_signal AS s
       WHERE s.run_id = parent.run_id AND s.seq = parent.signals + 1)`;
-  // Not an UPDATE with a subquery for the parent: unless the optimizer evaluates the subquery first, the UPDATE scans
-  // and locks all runs. This upsert finds the existing row by its key and inserts nothing.
-  const selectParent = sql`
-    INSERT INTO lockstep_run (
-      run_id, workflow, version, input, input_hash, status, epoch, owner, claimed_by, crashes,
-      cancelled, signals, started_at, changed_at)
-    SELECT parent.run_id, '', 0, '', '', '', 0, '', '', 0, 0, 0, 0, 0 ${family}`;
-  const reopenParent = sql`
-    ${selectParent} AND ${isKnown} AND child.detached = 0
+  // Not MAX(): MySQL would read all signals of the run.
+  const last = sql`(
+    SELECT s.seq FROM lockstep_signal AS s WHERE s.run_id = lockstep_run.run_id
+    ORDER BY s.seq DESC LIMIT 1)`;
+  const reopenParent = (failed: readonly RunEnd[]) => sql`
+    ${selectParents(failed)} AND ${isKnown} AND child.detached = 0
       AND parent.status IN ('failed', 'cancelled')
     ${onConflict("run_id")} ${toReopened(now)}`;
-  return [
-    sql`SELECT parent.run_id ${family} ${forUpdate}`,
-    ...(request.status === "completed" ? [] : [reopenParent]),
+  const tell = (some: readonly RunEnd[]) => [
     sql`
       INSERT INTO lockstep_signal (run_id, seq, name, dedupe_id, payload, at)
-      SELECT parent.run_id, parent.signals + 1, child.parent_signal, child.run_id,
-        ${encodeChildResult(request)}, ${now}
-      ${family} AND NOT ${isKnown}`,
+      SELECT parent.run_id,
+        parent.signals + ROW_NUMBER() OVER (PARTITION BY parent.run_id ORDER BY child.run_id),
+        child.parent_signal, child.run_id,
+        ${ofChild(some, ({ request }) => encodeChildResult(request))}, ${now}
+      ${familyOf(some)} AND NOT ${isKnown}`,
     sql`
-      ${selectParent} AND ${isNew}
-      ${onConflict("run_id")} due_at = ${dueAtAfterEnd(now)}, signals = lockstep_run.signals + 1`,
+      ${selectParents(some)} AND ${isNew}
+      ${onConflict("run_id")} due_at = ${dueAtAfterEnds(now, last)}, signals = ${last}`,
+  ];
+  return [
+    sql`SELECT parent.run_id ${familyOf(ends)} ${forUpdate}`,
+    ...(notCompleted.length > 0 ? [reopenParent(notCompleted)] : []),
+    ...packetsOf(ends).flatMap(tell),
   ];
 }
 
-/** The new due_at of a run whose child has ended: at once, or after the pause that the run was parked with. */
-function dueAtAfterEnd(now: Sql): Sql {
+/** Children that have ended as their holders said, and their parents. */
+function familyOf(ends: readonly RunEnd[]): Sql {
+  return sql`
+    FROM lockstep_run AS child JOIN lockstep_run AS parent ON parent.run_id = child.parent_run
+    WHERE child.run_id IN (${list(ends.map(({ run }) => run.runId))})
+      AND child.epoch = ${ofChild(ends, ({ run }) => run.epoch)}
+      AND child.status = ${ofChild(ends, ({ request }) => request.status)}`;
+}
+
+/**
+ * Begins a change of the parents. Not an UPDATE with a subquery for them: unless the optimizer evaluates the subquery
+ * first, the UPDATE scans and locks all runs. This upsert finds the existing rows by their keys and inserts nothing.
+ */
+function selectParents(ends: readonly RunEnd[]): Sql {
+  return sql`
+    INSERT INTO lockstep_run (
+      run_id, workflow, version, input, input_hash, status, epoch, owner, claimed_by, crashes,
+      cancelled, signals, started_at, changed_at)
+    SELECT DISTINCT parent.run_id, '', 0, '', '', '', 0, '', '', 0, 0, 0, 0, 0 ${familyOf(ends)}`;
+}
+
+/** The value of each child. */
+function ofChild(ends: readonly RunEnd[], partOf: (end: RunEnd) => SqlValue): Sql {
+  const cases = ends
+    .map((end) => sql` WHEN ${end.run.runId} THEN ${partOf(end)}`)
+    .reduce((all, one) => sql`${all}${one}`);
+  return sql`CASE child.run_id${cases} END`;
+}
+
+/** Splits the ends into those of single statements. */
+function packetsOf(ends: readonly RunEnd[]): readonly (readonly RunEnd[])[] {
+  const packets: RunEnd[][] = [];
+  let length = Number.POSITIVE_INFINITY;
+  for (const end of ends) {
+    length += end.request.value.length;
+    if (length > LONGEST_VALUES) {
+      packets.push([]);
+      length = end.request.value.length;
+    }
+    packets.at(-1)?.push(end);
+  }
+  return packets;
+}
+
+/** The new due_at of a run whose children have ended: at once, or after the pause that the run was parked with. */
+function dueAtAfterEnds(now: Sql, last: Sql): Sql {
   const later = sql`${now} + lockstep_run.wake_within`;
-  const isLast = sql`lockstep_run.signals + 1 >= lockstep_run.wake_signal`;
+  const isLast = sql`${last} >= lockstep_run.wake_signal`;
   return sql`
     CASE WHEN lockstep_run.status <> 'parked' OR lockstep_run.wake_signal IS NULL OR ${isLast}
       THEN ${dueAtAfterSignal(now)}
