@@ -5,9 +5,11 @@ import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import { run } from "../../infra/servers/processes.ts";
 import { type BundledProgram, PROGRAMS, PROVE, sourceOf } from "../support/bundled-programs.ts";
 import { BUNDLERS, type BundlerName, FORMATS } from "../support/bundlers.ts";
+import { anyTable } from "../support/dynamodb-under-test.ts";
 import { WHOLE_MATRIX } from "../support/matrix.ts";
 import { type PackedProject, packedProject } from "../support/packed-project.ts";
 import { anyPrefix, redisServer } from "../support/redis-under-test.ts";
+import { RestProxy } from "../support/rest-proxy.ts";
 import { temporaryDatabase } from "../support/under-test.ts";
 
 type ProgramName = keyof typeof PROGRAMS;
@@ -22,15 +24,20 @@ async function writePrograms(folder: string): Promise<void> {
 
 const entryOf = (folder: string, name: string) => join(folder, `${name.replace(/\W/g, "-")}.js`);
 
-/** Describes the bundles of every program, each run on its store, and without its client. By default of esbuild alone. */
+/**
+ * Describes the bundles of every program, each run on its store, and without its client. Of the other bundlers than
+ * esbuild, the default run tries the program that reaches every store.
+ */
 export function describeBundles(bundler: BundlerName): void {
-  describe.runIf(WHOLE_MATRIX || bundler === "esbuild")(`a bundle of ${bundler}`, () => {
+  const isWhole = WHOLE_MATRIX || bundler === "esbuild";
+  const tried = isWhole ? names : names.filter((name) => name === "a URL");
+  describe(`a bundle of ${bundler}`, () => {
     let bare: PackedProject;
     let full: PackedProject;
 
     beforeAll(async () => {
       bare = await packedProject();
-      full = await packedProject("etcd3", "ioredis", "mysql2");
+      full = await packedProject("etcd3", "ioredis", "mysql2", "pg");
       for (const { folder } of [bare, full]) await writePrograms(folder);
     }, 600_000);
 
@@ -39,14 +46,14 @@ export function describeBundles(bundler: BundlerName): void {
       await bare?.[Symbol.asyncDispose]();
     });
 
-    describe.each(FORMATS)("as %s", (format) => {
-      test.each(names)("runs on %s", async (name) => {
+    describe.each(FORMATS.slice(0, isWhole ? undefined : 1))("as %s", (format) => {
+      test.each(tried)("runs on %s", async (name) => {
         await using settings = await SETTINGS[name]();
         const answer = await bundleAndRun(full, name, settings.value);
         expect(answer).toEqual(expectedOf(name));
       });
 
-      test.each(names.filter((name) => programs[name].peer))(
+      test.each(tried.filter((name) => programs[name].peer))(
         "without its client says what to install for %s",
         async (name) => {
           const { peer } = programs[name];
@@ -87,7 +94,9 @@ function expectedOf(name: ProgramName) {
     ...(!has("memory", "redlock", "zookeeper") && {
       sold: [2, "InventoryError", "UNKNOWN_SKU"],
     }),
-    ...(has("memory", "sqlite", "mysql", "a URL") && { run: ["completed", "hello you"] }),
+    ...(has("memory", "sqlite", "mysql", "postgres", "dynamodb", "a URL") && {
+      run: ["completed", "hello you"],
+    }),
   };
 }
 
@@ -97,22 +106,26 @@ interface Settings extends AsyncDisposable {
 }
 
 const [sql] = inject("sqlServers");
+const [postgres] = inject("postgresServers");
 const [etcd] = inject("etcdServers");
 const [zookeeper] = inject("zookeeperServers");
 
 const SETTINGS: Readonly<Record<ProgramName, () => Promise<Settings>>> = {
   memory: async () => noCleanup(),
   sqlite: async () => noCleanup("shop.db"),
-  mysql: () => inDatabase(({ options }) => options),
+  mysql: () => inDatabase(sql, ({ options }) => options),
+  postgres: () => inDatabase(postgres, ({ options }) => options),
+  dynamodb: async () => noCleanup(await tableOptions()),
   etcd: async () => noCleanup({ endpoints: etcd?.endpoints }, { prefix: `${anyPrefix()}/` }),
   "a client of etcd3": async () =>
     noCleanup({ hosts: etcd?.endpoints }, { prefix: `${anyPrefix()}/` }),
   "etcd's gateway": async () =>
     noCleanup({ endpoints: etcd?.endpoints }, { prefix: `${anyPrefix()}/` }),
   redis: async () => noCleanup(...mastersOf("redis"), { prefix: anyPrefix() }),
+  "redis over HTTP": overHttp,
   redlock: async () => noCleanup(mastersOf("redlock"), { prefix: anyPrefix() }),
   zookeeper: async () => noCleanup({ servers: zookeeper?.servers }, { root: `/${anyPrefix()}` }),
-  "a URL": () => inDatabase(({ url }) => url),
+  "a URL": () => inDatabase(sql, ({ url }) => url),
 };
 
 function noCleanup(...value: readonly unknown[]): Settings {
@@ -125,15 +138,34 @@ function mastersOf(name: "redis" | "redlock") {
 
 type Given = Awaited<ReturnType<typeof temporaryDatabase>>;
 
-async function inDatabase(connectionOf: (database: Given) => unknown): Promise<Settings> {
-  if (!sql) throw new Error("there is no SQL server");
-  const database = await temporaryDatabase(sql);
+async function inDatabase(
+  server: typeof sql,
+  connectionOf: (database: Given) => unknown,
+): Promise<Settings> {
+  if (!server) throw new Error("there is no SQL server");
+  const database = await temporaryDatabase(server);
   return { value: [connectionOf(database)], [Symbol.asyncDispose]: () => database.drop() };
+}
+
+async function tableOptions() {
+  const { hostname: region, pathname, searchParams } = new URL((await anyTable()).url);
+  const credentials = { accessKeyId: "key", secretAccessKey: "secret" };
+  return { region, table: pathname.slice(1), endpoint: searchParams.get("endpoint"), credentials };
+}
+
+async function overHttp(): Promise<Settings> {
+  const proxy = await RestProxy.to(redisServer("redis").ports[0] ?? 0);
+  const { url, token } = proxy;
+  return {
+    value: [{ url, token }, { prefix: anyPrefix() }],
+    [Symbol.asyncDispose]: () => proxy[Symbol.asyncDispose](),
+  };
 }
 
 /** No server is asked before the client is loaded. */
 const UNREACHABLE: Readonly<Record<string, readonly unknown[]>> = {
   mysql: [{ host: "127.0.0.1", port: 1, user: "shop", database: "shop" }],
+  postgres: [{ host: "127.0.0.1", port: 1, user: "shop", database: "shop" }],
   "a client of etcd3": [{ hosts: ["127.0.0.1:1"] }],
   redis: [{ host: "127.0.0.1", port: 1 }],
   redlock: [[{ host: "127.0.0.1", port: 1 }]],

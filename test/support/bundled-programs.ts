@@ -23,6 +23,15 @@ export const PROGRAMS = {
     open: "openMysql(...settings)",
     peer: "mysql2",
   },
+  postgres: {
+    imports: 'import { openPostgres } from "lockstep/postgres";',
+    open: "openPostgres(...settings)",
+    peer: "pg",
+  },
+  dynamodb: {
+    imports: 'import { openDynamodb } from "lockstep/dynamodb";',
+    open: "openDynamodb(...settings)",
+  },
   etcd: {
     imports: 'import { openEtcd } from "lockstep/etcd";',
     open: "openEtcd(...settings)",
@@ -42,6 +51,10 @@ export const PROGRAMS = {
     imports: 'import { openRedis } from "lockstep/redis";',
     open: "openRedis(...settings)",
     peer: "ioredis",
+  },
+  "redis over HTTP": {
+    imports: 'import { openRedisRest } from "lockstep/edge";',
+    open: "openRedisRest(...settings)",
   },
   redlock: {
     imports: 'import { openRedlock } from "lockstep/redlock";',

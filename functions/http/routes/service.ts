@@ -1,7 +1,6 @@
 import * as z from "zod";
 import { deadline, noAnswer, race } from "../../../core/lock/abort.ts";
 import type { Millis } from "../../../core/lock/time.ts";
-import { openApi } from "../openapi.ts";
 import { type AppOptions, type DocsPage, type HealthCheck, newestOf } from "../options.ts";
 import { Problem, RETRY_SOON, retryAfter } from "../problem.ts";
 import { type Route, type RouteResponse, route } from "../route.ts";
@@ -55,6 +54,8 @@ export function serviceRoutes(options: AppOptions, all: () => readonly Route[]):
       summary: "This document",
       responses: { 200: { description: "OpenAPI 3.1", schema: z.looseObject({}) } },
       async handle() {
+        // On request: its packages would be a part of each cold start.
+        const { openApi } = await import("../openapi.ts");
         document ??= openApi(all(), newestOf(options.workflows));
         return { status: 200, body: document };
       },
