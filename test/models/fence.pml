@@ -19,12 +19,12 @@ byte lastToken;
 byte claimed;    /* the highest token at the resource */
 byte stock = CLIENTS * SALES;
 
-inline acquire(token) {
-  atomic { holder == 0 -> holder = _pid; lastToken++; token = lastToken }
+inline acquire(me, token) {
+  atomic { holder == 0 -> holder = me; lastToken++; token = lastToken }
 }
 
-inline release() {
-  atomic { if :: holder == _pid -> holder = 0 :: else fi }
+inline release(me) {
+  atomic { if :: holder == me -> holder = 0 :: else fi }
 }
 
 inline claim(token, isAccepted) {
@@ -51,28 +51,30 @@ inline write(token, seen) {
   }
 }
 
+proctype Expiry() {
+end:
+  do
+  :: atomic { holder != 0 -> holder = 0 }
+  od
+}
+
+/* traces/fence.pml has clients of its own. */
+#ifndef TRACE
 proctype Client() {
   byte token, seen, sales;
   bool isAccepted;
   do
   :: sales < SALES ->
-    acquire(token);
+    acquire(_pid, token);
     claim(token, isAccepted);
     if
     :: isAccepted -> seen = stock; write(token, seen)
     :: else
     fi;
-    release();
+    release(_pid);
     token = 0; seen = 0;
     sales++
   :: else -> break
-  od
-}
-
-proctype Expiry() {
-end:
-  do
-  :: atomic { holder != 0 -> holder = 0 }
   od
 }
 
@@ -83,3 +85,4 @@ init {
     for (i : 1 .. CLIENTS) { run Client() }
   }
 }
+#endif

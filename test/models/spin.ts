@@ -45,21 +45,29 @@ export interface Search {
 
 /** Searches all states of a model. Rejects when spin does not finish, or reports anything but a violation. */
 export async function search(name: string, mutant?: string): Promise<Search> {
+  await using folder = await temporaryFolder("spin");
+  await cp(new URL(`${name}.pml`, import.meta.url), join(folder.path, "model.pml"));
+  return toSearch(await explore(folder.path, mutant ? [mutant] : []));
+}
+
+/** Searches all states of `model.pml` in the folder, up to the first error. Returns what the search prints. */
+export async function explore(
+  cwd: string,
+  symbols: readonly string[],
+  options: readonly string[] = [],
+): Promise<string> {
   const [spin, compiler] = [
     await findOrThrow(SPIN, () => {}),
     await findOrThrow(COMPILER, () => {}),
   ];
-  await using folder = await temporaryFolder("spin");
-  const cwd = folder.path;
-  await cp(new URL(`${name}.pml`, import.meta.url), join(cwd, "model.pml"));
-  await run(spin, ["-a", ...(mutant ? [`-D${mutant}`] : []), "model.pml"], { cwd });
+  await run(spin, ["-a", ...symbols.map((symbol) => `-D${symbol}`), "model.pml"], { cwd });
   // The compiler takes longer than the search: it does not optimize.
   await run(compiler, ["-DSAFETY", "-w", "-o", "pan", "pan.c"], { cwd });
-  const { stdout } = await run(join(cwd, "pan"), [`-m${DEEPEST}`], { cwd });
-  return toSearch(stdout);
+  const { stdout } = await run(join(cwd, "pan"), [`-m${DEEPEST}`, ...options], { cwd });
+  return stdout;
 }
 
-function toSearch(output: string): Search {
+export function toSearch(output: string): Search {
   const [, depth, errors] = /depth reached (\d+), errors: (\d+)/.exec(output) ?? [];
   const [, states] = /(\d+) states, stored/.exec(output) ?? [];
   if (!states || /max search depth too small|out of memory/.test(output)) throw new Error(output);

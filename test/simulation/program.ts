@@ -8,6 +8,7 @@ import type { Lock, LockSet } from "../../core/lock/lock.ts";
 import { isHeld } from "../../core/lock/lock-handle.ts";
 import { createRuntime, type Runtime, TerminalError, workflow } from "../../core/steps/index.ts";
 import { sqlStore } from "../../core/stores/sql/store.ts";
+import type { CallEvent } from "../models/replay.ts";
 import type { Attempt, History } from "./history.ts";
 import type { RemoteDatabase, StoreServer } from "./network.ts";
 import type { Operation, Plan } from "./plan.ts";
@@ -43,8 +44,21 @@ export interface Shared {
   /** The runs whose cancellation was acknowledged. */
   readonly cancelled: Set<string>;
 
+  /** The calls for locks and the counter, in order of time. */
+  readonly events: CallEvent[];
+
   /** Writes a line of the trace. */
   note(text: string): void;
+}
+
+/** Who calls, in one sequence of calls, and under which fence. */
+type Caller = Required<Pick<CallEvent, "client" | "name" | "token">>;
+
+interface LockedWork {
+  readonly fence: Fence;
+  readonly lock: Lock;
+  readonly caller: Caller;
+  hold(span: number): Promise<void>;
 }
 
 /** One process: the real layers over its own connection to the store, and the programs that use them. */
@@ -56,6 +70,9 @@ export class Client {
   readonly #order;
   readonly #programs: number;
   readonly #locks = new Set<object>();
+
+  /** The locks that were asked for. */
+  #sequences = 0;
 
   /** Whether a lock may be held that a call has left behind, as its error says. */
   #mayHaveLeft = false;
@@ -116,7 +133,7 @@ export class Client {
 
   async #restock(sku: string): Promise<void> {
     const { inventory } = this.#store;
-    await this.#locked(sku, 5_000, async (fence) => {
+    await this.#locked(sku, 5_000, async ({ fence }) => {
       const change = { sku, quantity: 1, operationId: `last-${sku}` };
       await this.#change("restock", change, fence, () => inventory.restock({ ...change, fence }));
     });
@@ -165,14 +182,27 @@ export class Client {
 
   async #count(operation: Operation & { kind: "count" }): Promise<void> {
     const { id, think, wait, ensures } = operation;
-    await this.#locked(COUNTED, wait, async (fence, hold, lock) => {
+    await this.#locked(COUNTED, wait, async ({ fence, hold, lock, caller }) => {
       const { inventory } = this.#store;
-      if (ensures) await lock.ensure(1.5 * this.#shared.plan.ttl);
-      await this.#guarded(fence, () => inventory.claim(fence));
-      const { onHand = 0 } = (await inventory.get(COUNTED)) ?? {};
+      const { plan, history } = this.#shared;
+      if (ensures) await lock.ensure(1.5 * plan.ttl);
+      const claim = { ...caller, operation: "claim" };
+      await this.#recorded(claim, () => this.#guarded(fence, () => inventory.claim(fence)));
+      const read = { ...caller, operation: "read" };
+      const onHand = await this.#recorded(
+        read,
+        async () => (await inventory.get(COUNTED))?.onHand ?? 0,
+        (value) => ({ value }),
+      );
       await hold(think);
       const change = { sku: COUNTED, quantity: onHand + 1, operationId: id };
-      await this.#change("set", change, fence, () => inventory.set({ ...change, fence }));
+      await this.#recorded(
+        { ...caller, operation: "write", value: onHand + 1 },
+        () => this.#change("set", change, fence, () => inventory.set({ ...change, fence })),
+        () => ({}),
+        // An earlier attempt may have been applied.
+        () => history.attempts.get(id)?.length === 1,
+      );
     });
   }
 
@@ -185,7 +215,7 @@ export class Client {
         inventory.decrement({ ...change, ...(fence && { fence }) }),
       );
     if (!isFenced) return sell();
-    await this.#locked(SOLD, this.#shared.plan.ttl * 3, async (fence, hold) => {
+    await this.#locked(SOLD, this.#shared.plan.ttl * 3, async ({ fence, hold }) => {
       await hold(think);
       await sell(fence);
     });
@@ -194,7 +224,7 @@ export class Client {
   async #sellMany({ ids, think }: Operation & { kind: "sell-many" }): Promise<void> {
     const { inventory } = this.#store;
     const orders = [...new Set(ids)].map((operationId) => ({ operationId, quantity: 1 }));
-    await this.#locked(SOLD, this.#shared.plan.ttl * 3, async (fence, hold) => {
+    await this.#locked(SOLD, this.#shared.plan.ttl * 3, async ({ fence, hold }) => {
       await hold(think);
       const attempts = orders.map(({ operationId }) =>
         this.#shared.history.attempt(
@@ -234,13 +264,19 @@ export class Client {
     const names = [stockLock(COUNTED), stockLock(SOLD)];
     const invokedAt = world.now;
     const options = { ttl, wait: 2 * ttl, renew: false };
+    const client = this.#nextSequence();
+    for (const name of names) this.#event({ client, name, operation: "acquire", type: "invoke" });
     const locks = await this.#acquire(() => this.#store.locks.lockAll(names, options));
+    for (const [name, fence] of locks.fences) {
+      const token = String(fence);
+      this.#event({ client, name, token, operation: "acquire", type: "ok" });
+    }
     history.acquired(this.#machine.name, locks, invokedAt, world.now);
     try {
-      if (isToTheEnd) return await this.#holdToTheEnd(locks);
-      await this.#hold(locks, think / 2);
+      if (isToTheEnd) return await this.#holdToTheEnd(locks, client);
+      await this.#hold(locks, think / 2, client);
       await locks.ensure(ttl / 2);
-      await this.#hold(locks, think / 2);
+      await this.#hold(locks, think / 2, client);
     } finally {
       await this.#unlock(locks);
     }
@@ -250,24 +286,67 @@ export class Client {
   async #locked(
     sku: string,
     wait: number,
-    body: (fence: Fence, hold: (span: number) => Promise<void>, lock: Lock) => Promise<void>,
+    body: (work: LockedWork) => Promise<void>,
   ): Promise<void> {
     const { plan, world, history } = this.#shared;
     const { locks } = this.#store;
     const name = stockLock(sku);
     const invokedAt = world.now;
-    const lock = await this.#acquire(() =>
+    const client = this.#nextSequence();
+    const acquire = () =>
       wait === 0
         ? locks.tryLock(name, { ttl: plan.ttl })
-        : locks.lock(name, { ttl: plan.ttl, wait }),
+        : locks.lock(name, { ttl: plan.ttl, wait });
+    const lock = await this.#recorded(
+      { client, name, operation: "acquire" },
+      () => this.#acquire(acquire),
+      (acquired) => (acquired ? { token: String(acquired.fence) } : { type: "fail" }),
     );
     if (!lock) return;
     history.acquired(this.#machine.name, lock, invokedAt, world.now);
     this.#note(`holds ${name}, token ${lock.fence.token}`);
+    const caller = { client, name, token: String(lock.fence) };
+    const hold = (span: number) => this.#hold(lock, span, client);
     try {
-      await body(lock.fence, (span) => this.#hold(lock, span), lock);
+      await body({ fence: lock.fence, lock, caller, hold });
     } finally {
-      await this.#unlock(lock);
+      const release = { ...caller, operation: "release" };
+      await this.#recorded(
+        release,
+        () => this.#unlock(lock),
+        (answer) =>
+          answer === "released"
+            ? {}
+            : { type: answer ? "fail" : "unknown", ...(answer && { code: answer }) },
+      );
+    }
+  }
+
+  #nextSequence(): string {
+    this.#sequences += 1;
+    return `${this.#machine.name}.${this.#sequences}`;
+  }
+
+  #event(event: Omit<CallEvent, "time">): void {
+    this.#shared.events.push({ time: this.#shared.world.now, ...event });
+  }
+
+  /** Records a call and its end. Without `isCertain`, the call may have had its effect although it was refused. */
+  async #recorded<T>(
+    about: Omit<CallEvent, "time" | "type">,
+    call: () => Promise<T>,
+    endOf: (result: T) => Partial<CallEvent> = () => ({}),
+    isCertain = () => true,
+  ): Promise<T> {
+    this.#event({ ...about, type: "invoke" });
+    try {
+      const result = await call();
+      this.#event({ ...about, type: "ok", ...endOf(result) });
+      return result;
+    } catch (error) {
+      const isRefused = hasCode(error, "FENCED_OUT") && isCertain();
+      this.#event({ ...about, ...(isRefused ? FENCED_OUT : { type: "unknown" }) });
+      throw error;
     }
   }
 
@@ -292,40 +371,48 @@ export class Client {
   }
 
   /** Works for a while, and checks the lock in between. */
-  async #hold(lock: Lock | LockSet, span: number): Promise<void> {
+  async #hold(lock: Lock | LockSet, span: number, client: string): Promise<void> {
     for (let part = 0; part < 3; part += 1) {
       await sleep(span / 3);
-      this.#checkHeld(lock);
+      this.#checkHeld(lock, client);
     }
   }
 
   /** Works until the lock is lost, which the clock must tell in time. */
-  async #holdToTheEnd(lock: Lock | LockSet): Promise<void> {
+  async #holdToTheEnd(lock: Lock | LockSet, client: string): Promise<void> {
     await sleep(0.9 * this.#shared.plan.ttl);
     for (;;) {
-      this.#checkHeld(lock);
+      this.#checkHeld(lock, client);
       await sleep(1);
     }
   }
 
   /** Throws when the lock is lost. A lock that is not lost is held at the store. */
-  #checkHeld(lock: Lock | LockSet): void {
+  #checkHeld(lock: Lock | LockSet, client: string): void {
     lock.assertHeld();
     const { world, server, history, plan } = this.#shared;
+    if (plan.storeJumps.length > 0) return;
     const fences = "fences" in lock ? [...lock.fences.values()] : [lock.fence];
+    for (const fence of fences) {
+      const [name, token] = [fence.resource, String(fence)];
+      this.#event({ client, name, token, operation: "hold", type: "ok" });
+    }
     const lost = fences.find((fence) => !history.isHeldBy(fence, server.now));
-    if (!lost || plan.storeJumps.length > 0) return;
+    if (!lost) return;
     const problem = `${this.#machine.name} holds ${lost.resource} at ${world.now.toFixed(1)}, the store says no`;
     history.violate("validity", problem);
   }
 
-  async #unlock(lock: Lock | LockSet): Promise<void> {
+  /** Returns the answer; undefined if it is not known. */
+  async #unlock(lock: Lock | LockSet) {
     this.#shared.history.forget(lock);
     const answer = await lock.unlock().catch((error) => {
       this.#mayHaveLeft = true;
       this.#checkError("unlock", error);
+      return undefined;
     });
     this.#note(`unlocks: ${answer ?? "unknown"}`);
+    return answer;
   }
 
   /** Notes what a change of stock was answered. */
@@ -469,6 +556,9 @@ export class Client {
     this.#shared.history.violate("known errors", `${where}: ${name} ${code ?? ""} ${message}`);
   }
 }
+
+/** The end of a call that the resource refused. */
+const FENCED_OUT = { type: "fail", code: "FENCED_OUT" } as const;
 
 type Outcome = Awaited<ReturnType<Runtime["resume"]>>;
 

@@ -1,5 +1,6 @@
 import { availableParallelism } from "node:os";
 import { Worker } from "node:worker_threads";
+import type { CallEvent } from "../models/replay.ts";
 import type { Mutant } from "../mutants/mutant.ts";
 import type { Check } from "./history.ts";
 import type { Shrunk } from "./shrink.ts";
@@ -24,6 +25,12 @@ class SimulationWorker implements AsyncDisposable {
   simulate(first: number, count: number): Promise<Totals> {
     return this.#ask({ first, count }, (report) =>
       "totals" in report ? report.totals : undefined,
+    );
+  }
+
+  record(first: number, count: number): Promise<readonly (readonly CallEvent[])[]> {
+    return this.#ask({ first, count, wantsEvents: true }, (report) =>
+      "events" in report ? report.events : undefined,
     );
   }
 
@@ -96,6 +103,15 @@ export async function simulate({
 export async function replay(seed: number): Promise<Shrunk> {
   await using worker = new SimulationWorker();
   return await worker.shrink(seed);
+}
+
+/** Executes the schedules of consecutive seeds, and returns the events of each one. */
+export async function record(
+  { first, schedules }: Pick<SimulationOptions, "first" | "schedules">,
+  mutant?: Mutant,
+): Promise<readonly (readonly CallEvent[])[]> {
+  await using worker = new SimulationWorker(mutant);
+  return await worker.record(first, schedules);
 }
 
 /** The end of the hunt for a mutant. */

@@ -1,6 +1,7 @@
 import { type Database, sql } from "../../core/database/sql.ts";
 import { migrate } from "../../core/stores/sql/migrate.ts";
 import { sqliteDatabase } from "../../core/stores/sqlite/database.ts";
+import type { CallEvent } from "../models/replay.ts";
 import type { Fault } from "./faults.ts";
 import { History, type Violation } from "./history.ts";
 import { checkEnd } from "./judge.ts";
@@ -26,6 +27,9 @@ export interface Result {
 
   /** What happened, in order, with the true time in milliseconds. */
   readonly trace: readonly string[];
+
+  /** The calls for locks and the counter, for the replay as paths of a model. */
+  readonly events: readonly CallEvent[];
 }
 
 /** The longest time until the programs have ended, in milliseconds. */
@@ -125,6 +129,7 @@ class Schedule {
       calls: new Map(),
       ended: new Map(),
       cancelled: new Set(),
+      events: [],
       note: (text) => this.#note(text),
     };
   }
@@ -260,6 +265,7 @@ class Schedule {
       overlaps,
       lateRefused: refused.length,
       trace: this.#trace,
+      events: this.#shared.events,
     };
   }
 }

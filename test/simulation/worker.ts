@@ -7,8 +7,10 @@ import type { Shrunk } from "./shrink.ts";
 import type { Result } from "./simulate.ts";
 import { installVirtualClock } from "./world.ts";
 
-/** A range of seeds, or one seed whose failure is to be shrunk. */
-export type Task = { readonly first: number; readonly count: number } | { readonly shrink: number };
+/** A range of seeds, whose events may be wanted, or one seed whose failure is to be shrunk. */
+export type Task =
+  | { readonly first: number; readonly count: number; readonly wantsEvents?: boolean }
+  | { readonly shrink: number };
 
 /** The sums over the schedules of a range. */
 export interface Totals {
@@ -24,7 +26,10 @@ export interface Totals {
   readonly failure?: { readonly seed: number; readonly violations: Result["violations"] };
 }
 
-export type Report = { readonly totals: Totals } | { readonly shrunk: Shrunk };
+export type Report =
+  | { readonly totals: Totals }
+  | { readonly events: readonly Result["events"][] }
+  | { readonly shrunk: Shrunk };
 
 if (workerData?.mutant) plant(workerData.mutant as Mutant);
 installVirtualClock();
@@ -36,12 +41,17 @@ const { shrink } = await import("./shrink.ts");
 const simulator = new Simulator();
 
 parentPort?.on("message", async (task: Task) => {
-  const report: Report =
-    "shrink" in task
-      ? { shrunk: await shrink(simulator, planOf(task.shrink)) }
-      : { totals: await simulateAll(task.first, task.count) };
-  parentPort?.postMessage(report);
+  parentPort?.postMessage(await execute(task));
 });
+
+async function execute(task: Task): Promise<Report> {
+  if ("shrink" in task) return { shrunk: await shrink(simulator, planOf(task.shrink)) };
+  const { first, count, wantsEvents } = task;
+  if (!wantsEvents) return { totals: await simulateAll(first, count) };
+  const events = [];
+  for (let i = 0; i < count; i += 1) events.push((await simulator.run(planOf(first + i))).events);
+  return { events };
+}
 
 async function simulateAll(first: number, count: number): Promise<Totals> {
   const sums = { acquisitions: 0, operations: 0, unknown: 0, overlaps: 0, lateRefused: 0 };

@@ -1,0 +1,24 @@
+import { expect, test } from "vitest";
+import { byName, replayOnFence } from "../models/replay.ts";
+import { MUTANTS } from "./mutants.ts";
+import { record } from "./run.ts";
+
+const RANGE = { first: 1, schedules: 400 };
+
+test("the histories of 400 schedules are paths of the model", async () => {
+  const histories = (await record(RANGE)).flatMap(byName);
+  expect(histories.length).toBeGreaterThan(400);
+  expect(await replayOnFence(histories)).toBeUndefined();
+});
+
+test.each([
+  ["a claim takes a held lock", { operation: "hold", type: "ok" }],
+  ["a release without the owner check", { operation: "hold", type: "ok" }],
+  ["tokens that are not counted", { operation: "acquire", type: "ok" }],
+  ["validity from the answer", { operation: "hold", type: "ok" }],
+  ["a fence that is not checked", { operation: "write", type: "ok" }],
+])("the model does not allow an event of the mutant: %s", async (name, event) => {
+  const mutant = MUTANTS.find((one) => one.name === name);
+  const histories = (await record(RANGE, mutant)).flatMap(byName);
+  expect((await replayOnFence(histories))?.event).toMatchObject(event);
+});
