@@ -6,7 +6,9 @@ import { migrations as sqlite } from "../../core/stores/sqlite/migrations.ts";
 test.each(Object.entries({ mysql, postgres, sqlite }))(
   "migrations of %s only add, so that older processes go on with the new tables",
   (_, migrations) => {
-    const sql = migrations.map(({ script }) => script.replaceAll(/^ *--.*$/gm, "")).join("\n");
+    // Comments, and the bodies of functions, change no table.
+    const withoutBodies = (script: string) => script.replaceAll(/^ *--.*$|\$\$[^$]*\$\$/gm, "");
+    const sql = migrations.map(({ script }) => withoutBodies(script)).join("\n");
     expect(sql).not.toMatch(/\b(?:DROP|RENAME|MODIFY|CHANGE|ALTER COLUMN|DELETE|TRUNCATE)\b/i);
     const added = [...sql.matchAll(/ADD COLUMN (?:IF NOT EXISTS )?(\w+[^,;']*)/g)];
     expect(added.length).toBeGreaterThan(2);
