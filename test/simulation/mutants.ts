@@ -225,8 +225,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "an end that overtakes a cancellation",
     file: "core/stores/sql/journal/finish.ts",
-    find: 'return status === "completed" ? [parkCancelled(now, run), end] : [end];',
-    replace: "return [end];",
+    find: 'status === "completed" ? sql`cancelled > 0` : sql`1 = 0`',
+    replace: "sql`1 = 0`",
   },
   {
     name: "a recorded step that is executed again",

@@ -57,8 +57,8 @@ export const JOURNALS = [
   ...mutantsOf("core/stores/sql/journal/finish.ts", JOURNAL, [
     {
       name: "an end whose parent hears nothing",
-      find: "const results = await database.batch([...changes, ...reads, ...signals], limit);",
-      replace: "const results = await database.batch([...changes, ...reads, ...reads], limit);",
+      find: "const results = await database.batch([...changes, read, ...signals], limit);",
+      replace: "const results = await database.batch([...changes, read], limit);",
       only: "a parent|its parent|parent",
     },
     {
@@ -69,8 +69,8 @@ export const JOURNALS = [
     },
     {
       name: "an end that is never forgotten",
-      find: `expires_at = \${timeIn(now, keep)}`,
-      replace: `expires_at = \${timeIn(now, 1e9 * keep)}`,
+      find: "timeIn(now, keep)",
+      replace: "timeIn(now, 1e9 * keep)",
       only: "retention|purge",
     },
   ]),
@@ -147,8 +147,8 @@ export const JOURNALS = [
     },
     {
       name: "an end of a child that an earlier holder signals",
-      find: `child.epoch = \${epoch} AND child.status`,
-      replace: `child.epoch >= \${epoch} AND child.status`,
+      find: "child.epoch = ${ofChild(",
+      replace: "child.epoch >= ${ofChild(",
       only: "parent|lost its run",
       survives:
         "the child has this status once its holder has signalled it, and the parent takes an end once",
