@@ -14,6 +14,7 @@ test("the scorecard tells each violation, and each loss of a peer", () => {
   const { proof, peers } = results;
   const campaigns = proof.campaigns.map((report) => ({
     ...report,
+    verdict: "failed" as const,
     violations: ["validity: two holders"] as const,
   }));
   const broken = scorecardPage({ ...results, proof: { ...proof, campaigns } });
