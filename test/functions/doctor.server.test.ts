@@ -313,12 +313,8 @@ describe.concurrent("lockstep doctor", () => {
           const finished = await cli("doctor", url);
           return answers(finished) && finished;
         });
-      expect(await asking(({ stdout }) => stdout.includes("cluster is down"))).toMatchObject({
-        status: 69,
-        stdout: expect.stringMatching(
-          /^problem +unreachable .*cluster is down\n +→ .*--cluster fix/,
-        ),
-      });
+      const down = /^problem +unreachable .*cluster is down\n +→ .*--cluster fix/;
+      expect(await asking(({ stdout }) => down.test(stdout))).toMatchObject({ status: 69 });
 
       await set("cluster-require-full-coverage", "no");
       expect(await asking(({ status }) => status !== 69)).toMatchObject({

@@ -40,7 +40,7 @@ const ENTRIES: readonly (readonly [string, string, number, readonly string[]])[]
   ["openEtcdGateway", "etcd", 90_000, []],
   ["openRedis", "redis", 85_000, []],
   ["openRedlock", "redlock", 68_000, ["redis"]],
-  ["openDynamodb", "dynamodb", 129_000, []],
+  ["openDynamodb", "dynamodb", 130_000, []],
   ["openZooKeeper", "zookeeper", 65_000, []],
 ];
 

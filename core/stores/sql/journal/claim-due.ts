@@ -45,7 +45,6 @@ export function claimDue(
       const claimed = await database.batch(readClaimed(dialect, sent, mark), limit);
       if (claimed[0]?.rows.length)
         return toDueRuns(
-          context,
           sent,
           claimed.map(({ rows }) => rows),
         );
@@ -68,7 +67,6 @@ export function claimDue(
         ),
       ]);
       const due = toDueRuns(
-        context,
         sent,
         results.slice(1).map(({ rows }) => rows),
       );
@@ -178,7 +176,6 @@ function foundOf(runs: readonly WaitingRun[], found: SqlResult | undefined): rea
 
 /** Converts the answers of `readClaimed`. */
 function toDueRuns(
-  context: SqlJournalContext,
   runIds: readonly string[],
   [runs = [], signals = [], ...records]: readonly (readonly Row[])[],
 ): DueRun[] {
@@ -186,6 +183,6 @@ function toDueRuns(
   return runs.map((row) => {
     const runId = asText(row.run_id);
     const [own = [], received = []] = [records[runIds.indexOf(runId)], signalsOf.get(runId)];
-    return { runId, ...toClaimedRun(context, { row, records: own, signals: received }) };
+    return { runId, ...toClaimedRun({ row, records: own, signals: received }) };
   });
 }

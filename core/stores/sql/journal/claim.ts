@@ -1,7 +1,7 @@
 import {
-  asBigInt,
   asNumber,
   asText,
+  type Database,
   type Dialect,
   list,
   type Row,
@@ -31,11 +31,10 @@ import { insertRuns } from "./start.ts";
  * The call's mark makes a repetition safe: a late request of the call that claimed the run last claims nothing.
  */
 export function claimRun(
-  context: SqlJournalContext,
+  { database, backlogs }: SqlJournalContext,
   claim: RunClaim,
   signal: AbortSignal | undefined,
 ): Promise<RunClaimResult> {
-  const { database, backlogs } = context;
   const { runId, workflow, inputHash } = claim;
   const { dialect, address } = database;
   const backlog = backlogOf(claim);
@@ -58,17 +57,16 @@ export function claimRun(
       return undefined;
     }
     const isOther = asText(row.workflow) !== workflow || asText(row.input_hash) !== inputHash;
-    return isOther ? { kind: "conflict" } : toClaimResult(context, { row, records, signals });
+    return isOther ? { kind: "conflict" } : toClaimResult({ row, records, signals });
   });
 }
 
 /** Claims an existing run in one batch. */
 export function takeRun(
-  context: SqlJournalContext,
+  database: Database,
   request: RunLeaseRequest,
   signal: AbortSignal | undefined,
 ): Promise<RunClaimResult | RunNotFound> {
-  const { database } = context;
   const { dialect, address } = database;
   const mark = crypto.randomUUID();
   const what = `run ${quote(request.runId)} was taken`;
@@ -76,7 +74,7 @@ export function takeRun(
     const results = await database.batch(take(dialect, request, mark, sql`1 = 1`), limit);
     const [run = [], signals = [], records = []] = results.slice(1).map(({ rows }) => rows);
     const [row] = run;
-    return row ? toClaimResult(context, { row, records, signals }) : { kind: "missing" };
+    return row ? toClaimResult({ row, records, signals }) : { kind: "missing" };
   });
 }
 
@@ -155,21 +153,13 @@ interface RunRows {
   readonly signals: readonly Row[];
 }
 
-function toClaimResult(context: SqlJournalContext, rows: RunRows): RunClaimResult {
+function toClaimResult(rows: RunRows): RunClaimResult {
   const isOurs = asNumber(rows.row.ours) === 1;
-  return isOurs ? { kind: "claimed", ...toClaimedRun(context, rows) } : toRunState(rows.row);
+  return isOurs ? { kind: "claimed", ...toClaimedRun(rows) } : toRunState(rows.row);
 }
 
-/** Keeps the time of the last record, so that the next one is written without a read. */
-export function toClaimedRun(
-  { lastWrites }: SqlJournalContext,
-  { row, records, signals }: RunRows,
-): ClaimedRun {
-  const { runId, epoch, workflow, version, crashes, cancelled, startedAt } = toInfo(row);
-  const page = toPage(records);
-  if (page.next === undefined) {
-    lastWrites.record({ runId, epoch }, asBigInt(records.at(-1)?.at ?? 0));
-  }
+export function toClaimedRun({ row, records, signals }: RunRows): ClaimedRun {
+  const { epoch, workflow, version, crashes, cancelled, startedAt } = toInfo(row);
   return {
     ...{ epoch, workflow, version, crashes, cancelled, startedAt },
     part: asNumber(row.part),
@@ -178,7 +168,7 @@ export function toClaimedRun(
     blocks: asNumber(row.blocks),
     input: asText(row.input),
     parent: toParent(row),
-    ...page,
+    ...toPage(records),
     signals: signals.map(toSignal),
     now: toDate(row.now),
   };
