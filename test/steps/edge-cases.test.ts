@@ -9,7 +9,6 @@ import { injectFaults } from "../../core/steps/testing.ts";
 import { memoryJournal } from "../../core/stores/memory/journal.ts";
 import { memoryLocks } from "../../core/stores/memory/locks.ts";
 import { flow } from "../support/flow.ts";
-import { dueOf } from "../support/runs.ts";
 import { until, within } from "../support/until.ts";
 
 const input = { n: 1 };
