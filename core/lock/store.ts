@@ -324,8 +324,10 @@ class LockClient implements LockStore {
   #bounded({ names, deadline: end }: CheckedRequest): InTime {
     return (what, call, longest = Number.POSITIVE_INFINITY) => {
       const left = Math.max(0, end?.remaining() ?? Number.POSITIVE_INFINITY);
+      const span = Math.min(left, longest);
+      if (span === Number.POSITIVE_INFINITY) return call;
       const outcome = `lock ${quote(...names)} was ${what}; it expires by itself`;
-      const limit = deadline(Math.min(left, longest) + LATE, () => this.#unknown(outcome));
+      const limit = deadline(span + LATE, () => this.#unknown(outcome));
       return race(call, limit.signal).finally(() => limit[Symbol.dispose]());
     };
   }
