@@ -75,6 +75,9 @@ interface FrozenHolder {
   readonly overtaken: Notifier;
 }
 
+/** The part of the orders that could be sold that have begun before a due freeze has. The rest waits for the freeze. */
+const BEGUN_BEFORE_FREEZE = 0.9;
+
 /** What a fault does to a worker, for the progress. */
 const HAPPENS: Readonly<Record<Fault, string>> = {
   slow: "waits for a slow service",
@@ -102,26 +105,30 @@ class OrderQueue {
   /** Whether a frozen process keeps all others from selling. */
   readonly #freezesAll: boolean;
   readonly #orderCount: number;
+  readonly #mostBeforeFreeze: number;
   readonly #startedAt = monotonicNow();
   readonly #firstAt = new Map<string, number>();
   readonly #orders = new Map<string, OrderRecord>();
   readonly #handlings: Handling[] = [];
   readonly #frozen = new Set<FrozenHolder>();
+  readonly #toFreeze = new Set<QueuedDelivery>();
   #now = "";
   #busy = 0;
 
-  constructor({ deliveries, onProgress, pauseMillis }: SaleOptions, { lock, stock }: Strategy) {
+  constructor(sale: SaleOptions, { lock, stock }: Strategy) {
+    const { deliveries, onProgress, pauseMillis } = sale;
     this.#waiting = deliveries.map((delivery) => ({ ...delivery, redeliveries: 0 }));
     this.#onProgress = onProgress;
     this.#pauseMillis = pauseMillis;
     this.#isLocked = lock !== "none";
     this.#freezesAll = stock === "select-for-update";
     this.#orderCount = new Set(deliveries.map(({ orderId }) => orderId)).size;
+    this.#mostBeforeFreeze = BEGUN_BEFORE_FREEZE * Math.min(sale.stock, this.#orderCount);
   }
 
   async deliverTo(worker: Worker, number: number): Promise<void> {
     for (;;) {
-      const delivery = this.#waiting.shift();
+      const delivery = this.#next();
       if (delivery === undefined) {
         if (this.#busy === 0) return;
         await sleep(5);
@@ -134,12 +141,15 @@ class OrderQueue {
       this.#busy += 1;
       this.#firstAt.set(orderId, this.#firstAt.get(orderId) ?? this.#elapsed());
       if (fault) this.#progress(`process ${number + 1} ${HAPPENS[fault]}`);
+      if (fault === "freeze") this.#toFreeze.add(delivery);
       try {
-        const handled = await worker.handle(delivery, this.#startedAt, () =>
-          this.#freezeEnd(number),
-        );
+        const handled = await worker.handle(delivery, this.#startedAt, () => {
+          this.#toFreeze.delete(delivery);
+          return this.#freezeEnd(number);
+        });
         this.#record(delivery, handled, number);
       } finally {
+        this.#toFreeze.delete(delivery);
         this.#busy -= 1;
       }
     }
@@ -149,6 +159,18 @@ class OrderQueue {
     const orders = [...this.#orders.values()];
     const stuck = this.#orderCount - orders.length;
     return { orders, handlings: this.#handlings, stuck, millis: this.#elapsed() };
+  }
+
+  /**
+   * Takes the next delivery. The last part of the orders waits for each freeze that is due: while one process starts slowly,
+   * the others would sell everything, and nobody would overtake it.
+   */
+  #next(): QueuedDelivery | undefined {
+    const [next] = this.#waiting;
+    const isNew = next && !this.#firstAt.has(next.orderId);
+    if (isNew && this.#toFreeze.size > 0 && this.#firstAt.size >= this.#mostBeforeFreeze)
+      return undefined;
+    return this.#waiting.shift();
   }
 
   #elapsed(): number {

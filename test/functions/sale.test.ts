@@ -1,4 +1,5 @@
-import { expect, test } from "vitest";
+import { setTimeout } from "node:timers/promises";
+import { expect, test, vi } from "vitest";
 import type { Delivery, Fault, HandledOrder, Worker } from "../../functions/oversell/messages.ts";
 import { runSale } from "../../functions/oversell/sale.ts";
 import { STRATEGIES, type Strategy } from "../../functions/oversell/strategy.ts";
@@ -54,4 +55,40 @@ test("a fault that has not happened comes with the order's next delivery, and ha
     "kill-before",
     undefined,
   ]);
+});
+
+test("a process that starts slowly is frozen before the others have sold everything", async () => {
+  const { file, remove } = await temporaryFile();
+  const url: string = `sqlite:${file}`;
+  await using opened = await open(url);
+  const begun: string[] = [];
+  const beforeFreeze: number[] = [];
+  const worker = (): Worker => ({
+    configure: async () => {},
+    async handle({ orderId, fault }, _, onFreeze) {
+      begun.push(orderId);
+      if (fault !== "freeze") return handled("sold");
+      await vi.waitUntil(() => begun.length >= 9);
+      // Any number of turns: the other worker is idle.
+      await setTimeout(100);
+      beforeFreeze.push(begun.length);
+      await onFreeze();
+      return handled("sold", "freezes", "wakes");
+    },
+    stop() {},
+  });
+  const deliveries = Array.from({ length: 12 }, (_, i) => ({
+    orderId: `order-${i + 1}`,
+    fault: i === 0 ? ("freeze" as const) : undefined,
+  }));
+  const sale = {
+    ...{ opened, lockedBy: opened, store: opened.url, locks: undefined, stock: 10 },
+    ...{ ttlMillis: 200, pauseMillis: 0, workMillis: 0, answersAt: [], onProgress() {} },
+    ...{ workers: [worker(), worker()], deliveries },
+  };
+  await runSale(sale, strategy);
+  expect(beforeFreeze).toEqual([9]);
+  expect(begun.length).toBe(12);
+  await opened.close();
+  await remove();
 });
