@@ -2,6 +2,7 @@ import { deadline, follow, noAnswer, race, type Scope } from "./abort.ts";
 import { releaseUntilKnown } from "./attempts.ts";
 import type { Backend, Hold, LockRequest } from "./backend.ts";
 import { checkName, checkText, checkWhole, HIGHEST_GENERATION } from "./checks.ts";
+import type { Claims } from "./claims.ts";
 import { toMillis } from "./duration.ts";
 import {
   isLoss,
@@ -27,7 +28,7 @@ import type {
   TryLockOptions,
 } from "./lock.ts";
 import { type InTime, LockHandle } from "./lock-handle.ts";
-import { type Claims, type HolderOptions, pollingBackend } from "./polling.ts";
+import { type HolderOptions, pollingBackend } from "./polling.ts";
 import { type CheckedRequest, checkCall, checkRequest } from "./request.ts";
 import { after, elapsedSince, type Instant, instant, LONGEST_CALL, type Millis } from "./time.ts";
 import { type WakeUps, wakeUpsOver } from "./wake-ups.ts";

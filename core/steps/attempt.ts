@@ -22,13 +22,14 @@ import {
   TerminalError,
 } from "./errors.ts";
 import type { RunExecution } from "./execution.ts";
-import { attemptKey, type StepHistory } from "./history.ts";
+import type { StepHistory } from "./history.ts";
 import { intercept } from "./interceptor.ts";
 import { contentionName } from "./lock-contention.ts";
 import { retryDelay } from "./retry.ts";
 import { validate } from "./schema.ts";
 import type { CheckedLock, Step } from "./step.ts";
-import type { TxScope } from "./workflow.ts";
+import { attemptKey } from "./step-keys.ts";
+import type { TxScope } from "./step-options.ts";
 
 /** The value of the record of a failed attempt. */
 interface FailedAttempt {

@@ -11,8 +11,9 @@ import type { Millis } from "../lock/time.ts";
 import { encodeError, hashOf } from "./codec.ts";
 import { type ErrorInfo, runCancelled, StepFailedError, Suspension } from "./errors.ts";
 import type { RunExecution } from "./execution.ts";
-import { attemptKey, checkItemKeys, type StepHistory, type WorkflowCommand } from "./history.ts";
+import type { StepHistory, WorkflowCommand } from "./history.ts";
 import { okRecord, startedRecord } from "./records.ts";
+import { attemptKey, checkItemKeys } from "./step-keys.ts";
 import type { ChildOptions, ChildrenOptions, Workflow } from "./workflow.ts";
 
 /** Starts children of a run, without executing them. */

@@ -8,8 +8,8 @@ import {
 } from "../journal/entities.ts";
 import type { Journal, NewRecord, NewSignal, RunKey } from "../journal/journal.ts";
 import type { Envelopes } from "./envelope.ts";
-import { originIn } from "./history.ts";
 import { readRecords } from "./read-run.ts";
+import { originIn } from "./step-keys.ts";
 
 /** The encoded parts of a run that a call resolves to. */
 interface RunParts {

@@ -19,24 +19,16 @@ import {
   toErrorInfo,
 } from "./errors.ts";
 import type { RunExecution } from "./execution.ts";
-import {
-  attemptKey,
-  checkItemKeys,
-  checkSignalName,
-  checkStepName,
-  type WorkflowCommand,
-} from "./history.ts";
+import type { WorkflowCommand } from "./history.ts";
 import { okRecord, startedRecord } from "./records.ts";
 import { type Schema, validate } from "./schema.ts";
 import { type AnyStepOptions, type Step, type StepFunctions, toStep } from "./step.ts";
+import { attemptKey, checkItemKeys, checkSignalName, checkStepName } from "./step-keys.ts";
+import type { ItemLock, MapOptions, TxScope, Undo } from "./step-options.ts";
 import type {
   ChildOptions,
   ChildrenOptions,
   ContinueOptions,
-  ItemLock,
-  MapOptions,
-  TxScope,
-  Undo,
   WaitOptions,
   Workflow,
   WorkflowContext,

@@ -1,7 +1,8 @@
 import type { StepRecord } from "../journal/journal.ts";
 import type { ErrorInfo } from "./errors.ts";
-import { attemptKey, type History } from "./history.ts";
+import type { History } from "./history.ts";
 import type { Step } from "./step.ts";
+import { attemptKey } from "./step-keys.ts";
 
 /**
  * What is known of a step's effect. `done`: its result is recorded. `not-done`: no attempt has begun, each one was rolled

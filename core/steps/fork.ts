@@ -5,8 +5,8 @@ import { quote } from "../lock/errors.ts";
 import { decode } from "./codec.ts";
 import { signalId } from "./context.ts";
 import { TerminalError } from "./errors.ts";
-import { forkKey, isFinal, isOfStep, stepKeyOf, stepName, undoneKey } from "./history.ts";
 import { currentRecords, failedUndos, undoneSteps } from "./reopen.ts";
+import { forkKey, isFinal, isOfStep, stepKeyOf, stepName, undoneKey } from "./step-keys.ts";
 
 type ForkPlan = Omit<ForkRequest, "runId" | "owner">;
 

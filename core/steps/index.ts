@@ -27,15 +27,12 @@ export type { RetryPolicy } from "./retry.ts";
 export { createRuntime } from "./runtime.ts";
 export { Schedule } from "./schedule.ts";
 export type { Schema } from "./schema.ts";
+export type { LockedScope, StepScope, TxScope, UndoneStep } from "./step-options.ts";
 export {
   type AnyWorkflow,
-  type LockedScope,
   type RunError,
   type RunOutcome,
-  type StepScope,
   type TimedOut,
-  type TxScope,
-  type UndoneStep,
   type Workflow,
   type WorkflowContext,
   workflow,

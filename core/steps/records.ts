@@ -1,6 +1,7 @@
 import type { NewRecord, RecordKind } from "../journal/journal.ts";
 import { encode } from "./codec.ts";
-import { attemptKey, type WorkflowCommand } from "./history.ts";
+import type { WorkflowCommand } from "./history.ts";
+import { attemptKey } from "./step-keys.ts";
 
 /** Returns the final record of a command that has succeeded. */
 export function okRecord(

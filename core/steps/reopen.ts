@@ -3,7 +3,7 @@ import { originalKey } from "../journal/superseded.ts";
 import { quote } from "../lock/errors.ts";
 import { decodeError } from "./codec.ts";
 import { TerminalError } from "./errors.ts";
-import { stepKeyOf, undoneKey } from "./history.ts";
+import { stepKeyOf, undoneKey } from "./step-keys.ts";
 
 /**
  * Returns the keys of the records that a retry of the run supersedes: all from the first one of the step that failed the

@@ -4,9 +4,9 @@ import { originsIn, RunValues } from "./coded-journal.ts";
 import type { RuntimeOptions } from "./contract.ts";
 import { Envelopes } from "./envelope.ts";
 import { EngineFailure, unknownRun, unreadableValue } from "./errors.ts";
-import { isOfStep, stepKeyOf } from "./history.ts";
 import { readRun } from "./read-run.ts";
 import { createRuntime } from "./runtime.ts";
+import { isOfStep, stepKeyOf } from "./step-keys.ts";
 import type { AnyWorkflow } from "./workflow.ts";
 import { withSteps } from "./wrap.ts";
 

@@ -54,13 +54,13 @@ import {
 import { type Blocked, type ExecutionResult, executeRun } from "./execute.ts";
 import { type ExecutionOptions, RunExecution, type RuntimeServices } from "./execution.ts";
 import { planFork } from "./fork.ts";
-import { checkSignalName, stepName } from "./history.ts";
 import { intercept } from "./interceptor.ts";
 import { LockContention } from "./lock-contention.ts";
 import { readRecords, readRun } from "./read-run.ts";
 import { supersededByRetry, supersededByUndoRetry } from "./reopen.ts";
 import { schedulePosition, startMissedSlots } from "./scheduler.ts";
 import { type Schema, validate } from "./schema.ts";
+import { checkSignalName, stepName } from "./step-keys.ts";
 import { type AnyWorkflow, type RunOutcome, toRunOutcome, type Workflow } from "./workflow.ts";
 
 export function createRuntime(options: RuntimeOptions): Runtime {

@@ -4,7 +4,7 @@ import type { Millis } from "../lock/time.ts";
 import { hashOf } from "./codec.ts";
 import { ONCE, type RetryPolicy } from "./retry.ts";
 import type { Schema } from "./schema.ts";
-import type { Locked, StepLock, StepOptions, TxScope, UndoneStep } from "./workflow.ts";
+import type { Locked, StepLock, StepOptions, TxScope, UndoneStep } from "./step-options.ts";
 
 /** A step, or the undo of one, with checked options. */
 export interface Step {

@@ -10,7 +10,8 @@ import type { Journal } from "../journal/journal.ts";
 import type { LockStore } from "../lock/lock.ts";
 import type { Runtime, RuntimeOptions, StartOptions } from "./contract.ts";
 import { createRuntime } from "./runtime.ts";
-import type { AnyWorkflow, StepScope, Workflow } from "./workflow.ts";
+import type { StepScope } from "./step-options.ts";
+import type { AnyWorkflow, Workflow } from "./workflow.ts";
 import { type Replace, withSteps } from "./wrap.ts";
 
 export { checkReplay, exportRun, type ReplayReport } from "./replay-check.ts";

@@ -1,7 +1,8 @@
 import * as z from "zod/mini";
 import { type Inventory, type StockLevel, stockLock } from "../../core/inventory/inventory.ts";
 import { TerminalError } from "../../core/steps/errors.ts";
-import { type TxScope, workflow } from "../../core/steps/workflow.ts";
+import type { TxScope } from "../../core/steps/step-options.ts";
+import { workflow } from "../../core/steps/workflow.ts";
 import type { TransactionalInventory } from "../../core/stores/transactional-inventory.ts";
 
 const Order = z.object({

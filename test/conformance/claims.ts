@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { Claims } from "../../core/lock/polling.ts";
+import type { Claims } from "../../core/lock/claims.ts";
 import { until } from "../support/until.ts";
 
 const { signal } = new AbortController();

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { claimFence } from "../../core/database/claim.ts";
 import type { Database } from "../../core/database/sql.ts";
+import type { Claims } from "../../core/lock/claims.ts";
 import { issueFence } from "../../core/lock/fence.ts";
-import type { Claims } from "../../core/lock/polling.ts";
 import { sqlClaims } from "../../core/stores/sql/locks.ts";
 import { until } from "../support/until.ts";
 import { describeClaims } from "./claims.ts";

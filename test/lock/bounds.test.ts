@@ -1,9 +1,10 @@
 import { describe, expect, test, vi } from "vitest";
 import { sleep } from "../../core/lock/abort.ts";
+import type { Claims } from "../../core/lock/claims.ts";
 import { deadlineIn } from "../../core/lock/duration.ts";
 import { StoreUnavailableError, UnknownOutcomeError } from "../../core/lock/errors.ts";
 import type { LockStore } from "../../core/lock/lock.ts";
-import { type Claims, pollingBackend } from "../../core/lock/polling.ts";
+import { pollingBackend } from "../../core/lock/polling.ts";
 import { lockStore, pollingStore } from "../../core/lock/store.ts";
 import { type Memory, memoryClaims, newMemory } from "../../core/stores/memory/locks.ts";
 import { type QueueCall, QueueMemory, queueStore } from "../support/memory-queues.ts";

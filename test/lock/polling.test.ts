@@ -1,9 +1,9 @@
 import fc from "fast-check";
 import { describe, expect, test, vi } from "vitest";
 import { sleep } from "../../core/lock/abort.ts";
+import type { Claims } from "../../core/lock/claims.ts";
 import { deadlineIn } from "../../core/lock/duration.ts";
 import { StoreUnavailableError, UnknownOutcomeError } from "../../core/lock/errors.ts";
-import type { Claims } from "../../core/lock/polling.ts";
 import { pollingStore } from "../../core/lock/store.ts";
 import { type Memory, memoryClaims, newMemory } from "../../core/stores/memory/locks.ts";
 import { useVirtualClock } from "../support/timers.ts";

@@ -1,8 +1,8 @@
 import { fileURLToPath } from "node:url";
 import { asNumber, asText, type Database, sql } from "../../core/database/sql.ts";
 import { decode, decodeError } from "../../core/steps/codec.ts";
-import { attemptKey } from "../../core/steps/history.ts";
 import { createRuntime } from "../../core/steps/runtime.ts";
+import { attemptKey } from "../../core/steps/step-keys.ts";
 import { sqlInventory } from "../../core/stores/sql/inventory/index.ts";
 import { sqlJournal } from "../../core/stores/sql/journal/index.ts";
 import { migrate } from "../../core/stores/sql/migrate.ts";

@@ -1,5 +1,5 @@
+import type { Claims } from "../../core/lock/claims.ts";
 import { UnknownOutcomeError } from "../../core/lock/errors.ts";
-import type { Claims } from "../../core/lock/polling.ts";
 
 /** The faults of the connection between a client and its store. */
 export interface Wire {

@@ -1,8 +1,8 @@
 import { HIGHEST_GENERATION, noMoreGenerations } from "../../lock/checks.ts";
+import type { Claims, Token } from "../../lock/claims.ts";
 import { formatFence } from "../../lock/fence.ts";
 import type { LockRecord } from "../../lock/holder.ts";
 import type { LockStore, StoreTraits } from "../../lock/lock.ts";
-import type { Claims, Token } from "../../lock/polling.ts";
 import { pollingStore, type StoreOptions } from "../../lock/store.ts";
 import type { Millis } from "../../lock/time.ts";
 

@@ -1,8 +1,8 @@
 import type { InventoryBackend, StockPage } from "../../inventory/backend.ts";
 import { stockLock } from "../../inventory/inventory.ts";
 import { checkWhole } from "../../lock/checks.ts";
+import type { Claims } from "../../lock/claims.ts";
 import { quote } from "../../lock/errors.ts";
-import type { Claims } from "../../lock/polling.ts";
 
 /** Parts of a store by the names that they serve. */
 export class Partitions<Part> {

@@ -1,8 +1,8 @@
 import { HIGHEST_GENERATION, noMoreGenerations } from "../../lock/checks.ts";
+import type { Claim, Claims, Token } from "../../lock/claims.ts";
 import { hasCode, isCertain } from "../../lock/errors.ts";
 import type { LockRecord } from "../../lock/holder.ts";
 import type { StoreTraits } from "../../lock/lock.ts";
-import type { Claim, Claims, Token } from "../../lock/polling.ts";
 import type { Millis } from "../../lock/time.ts";
 import { keyOf, ownKey } from "../redis/client/names.ts";
 import type { Redis } from "../redis/client/redis.ts";

@@ -11,11 +11,11 @@ import {
   sql,
 } from "../../database/sql.ts";
 import { HIGHEST_GENERATION, noMoreGenerations } from "../../lock/checks.ts";
+import type { Claims, Token } from "../../lock/claims.ts";
 import { isCertain, StoreUnavailableError } from "../../lock/errors.ts";
 import { checkToken, formatFence } from "../../lock/fence.ts";
 import type { LockRecord } from "../../lock/holder.ts";
 import type { LockStore } from "../../lock/lock.ts";
-import type { Claims, Token } from "../../lock/polling.ts";
 import { pollingStore, type StoreOptions } from "../../lock/store.ts";
 import { micros, toMillis } from "./micros.ts";
 

@@ -2,7 +2,7 @@ import type { Compensation, RunDetails } from "../../../core/journal/journal.ts"
 import { quote } from "../../../core/lock/errors.ts";
 import type { Millis } from "../../../core/lock/time.ts";
 import type { ErrorInfo } from "../../../core/steps/errors.ts";
-import { stepName } from "../../../core/steps/history.ts";
+import { stepName } from "../../../core/steps/step-keys.ts";
 import { shownError, shownValue } from "../../json/shown-value.ts";
 import { toJson } from "../json.ts";
 import { colour, drawTimeline, escapeControls, truncate } from "./draw-timeline.ts";

@@ -7,7 +7,7 @@ import type {
 import { originalKey } from "../../../core/journal/superseded.ts";
 import type { Millis } from "../../../core/lock/time.ts";
 import type { ErrorInfo } from "../../../core/steps/errors.ts";
-import { originIn, stepName } from "../../../core/steps/history.ts";
+import { originIn, stepName } from "../../../core/steps/step-keys.ts";
 import { shownError, shownFailure, shownValue } from "../../json/shown-value.ts";
 
 /** The kind of an entry, which decides its colour and bar. */

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { z } from "zod";
 import { type StepScope, TerminalError } from "../../../core/steps/index.ts";
-import type { StepOptions } from "../../../core/steps/workflow.ts";
+import type { StepOptions } from "../../../core/steps/step-options.ts";
 import { flow } from "../../support/flow.ts";
 import type { StepsHarness } from "./harness.ts";
 

@@ -11,13 +11,27 @@ import {
 import { transactionRefused } from "../../../journal/journal.ts";
 import { hasCode, quote } from "../../../lock/errors.ts";
 import { FencedOutError, fenceOwner, formatFence, issueFence } from "../../../lock/fence.ts";
-import type { Dynamodb, ItemWrite, TransactWriteItem } from "../client/dynamodb.ts";
-import type { ItemKey } from "../client/items.ts";
+import type { Dynamodb, TransactWriteItem } from "../client/dynamodb.ts";
 import { GENERATION } from "../locks/generation.ts";
 import { checkItem, refusedItem } from "../own-items.ts";
 import type { TableClock } from "./clock.ts";
-import { type ChangePlan, type DocumentKind, Documents } from "./documents.ts";
-import { endOf, fromTimed, once, padded, SHARDS, shardOf, timed, timeIn } from "./runs.ts";
+import { type ChangePlan, Documents } from "./documents.ts";
+import {
+  answer,
+  created,
+  deliver,
+  ENTITIES,
+  type Entity,
+  type NumberedWaiting,
+  nameOf,
+  type Operation,
+  operationPlace,
+  partitionOf,
+  valuesOf,
+  type Waiting,
+  waitingPlace,
+} from "./entity-items.ts";
+import { endOf, fromTimed, once, SHARDS, timed, timeIn } from "./runs.ts";
 import {
   deleteRange,
   LONGEST_IN_HEAD,
@@ -38,32 +52,6 @@ import {
 const MOST_AT_ONCE = 24;
 const MOST_WRITES = 100 - 3 * MOST_AT_ONCE - 3;
 
-/** An entity. Its messages and answers are items of their own. */
-interface Entity extends EntityId {
-  readonly state?: Stored | undefined;
-
-  /** Of the last claim: a bigint. */
-  readonly token: string;
-  readonly owner: string;
-  readonly heldUntil: number;
-
-  /** The number of the last message. */
-  readonly messages: number;
-
-  /** The time of the oldest message that waits. */
-  readonly waitsSince?: number | undefined;
-}
-
-/** A message that waits. */
-interface Waiting extends Omit<EntityMessage, "input"> {
-  readonly input: Stored;
-  readonly at: number;
-}
-
-interface NumberedWaiting extends Waiting {
-  readonly number: number;
-}
-
 interface Committed {
   /** The messages that wait now. */
   readonly messages: readonly EntityMessage[];
@@ -71,22 +59,6 @@ interface Committed {
   /** The inputs of the answered messages, which nobody reads any more. */
   readonly inputs: readonly Stored[];
 }
-
-/** What is known of an operation: its message waits, or it has an answer. */
-interface Operation {
-  readonly inputHash: string;
-  readonly outcome?: EntityAnswer["outcome"];
-  readonly value?: Stored;
-  readonly until?: number;
-}
-
-const ENTITIES: DocumentKind<Entity> = {
-  keyOf: (name) => ({ pk: `entity/${name}`, sk: "head" }),
-  entriesOf: ({ entity, key, waitsSince }) =>
-    waitsSince === undefined
-      ? []
-      : [{ pk: waitingPlace(shardOf(key), entity), sk: timed(waitsSince, key) }],
-};
 
 /** Opens the records of entities in a table. */
 export function dynamodbEntities(dynamodb: Dynamodb, clock: TableClock): EntityRecords {
@@ -361,74 +333,4 @@ function toItems(writes: readonly EntityWrite[]): readonly TransactWriteItem[] {
   if (items.length <= MOST_WRITES) return items;
   const problem = `a handler has at most ${MOST_WRITES} \`writes\`, not ${writes.length}`;
   throw transactionRefused(problem);
-}
-
-function created({ entity, key }: EntityId): Entity {
-  return { entity, key, token: "0", owner: "", heldUntil: 0, messages: 0 };
-}
-
-function nameOf({ entity, key }: EntityId): string {
-  return `${entity.length}/${entity}/${key}`;
-}
-
-function partitionOf(id: EntityId): string {
-  return ENTITIES.keyOf(nameOf(id)).pk;
-}
-
-function valuesOf(id: EntityId): ItemKey {
-  return { pk: partitionOf(id), sk: "value" };
-}
-
-function operationPlace(id: EntityId, operationId: string): ItemKey {
-  return { pk: partitionOf(id), sk: `operation/${operationId}` };
-}
-
-function inboxPlace(id: EntityId, number: number): ItemKey {
-  return { pk: partitionOf(id), sk: `inbox/${padded(number)}` };
-}
-
-function waitingPlace(shard: string, entity: string): string {
-  return `inboxes/${shard}/${entity}`;
-}
-
-function deliver(id: EntityId, number: number, message: Waiting): readonly ItemWrite[] {
-  const { operationId, inputHash } = message;
-  const operation: Operation = { inputHash };
-  return [
-    {
-      key: inboxPlace(id, number),
-      update: "SET #text = :text",
-      values: { text: JSON.stringify(message) },
-    },
-    {
-      key: operationPlace(id, operationId),
-      update: "SET #text = :text",
-      when: "attribute_not_exists(#pk)",
-      values: { text: JSON.stringify(operation) },
-    },
-  ];
-}
-
-/** Answers a message, and lets `purge` find the answer. */
-function answer(
-  id: EntityId,
-  operationId: string,
-  operation: Operation & { readonly until: number },
-  number: number | undefined,
-): readonly ItemWrite[] {
-  const { entity, key } = id;
-  const shard = shardOf(key);
-  return [
-    ...(number === undefined ? [] : [{ key: inboxPlace(id, number) }]),
-    {
-      key: operationPlace(id, operationId),
-      update: "SET #text = :text",
-      values: { text: JSON.stringify(operation) },
-    },
-    {
-      key: { pk: `answers/${shard}`, sk: timed(operation.until, `${nameOf(id)}/${operationId}`) },
-      update: "SET #entity = :entity, #key = :key, #operationId = :operationId",
-      values: { entity, key, operationId },
-    },
-  ];
 }

@@ -1,8 +1,8 @@
+import type { Claim, Claims, Token } from "../../../lock/claims.ts";
 import { hasCode, UnknownOutcomeError } from "../../../lock/errors.ts";
 import { formatFence } from "../../../lock/fence.ts";
 import { holderIdOf, type LockRecord } from "../../../lock/holder.ts";
 import type { StoreTraits } from "../../../lock/lock.ts";
-import type { Claim, Claims, Token } from "../../../lock/polling.ts";
 import { elapsedSince, type Instant, instant, type Millis } from "../../../lock/time.ts";
 import type { Dynamodb, ItemWrite, Written } from "../client/dynamodb.ts";
 import type { Item, ItemKey } from "../client/items.ts";

@@ -1,9 +1,9 @@
 import { HIGHEST_GENERATION, noMoreGenerations } from "../../../lock/checks.ts";
+import type { Claim, Claims, Token } from "../../../lock/claims.ts";
 import { UnknownOutcomeError } from "../../../lock/errors.ts";
 import { formatFence } from "../../../lock/fence.ts";
 import { describeWaiter, type LockRecord, MOST_WAITERS } from "../../../lock/holder.ts";
 import type { StoreTraits, WaiterInfo } from "../../../lock/lock.ts";
-import type { Claim, Claims, Token } from "../../../lock/polling.ts";
 import type { Millis } from "../../../lock/time.ts";
 import { nameOf, patternOf } from "../client/names.ts";
 import type { Redis, Reply, Script, ScriptInput } from "../client/redis.ts";

@@ -1,6 +1,6 @@
+import type { Claims } from "../../../lock/claims.ts";
 import type { Duration } from "../../../lock/duration.ts";
 import type { LockStore } from "../../../lock/lock.ts";
-import type { Claims } from "../../../lock/polling.ts";
 import { pollingStore, type StoreOptions } from "../../../lock/store.ts";
 import { checkPrefix, PREFIX } from "../client/names.ts";
 import type { Redis } from "../client/redis.ts";

@@ -1,4 +1,4 @@
-import type { ReleaseSubscription, WaitForTurn } from "../../../lock/polling.ts";
+import type { ReleaseSubscription, WaitForTurn } from "../../../lock/claims.ts";
 import type { WakeUpChannel } from "../../../lock/wake-ups.ts";
 import { ownKey } from "../client/names.ts";
 import type { Redis } from "../client/redis.ts";

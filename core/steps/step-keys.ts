@@ -1,0 +1,68 @@
+import type { StepRecord } from "../journal/journal.ts";
+import { checkText } from "../lock/checks.ts";
+import { quote } from "../lock/errors.ts";
+
+/** Returns the key of the record that ends the copied ones in a fork. */
+export function forkKey(number: number, origin: string): string {
+  return `~fork/${number}/${origin}`;
+}
+
+/** Returns the run in a key that `forkKey` made. */
+export function originIn(key: string): string {
+  return key.replace(/^~fork\/\d+\//, "");
+}
+
+export function isOfStep({ kind }: Pick<StepRecord, "kind">): boolean {
+  return kind !== "undo" && kind !== "failure" && kind !== "fork";
+}
+
+/** Returns the key of the step that an undo undoes, and other keys unchanged. */
+export function undoneKey(key: string): string {
+  return key.replace(/^~undo\//, "");
+}
+
+export function isFinal({ outcome }: Pick<StepRecord, "outcome">): boolean {
+  return outcome === "ok" || outcome === "failed";
+}
+
+export function attemptKey(key: string, outcome: "retry" | "started", attempt: number): string {
+  return `${key}@${attempt}${outcome === "started" ? " started" : ""}`;
+}
+
+/** Returns the key of the step that a record belongs to. */
+export function stepKeyOf(record: Pick<StepRecord, "key" | "outcome">): string {
+  return isFinal(record) ? record.key : record.key.replace(/@\d+(?: started)?$/, "");
+}
+
+/** Returns the name of a step for humans. */
+export function stepName(key: string): string {
+  return key.replace(/^~(signal\/)?/, "");
+}
+
+/** Throws for a name that could be the key of another record. */
+export function checkStepName(what: string, name: unknown): asserts name is string {
+  checkText(what, name, 200);
+  if (name.startsWith("~") || /[#@]\d+(?: started)?$/.test(name)) {
+    throw new RangeError(
+      `${what} ${quote(name)} must not begin with "~", or end in "#" or "@" and a number`,
+    );
+  }
+}
+
+/** Throws for a name that could be one of the engine's own signals. */
+export function checkSignalName(name: unknown): asserts name is string {
+  checkText("signal", name, 255);
+  if (name.startsWith("~")) throw new RangeError(`signal ${quote(name)} must not begin with "~"`);
+}
+
+/** Throws unless the keys of the items are distinct. */
+export function checkItemKeys(name: string, keys: readonly string[]): void {
+  const seen = new Set<string>();
+  for (const key of keys) {
+    checkStepName(`keyOf of ${name}`, key);
+    if (seen.has(key)) {
+      throw new RangeError(`two items of ${name} have the key ${key}; keyOf must tell them apart`);
+    }
+    seen.add(key);
+  }
+}

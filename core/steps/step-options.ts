@@ -1,0 +1,213 @@
+import type { Transaction } from "../database/sql.ts";
+import type { Duration } from "../lock/duration.ts";
+import type { Fence } from "../lock/fence.ts";
+import type { Held } from "../lock/lock.ts";
+import type { Deadline } from "../lock/time.ts";
+import type { RetryPolicy } from "./retry.ts";
+import type { Schema } from "./schema.ts";
+
+/**
+ * Executes a step and records its result. `undo` is called if the run fails later.
+ *
+ * - `step(name, fn)`: at least once. Other systems recognise a repetition by the `idempotencyKey`.
+ * - `step(name, { lock }, fn)`: under a lock, with a fence for the resource to check.
+ * - `step.tx(name, { lock }, fn)`: in a transaction of the journal's database, with exactly one effect.
+ * - `step.map(name, items, { keyOf }, fn)`: one step per item, several of them at a time.
+ */
+export interface StepFunction {
+  <T>(name: string, fn: (scope: StepScope) => Promise<T>, undo?: Undo<T | undefined>): Promise<T>;
+
+  <T>(
+    name: string,
+    options: StepOptions<T> & Locked,
+    fn: (scope: LockedScope) => Promise<T>,
+    undo?: Undo<T | undefined, LockedScope>,
+  ): Promise<T>;
+
+  <T>(
+    name: string,
+    options: StepOptions<T> & { readonly lock?: never },
+    fn: (scope: StepScope) => Promise<T>,
+    undo?: Undo<T | undefined>,
+  ): Promise<T>;
+
+  /** The function's statements, the step's record and the check of the fences are one transaction. */
+  tx<T>(
+    name: string,
+    options: Omit<StepOptions<T>, "semantics" | "effect"> & Locked,
+    fn: (scope: TxScope) => Promise<T>,
+    undo?: Undo<T, TxScope>,
+  ): Promise<T>;
+
+  readonly map: MapFunction;
+}
+
+/**
+ * Executes one step per item. The first failure ends the map and no further item begins; with `onError: "collect"`
+ * all items are executed and their results are returned as `Promise.allSettled` does.
+ */
+interface MapFunction {
+  <I, T>(
+    name: string,
+    items: readonly I[],
+    options: MapOptions<I, T> & CollectErrors & ItemLock<I>,
+    fn: (item: I, scope: LockedScope) => Promise<T>,
+    undo?: Undo<T | undefined, LockedScope & ItemScope<I>>,
+  ): Promise<readonly PromiseSettledResult<T>[]>;
+
+  <I, T>(
+    name: string,
+    items: readonly I[],
+    options: MapOptions<I, T> & CollectErrors & { readonly lock?: never },
+    fn: (item: I, scope: StepScope) => Promise<T>,
+    undo?: Undo<T | undefined, StepScope & ItemScope<I>>,
+  ): Promise<readonly PromiseSettledResult<T>[]>;
+
+  <I, T>(
+    name: string,
+    items: readonly I[],
+    options: MapOptions<I, T> & ItemLock<I>,
+    fn: (item: I, scope: LockedScope) => Promise<T>,
+    undo?: Undo<T | undefined, LockedScope & ItemScope<I>>,
+  ): Promise<readonly T[]>;
+
+  <I, T>(
+    name: string,
+    items: readonly I[],
+    options: MapOptions<I, T> & { readonly lock?: never },
+    fn: (item: I, scope: StepScope) => Promise<T>,
+    undo?: Undo<T | undefined, StepScope & ItemScope<I>>,
+  ): Promise<readonly T[]>;
+}
+
+/** The item whose step is undone. */
+interface ItemScope<I> {
+  readonly item: I;
+}
+
+export interface CollectErrors {
+  readonly onError: "collect";
+}
+
+export interface ItemLock<I> {
+  /** The lock of each item's step. */
+  readonly lock: (item: I) => Locked["lock"];
+}
+
+/**
+ * Takes the effect of a step back. It is the last argument, so that its type follows from the step's result.
+ *
+ * Called for steps that are done, and for steps that may be: `result` is undefined unless `scope.outcome` is `done`.
+ */
+export type Undo<T, Scope = StepScope> = (result: T, scope: Scope & UndoneStep) => Promise<unknown>;
+
+/** What an undo knows of its step. */
+export interface UndoneStep {
+  /**
+   * `done`: the step's result is recorded. `unknown`: an attempt began, and none succeeded, as far as the journal knows:
+   * it failed, took too long, returned a value that could not be recorded, or its process died.
+   */
+  readonly outcome: "done" | "unknown";
+
+  /** The key that the step's attempts had: ask the other system with it whether the step had its effect. */
+  readonly stepIdempotencyKey: string;
+}
+
+export interface StepOptions<T> {
+  /** The attempts and the pauses between them. `false`: one attempt. */
+  readonly retry?: RetryPolicy | false;
+
+  /** The longest duration of one attempt. Default no limit. */
+  readonly timeout?: Duration;
+
+  /** The run is parked instead of an attempt if the invocation ends sooner than this. Default `timeout`. */
+  readonly budget?: Duration;
+
+  /** The step's key in the journal. Default: the name, and "#2" and so on when the name is used again. */
+  readonly key?: string;
+
+  /** The step's arguments. The run fails if they differ in a replay. */
+  readonly args?: unknown;
+
+  /** Validates the result before it is recorded. */
+  readonly output?: Schema<unknown, T>;
+
+  /**
+   * Records the start of each attempt, which is not started twice: an interrupted step fails with the code
+   * STEP_INTERRUPTED. Without `retry`, the step has one attempt.
+   */
+  readonly semantics?: "at-most-once";
+
+  /** `none`: the step changes nothing outside, so that there is nothing to undo after a failed attempt. */
+  readonly effect?: "none";
+}
+
+export interface Locked {
+  /** One name, several names, which are locked together, or names with options. */
+  readonly lock: string | readonly string[] | StepLock;
+}
+
+/** The locks of a step, with options. */
+export interface StepLock {
+  readonly names: string | readonly string[];
+
+  /** How long the store keeps the lock after the last renewal. Default 10 s. */
+  readonly ttl?: Duration;
+
+  /**
+   * The longest wait for the lock. Default 10 s, or the rest of the invocation if that is less. Unless `onBusy` is `fail`,
+   * a worker waits 50 ms at the most, and a short-lived function as long as its `lockWait`, by default not at all.
+   */
+  readonly wait?: Duration;
+
+  /**
+   * After the wait, `wait` (default) parks the run until it tries again, and `fail` fails the step with the code
+   * LOCK_TIMEOUT. `suspend` parks the run without a wait. A busy lock does not count as an attempt.
+   */
+  readonly onBusy?: "wait" | "suspend" | "fail";
+}
+
+export interface MapOptions<I, T> extends StepOptions<T> {
+  /** Returns a key of 1 to 200 bytes, distinct for each item: it identifies the item in a replay. */
+  readonly keyOf: (item: I) => string;
+
+  /** The number of items in progress at a time. Default 8. */
+  readonly concurrency?: number;
+  readonly onError?: "fail-fast" | "collect";
+  readonly key?: never;
+}
+
+export interface StepScope {
+  readonly runId: string;
+
+  /** The step's key in the journal. */
+  readonly key: string;
+
+  /** From 1. */
+  readonly attempt: number;
+
+  /**
+   * The same for each attempt of this step of this run, and for no other step: pass it to systems that recognise a
+   * repetition by such a key. A later run that reuses the id, after the outcome was purged, has the same keys.
+   */
+  readonly idempotencyKey: string;
+
+  /** Aborts when the attempt times out, the lock is lost, or the execution stops. Pass it to all calls of the step. */
+  readonly signal: AbortSignal;
+  readonly deadline: Deadline;
+}
+
+export interface LockedScope extends StepScope {
+  readonly lock: Held;
+
+  /** The fence of the first name. */
+  readonly fence: Fence;
+
+  /** The fences by name. */
+  readonly fences: ReadonlyMap<string, Fence>;
+}
+
+export interface TxScope extends LockedScope {
+  /** The transaction. The engine commits it together with the step's record. */
+  readonly tx: Pick<Transaction, "batch">;
+}
