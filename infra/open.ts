@@ -29,7 +29,7 @@ import {
 /** The part of a store that only some stores have. */
 type StorePart = Exclude<keyof AnyStore, keyof UrlStore>;
 
-/** What every store has that was opened by its URL. */
+/** The members of every store that was opened by its URL. */
 interface UrlStore extends OpenStore {
   /** The store's URL as it may be shown: without user, password and the options that do not choose the store. */
   readonly url: string;
@@ -178,7 +178,7 @@ type StoreAt<Url extends string> = Url extends `${infer S extends Scheme}:${stri
  *     await using shop = await open("sqlite:shop.db"); // its type says that it has an inventory
  *     await using store = await open(process.env.STORE ?? "memory:"); // store.inventory may throw
  *
- * It connects on first use, except that SQLite's tables are made here; those of a server are made by
+ * Connects on first use, except that SQLite's tables are made here; those of a server are made by
  * `lockstep migrate`. Rejects with a TypeError for a text that is no store's URL.
  */
 export async function open<const Url extends string>(

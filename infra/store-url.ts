@@ -4,7 +4,7 @@ import { quote } from "../core/lock/errors.ts";
 export interface StoreUrl {
   readonly scheme: string;
 
-  /** What follows the scheme, for stores that are a path or a name. */
+  /** The text after the scheme, for stores that are a path or a name. */
   readonly path: string;
 
   /** The parts of scheme://user:password@host:port,host:port/name?options. Throws a TypeError for bad ones. */

@@ -332,7 +332,7 @@ export interface NewRun {
   readonly turn?: RunTurn | undefined;
 }
 
-/** What decides when a due run gets its turn. */
+/** The properties that decide when a due run gets its turn. */
 export interface RunTurn {
   /** Workers choose the queues that they serve. 1 to 255 bytes. Default "default". */
   readonly queue?: string | undefined;
@@ -363,7 +363,7 @@ export interface ParentRun {
   readonly signal: string;
 }
 
-/** A run after `start`. It may be executed already. */
+/** A run after `start`. Another process may execute it already. */
 export type StartedRun = ({ readonly parent: ParentRun | undefined } & RunState) | RunConflict;
 
 export type RunClaimResult = (ClaimedRun & { readonly kind: "claimed" }) | RunState | RunConflict;

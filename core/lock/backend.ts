@@ -48,7 +48,7 @@ export interface FoundLock {
   drop(limit: AbortSignal): Promise<boolean>;
 }
 
-/** What a store implements. Names and spans are valid, and one client has one request for a name at a time. */
+/** The contract of a store. Names and spans are valid, and one client has one request for a name at a time. */
 export interface Backend {
   readonly traits: StoreTraits;
 

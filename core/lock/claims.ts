@@ -30,7 +30,7 @@ export interface Claims {
   /**
    * Moves the owner's expiry to `ttl` from now, never back. False: another owner's, or expired.
    *
-   * `next` is the owner's new text, with the same id. It replaces the old text, unless that has happened before.
+   * `next` is the owner's new text, with the same id. The new text replaces the old one, if no earlier request has done so.
    */
   renew(
     names: readonly string[],

@@ -22,7 +22,7 @@ const SHORTENED = ["command", "step", "run"] as const;
 /** The most bytes of a leader's value: with `since` and `revision`, it fits beside an id of 107 bytes. */
 const LONGEST_VALUE = 80;
 
-/** Throws unless the value of a leader is text of at most 80 bytes, also as JSON. It may be empty. */
+/** Throws unless the value of a leader is text of at most 80 bytes, also as JSON. The value may be empty. */
 export function checkValue(value: unknown): asserts value is string {
   if (value === "") return;
   checkText("value", value, LONGEST_VALUE);

@@ -20,7 +20,7 @@ export interface LeadershipOptions {
   readonly name: string;
 }
 
-/** What a mutex or a leader holds on its session: the first entry of a queue, and a signal that aborts when it is lost. */
+/** The first place in a queue, held by a mutex or a leader on its session: an entry, and a signal that aborts when the entry is lost. */
 export class Leadership<E extends QueueEntry> {
   readonly #options: LeadershipOptions;
 

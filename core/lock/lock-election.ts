@@ -108,7 +108,7 @@ class LockEntry implements CandidateEntry {
   readonly #locks: LockStore;
   #isInDoubt = false;
 
-  /** The release under way, which attempts to leave share: it repeats its own requests. */
+  /** The release under way, which repeats its own requests. Attempts to leave share it. */
   #leaving: Promise<boolean> | undefined;
 
   constructor(locks: LockStore, lock: Lock) {

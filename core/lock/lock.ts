@@ -3,7 +3,7 @@ import type { Fence } from "./fence.ts";
 import type { Deadline, Millis } from "./time.ts";
 import type { WakeUps } from "./wake-ups.ts";
 
-/** What a holder can do until its signal aborts. */
+/** The members of every held lock, valid until its signal aborts. */
 export interface Held extends AsyncDisposable {
   /**
    * Aborts with a LockLostError no later than the lock expires at the store. Pass it to all work under the lock.
@@ -95,7 +95,7 @@ export interface TryLockOptions {
   readonly signal?: AbortSignal;
 
   /**
-   * What the lock is for, in `inspect`.
+   * The purpose of the lock, in `inspect`.
    *
    * @internal
    */
@@ -110,7 +110,7 @@ export interface LockOptions extends TryLockOptions {
   readonly wait: Duration;
 }
 
-/** What a holder says of itself, for humans: it may be shortened, and proves nothing. */
+/** The holder's description of itself, for humans: the text may be shortened, and proves nothing. */
 export interface HolderInfo {
   /**
    * When the holder requested the lock, by the holder's clock; for other clients of ZooKeeper, by the server's. On etcd and
@@ -143,14 +143,14 @@ export interface WaiterInfo extends HolderInfo {
   readonly since?: Date | undefined;
 }
 
-/** A snapshot of a lock. It may be out of date when you read it, and proves nothing. */
+/** A snapshot of a lock. The snapshot may be out of date when you read it, and proves nothing. */
 export interface LockInfo {
   readonly name: string;
 
   /** The holder's label and unique id; undefined for a free lock. */
   readonly holder: string | undefined;
 
-  /** What the holder says of itself; undefined for a free lock. */
+  /** The holder's description of itself; undefined for a free lock. */
   readonly about: HolderInfo | undefined;
 
   /** Milliseconds until the lock expires unless renewed, by the store's clock. */
@@ -166,7 +166,7 @@ export interface LockInfo {
   readonly queue?: readonly WaiterInfo[] | undefined;
 }
 
-/** What a store offers beyond the contract. The conformance suite reads the traits. */
+/** The properties of a store beyond the contract. The conformance suite reads the traits. */
 export interface StoreTraits {
   readonly name: string;
 
@@ -201,7 +201,7 @@ export interface LockStore extends AsyncDisposable {
   readonly wakeUps?: WakeUps | undefined;
 
   /**
-   * Resolves once the lock has no holder, without standing in line for it. It may have one again by then. Rejects with
+   * Resolves once the lock has no holder, without a place in its queue. The lock may have a holder again by then. Rejects with
    * the signal's reason, and when the store does not answer.
    *
    * @internal
@@ -242,7 +242,7 @@ export interface LockStore extends AsyncDisposable {
    * Resolves to the lock as it was. Rejects with a FenceInvalidError, and changes nothing, when the lock has another
    * holder or none. For operators.
    *
-   * The holder is not stopped: it learns of the loss with its next renewal. The next holder's fence is higher, so a
+   * The holder is not stopped: its next renewal tells it of the loss. The next holder's fence is higher, so a
    * resource that checks the fence refuses the late holder from the next holder's first claim on. Of a holder of several
    * names, only this one is freed at once.
    */

@@ -23,7 +23,7 @@ import { Notifier } from "./notifier.ts";
 import { type Backoff, backoff, retry } from "./retry.ts";
 import { elapsedSince, type Instant, instant, LONGEST_CALL, type Millis } from "./time.ts";
 
-/** What the holders of a client have in common. */
+/** The options that the holders of a client have in common. */
 export interface HolderOptions extends Pick<HolderWork, "command"> {
   readonly label: string;
 }
@@ -216,7 +216,7 @@ class Acquisition {
     throw this.#unavailable("its answer took longer than the ttl");
   }
 
-  /** A claim whose answer was lost may have been granted: it is withdrawn before another one is sent. */
+  /** Withdraws a claim whose answer was lost before another claim is sent: the lost one may have been granted. */
   #requestClaim(): Promise<Granted | undefined> {
     const { names, ttl, lockDelay, patience, signal } = this.#request;
     const pauseAfter = requestPauses(patience);

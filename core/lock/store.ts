@@ -37,7 +37,7 @@ export interface StoreOptions {
   /** The name of this client in a lock's holder, for humans; at most 200 bytes. Default: the store's name. */
   readonly label?: string;
 
-  /** What this client's process executes, in a lock's holder, for humans; at most 1,000 bytes. No secrets: all may read it. */
+  /** The command of this client's process, in a lock's holder, for humans; at most 1,000 bytes. No secrets: all may read it. */
   readonly command?: string | undefined;
 
   /** Called with each event of this client's locks. Its errors are ignored. */

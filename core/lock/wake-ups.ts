@@ -10,7 +10,7 @@ export interface WakeUps {
   listen(onWake: () => void): () => void;
 }
 
-/** What a store implements: texts to all clients that listen at the moment. */
+/** The contract of a store: sends texts to all clients that listen at the moment. */
 export interface WakeUpChannel {
   publish(text: string, signal: AbortSignal): Promise<unknown>;
 

@@ -205,17 +205,17 @@ export class Children {
     const ends = this.#endsOf(childSignal(command.key));
     const failed = children.find(({ id }) => isFailed(ends.get(id)));
     const isOver = failed !== undefined && isFailFast;
-    let { packets, started } = startsOf(history, execution);
+    let { batches, started } = startsOf(history, execution);
     const countOpen = () => children.slice(0, started).filter(({ id }) => !ends.has(id)).length;
     let open = countOpen();
     // A child may have ended already: an earlier execution had started it, and crashed before it recorded the start.
     while (!isOver && started < children.length && open < concurrency) {
       const next = children.slice(started, started + concurrency - open);
       await this.#start(fanOut, next);
-      packets += 1;
+      batches += 1;
       started += next.length;
       open = countOpen();
-      await execution.append(startedRecord(command, started, packets));
+      await execution.append(startedRecord(command, started, batches));
     }
     if (open === 0 && isOver) {
       const result = decodeChildResult(ends.get(failed.id)?.payload ?? "");
@@ -260,15 +260,15 @@ interface FanOut<I> {
   readonly isFailFast: boolean;
 }
 
-/** Returns the number of packets that were started, and the number of children in them. */
+/** Returns the number of batches that were started, and the number of children in them. */
 function startsOf(
   history: StepHistory,
   execution: RunExecution,
-): { readonly packets: number; readonly started: number } {
-  let packets = 0;
-  while (history.attempt("started", packets + 1)) packets += 1;
-  const last = history.attempt("started", packets);
-  return { packets, started: last ? execution.decode<number>(last.value) : 0 };
+): { readonly batches: number; readonly started: number } {
+  let batches = 0;
+  while (history.attempt("started", batches + 1)) batches += 1;
+  const last = history.attempt("started", batches);
+  return { batches, started: last ? execution.decode<number>(last.value) : 0 };
 }
 
 function recordOf(command: WorkflowCommand, { status, value }: ChildResult) {

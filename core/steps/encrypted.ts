@@ -10,7 +10,7 @@ export interface EncryptedOptions {
   readonly current: string | undefined;
 }
 
-/** What AES-GCM takes: fresh for each value, and random. */
+/** The nonce of AES-GCM: random, and fresh for each value. */
 const NONCE_LENGTH = 12;
 
 const utf8 = new TextEncoder();

@@ -12,7 +12,7 @@ import { withSteps } from "./wrap.ts";
 
 /** The answer of `checkReplay`. */
 export interface ReplayReport {
-  /** What the code does in another way than the history says. Undefined if open runs with this history can go on. */
+  /** The first difference between the code and the history. Undefined if open runs with this history can go on. */
   readonly divergence: string | undefined;
 
   /** The commands of the history in its order, then the first ones that the code would execute after it. */

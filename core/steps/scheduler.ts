@@ -9,7 +9,7 @@ import type { AnyWorkflow } from "./workflow.ts";
 
 type ScheduledStarts = Awaited<ReturnType<Runtime["startScheduled"]>>;
 
-/** What the start of a slot needs of the runtime. */
+/** The part of the runtime that the start of a slot needs. */
 interface SlotStart<Run> {
   /** Rejects for an invalid input. */
   prepare(workflow: AnyWorkflow, input: unknown, runId: string): Promise<Run>;

@@ -6,85 +6,6 @@ import type { Deadline } from "../lock/time.ts";
 import type { RetryPolicy } from "./retry.ts";
 import type { Schema } from "./schema.ts";
 
-/**
- * Executes a step and records its result. `undo` is called if the run fails later.
- *
- * - `step(name, fn)`: at least once. Other systems recognise a repetition by the `idempotencyKey`.
- * - `step(name, { lock }, fn)`: under a lock, with a fence for the resource to check.
- * - `step.tx(name, { lock }, fn)`: in a transaction of the journal's database, with exactly one effect.
- * - `step.map(name, items, { keyOf }, fn)`: one step per item, several of them at a time.
- */
-export interface StepFunction {
-  <T>(name: string, fn: (scope: StepScope) => Promise<T>, undo?: Undo<T | undefined>): Promise<T>;
-
-  <T>(
-    name: string,
-    options: StepOptions<T> & Locked,
-    fn: (scope: LockedScope) => Promise<T>,
-    undo?: Undo<T | undefined, LockedScope>,
-  ): Promise<T>;
-
-  <T>(
-    name: string,
-    options: StepOptions<T> & { readonly lock?: never },
-    fn: (scope: StepScope) => Promise<T>,
-    undo?: Undo<T | undefined>,
-  ): Promise<T>;
-
-  /** The function's statements, the step's record and the check of the fences are one transaction. */
-  tx<T>(
-    name: string,
-    options: Omit<StepOptions<T>, "semantics" | "effect"> & Locked,
-    fn: (scope: TxScope) => Promise<T>,
-    undo?: Undo<T, TxScope>,
-  ): Promise<T>;
-
-  readonly map: MapFunction;
-}
-
-/**
- * Executes one step per item. The first failure ends the map and no further item begins; with `onError: "collect"`
- * all items are executed and their results are returned as `Promise.allSettled` does.
- */
-interface MapFunction {
-  <I, T>(
-    name: string,
-    items: readonly I[],
-    options: MapOptions<I, T> & CollectErrors & ItemLock<I>,
-    fn: (item: I, scope: LockedScope) => Promise<T>,
-    undo?: Undo<T | undefined, LockedScope & ItemScope<I>>,
-  ): Promise<readonly PromiseSettledResult<T>[]>;
-
-  <I, T>(
-    name: string,
-    items: readonly I[],
-    options: MapOptions<I, T> & CollectErrors & { readonly lock?: never },
-    fn: (item: I, scope: StepScope) => Promise<T>,
-    undo?: Undo<T | undefined, StepScope & ItemScope<I>>,
-  ): Promise<readonly PromiseSettledResult<T>[]>;
-
-  <I, T>(
-    name: string,
-    items: readonly I[],
-    options: MapOptions<I, T> & ItemLock<I>,
-    fn: (item: I, scope: LockedScope) => Promise<T>,
-    undo?: Undo<T | undefined, LockedScope & ItemScope<I>>,
-  ): Promise<readonly T[]>;
-
-  <I, T>(
-    name: string,
-    items: readonly I[],
-    options: MapOptions<I, T> & { readonly lock?: never },
-    fn: (item: I, scope: StepScope) => Promise<T>,
-    undo?: Undo<T | undefined, StepScope & ItemScope<I>>,
-  ): Promise<readonly T[]>;
-}
-
-/** The item whose step is undone. */
-interface ItemScope<I> {
-  readonly item: I;
-}
-
 export interface CollectErrors {
   readonly onError: "collect";
 }
@@ -101,7 +22,7 @@ export interface ItemLock<I> {
  */
 export type Undo<T, Scope = StepScope> = (result: T, scope: Scope & UndoneStep) => Promise<unknown>;
 
-/** What an undo knows of its step. */
+/** The step that an undo takes back. */
 export interface UndoneStep {
   /**
    * `done`: the step's result is recorded. `unknown`: an attempt began, and none succeeded, as far as the journal knows:

@@ -39,7 +39,7 @@ export function withFaults<I, O>(
   }) as Workflow<I, O>;
 }
 
-/** What a test runtime does in place of the world. */
+/** The replacements of a test runtime for the outside world. */
 interface Fakes {
   /** Functions for the steps of these names, with the arguments of the real ones. Their undos do nothing. */
   readonly steps?: Readonly<Record<string, (...args: readonly never[]) => unknown>>;

@@ -8,7 +8,17 @@ import { decode, decodeError, hashOf } from "./codec.ts";
 import type { Schedule } from "./schedule.ts";
 import { type InputOf, type OutputOf, type Schema, validate } from "./schema.ts";
 import { checkSignalName } from "./step-keys.ts";
-import type { CollectErrors, StepFunction } from "./step-options.ts";
+import type {
+  CollectErrors,
+  ItemLock,
+  Locked,
+  LockedScope,
+  MapOptions,
+  StepOptions,
+  StepScope,
+  TxScope,
+  Undo,
+} from "./step-options.ts";
 
 /** The schemas of the payloads of signals, by name. */
 export type SignalSchemas = Readonly<Record<string, Schema>>;
@@ -301,6 +311,85 @@ export interface ChildrenOptions<I> {
 
   /** Whether the children go on when this run fails or is cancelled. Default false. */
   readonly detached?: boolean;
+}
+
+/**
+ * Executes a step and records its result. `undo` is called if the run fails later.
+ *
+ * - `step(name, fn)`: at least once. Other systems recognise a repetition by the `idempotencyKey`.
+ * - `step(name, { lock }, fn)`: under a lock, with a fence for the resource to check.
+ * - `step.tx(name, { lock }, fn)`: in a transaction of the journal's database, with exactly one effect.
+ * - `step.map(name, items, { keyOf }, fn)`: one step per item, several of them at a time.
+ */
+interface StepFunction {
+  <T>(name: string, fn: (scope: StepScope) => Promise<T>, undo?: Undo<T | undefined>): Promise<T>;
+
+  <T>(
+    name: string,
+    options: StepOptions<T> & Locked,
+    fn: (scope: LockedScope) => Promise<T>,
+    undo?: Undo<T | undefined, LockedScope>,
+  ): Promise<T>;
+
+  <T>(
+    name: string,
+    options: StepOptions<T> & { readonly lock?: never },
+    fn: (scope: StepScope) => Promise<T>,
+    undo?: Undo<T | undefined>,
+  ): Promise<T>;
+
+  /** The function's statements, the step's record and the check of the fences are one transaction. */
+  tx<T>(
+    name: string,
+    options: Omit<StepOptions<T>, "semantics" | "effect"> & Locked,
+    fn: (scope: TxScope) => Promise<T>,
+    undo?: Undo<T, TxScope>,
+  ): Promise<T>;
+
+  readonly map: MapFunction;
+}
+
+/**
+ * Executes one step per item. The first failure ends the map and no further item begins; with `onError: "collect"`
+ * all items are executed and their results are returned as `Promise.allSettled` does.
+ */
+interface MapFunction {
+  <I, T>(
+    name: string,
+    items: readonly I[],
+    options: MapOptions<I, T> & CollectErrors & ItemLock<I>,
+    fn: (item: I, scope: LockedScope) => Promise<T>,
+    undo?: Undo<T | undefined, LockedScope & ItemScope<I>>,
+  ): Promise<readonly PromiseSettledResult<T>[]>;
+
+  <I, T>(
+    name: string,
+    items: readonly I[],
+    options: MapOptions<I, T> & CollectErrors & { readonly lock?: never },
+    fn: (item: I, scope: StepScope) => Promise<T>,
+    undo?: Undo<T | undefined, StepScope & ItemScope<I>>,
+  ): Promise<readonly PromiseSettledResult<T>[]>;
+
+  <I, T>(
+    name: string,
+    items: readonly I[],
+    options: MapOptions<I, T> & ItemLock<I>,
+    fn: (item: I, scope: LockedScope) => Promise<T>,
+    undo?: Undo<T | undefined, LockedScope & ItemScope<I>>,
+  ): Promise<readonly T[]>;
+
+  <I, T>(
+    name: string,
+    items: readonly I[],
+    options: MapOptions<I, T> & { readonly lock?: never },
+    fn: (item: I, scope: StepScope) => Promise<T>,
+    undo?: Undo<T | undefined, StepScope & ItemScope<I>>,
+  ): Promise<readonly T[]>;
+}
+
+/** The item whose step is undone. */
+interface ItemScope<I> {
+  readonly item: I;
 }
 
 /** The outcome of one execution of a run. */

@@ -18,7 +18,7 @@ import { migrate } from "../../core/stores/sql/migrate.ts";
 import { type SqlStore, type SqlStoreOptions, sqlStore } from "../../core/stores/sql/store.ts";
 import { sweepHandler } from "../lambda/schedule/sweep-handler.ts";
 
-/** What `lockstepObject` adds to a class. */
+/** The members that `lockstepObject` adds to a class. */
 interface LockstepObject {
   /** The object's locks, stock, runs and tables, without a request to another machine: for methods of your own. */
   readonly store: SqlStore;

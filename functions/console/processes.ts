@@ -6,7 +6,7 @@ import { Problem } from "../http/problem.ts";
 /** How long a holder stays frozen, in seconds. */
 const FROZEN = 5;
 
-/** Stops the process of a holder, and lets it go on after a few seconds. It may be this process. */
+/** Stops the process of a holder, and lets it go on after a few seconds. The holder's process may be this one. */
 export function freezeHolder(about: HolderInfo | undefined): number {
   const pid = processOf(about);
   // A process of its own, that goes on while this one is frozen.

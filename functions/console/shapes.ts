@@ -4,7 +4,7 @@ import type { QueueLimits } from "../../core/journal/limits.ts";
 import type { LockInfo } from "../../core/lock/lock.ts";
 import type { Millis } from "../../core/lock/time.ts";
 
-/** What the page gets from the console's server, before JSON: dates become text, bigints digits. */
+/** The answers of the console's server to the page, before JSON: dates become text, bigints digits. */
 
 /** The part of a store that some stores do not have. */
 export type ConsolePart = "inventory" | "journal";

@@ -74,7 +74,7 @@ export function failed(error: unknown): Finding {
   return problem("unreachable", error.message, cure ?? all);
 }
 
-/** What to do about causes that say more than the error. */
+/** The advice for causes that say more than the error. */
 const CURES = new Map(Object.entries({ ...DYNAMODB_CURES, ...REDIS_CURES }));
 
 async function* examineSystem(

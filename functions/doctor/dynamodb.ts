@@ -59,7 +59,7 @@ function judgeProtection({
 const ON_DEMAND = "give the table capacity on demand, or more of it";
 const LOGIN = "check the credentials, what they permit, and the region";
 
-/** What to do about the exceptions of DynamoDB. */
+/** The advice for the exceptions of DynamoDB. */
 export const DYNAMODB_CURES: Readonly<Record<string, string>> = {
   AccessDeniedException: LOGIN,
   ExpiredTokenException: LOGIN,

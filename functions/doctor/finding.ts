@@ -6,7 +6,7 @@ export interface Finding {
   readonly status: "ok" | "note" | "problem";
   readonly message: string;
 
-  /** What to do about it. */
+  /** The advice to the operator. */
   readonly cure?: string | undefined;
 }
 

@@ -28,7 +28,7 @@ const SLOTS = 16_384;
 
 const SERVE_ALL = "give every slot to a node that runs: redis-cli --cluster fix HOST:PORT";
 
-/** What to do about the errors of Redis. */
+/** The advice for the errors of Redis. */
 export const REDIS_CURES: Readonly<Record<string, string>> = {
   CLUSTERDOWN: SERVE_ALL,
   LOADING: "wait until it has loaded its data",

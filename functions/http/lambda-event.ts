@@ -212,7 +212,7 @@ function resultHeaders(headers: EventResponse["headers"], event: HttpEvent) {
       multiValueHeaders: { ...lists, ...(cookies.length > 0 && { "set-cookie": cookies }) },
     };
   }
-  // There is room for one cookie.
+  // The format takes one cookie.
   const [cookie] = cookies;
   return { headers: { ...single, ...(cookie !== undefined && { "set-cookie": cookie }) } };
 }

@@ -2,7 +2,7 @@ import type { Context } from "hono";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { Problem } from "./problem.ts";
 
-/** What stands before the body of a request. A `Request` is one. */
+/** The part of a request before its body. A `Request` is one. */
 export interface RequestHead {
   readonly method: string;
 

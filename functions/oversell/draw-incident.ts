@@ -162,7 +162,7 @@ class Drawing {
     return token === undefined ? "" : `fence ${this.#incident.shorten(token)}`;
   }
 
-  /** What the processes believe, and what is true. */
+  /** The beliefs of the processes, and the truth. */
   processes(): string {
     const { beliefs, grants, delays } = this.#incident;
     const believed = this.#within(beliefs);

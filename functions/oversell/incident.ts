@@ -18,7 +18,7 @@ export interface Incident {
   readonly workers: number;
   readonly millis: number;
 
-  /** What workers believed: in order of their beginning. */
+  /** The beliefs of workers, in order of their beginning. */
   readonly beliefs: readonly Belief[];
 
   /** The holders of the lock according to the store. */

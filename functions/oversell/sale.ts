@@ -78,7 +78,7 @@ interface FrozenHolder {
 /** The part of the orders that could be sold that have begun before a due freeze has. The rest waits for the freeze. */
 const BEGUN_BEFORE_FREEZE = 0.9;
 
-/** What a fault does to a worker, for the progress. */
+/** The effect of a fault on a worker, for the progress. */
 const HAPPENS: Readonly<Record<Fault, string>> = {
   slow: "waits for a slow service",
   freeze: "will be frozen",

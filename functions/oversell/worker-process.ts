@@ -54,7 +54,7 @@ export class WorkerProcess implements Worker {
         else if (received.type === "error") finish(() => reject(new Error(received.message)));
         else if (received.type !== "dying") finish(() => resolve(received));
       };
-      // Whoever stops the process also continues it: a stop of its own could come after the continuation.
+      // The function that stops the process also continues it: a second stop could come after the continuation.
       const freeze = () => {
         child.kill("SIGSTOP");
         child.send({ type: "wake" } satisfies ToWorker);

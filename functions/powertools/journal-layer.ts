@@ -60,7 +60,7 @@ export class JournalLayer extends BasePersistenceLayer {
     try {
       await this.#finish(record, { status: "failed", value, keep: 0, compensated: "unclear" });
     } catch (error) {
-      // Another caller has taken the record over: it is not ours to delete.
+      // Another caller has taken the record over: this one must not delete it.
       if (!(error instanceof StaleRunError)) throw error;
     }
   }

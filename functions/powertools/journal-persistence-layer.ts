@@ -6,7 +6,7 @@ import type { Journal } from "../../core/journal/journal.ts";
 import { importError } from "../../core/stores/peer.ts";
 import { lazy, type Provider } from "../invocation/provider.ts";
 
-/** What Powertools calls of a layer. */
+/** The methods of a layer that Powertools calls. */
 type Layer = Pick<
   BasePersistenceLayer,
   | "configure"

@@ -28,7 +28,7 @@ const FULL_WAIT: Millis = 1_000;
 /** While fewer than half of the slots are free, so long more may become free: one claim then fills all of them. */
 const GATHER: Millis = 10;
 
-/** A run that waits longer for a lock is parked: it would keep others from its slot. */
+/** A run that waits longer for a lock is parked, so that other runs get its slot. */
 const LOCK_WAIT: Millis = 50;
 
 /** How often a worker deletes expired runs, and how many at a time. */

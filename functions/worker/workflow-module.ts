@@ -21,7 +21,7 @@ export interface WorkflowServices {
 
 /** A loaded module with workflows. */
 export interface WorkflowModule {
-  /** The export of the name `codec`: what encodes the values of runs. */
+  /** The export of the name `codec`, which encodes the values of runs. */
   readonly codec: RuntimeOptions["codec"];
 
   /**

@@ -13,7 +13,7 @@ const JAVA = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"];
 
 const PROGRAM = [`-Djava.library.path=${join(dirname(JAR), "DynamoDBLocal_lib")}`, "-jar", JAR];
 
-/** It accepts any credentials, and all of them see the same tables. The table of the URL is made by `lockstep migrate`. */
+/** DynamoDB Local. Accepts any credentials, and all of them see the same tables. The table of the URL is made by `lockstep migrate`. */
 export const dynamodb = {
   size: 1,
   binaries: ["java"],
@@ -29,7 +29,7 @@ export const dynamodb = {
     // Names the process's folder on its command line.
     `-Djava.io.tmpdir=${folder}`,
     ...PROGRAM,
-    // Not in memory: it keeps its data when it is killed and restarted, as the other servers do.
+    // Not in memory: the server keeps its data when it is killed and restarted, as the other servers do.
     "-dbPath",
     join(folder, "data"),
     "-sharedDb",

@@ -17,7 +17,7 @@ import {
 } from "../support/runs.ts";
 import { pause, until } from "../support/until.ts";
 
-/** Tests of runs that are started in packets, and of parents that wait for them. */
+/** Tests of runs that are started in batches, and of parents that wait for them. */
 export function describeChildren({ journal, underTest }: JournalFixture): void {
   const newRun = (more: Partial<NewRun> = {}): NewRun => {
     const { ttl: _, ...run } = claimOf(newRunId(), more);

@@ -130,8 +130,8 @@ export function describeTurns({ journal, underTest }: JournalFixture): void {
       for (let i = 0; i < 4; i += 1) await start(workflow, { key: "other" });
       // A client knows of a new key after a second at the latest.
       await pause(1_100);
-      const packet = await client.journal.claimDue(dueQuery(workflow, { limit: 6 }));
-      const keys = await Promise.all(packet.map(async ({ runId }) => journal.show(runId)));
+      const claimed = await client.journal.claimDue(dueQuery(workflow, { limit: 6 }));
+      const keys = await Promise.all(claimed.map(async ({ runId }) => journal.show(runId)));
       expect(keys.filter((run) => run?.key === "other")).toHaveLength(3);
       await client.close();
     });

@@ -1,5 +1,5 @@
 import { expect, type TestContext, test } from "vitest";
-import { servingConsole } from "../support/console.ts";
+import { act, servingConsole } from "../support/console.ts";
 import { runScript } from "../support/script.ts";
 import { temporaryFile } from "../support/under-test.ts";
 
@@ -76,17 +76,3 @@ test("the console of lockstep dev kills the holder of the fence that the user ha
   expect(await act(url, "kill", killed)).toContain(`process ${holder.child.pid} is killed`);
   expect(await holder.ended).toBe("SIGKILL");
 });
-
-/** Asks for an action; resolves to what was done, or to the code of the refusal. */
-async function act(url: string, action: string, body: object): Promise<string> {
-  const response = await fetch(`${url}/console/api/actions/${action}`, {
-    method: "POST",
-    headers: { "lockstep-console": "1", "content-type": "application/json", origin: url },
-    body: JSON.stringify(body),
-  });
-  const { done, code } = (await response.json()) as {
-    readonly done?: string;
-    readonly code: string;
-  };
-  return done ?? code;
-}

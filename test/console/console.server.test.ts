@@ -7,7 +7,7 @@ import { createRuntime } from "../../core/steps/runtime.ts";
 import { IncidentLog } from "../../functions/console/incidents.ts";
 import { type AnyStore, open } from "../../infra/open.ts";
 import { INSTALLING_BROWSER, seriousFaults, startBrowser } from "../support/browser.ts";
-import { servingConsole } from "../support/console.ts";
+import { act, servingConsole } from "../support/console.ts";
 import { etcdElections, zookeeperElections } from "../support/elections-under-test.ts";
 import { WHOLE_MATRIX } from "../support/matrix.ts";
 import { RedisCluster } from "../support/redis-group.ts";
@@ -233,7 +233,7 @@ test.for(Object.keys(WITH_JOURNAL))(
   },
 );
 
-test("the line of a lock shows each waiter, and how long it has waited", async (context) => {
+test("the queue of a lock shows each waiter, and how long it has waited", async (context) => {
   const underTest = await etcdUnderTest(first(inject("etcdServers")));
   context.onTestFinished(() => underTest.close());
   const { store, url } = await servingConsole(context, underTest.url ?? "");
@@ -241,13 +241,13 @@ test("the line of a lock shows each waiter, and how long it has waited", async (
   const others = underTest.open({ label: "web:71" });
   const waiting = others.lock("report", { ttl: "60s", wait: "5m" });
   const { page, problems } = await openPage(context, `${url}/#/locks/report`);
-  const line = page.getByRole("region", { name: "The line" });
-  const waiter = line.getByRole("row").filter({ hasText: "web:71" });
+  const queue = page.getByRole("region", { name: "The waiters" });
+  const waiter = queue.getByRole("row").filter({ hasText: "web:71" });
   await waiter.waitFor();
   expect(await waiter.innerText()).toMatch(/^1\s+web:71\s.*\d m?s$/s);
   expect(await seriousFaults(page)).toEqual([]);
   await lock.unlock();
-  await line.waitFor({ state: "detached" });
+  await queue.waitFor({ state: "detached" });
   await (await waiting).unlock();
   await others.close();
   expect(problems).toEqual([]);
@@ -281,7 +281,7 @@ test.for(["etcd", "zookeeper"] as const)(
     const { page, problems } = await openPage(context, url);
     await page.getByRole("row").filter({ hasText: "host-7" }).getByRole("link").click();
     await page.getByRole("definition").filter({ hasText: "host-7" }).waitFor();
-    const row = page.getByRole("region", { name: "The line" }).getByRole("row").nth(1);
+    const row = page.getByRole("region", { name: "The waiters" }).getByRole("row").nth(1);
     await row.waitFor();
     const cells = await row.getByRole("cell").allInnerTexts();
     expect(cells).toEqual([
@@ -297,7 +297,7 @@ test.for(["etcd", "zookeeper"] as const)(
     await leader.election.resign();
     await campaign;
     await page.getByRole("definition").filter({ hasText: "host-8" }).waitFor();
-    expect(await page.getByRole("region", { name: "The line" }).count()).toBe(0);
+    expect(await page.getByRole("region", { name: "The waiters" }).count()).toBe(0);
     await candidate.session.close();
     expect(problems).toEqual([]);
   },

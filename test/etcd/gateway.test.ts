@@ -69,12 +69,12 @@ describe("a request to the gateway", () => {
 });
 
 test("a failure is read to the end of its JSON, and no further", async () => {
-  const pieces = ['{"error":"etcdserver: a","message":"etcd', 'server: a","code":3}'];
+  const chunks = ['{"error":"etcdserver: a","message":"etcd', 'server: a","code":3}'];
   const ended = Promise.withResolvers<string>();
   const body = new ReadableStream({
     pull(controller) {
-      const piece = pieces.shift();
-      if (piece !== undefined) controller.enqueue(new TextEncoder().encode(piece));
+      const chunk = chunks.shift();
+      if (chunk !== undefined) controller.enqueue(new TextEncoder().encode(chunk));
     },
     cancel: () => ended.resolve("cancelled"),
   });
@@ -153,14 +153,14 @@ describe("an answer", () => {
   });
 });
 
-/** Makes a body that comes in these pieces, and breaks at an error. */
-function stream(pieces: readonly (string | Uint8Array | Error)[], { close = true } = {}) {
+/** Makes a body that comes in these chunks, and breaks at an error. */
+function stream(chunks: readonly (string | Uint8Array | Error)[], { close = true } = {}) {
   return new ReadableStream<Uint8Array>({
     async start(controller) {
-      for (const piece of pieces) {
+      for (const chunk of chunks) {
         await Promise.resolve();
-        if (piece instanceof Error) return controller.error(piece);
-        controller.enqueue(typeof piece === "string" ? new TextEncoder().encode(piece) : piece);
+        if (chunk instanceof Error) return controller.error(chunk);
+        controller.enqueue(typeof chunk === "string" ? new TextEncoder().encode(chunk) : chunk);
       }
       if (close) controller.close();
     },
@@ -191,7 +191,7 @@ describe("a watch through the gateway", () => {
     return { etcd, sent, changes, stop, readies: () => readies };
   }
 
-  test("is decoded from pieces of any size", async () => {
+  test("is decoded from chunks of any size", async () => {
     const text =
       line({ created: true }) +
       line({ events: [event("日本", 1), event("😀", 2)] }) +
@@ -199,10 +199,10 @@ describe("a watch through the gateway", () => {
       line({ events: [event("é", 3)] }).trimEnd();
     const bytes = new TextEncoder().encode(text);
     for (const size of [1, 2, 3, 7, 64, bytes.length]) {
-      const pieces = Array.from({ length: Math.ceil(bytes.length / size) }, (_, at) =>
+      const chunks = Array.from({ length: Math.ceil(bytes.length / size) }, (_, at) =>
         bytes.slice(at * size, (at + 1) * size),
       );
-      const { etcd, changes, readies } = watching([() => new Response(stream(pieces))]);
+      const { etcd, changes, readies } = watching([() => new Response(stream(chunks))]);
       await until(() => changes.length === 3);
       expect(changes.map(({ key, modRevision }) => [key, modRevision])).toEqual([
         ["日本", 1n],

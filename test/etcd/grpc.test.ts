@@ -24,7 +24,7 @@ const unavailable = { code: "STORE_UNAVAILABLE", retryable: true };
 const unknown = { code: "UNKNOWN_OUTCOME", retryable: true };
 const refused = { code: "STORE_REFUSED", retryable: false };
 
-test("a message may come in pieces of any size, and several in one piece", () => {
+test("a message may come in chunks of any size, and several in one chunk", () => {
   const messages = ["", "a", "b".repeat(300)].map((text) => Buffer.from(text));
   const bytes = Buffer.concat(messages.map(toFrame));
   for (const size of [1, 2, 4, 5, 6, 7, 100, bytes.length]) {
@@ -38,8 +38,8 @@ test("a message may come in pieces of any size, and several in one piece", () =>
 });
 
 describe("an answer", () => {
-  test("may come in pieces", async () => {
-    await using server = await FakeGrpc.behaving((stream) => answer(stream, [txn], { pieces: 2 }));
+  test("may come in chunks", async () => {
+    await using server = await FakeGrpc.behaving((stream) => answer(stream, [txn], { chunks: 2 }));
     await using etcd = server.client();
     expect(await etcd.txn(write)).toMatchObject({ succeeded: true, revision: 7n });
   });

@@ -105,7 +105,7 @@ describe.each(await etcdsUnderTest())("a watch of $name", ({ open, server }) => 
     log.stop();
   });
 
-  test("reports changes that arrive in many pieces", async () => {
+  test("reports changes that arrive in many chunks", async () => {
     const prefix = anyPrefix();
     const log = new Log(etcd, { prefix });
     await log.ready();

@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import type { RunDetails, StepRecord } from "../../core/journal/journal.ts";
 import { encode } from "../../core/steps/codec.ts";
@@ -103,6 +104,18 @@ test("a run is drawn as a line for each record, with a time axis", () => {
     "all steps undone",
     "consecutive crashes: 1",
   ]);
+});
+
+test("the documentation shows a run as it is drawn", () => {
+  const value = encode({ name: "TerminalError", code: "DECLINED", message: "no money" });
+  const plain = failed.records
+    .filter(({ kind }) => kind !== "sleep")
+    .map((one) => (one.outcome === "failed" ? { ...one, value } : one))
+    .map((one) => ({ ...one, fence: one.fence?.split(" ")[0] }));
+  const ending = { status: "failed", value, compensated: "yes", at: at(4_000) } as const;
+  const run = { ...failed, records: plain, signals: [], ending, crashes: 0 };
+  const page = readFileSync(new URL("../../docs/workflows.md", import.meta.url), "utf8");
+  expect(page).toContain(`\n\`\`\`text\n${drawRun(run, 100)}\n\`\`\`\n`);
 });
 
 test("a fork tells its origin, and the origin its forks", () => {

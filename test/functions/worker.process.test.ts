@@ -51,8 +51,8 @@ function startWorker(
   };
 }
 
-/** Counts how many are in at a time. */
-function turnstile() {
+/** Counts the callers of `pass`, and the most of them at a time. */
+function occupancy() {
   const inside = { now: 0, most: 0, came: 0 };
   return {
     ...inside,
@@ -68,7 +68,7 @@ function turnstile() {
 }
 
 test("the worker executes runs that other processes started, at most `concurrency` at a time", async () => {
-  const { inside, pass } = turnstile();
+  const { inside, pass } = occupancy();
   const item = workflow({ name: "item", version: 1, input: Item, id: itemId }, (ctx) =>
     ctx.step("work", () => pass(15)),
   );
@@ -341,9 +341,9 @@ test("the worker does not execute runs of an unknown version", async () => {
 });
 
 test("several workers execute every run, and no run twice at a time", async () => {
-  const perRun = new Map<string, ReturnType<typeof turnstile>>();
+  const perRun = new Map<string, ReturnType<typeof occupancy>>();
   const item = workflow({ name: "item", version: 1, input: Item, id: itemId }, async (ctx) => {
-    const own = perRun.get(ctx.runId) ?? turnstile();
+    const own = perRun.get(ctx.runId) ?? occupancy();
     perRun.set(ctx.runId, own);
     await ctx.step("one", () => own.pass(3));
     await ctx.sleep("nap", 20);
@@ -506,7 +506,7 @@ test("a call that was sent in an outage and fails after it does not start a seco
   );
   const worker = startWorker([item], {}, journal);
   const said = () => worker.events.map(({ type }) => type).filter((type) => type !== "executed");
-  const carried = () => worker.events.some(({ type }) => type === "executed");
+  const hasExecuted = () => worker.events.some(({ type }) => type === "executed");
   await worker.runtime.start(item, { id: "late" });
   await sent.promise;
   isAway = true;
@@ -515,7 +515,7 @@ test("a call that was sent in an outage and fails after it does not start a seco
   await until(() => said().includes("recovered"));
   answer.reject(away);
   await worker.runtime.start(item, { id: "next" });
-  await until(carried);
+  await until(hasExecuted);
   expect(said()).toEqual(["outage", "recovered"]);
   worker.end();
   await worker.ended;

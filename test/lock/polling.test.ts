@@ -534,7 +534,7 @@ describe('the ttl "invocation"', () => {
 });
 
 test("two holders never believe at once, and nothing stays behind, under any delays and losses", async () => {
-  const weather = fc.record({
+  const network = fc.record({
     delays: fc.array(fc.nat({ max: 700 }), { minLength: 20, maxLength: 60 }),
     holds: fc.array(fc.nat({ max: 1_500 }), { minLength: 4, maxLength: 12 }),
     losses: fc.array(fc.constantFrom("none", "none", "none", "request", "answer"), {
@@ -544,7 +544,7 @@ test("two holders never believe at once, and nothing stays behind, under any del
   });
   let turnsInAll = 0;
   await fc.assert(
-    fc.asyncProperty(weather, async ({ delays, holds, losses }) => {
+    fc.asyncProperty(network, async ({ delays, holds, losses }) => {
       const memory = newMemory();
       let step = 0;
       const over: Over = async (_, work, signal) => {

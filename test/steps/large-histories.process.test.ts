@@ -54,7 +54,7 @@ test("more records than a page holds are replayed in their order", async () => {
   await remove();
 });
 
-test("a replay reads pages of records, and large results in packets of 4 MB", async () => {
+test("a replay reads pages of records, and large results in batches of 4 MB", async () => {
   const journal = memoryJournal();
   const calls: string[] = [];
   const counting = {

@@ -30,3 +30,17 @@ export async function servingConsole(
   });
   return { store, url: server.url };
 }
+
+/** Asks for an action; resolves to what was done, or to the code of the refusal. */
+export async function act(url: string, action: string, body: object): Promise<string> {
+  const response = await fetch(`${url}/console/api/actions/${action}`, {
+    method: "POST",
+    headers: { "lockstep-console": "1", "content-type": "application/json", origin: url },
+    body: JSON.stringify(body),
+  });
+  const { done, code } = (await response.json()) as {
+    readonly done?: string;
+    readonly code: string;
+  };
+  return done ?? code;
+}

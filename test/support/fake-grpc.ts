@@ -51,18 +51,18 @@ export class FakeGrpc {
 
 const HEADERS = { ":status": 200, "content-type": "application/grpc" };
 
-/** Answers with messages and a status, in pieces of this many bytes. */
+/** Answers with messages and a status, in chunks of this many bytes. */
 export function answer(
   stream: ServerHttp2Stream,
   messages: readonly Uint8Array[],
-  { status = 0, text = "", pieces = 1_000 } = {},
+  { status = 0, text = "", chunks = 1_000 } = {},
 ): void {
   stream.respond(HEADERS, { waitForTrailers: true });
   stream.on("wantTrailers", () =>
     stream.sendTrailers({ "grpc-status": String(status), "grpc-message": text }),
   );
   const bytes = Buffer.concat(messages.map(toFrame));
-  for (let at = 0; at < bytes.length; at += pieces) stream.write(bytes.subarray(at, at + pieces));
+  for (let at = 0; at < bytes.length; at += chunks) stream.write(bytes.subarray(at, at + chunks));
   stream.end();
 }
 

@@ -32,7 +32,7 @@ async function askNode({ config }: ServerNode): Promise<string> {
   const socket = connect({ port: config.port, host: "127.0.0.1" });
   socket.write("srvr");
   let said = "";
-  for await (const piece of socket) said += piece;
+  for await (const chunk of socket) said += chunk;
   return said;
 }
 

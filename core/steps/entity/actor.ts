@@ -165,7 +165,7 @@ export class Actors {
     }
   }
 
-  /** What this process cannot decode waits for one with the codec. */
+  /** A message that this process cannot decode waits for a process with the codec. */
   async #deliverTo(id: EntityId, signal: AbortSignal | undefined): Promise<Turn> {
     try {
       return await this.#takeTurn(id, undefined, signal);
@@ -307,7 +307,7 @@ async function handleGroup(
   const group: HandledMessage[] = [];
   for (const message of messages) {
     if (!Object.hasOwn(entity.handlers, message.handler)) break;
-    // What was handled before it is committed first.
+    // The messages that were handled before this one are committed first.
     if (group.length > 0 && isSealed(message.input)) break;
     const handled = await handle(entity, turn, message, group.at(-1)?.state ?? state, signal);
     group.push(handled);

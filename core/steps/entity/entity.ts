@@ -23,7 +23,7 @@ export interface EntityDefinition<S extends Schema> {
   readonly keep?: Duration;
 }
 
-/** What a handler gets besides the input. */
+/** The arguments of a handler besides the input. */
 export interface EntityScope<State> {
   readonly key: string;
   readonly state: State;
@@ -42,7 +42,7 @@ export interface EntityScope<State> {
   readonly signal: AbortSignal;
 }
 
-/** What a handler returns. */
+/** The result of a handler. */
 export interface EntityChange<State, Result> {
   /** The new state. Default: the old one. */
   readonly state?: State;

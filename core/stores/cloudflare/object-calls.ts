@@ -34,7 +34,7 @@ export type ObjectAnswer =
       readonly kind: "done";
       readonly results: readonly SqlResult[];
 
-      /** In a transaction: what the next call repeats. */
+      /** In a transaction: the queries that the next call repeats. */
       readonly seen: string;
       readonly at: string | undefined;
     }

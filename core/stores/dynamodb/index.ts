@@ -10,7 +10,7 @@ export type { DynamodbTable } from "./client/table.ts";
 export type { DynamodbStore } from "./store.ts";
 
 /**
- * Opens a table of DynamoDB. It connects on first use, and needs no package.
+ * Opens a table of DynamoDB. Connects on first use, and needs no package.
  *
  *     await using shop = await openDynamodb({ region: "eu-west-1", table: "shop" });
  *

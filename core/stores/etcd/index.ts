@@ -16,7 +16,7 @@ export { openEtcdGateway } from "./node-gateway.ts";
 export type { EtcdStore } from "./store.ts";
 
 /**
- * Opens etcd 3.4 or later over gRPC. It connects on first use.
+ * Opens etcd 3.4 or later over gRPC. Connects on first use.
  *
  *     await using shop = await openEtcd({ endpoints: ["127.0.0.1:2379"] }, { prefix: "shop/" });
  *

@@ -153,7 +153,7 @@ export function memoryJournal(): Journal {
     wake(parent, parent.signals.length >= at ? 0 : within);
   };
 
-  /** What the limited queues have used. */
+  /** The use of the limited queues. */
   const use = (): ReadonlyMap<string, LimitedQueue> => {
     const executed = [...runs.values()].filter((run) => run.status === "running" && !isDue(run));
     return new Map(

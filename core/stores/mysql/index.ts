@@ -11,7 +11,7 @@ export type { SqlStore } from "../sql/store.ts";
 export type { TransactionalInventory } from "../transactional-inventory.ts";
 
 /**
- * Opens a database of MySQL 8.0.16 or later, or of MariaDB 10.6 or later. It connects on first use.
+ * Opens a database of MySQL 8.0.16 or later, or of MariaDB 10.6 or later. Connects on first use.
  *
  *     await using shop = await openMysql({ host: "127.0.0.1", user: "shop", database: "shop" });
  *     await migrate(shop.database); // makes the tables, as `lockstep migrate` does

@@ -11,7 +11,7 @@ export interface PgPool {
   query(...args: never[]): unknown;
 }
 
-/** What a pool makes its clients of. */
+/** The settings from which a pool makes its clients. */
 interface PoolSettings {
   readonly options: { readonly max?: number };
   readonly Client: new (options: object) => ClientSettings;

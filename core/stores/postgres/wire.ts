@@ -83,7 +83,7 @@ export class PostgresWire implements Wire {
   }
 }
 
-/** What the server has sent after the login. */
+/** The key that the server sends after the login, for cancellations. */
 interface BackendKey {
   readonly processID: number | null;
   readonly secretKey: number | null;

@@ -6,7 +6,7 @@ import { type PartitionOptions, partitionedRedisStore, type RedisStore } from ".
 export type { RedisStore } from "./store.ts";
 
 /**
- * Opens Redis 7 or later: a server, a cluster, or the master that sentinels name. It connects on first use.
+ * Opens Redis 7 or later: a server, a cluster, or the master that sentinels name. Connects on first use.
  *
  *     await using shop = await openRedis({ host: "127.0.0.1" }, { prefix: "shop" });
  *     await using sharded = await openRedis({ cluster: [{ host: "redis-1" }, { host: "redis-2" }] });

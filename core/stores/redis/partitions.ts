@@ -38,7 +38,7 @@ export class Partitions<Part> {
   }
 }
 
-/** Returns the text that decides: what stands in the first braces, else the name. */
+/** Returns the text that decides over the partition: the one in the first braces, else the name. */
 function spreadBy(name: string): string {
   const [, tag] = /\{([^}]+)\}/.exec(name) ?? [];
   return tag ?? name.replace(/^sku\//, "");

@@ -15,7 +15,7 @@ export interface PartitionOptions extends RedisStoreOptions {
   /**
    * The number of slots of a cluster over which locks and stock are spread. Default 1.
    *
-   * A lock, or a sku with its lock, is in one of them, by what stands in braces in its name, else by the name. All processes
+   * A lock, or a sku with its lock, is in one of them, by the text in the first braces of its name, else by the name. All processes
    * must use the same number: with another one, they use other keys. Each partition that is used takes a connection.
    */
   readonly partitions?: number;

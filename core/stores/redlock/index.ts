@@ -10,7 +10,7 @@ import type { RedisOptions } from "../redis/client/redis.ts";
 import { type RedlockOptions, redlockLocks } from "./locks.ts";
 
 /**
- * Opens independent Redis masters, usually five. It connects on first use.
+ * Opens independent Redis masters, usually five. Connects on first use.
  *
  *     const hosts = ["redis-1", "redis-2", "redis-3"];
  *     await using store = await openRedlock(hosts.map((host) => ({ host })));

@@ -17,7 +17,7 @@ export interface ZooKeeperStore extends OpenStore {
 }
 
 /**
- * Opens ZooKeeper 3.5 or later. It connects on first use.
+ * Opens ZooKeeper 3.5 or later. Connects on first use.
  *
  *     await using store = await openZooKeeper({ servers: ["127.0.0.1:2181"] }, { root: "/shop" });
  *     const lock = await store.locks.lock("report", { ttl: "10s", wait: "5s" }); // as Curator's on /shop/report

@@ -123,7 +123,7 @@ async function watch(opened: AnyStore, args: ElectArgs): Promise<void> {
   }
 }
 
-/** Whether the store is a SQLite file without tables. It reads as empty, also once it has tables. */
+/** Whether the store is a SQLite file without tables. Such a file reads as empty, also once it has tables. */
 function isMissing(opened: AnyStore): boolean {
   return opened.has("database") && opened.database.address === "sqlite::memory:";
 }

@@ -52,10 +52,10 @@ export const listCommand: CommandModule<unknown, ListArgs> = {
 
 /** Draws a lock, with its queue at the store, if it has one. */
 export function drawLock(info: LockInfo): string {
-  return [locksTable([info]), ...lineOf(info)].join("\n");
+  return [locksTable([info]), ...queueOf(info)].join("\n");
 }
 
-function lineOf({ waiters, queue = [] }: LockInfo): readonly string[] {
+function queueOf({ waiters, queue = [] }: LockInfo): readonly string[] {
   if (queue.length === 0) return [];
   const rows = queue.map(({ id, since, ...about }, i) => [
     i + 1,
@@ -64,11 +64,11 @@ function lineOf({ waiters, queue = [] }: LockInfo): readonly string[] {
     since === undefined ? "" : formatDuration(Math.max(0, Date.now() - since.getTime())),
   ]);
   const title =
-    waiters > queue.length ? `the first ${queue.length} of ${waiters} in line:` : "the line:";
+    waiters > queue.length ? `the first ${queue.length} of ${waiters} waiters:` : "the waiters:";
   return ["", title, table(["place", "waiter", "for", "has waited"], rows)];
 }
 
-/** What a holder works at. */
+/** Returns the work of a holder. */
 export function workOf(about: HolderInfo | undefined): string {
   return [about?.value, about?.command, about?.run, about?.step].filter(Boolean).join(" · ");
 }

@@ -136,7 +136,7 @@ number; 69 store unavailable; 64 usage.`,
   },
 };
 
-/** What a worker with a port shows of itself. */
+/** The pages and metrics of a worker with a port. */
 interface Observers {
   readonly metrics: PrometheusMetrics;
   readonly incidents: IncidentLog;

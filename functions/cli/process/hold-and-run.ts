@@ -40,7 +40,7 @@ export async function holdAndRun(
     return await runWhileHeld(held, [file, ...words], environment);
   } finally {
     const released = held[Symbol.asyncDispose]();
-    // What is lost needs no release, and its store may hang.
+    // A lost lock needs no release, and its store may hang.
     await (held.signal.aborted ? cleanUp(released) : released);
   }
 }

@@ -9,10 +9,10 @@ export interface Action {
   /** The name in the server's URL. */
   readonly name: string;
 
-  /** What the action does, in a sentence or two. */
+  /** The effect of the action, in a sentence or two. */
   readonly does: string;
 
-  /** What is changed: the name to type. */
+  /** The name of the changed thing, which the user types. */
   readonly target: string;
 
   /** Further fields that the user fills in. */

@@ -54,7 +54,7 @@ export function lockView(name: string): AnyView {
     draw: (lock, info) => html`
       <h2>${name}</h2>
       ${lock.holder === undefined ? freeLock(lock) : heldLock(lock, info)}
-      ${lock.queue?.length ? lineOf(lock, lock.queue) : nothing}`,
+      ${lock.queue?.length ? drawQueue(lock, lock.queue) : nothing}`,
   });
 }
 
@@ -89,9 +89,9 @@ function heldLock(lock: ShownLock, { readOnly, isDev }: ConsoleInfo): TemplateRe
 }
 
 /** Draws the queue at the store. */
-function lineOf({ waiters }: ShownLock, queue: readonly Shown<WaiterInfo>[]): TemplateResult {
+function drawQueue({ waiters }: ShownLock, queue: readonly Shown<WaiterInfo>[]): TemplateResult {
   return table(
-    waiters > queue.length ? `The first ${queue.length} of ${waiters} in line` : "The line",
+    waiters > queue.length ? `The first ${queue.length} of ${waiters} waiters` : "The waiters",
     ["#Place", "Waiter", "For", "#Has waited"],
     queue.map((about, i) => [
       i + 1,

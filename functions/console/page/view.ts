@@ -1,13 +1,13 @@
 import type { TemplateResult } from "lit-html";
 import type { ConsoleInfo } from "../shapes.ts";
 
-/** What the address names, such as "#/runs/order-7?part=2". */
+/** The view that an address names, such as "#/runs/order-7?part=2". */
 export interface Place {
   readonly path: readonly string[];
   readonly query: URLSearchParams;
 }
 
-/** A part of the page. It is loaded and drawn again and again. */
+/** A part of the page, which is loaded and drawn again and again. */
 export interface View<T> {
   readonly title: string;
   load(): Promise<T>;

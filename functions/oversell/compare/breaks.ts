@@ -36,7 +36,7 @@ const ELECTION: Millis = 5_000;
 export const BREAKS: Readonly<Record<BreakName, Break>> = {
   /** All servers are killed at once, and started again with what is on their disks. */
   crash: {
-    // What is true of the local DynamoDB, which keeps its tables in memory, says nothing of Amazon's.
+    // DynamoDB Local keeps its tables in memory: the result would say nothing of Amazon's service.
     appliesTo: (name) => name !== "dynamodb",
     play: (server) =>
       afterBreaking(server, async () => {

@@ -16,7 +16,7 @@ import { type HandOvers, measureHandOvers } from "./hand-overs.ts";
 /** A store by name, on servers of its own, or by its URL. */
 export type ComparedName = "sqlite" | ServerName | (string & {});
 
-/** What was found out about a store. Without hand-overs, the store failed before they were measured. */
+/** The results of a store. Without hand-overs, the store failed before they were measured. */
 export interface ComparedStore extends Partial<HandOvers> {
   /** The store's name, or its URL without secrets. */
   readonly store: string;

@@ -19,10 +19,10 @@ const LAPS = 40;
 const IN_LINE = 8;
 const LINES = 5;
 
-/** Time for a waiter to stand in line: a multiple of the time that it needs on an idle machine. */
+/** The time for a waiter to enter the queue: a multiple of the time that it needs on an idle machine. */
 const SETTLE: Millis = 60;
 
-/** The longest time for a waiter to stand in line. */
+/** The longest time for a waiter to enter the queue. */
 const LONGEST_SETTLE: Millis = 10_000;
 
 const OPTIONS = { ttl: 30_000, wait: 60_000 };
@@ -54,7 +54,7 @@ async function handOver(from: LockStore, to: LockStore, name: string): Promise<M
   return at - releasedAt;
 }
 
-/** Lets clients stand in line one after another, and counts those that get the lock at their place. */
+/** Lets clients enter the queue one after another, and counts those that get the lock in this order. */
 async function countInOrder(
   holder: LockStore,
   waiters: readonly LockStore[],
@@ -77,7 +77,7 @@ async function countInOrder(
   return served.filter((place, i) => place === i).length;
 }
 
-/** Resolves when the waiters stand in line, if the store counts them, and after a pause if not. */
+/** Resolves when the waiters are in the queue, if the store counts them, and after a pause if not. */
 async function untilInLine(store: LockStore, name: string, count: number): Promise<void> {
   const giveUpAt = performance.now() + LONGEST_SETTLE;
   do {

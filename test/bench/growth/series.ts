@@ -50,7 +50,7 @@ const SINGLE = 1_000;
 const MEASURABLE = 100;
 
 /** The most runs of one `start`. */
-const PACKET = 1_000;
+const BATCH = 1_000;
 
 const WAIT = 600_000;
 
@@ -164,9 +164,9 @@ async function* runs({ journal }: GrowingStore, limit: AbortSignal): AsyncGenera
   let started = 0;
   for (const size of RUNS) {
     while (started < size && !limit.aborted) {
-      const packet = Array.from({ length: Math.min(PACKET, size - started) }, newRun);
-      await journal.start(packet);
-      started += packet.length;
+      const batch = Array.from({ length: Math.min(BATCH, size - started) }, newRun);
+      await journal.start(batch);
+      started += batch.length;
     }
     if (limit.aborted) return;
     const millis = await typical(limit, async () => {

@@ -173,8 +173,8 @@ async function shareRuns(openDatabase: () => Promise<Database>): Promise<Counts>
 /** Inserts ended and sleeping runs of the workflow. */
 async function fill(database: Database): Promise<void> {
   const { now } = database.dialect;
-  const packet = 10_000;
-  for (let first = 0; first < RUNS; first += packet) {
+  const batch = 10_000;
+  for (let first = 0; first < RUNS; first += batch) {
     await database.batch(
       [
         sql`

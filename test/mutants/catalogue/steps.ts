@@ -285,7 +285,7 @@ export const STEPS_ROOM = [
       replace: "if (isRepeated && kind === undefined) this.#earlierResults.delete(step);",
     },
   ]),
-  ...mutantsOf("core/steps/runtime.ts", STEPS, [
+  ...mutantsOf("core/steps/run-executor.ts", STEPS, [
     {
       name: "a run of another input under the same id",
       find: `if (claimed.kind === "conflict") throw inputConflict(runId);`,
@@ -321,13 +321,6 @@ export const STEPS_ROOM = [
       replace: "if (error !== undefined) throw error;",
     },
     {
-      name: "a completed run that is retried",
-      find: `if (status === "completed") {
-      throw`,
-      replace: `if (status === undefined) {
-      throw`,
-    },
-    {
       name: "pauses of a blocked run that do not grow",
       find: "FIRST_BLOCK * 2 ** (blocks - 1)",
       replace: "FIRST_BLOCK",
@@ -339,6 +332,15 @@ export const STEPS_ROOM = [
       throw`,
       replace: "throw",
       tests: ["test/steps/edge-cases.test.ts"],
+    },
+  ]),
+  ...mutantsOf("core/steps/runtime.ts", STEPS, [
+    {
+      name: "a completed run that is retried",
+      find: `if (status === "completed") {
+      throw`,
+      replace: `if (status === undefined) {
+      throw`,
     },
   ]),
   ...mutantsOf("core/steps/reopen.ts", STEPS, [

@@ -63,7 +63,7 @@ export interface Written {
   readonly items: readonly (Item | undefined)[];
 }
 
-/** What was read, and the server's clock at that time: the full second before. */
+/** The items that were read, and the server's clock at that time, rounded down to a second. */
 export interface ItemsRead {
   readonly items: readonly (Item | undefined)[];
   readonly time: number;

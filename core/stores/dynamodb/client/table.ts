@@ -11,7 +11,7 @@ export interface DynamodbTable {
   /** The request CreateTable, as JSON that `aws dynamodb create-table --cli-input-json` accepts. */
   readonly definition: string;
 
-  /** What to do after CreateTable, which cannot turn on point-in-time recovery. */
+  /** The request after CreateTable, which cannot turn on point-in-time recovery. */
   readonly afterwards: string;
 
   exists(): Promise<boolean>;

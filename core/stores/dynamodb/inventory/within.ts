@@ -103,7 +103,7 @@ class StockPart implements Part {
   readonly #sku: string;
   readonly #operations: Operations;
 
-  /** What was read first. Undefined before that. */
+  /** The stock that was read first. Undefined before that. */
   #before: { readonly stock: StockItem | undefined } | undefined;
   readonly #entries: ChunkEntry[] = [];
   readonly #writes: TransactWrite[] = [];

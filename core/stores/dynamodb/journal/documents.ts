@@ -21,7 +21,7 @@ export interface DocumentKind<Doc> {
 /** Deletes the items that only the former document named. Called after the write; after a failure these items stay. */
 export type CleanUp<Doc> = (before: Doc, after: Doc) => Promise<void>;
 
-/** What a change writes, in one transaction. */
+/** The writes of a change, in one transaction. */
 export interface ChangePlan<Doc, Result> {
   /** The documents afterwards, in the order of the ids. The same object: no change. Undefined: deleted. Default: all the same. */
   readonly docs?: readonly (Doc | undefined)[];
@@ -37,7 +37,7 @@ export interface ChangePlan<Doc, Result> {
 export interface ChangeRequest<Doc, Result> {
   readonly ids: readonly string[];
 
-  /** For messages: what was changed. */
+  /** The name of the changed thing, for messages. */
   readonly what: string;
   readonly signal?: AbortSignal | undefined;
 

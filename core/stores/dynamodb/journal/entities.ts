@@ -21,14 +21,14 @@ import {
   created,
   deliver,
   ENTITIES,
-  type Entity,
-  type NumberedWaiting,
+  type EntityItem,
+  type MessageItem,
+  type NumberedMessage,
   nameOf,
-  type Operation,
+  type OperationItem,
   operationPlace,
   partitionOf,
   valuesOf,
-  type Waiting,
   waitingPlace,
 } from "./entity-items.ts";
 import { endOf, fromTimed, once, SHARDS, timed, timeIn } from "./runs.ts";
@@ -76,7 +76,7 @@ export function dynamodbEntities(dynamodb: Dynamodb, clock: TableClock): EntityR
   const readOperations = async (
     id: EntityId,
     operationIds: readonly string[],
-  ): Promise<readonly (Operation | undefined)[]> => {
+  ): Promise<readonly (OperationItem | undefined)[]> => {
     const items = await readItems(
       dynamodb,
       operationIds.map((operationId) => operationPlace(id, operationId)),
@@ -86,7 +86,7 @@ export function dynamodbEntities(dynamodb: Dynamodb, clock: TableClock): EntityR
 
   const toAnswer = async (
     id: EntityId,
-    { outcome, value }: Operation,
+    { outcome, value }: OperationItem,
   ): Promise<EntityAnswer | undefined> =>
     outcome && { outcome, value: await readStored(dynamodb, partitionOf(id), value ?? "") };
 
@@ -95,7 +95,7 @@ export function dynamodbEntities(dynamodb: Dynamodb, clock: TableClock): EntityR
 
   /** Reads the oldest messages. */
   const readMessages = async (id: EntityId, most: number) => {
-    const waiting: NumberedWaiting[] = [];
+    const waiting: NumberedMessage[] = [];
     const range = { pk: partitionOf(id), from: "inbox/", to: endOf("inbox/"), limit: most };
     for await (const { items } of dynamodb.query(range)) {
       for (const { sk = "", text = "" } of items) {
@@ -108,13 +108,13 @@ export function dynamodbEntities(dynamodb: Dynamodb, clock: TableClock): EntityR
 
   const toMessage = async (
     id: EntityId,
-    { at: _, number: __, input, ...message }: NumberedWaiting,
+    { at: _, number: __, input, ...message }: NumberedMessage,
   ): Promise<EntityMessage> => ({
     ...message,
     input: await readStored(dynamodb, partitionOf(id), input),
   });
 
-  const isHeld = (entity: Entity | undefined, { fence }: EntityClaim): boolean =>
+  const isHeld = (entity: EntityItem | undefined, { fence }: EntityClaim): boolean =>
     entity?.token === String(fence.token) && entity.owner === fenceOwner(fence);
 
   return {
@@ -130,7 +130,7 @@ export function dynamodbEntities(dynamodb: Dynamodb, clock: TableClock): EntityR
         ids: [name],
         what: `${quote(entityResource(id))} was visited`,
         signal,
-        async plan([found], now): Promise<ChangePlan<Entity, EntityVisitResult>> {
+        async plan([found], now): Promise<ChangePlan<EntityItem, EntityVisitResult>> {
           const [known] = message ? await readOperations(id, [message.operationId]) : [];
           const answer = known && (await toAnswer(id, known));
           const before = found ?? created(id);
@@ -187,7 +187,7 @@ export function dynamodbEntities(dynamodb: Dynamodb, clock: TableClock): EntityR
         ids: [name],
         what: `messages of ${quote(entityResource(id))} were answered`,
         signal,
-        async plan([entity], now): Promise<ChangePlan<Entity, Committed | undefined>> {
+        async plan([entity], now): Promise<ChangePlan<EntityItem, Committed | undefined>> {
           if (!entity || !isHeld(entity, claim)) {
             const token = BigInt(entity?.token ?? 0);
             throw new FencedOutError(fence, formatFence(fence.generation, token));
@@ -196,7 +196,7 @@ export function dynamodbEntities(dynamodb: Dynamodb, clock: TableClock): EntityR
           if (refusal) return { docs: [{ ...entity }], result: undefined };
           const inbox = await readMessages(id, MOST_AT_ONCE + answers.length);
           const numbers = new Map(inbox.map((one) => [one.operationId, one.number]));
-          const isAnswered = (one: Waiting) => answeredIds.has(one.operationId);
+          const isAnswered = (one: MessageItem) => answeredIds.has(one.operationId);
           const texts = await values();
           const until = timeIn(now, keep) ?? Number.MAX_SAFE_INTEGER;
           const answered = answers.flatMap(({ message, outcome }, i) => {
@@ -208,7 +208,7 @@ export function dynamodbEntities(dynamodb: Dynamodb, clock: TableClock): EntityR
           const waiting = inbox.filter((one) => !isAnswered(one)).slice(0, MOST_AT_ONCE);
           const inputs = inbox.filter(isAnswered).map(({ input }) => input);
           const messages = await Promise.all(waiting.map((one) => toMessage(id, one)));
-          const after: Entity = {
+          const after: EntityItem = {
             ...entity,
             state: await stored(),
             heldUntil: waiting.length > 0 ? entity.heldUntil : 0,
@@ -305,7 +305,8 @@ export function dynamodbEntities(dynamodb: Dynamodb, clock: TableClock): EntityR
           const id = { entity, key };
           const place = operationPlace(id, operationId);
           const text = (await dynamodb.get(place))?.text ?? "{}";
-          const { value, until = Number.POSITIVE_INFINITY }: Partial<Operation> = JSON.parse(text);
+          const { value, until = Number.POSITIVE_INFINITY }: Partial<OperationItem> =
+            JSON.parse(text);
           // Otherwise the operation was purged before, and perhaps delivered again.
           const isExpired = until <= clock.now();
           const gone = { key: place, when: "#text = :text", values: { text } };

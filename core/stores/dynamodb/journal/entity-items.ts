@@ -6,7 +6,7 @@ import { padded, shardOf, timed } from "./runs.ts";
 import type { Stored } from "./values.ts";
 
 /** An entity. Its messages and answers are items of their own. */
-export interface Entity extends EntityId {
+export interface EntityItem extends EntityId {
   readonly state?: Stored | undefined;
 
   /** Of the last claim: a bigint. */
@@ -22,24 +22,24 @@ export interface Entity extends EntityId {
 }
 
 /** A message that waits. */
-export interface Waiting extends Omit<EntityMessage, "input"> {
+export interface MessageItem extends Omit<EntityMessage, "input"> {
   readonly input: Stored;
   readonly at: number;
 }
 
-export interface NumberedWaiting extends Waiting {
+export interface NumberedMessage extends MessageItem {
   readonly number: number;
 }
 
-/** What is known of an operation: its message waits, or it has an answer. */
-export interface Operation {
+/** The state of an operation: its message waits, or it has an answer. */
+export interface OperationItem {
   readonly inputHash: string;
   readonly outcome?: EntityAnswer["outcome"];
   readonly value?: Stored;
   readonly until?: number;
 }
 
-export const ENTITIES: DocumentKind<Entity> = {
+export const ENTITIES: DocumentKind<EntityItem> = {
   keyOf: (name) => ({ pk: `entity/${name}`, sk: "head" }),
   entriesOf: ({ entity, key, waitsSince }) =>
     waitsSince === undefined
@@ -47,7 +47,7 @@ export const ENTITIES: DocumentKind<Entity> = {
       : [{ pk: waitingPlace(shardOf(key), entity), sk: timed(waitsSince, key) }],
 };
 
-export function created({ entity, key }: EntityId): Entity {
+export function created({ entity, key }: EntityId): EntityItem {
   return { entity, key, token: "0", owner: "", heldUntil: 0, messages: 0 };
 }
 
@@ -75,9 +75,9 @@ export function waitingPlace(shard: string, entity: string): string {
   return `inboxes/${shard}/${entity}`;
 }
 
-export function deliver(id: EntityId, number: number, message: Waiting): readonly ItemWrite[] {
+export function deliver(id: EntityId, number: number, message: MessageItem): readonly ItemWrite[] {
   const { operationId, inputHash } = message;
-  const operation: Operation = { inputHash };
+  const operation: OperationItem = { inputHash };
   return [
     {
       key: inboxPlace(id, number),
@@ -97,7 +97,7 @@ export function deliver(id: EntityId, number: number, message: Waiting): readonl
 export function answer(
   id: EntityId,
   operationId: string,
-  operation: Operation & { readonly until: number },
+  operation: OperationItem & { readonly until: number },
   number: number | undefined,
 ): readonly ItemWrite[] {
   const { entity, key } = id;

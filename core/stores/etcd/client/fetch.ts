@@ -13,19 +13,19 @@ export async function textOf(response: FetchAnswer): Promise<string> {
   if (status === 200 || !body) return response.text();
   const utf8 = new TextDecoder();
   let text = "";
-  for await (const piece of body) {
-    text += utf8.decode(piece, { stream: true });
+  for await (const chunk of body) {
+    text += utf8.decode(chunk, { stream: true });
     if (parse(text) !== NOTHING) break;
   }
   return text;
 }
 
-/** Yields the lines of a body. A line, or a character, may come in pieces. */
+/** Yields the lines of a body. A line, or a character, may come in chunks. */
 export async function* linesOf(body: AsyncIterable<Uint8Array>): AsyncGenerator<string> {
   const text = new TextDecoder();
   let begun = "";
-  for await (const piece of body) {
-    const lines = (begun + text.decode(piece, { stream: true })).split("\n");
+  for await (const chunk of body) {
+    const lines = (begun + text.decode(chunk, { stream: true })).split("\n");
     begun = lines.pop() ?? "";
     for (const line of lines) if (line.trim() !== "") yield line;
   }

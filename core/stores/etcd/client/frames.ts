@@ -10,27 +10,27 @@ export function toFrame(message: Uint8Array): Uint8Array {
   return frame;
 }
 
-/** Finds the messages in the pieces of a stream. */
+/** Finds the messages in the chunks of a stream. */
 export class Frames {
-  #pieces: Buffer[] = [];
+  #chunks: Buffer[] = [];
   #size = 0;
 
   /** The bytes that the next message takes, or its prefix. */
   #needed = PREFIX;
 
-  /** Returns the messages that end in the next piece. */
-  take(piece: Buffer): readonly Uint8Array[] {
-    this.#pieces.push(piece);
-    this.#size += piece.length;
+  /** Returns the messages that end in the next chunk. */
+  take(chunk: Buffer): readonly Uint8Array[] {
+    this.#chunks.push(chunk);
+    this.#size += chunk.length;
     const messages: Uint8Array[] = [];
     while (this.#size >= this.#needed) {
-      const [only] = this.#pieces;
-      const bytes = only && this.#pieces.length === 1 ? only : Buffer.concat(this.#pieces);
+      const [only] = this.#chunks;
+      const bytes = only && this.#chunks.length === 1 ? only : Buffer.concat(this.#chunks);
       const end = PREFIX + bytes.readUInt32BE(1);
       const isWhole = bytes.length >= end;
       if (isWhole) messages.push(bytes.subarray(PREFIX, end));
       const rest = isWhole ? bytes.subarray(end) : bytes;
-      this.#pieces = [rest];
+      this.#chunks = [rest];
       this.#size = rest.length;
       this.#needed = isWhole ? PREFIX : end;
     }

@@ -145,8 +145,8 @@ export class Http2Connection {
       .on("trailers", (headers) => {
         last = headers;
       })
-      .on("data", (piece: Buffer) => {
-        for (const bytes of frames.take(piece)) {
+      .on("data", (chunk: Buffer) => {
+        for (const bytes of frames.take(chunk)) {
           const message = decoded(decode, bytes);
           if (message instanceof Error) stream.destroy(message);
           else received(message);

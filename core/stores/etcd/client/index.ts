@@ -1,4 +1,4 @@
-/** What users of a client of etcd work with. */
+/** The client of etcd for users, and its types. */
 export type {
   Compare,
   Etcd,

@@ -245,7 +245,7 @@ export class EtcdLockQueues implements LockQueues<LockSession, EtcdQueueEntry> {
   }
 }
 
-/** What a holder or waiter says of itself. The entries of Go's clients are empty. */
+/** The description that a holder or waiter gives of itself. The entries of Go's clients are empty. */
 function textOf({ value, lease }: KeyValue): string {
   return value || `lease ${hex(lease)}`;
 }

@@ -11,7 +11,7 @@ export interface QueueKey {
   readonly key: string;
 }
 
-/** What an entry consists of: a key in each of one or more queues, all with one value under one lease. */
+/** The keys of an entry: one in each of one or more queues, all with one value under one lease. */
 export interface EntryKeys {
   readonly keys: readonly QueueKey[];
   readonly lease: LeaseId;

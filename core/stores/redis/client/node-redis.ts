@@ -17,7 +17,7 @@ export interface NodeRedisClient {
   sendCommand(...command: readonly never[]): unknown;
 }
 
-/** What Lockstep uses of a client, which is the same in versions 5 and 6. */
+/** The part of a client that Lockstep uses. Versions 5 and 6 have the same one. */
 interface Client extends NodeRedisClient {
   readonly options?: ClientOptions;
   readonly isReady: boolean;

@@ -8,7 +8,7 @@ const DUE = "lockstep_due";
 /** The shortest time between two writes with a notice: commits with notices wait for each other. */
 const PAUSE: Millis = 20;
 
-/** What a journal needs to wake the workers of other processes. */
+/** The means of a journal to wake the workers of other processes. */
 export interface Announced {
   /** The same database, whose writes carry a notice. In a burst, only the first one does. */
   readonly due: Database;

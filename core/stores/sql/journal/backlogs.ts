@@ -33,7 +33,7 @@ const READ_KEPT: Millis = 1_000;
 /** A backlog that was purged since is added again after this time. */
 const ADDED_KEPT: Millis = 60_000;
 
-/** What a journal client remembers of backlogs. */
+/** The backlogs that a journal's client remembers. */
 export class BacklogCache {
   readonly #added = new Set<string>();
   #addedSince = performance.now();

@@ -157,7 +157,7 @@ export function signalParents(dialect: Dialect, ends: readonly RunEnd[]): readon
   return [
     sql`SELECT parent.run_id ${familyOf(ends)} ${forUpdate}`,
     ...(notCompleted.length > 0 ? [reopenParent(notCompleted)] : []),
-    ...packetsOf(ends).flatMap(tell),
+    ...batchesOf(ends).flatMap(tell),
   ];
 }
 
@@ -191,18 +191,18 @@ function ofChild(ends: readonly RunEnd[], partOf: (end: RunEnd) => SqlValue): Sq
 }
 
 /** Splits the ends into those of single statements. */
-function packetsOf(ends: readonly RunEnd[]): readonly (readonly RunEnd[])[] {
-  const packets: RunEnd[][] = [];
+function batchesOf(ends: readonly RunEnd[]): readonly (readonly RunEnd[])[] {
+  const batches: RunEnd[][] = [];
   let length = Number.POSITIVE_INFINITY;
   for (const end of ends) {
     length += end.request.value.length;
     if (length > LONGEST_VALUES) {
-      packets.push([]);
+      batches.push([]);
       length = end.request.value.length;
     }
-    packets.at(-1)?.push(end);
+    batches.at(-1)?.push(end);
   }
-  return packets;
+  return batches;
 }
 
 /** The new due_at of a run whose children have ended: at once, or after the pause that the run was parked with. */

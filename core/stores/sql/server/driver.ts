@@ -1,7 +1,7 @@
 import type { Dialect, Notices, Sql, SqlResult } from "../../../database/sql.ts";
 import type { PooledConnection, Wire } from "./connection.ts";
 
-/** What the pool needs to know about a database's client and server. */
+/** The database's client and server, as the pool needs to know them. */
 export interface PoolDriver<W extends Wire = Wire> {
   /** Loads the client. Resolves to how to make a connection. Rejects with a TypeError when the client is not installed. */
   load(): Promise<() => W>;
@@ -25,7 +25,7 @@ export interface Killer<W extends Wire = Wire> {
   destroy(): void;
 }
 
-/** What `ServerDatabase` needs to know about a SQL server. */
+/** A SQL server, as `ServerDatabase` needs to know it. */
 export interface SqlDriver<W extends Wire = Wire> extends PoolDriver<W> {
   /** The database's URL without secrets, for messages. */
   readonly address: string;

@@ -124,7 +124,7 @@ const ofFunctions = (service: string, prefix: string) =>
     arnFormat: ArnFormat.NO_RESOURCE_NAME,
   });
 
-/** What every function may do. */
+/** The rights of every function. */
 const functionPolicy = new ManagedPolicy(stack, "FunctionPolicy", {
   statements: [
     new PolicyStatement({

@@ -1,0 +1,479 @@
+import { encodeChildResult } from "../journal/child-result.ts";
+import type {
+  ClaimedRun,
+  ContinueRequest,
+  DueRun,
+  Journal,
+  NewRun,
+  RunClaimResult,
+  RunKey,
+  RunNotFound,
+  StartedRun,
+  WorkflowVersion,
+} from "../journal/journal.ts";
+import { StaleRunError } from "../journal/journal.ts";
+import { DEFAULT_QUEUE } from "../journal/turn-order.ts";
+import { describeValue } from "../lock/checks.ts";
+import { Lease } from "../lock/lease.ts";
+import { type Deadline, type Instant, instant, type Millis } from "../lock/time.ts";
+import type { ChildStarter, NewChild } from "./children.ts";
+import { decodeError, encodeInfo, encodeResult } from "./codec.ts";
+import { Context } from "./context.ts";
+import type { ResumeOptions, Runtime, StartOptions } from "./contract.ts";
+import {
+  EngineFailure,
+  inputConflict,
+  runPoisoned,
+  toErrorInfo,
+  unknownRun,
+  unknownWorkflow,
+} from "./errors.ts";
+import { type Blocked, type ExecutionResult, executeRun } from "./execute.ts";
+import { type ExecutionOptions, RunExecution, type RuntimeServices } from "./execution.ts";
+import { intercept } from "./interceptor.ts";
+import { readRecords } from "./read-run.ts";
+import { type AnyWorkflow, type RunOutcome, toRunOutcome, type Workflow } from "./workflow.ts";
+
+interface RunExecutorOptions {
+  readonly services: RuntimeServices;
+  readonly owner: string;
+  readonly leaseTtl: Millis;
+}
+
+/** The pauses of a blocked run: short enough for a rollback, and rare enough for a bug of a week. */
+const FIRST_BLOCK: Millis = 5_000;
+const LONGEST_BLOCK: Millis = 600_000;
+
+/** The most children that are claimed and executed at a time. */
+const CHILDREN_AT_ONCE = 8;
+
+/** The most runs, and the most characters of their inputs, that are started with one call of the journal. */
+const BATCH_RUNS = 200;
+const BATCH_LENGTH = 1_048_576;
+
+/** Executes the runs of a runtime's workflows, from their claim until they end or are parked. */
+export class RunExecutor {
+  readonly #journal: Journal;
+  readonly #services: RuntimeServices;
+  readonly #owner: string;
+  readonly #leaseTtl: Millis;
+  readonly #workflows = new Map<string, AnyWorkflow>();
+
+  /** The executions in this process, by run id. */
+  readonly #executions = new Map<string, RunExecution>();
+
+  constructor({ services, owner, leaseTtl }: RunExecutorOptions) {
+    this.#journal = services.journal;
+    this.#services = services;
+    this.#owner = owner;
+    this.#leaseTtl = leaseTtl;
+  }
+
+  get workflows(): readonly AnyWorkflow[] {
+    return [...this.#workflows.values()];
+  }
+
+  /** Returns the workflow of this version if this process knows it. */
+  find({ workflow, version }: WorkflowVersion): AnyWorkflow | undefined {
+    return this.#workflows.get(idOf(workflow, version));
+  }
+
+  /** Tells the execution of the run, if this process executes it, that the run is cancelled. */
+  cancel(runId: string): void {
+    this.#executions.get(runId)?.cancel();
+  }
+
+  dueQuery<Q extends Parameters<Runtime["claimDue"]>[0]>(query: Q) {
+    const { queues = this.#queues() } = query;
+    const workflows = this.workflows.map(({ name, version }) => ({ workflow: name, version }));
+    return { ...query, queues, workflows, owner: this.#owner, ttl: this.#leaseTtl };
+  }
+
+  #queues(): readonly string[] {
+    return [...new Set([DEFAULT_QUEUE, ...this.workflows.map(({ queue }) => queue)])];
+  }
+
+  async prepare<I, O>(
+    workflow: Workflow<I, O>,
+    input: I,
+    { id, queue, key, priority }: StartOptions,
+  ): Promise<PreparedRun> {
+    this.register(workflow);
+    const { runId, turn, inputHash, onConflict, ...prepared } = await workflow.prepare(input, id);
+    const { name, version } = workflow;
+    const seal = this.#services.envelopes?.sealFor(runId);
+    const run = {
+      runId,
+      owner: this.#owner,
+      workflow: name,
+      version,
+      input: await encodeResult(`the input of ${name}`, prepared.input, { seal }),
+      inputHash,
+      turn: {
+        queue: queue ?? turn.queue,
+        key: key ?? turn.key,
+        priority: priority ?? turn.priority,
+      },
+    };
+    return { run, onConflict };
+  }
+
+  /** Executes a claimed run. A run with another input is taken, if its workflow says so. */
+  executeOrTake(
+    runId: string,
+    onConflict: PreparedRun["onConflict"],
+    claim: () => Promise<RunClaimResult>,
+    options: ResumeOptions,
+  ): Promise<Execution> {
+    const claimOrTake = async () => {
+      const claimed = await claim();
+      const isExisting = claimed.kind === "conflict" && onConflict === "return-existing";
+      return isExisting ? this.#takeLease(runId) : claimed;
+    };
+    return this.execute(runId, claimOrTake, options);
+  }
+
+  take(runId: string, options: ResumeOptions): Promise<Execution> {
+    return this.execute(runId, () => this.#takeLease(runId), options);
+  }
+
+  #takeLease(runId: string): Promise<RunClaimResult | RunNotFound> {
+    return this.#journal.take({ runId, owner: this.#owner, ttl: this.#leaseTtl });
+  }
+
+  /** Executes the due children of a run, and the run itself again, until none of them can go on: it needs no worker. */
+  async withChildren(first: Execution, options: ResumeOptions): Promise<RunOutcome<unknown>> {
+    let { outcome, awaitsChildren, isDue } = first;
+    let wakeIn = Number.POSITIVE_INFINITY;
+    while (outcome.status === "suspended" && (awaitsChildren || isDue) && !isOver(options)) {
+      if (isDue) {
+        ({ outcome, awaitsChildren, isDue } = await this.take(outcome.runId, options));
+        continue;
+      }
+      const children = await this.#executeChildren(outcome.runId, options);
+      for (const child of children) {
+        if (child.status === "suspended") wakeIn = Math.min(wakeIn, child.wakeIn);
+      }
+      const isStuck = !children.some(hasGoneOn);
+      if (isStuck) return { ...outcome, wakeIn: Math.min(outcome.wakeIn, wakeIn) };
+      ({ outcome, awaitsChildren, isDue } = await this.take(outcome.runId, options));
+    }
+    return outcome;
+  }
+
+  /** Executes some of the due children of a run. Rejects with the first error when all of them have settled. */
+  async #executeChildren(parent: string, { onTaken: _, ...options }: ResumeOptions) {
+    const sentAt = instant();
+    const query = this.dueQuery({ limit: CHILDREN_AT_ONCE, parent });
+    const children = await this.#journal.claimDue(query);
+    const settled = await Promise.allSettled(
+      children.map(async (claimed) =>
+        this.withChildren(await this.executeTaken(claimed, sentAt, options), options),
+      ),
+    );
+    return settled.map((result) => {
+      if (result.status === "rejected") throw result.reason;
+      return result.value;
+    });
+  }
+
+  async execute(
+    runId: string,
+    claim: () => Promise<RunClaimResult | RunNotFound>,
+    options: ResumeOptions,
+  ): Promise<Execution> {
+    const busy = (retryIn: Millis): Execution => ({ outcome: { runId, status: "busy", retryIn } });
+    const { deadline = FOREVER } = options;
+    if (deadline.remaining() <= 0) return busy(0);
+    const sentAt = instant();
+    const claimed = await claim();
+    if (claimed.kind === "missing") throw unknownRun(runId);
+    if (claimed.kind === "conflict") throw inputConflict(runId);
+    if (claimed.kind === "busy") return busy(claimed.retryIn);
+    if (claimed.kind === "ended") {
+      this.#services.notify({ type: "answered", runId, status: claimed.ending.status });
+      return { outcome: toRunOutcome(runId, claimed.ending) };
+    }
+    if (claimed.kind === "blocked") {
+      const { error, retryIn } = claimed;
+      return { outcome: { runId, status: "blocked", error: decodeError(error), retryIn } };
+    }
+    if (claimed.kind === "parked") {
+      const { reason, wakeIn, awaitsChildren } = claimed;
+      return { outcome: { runId, status: "suspended", reason, wakeIn }, awaitsChildren };
+    }
+    return this.executeTaken({ ...claimed, runId }, sentAt, options);
+  }
+
+  /** Executes a claimed run. */
+  async executeTaken(
+    claimed: DueRun,
+    sentAt: Instant,
+    { deadline = FOREVER, signal, drain, lockWait, onTaken }: ResumeOptions,
+  ): Promise<Execution> {
+    const { notify, interceptor } = this.#services;
+    const { runId, epoch } = claimed;
+    const key = { runId, epoch };
+    const workflow = this.find(claimed);
+    if (!workflow) {
+      await this.#park(key, claimed, { reason: "deadline", wakeIn: 0 });
+      throw unknownWorkflow(claimed.workflow, claimed.version);
+    }
+    const run = { runId, workflow: workflow.name, crashes: claimed.crashes };
+    notify({ type: "taken", ...run, takenOver: claimed.takenOver });
+    onTaken?.();
+    const renewal = this.#renew(key, sentAt);
+    try {
+      const execution = { key, workflow, claimed, deadline, signal, drain, lockWait, renewal };
+      const hook = interceptor.run?.bind(interceptor);
+      let executed: Execution | undefined;
+      const body = async () => {
+        executed = await this.#executeClaimed(execution);
+        return executed.outcome;
+      };
+      const outcome = await intercept(hook, run, body);
+      return { ...executed, outcome };
+    } catch (error) {
+      // Another process has claimed the run.
+      if (!(error instanceof StaleRunError)) throw error;
+      return { outcome: { runId, status: "busy", retryIn: this.#leaseTtl } };
+    } finally {
+      renewal.lease.end("released");
+    }
+  }
+
+  /** Executes the run, then parks it or ends it. */
+  async #executeClaimed(options: ClaimedExecution): Promise<Execution> {
+    const { key, workflow, claimed, renewal } = options;
+    const { runId } = key;
+    const result = await this.#resultOf(options);
+    // Renewals end first: a late one must not take back the run.
+    renewal.lease.end("released");
+    if ("block" in result) return this.#block(options, result);
+    if ("park" in result) {
+      await this.#park(key, claimed, result.park);
+      const { reason, wakeIn, children } = result.park;
+      const awaitsChildren = children !== undefined;
+      return { outcome: { runId, status: "suspended", reason, wakeIn }, awaitsChildren };
+    }
+    if ("continue" in result) return this.#continue(options, result.continue);
+    const { keep } = workflow;
+    const end = { ...result.finish, keep, parent: claimed.parent?.runId };
+    const answer = await this.#journal.finish(key, end);
+    if (answer === "cancelled") return this.#undoCancelled(options);
+    const { status } = result.finish;
+    this.#services.notify({ type: "ended", runId, workflow: workflow.name, status });
+    return { outcome: toRunOutcome(runId, result.finish) };
+  }
+
+  /** Begins the next history of the run, which is due at once. */
+  async #continue(
+    { key, workflow, claimed }: ClaimedExecution,
+    request: Omit<ContinueRequest, "part">,
+  ): Promise<Execution> {
+    const { runId } = key;
+    const { part } = claimed;
+    const answer = await this.#journal.continueAsNew(key, { ...request, part });
+    const [reason, wakeIn] = ["deadline", 0] as const;
+    this.#services.notify(
+      answer === "continued"
+        ? { type: "continued", runId, workflow: workflow.name, part: part + 1 }
+        : { type: "parked", runId, reason, wakeIn },
+    );
+    return { outcome: { runId, status: "suspended", reason, wakeIn }, isDue: true };
+  }
+
+  /** Executes again a run that was cancelled during its last step: its completion was refused. */
+  #undoCancelled({ key, deadline, signal, drain }: ClaimedExecution): Promise<Execution> {
+    this.#services.notify({ type: "parked", runId: key.runId, reason: "deadline", wakeIn: 0 });
+    const options = { deadline, ...(signal && { signal }), ...(drain && { drain }) };
+    return this.take(key.runId, options);
+  }
+
+  async #resultOf({ renewal, ...options }: ClaimedExecution): Promise<ExecutionResult> {
+    const { key, workflow, claimed, signal, drain } = options;
+    const { crashes, blocks } = claimed;
+    // Each block grants one more try.
+    if (crashes >= workflow.maxCrashes + blocks) {
+      return { block: runPoisoned(key.runId, crashes), hasProgress: false };
+    }
+    if (signal?.aborted || drain?.aborted) return { park: { reason: "deadline", wakeIn: 0 } };
+    const records = await readRecords(this.#journal, key.runId, claimed);
+    const execution = new RunExecution({
+      ...options,
+      records,
+      services: this.#services,
+      lease: renewal.lease,
+    });
+    renewal.execution = execution;
+    this.#executions.set(key.runId, execution);
+    try {
+      return await executeRun(execution, new Context(execution, this.#childStarter(key)));
+    } finally {
+      execution.inProgress[Symbol.dispose]();
+      if (this.#executions.get(key.runId) === execution) this.#executions.delete(key.runId);
+    }
+  }
+
+  #childStarter(key: RunKey): ChildStarter {
+    const { runId: parentId } = key;
+    return {
+      register: (workflow) => this.register(workflow),
+      start: async (workflow, children, signal) => {
+        const parent = { runId: parentId, signal };
+        const prepare = async ({ id, input, detached }: NewChild<unknown>): Promise<NewRun> => {
+          const any = workflow as Workflow<unknown, unknown>;
+          const { run } = await this.prepare(any, input, { id });
+          return { ...run, parent, detached };
+        };
+        return this.#startRuns(await Promise.all(children.map(prepare)), key);
+      },
+      cancel: async () => {
+        const { open, compensated } = await this.#journal
+          .cancelChildren(parentId)
+          .catch(failEngine);
+        for (const runId of open) this.cancel(runId);
+        return { open: open.length, compensated };
+      },
+      tell: async (name, dedupeId, result) => {
+        const payload = encodeChildResult(result);
+        await this.#journal.signal(parentId, { name, dedupeId, payload }).catch(failEngine);
+      },
+    };
+  }
+
+  /** A failure of the journal does not fail the run. */
+  async #startRuns(runs: readonly NewRun[], parent: RunKey) {
+    const states: Exclude<StartedRun, { readonly kind: "conflict" }>[] = [];
+    for (const batch of batchesOf(runs)) {
+      const started = await this.#journal.start(batch, parent).catch(failEngine);
+      for (const [i, state] of started.entries()) {
+        if (state.kind === "conflict") throw inputConflict(batch[i]?.runId ?? "");
+        states.push(state);
+      }
+    }
+    return states;
+  }
+
+  async #park(key: RunKey, { signalsSeen }: ClaimedRun, request: Parked): Promise<void> {
+    await this.#journal.park(key, { ...request, signalsSeen });
+    const { reason, wakeIn } = request;
+    this.#services.notify({ type: "parked", runId: key.runId, reason, wakeIn });
+  }
+
+  async #block(
+    { key, workflow, claimed }: ClaimedExecution,
+    { block, hasProgress }: Blocked,
+  ): Promise<Execution> {
+    const { runId } = key;
+    const blocks = hasProgress ? 1 : claimed.blocks + 1;
+    const retryIn = Math.min(FIRST_BLOCK * 2 ** (blocks - 1), LONGEST_BLOCK);
+    const error = toErrorInfo(block);
+    await this.#journal.block(key, { error: encodeInfo(error), blocks, retryIn });
+    this.#services.notify({ type: "blocked", runId, workflow: workflow.name, error, retryIn });
+    return { outcome: { runId, status: "blocked", error, retryIn } };
+  }
+
+  /** Renews the run's lease until the lease ends. */
+  #renew(key: RunKey, sentAt: Instant): LeaseRenewal {
+    const renewal: LeaseRenewal = {
+      execution: undefined,
+      lease: new Lease({
+        names: [key.runId],
+        ttl: this.#leaseTtl,
+        sentAt,
+        autoRenew: true,
+        maxHold: Number.POSITIVE_INFINITY,
+        notify: () => {},
+        toLossError: () => new StaleRunError(key),
+        renew: async (ttl, signal) => {
+          const grant = { ttl, sentAt: instant() };
+          const inProgress = renewal.execution?.inProgress.report();
+          const renewed = await this.#journal.renew(key, ttl, signal, inProgress);
+          if (renewed?.cancelled) renewal.execution?.cancel();
+          return renewed && grant;
+        },
+      }),
+    };
+    return renewal;
+  }
+
+  register(workflow: AnyWorkflow): void {
+    checkWorkflow(workflow);
+    const { name, version } = workflow;
+    const id = idOf(name, version);
+    const known = this.#workflows.get(id);
+    if (known && known !== workflow) {
+      throw new TypeError(`two workflows have the name ${name} and the version ${version}`);
+    }
+    this.#workflows.set(id, workflow);
+  }
+}
+
+export function checkWorkflow(workflow: AnyWorkflow): void {
+  if (typeof workflow?.prepare === "function") return;
+  throw new TypeError(`a workflow is made by workflow(…), and is not ${describeValue(workflow)}`);
+}
+
+type Parked = Extract<ExecutionResult, { readonly park: unknown }>["park"];
+
+interface LeaseRenewal {
+  readonly lease: Lease;
+
+  /** Undefined before the run's records are read. */
+  execution: RunExecution | undefined;
+}
+
+type ClaimedExecution = Omit<ExecutionOptions, "services" | "lease" | "records"> & {
+  readonly renewal: LeaseRenewal;
+};
+
+interface PreparedRun extends Pick<Awaited<ReturnType<AnyWorkflow["prepare"]>>, "onConflict"> {
+  readonly run: NewRun;
+}
+
+interface Execution {
+  readonly outcome: RunOutcome<unknown>;
+
+  /** Whether the run is parked for children. */
+  readonly awaitsChildren?: boolean;
+
+  /** Whether the run goes on at once, in a new history. */
+  readonly isDue?: boolean;
+}
+
+/** Whether a child has ended, or waits for something: resuming it again at once would be of no use. */
+function hasGoneOn(outcome: RunOutcome<unknown>): boolean {
+  return outcome.status !== "busy" && !(outcome.status === "suspended" && outcome.wakeIn <= 0);
+}
+
+function isOver({ deadline = FOREVER, signal, drain }: ResumeOptions): boolean {
+  return deadline.remaining() <= 0 || signal?.aborted === true || drain?.aborted === true;
+}
+
+/** Splits runs into batches that the journal starts with one call. */
+export function batchesOf(runs: readonly NewRun[]): readonly (readonly NewRun[])[] {
+  const batches: NewRun[][] = [];
+  let length = Number.POSITIVE_INFINITY;
+  for (const run of runs) {
+    const last = batches.at(-1);
+    length += run.input.length;
+    if (last && last.length < BATCH_RUNS && length <= BATCH_LENGTH) {
+      last.push(run);
+    } else {
+      batches.push([run]);
+      length = run.input.length;
+    }
+  }
+  return batches;
+}
+
+function failEngine(error: unknown): never {
+  throw new EngineFailure(error);
+}
+
+const FOREVER: Deadline = { remaining: () => Number.POSITIVE_INFINITY };
+
+function idOf(workflow: string, version: number): string {
+  return JSON.stringify([workflow, version]);
+}
