@@ -279,7 +279,7 @@ function isBefore(a: Leader, b: Leader): boolean {
   return first === second ? a.revision < b.revision : first < second;
 }
 
-/** Its place in the order of leaders, as text that sorts. The same generation, unless the fence tells. */
+/** The place of a leader in the order of leaders, as text that sorts. Without a fence, its generation is 0. */
 function placeOf(leader: Leader | undefined): string {
   return leader ? (leader.fence ?? formatFence(0, leader.token)) : "";
 }

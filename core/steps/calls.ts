@@ -137,7 +137,7 @@ export class BodyCalls {
   }
 }
 
-/** Tells when somebody awaits it. */
+/** A promise that reports when the code awaits it. */
 class CallPromise<T> extends Promise<T> {
   onAwaited = () => {};
 

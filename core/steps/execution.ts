@@ -522,7 +522,7 @@ export class RunExecution {
     return isOver ? runTimeout(this.runId, timeout) : undefined;
   }
 
-  /** Stops the execution with the error, whatever the workflow's code makes of it. */
+  /** Stops the execution with the error, even if the workflow's code catches the error. */
   misuse(error: MisuseError): never {
     return this.#diverge(error);
   }

@@ -119,7 +119,7 @@ export class LockContention {
       const startedAt = instant();
       try {
         for (const name of names) await this.#locks?.whenFree?.(name, signal);
-        // Longer and longer while nobody takes the locks.
+        // The pauses grow while nobody takes the locks.
         rest = elapsedSince(startedAt) > rest ? REST : Math.min(2 * rest, LONGEST_REST);
         await this.#wake(busy);
         await sleep(rest, signal);

@@ -25,7 +25,7 @@ interface LockstepObject {
 
   /**
    * The workflows that the object executes, as a field of your class. Default none. Alarms wake the object for runs that
-   * are due, whoever started them, and for schedules.
+   * are due, also those that another process started, and for schedules.
    */
   readonly workflows: readonly AnyWorkflow[];
 

@@ -21,7 +21,7 @@ const FIRST: Millis = 5_000;
 /** How often a call is measured. */
 const REPEATS = 5;
 
-/** A skew above this confuses those who compare the logs of two machines. */
+/** A skew above this confuses readers who compare the logs of two machines. */
 const LARGE_SKEW: Millis = 1_000;
 
 /** Examines the store of a URL, and yields each finding as soon as it is known. Takes one lock of its own for a moment. */

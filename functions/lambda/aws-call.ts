@@ -20,7 +20,7 @@ const TIMEOUT: Millis = 5_000;
 /**
  * Calls an AWS service that speaks JSON, with the credentials that Lambda puts into the environment. An error names
  * the call, and nothing of its body. After a 429 or 5xx response the request is repeated up to twice; the service may
- * then carry out the call more than once.
+ * then execute the call more than once.
  *
  * Does not use the AWS SDK: loading the SDK takes longer than most cold starts.
  */

@@ -26,7 +26,7 @@ type Data = Parameters<Layer["deleteRecord"]>[0];
  *     const persistenceStore = new JournalPersistenceLayer(async () => (await shop()).journal);
  *
  * A record in progress is a lease by the journal's clock, and each claim of it raises its epoch. So an orphan, whose function
- * was killed, is taken over by one caller, and the late result of its first holder is refused, whoever reads what when.
+ * was killed, is taken over by one caller, and the late result of its first holder is refused, in every order of reads.
  */
 export type JournalPersistenceLayer = BasePersistenceLayer;
 

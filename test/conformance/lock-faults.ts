@@ -26,7 +26,7 @@ export function describeFaults(suite: LockSuite): void {
       const name = freshName();
       for (let i = 0; i < 5; i += 1) {
         spoilNextAnswer(wire);
-        // A server that carries out the claim after its withdrawal keeps the name taken for one ttl.
+        // A server that executes the claim after its withdrawal keeps the name taken for one ttl.
         const lock = await client.lock(name, { ttl: LONG, wait: 2 * LONG }).catch((error) => {
           expect(error).toMatchObject({ code: "STORE_UNAVAILABLE" });
           return undefined;

@@ -9,7 +9,7 @@ import { freshName, LONG, type LockSuite, SHORT } from "./lock-suite.ts";
 
 const HOUR = 3_600_000;
 
-/** What clients learn of the releases of others, without standing in line. */
+/** Tests what clients learn of the releases of others, without a place in the queue. */
 export function describeReleases(suite: LockSuite): void {
   const { open } = suite;
 

@@ -114,7 +114,7 @@ export function describeTransactions(name: string, make: () => Promise<JournalUn
           if (point !== "batch:after" || next) return;
           next = { ...run, epoch: (await claimed(journal, claim)).epoch };
           await journal.append(next, record("a", { value: '"new"' }));
-          throw new UnknownOutcomeError("the wire", "a request was carried out");
+          throw new UnknownOutcomeError("the wire", "a request was executed");
         }),
       );
       expect(await cut.reopen(run, { supersede: ["a"], isRetry: true })).toBe(true);

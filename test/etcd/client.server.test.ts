@@ -31,7 +31,7 @@ describe.each(await allEtcdsUnderTest())("$name", ({ open, server }) => {
   });
 
   describe("a transaction", () => {
-    test("carries out its operations when all comparisons hold, and the alternative otherwise", async () => {
+    test("executes its operations when all comparisons hold, and the alternative otherwise", async () => {
       const key = `${anyPrefix()}a`;
       const txn = {
         when: [isAbsent(key)],

@@ -87,7 +87,7 @@ describe.each([...(await etcdsUnderTest()), ...(await nodeGatewayUnderTest())])(
           await expect(wire.etcd.txn(always(put(key, "")))).rejects.toMatchObject(unknown);
           const before = (await direct.range(get(key))).kvs;
           const { kvs } = await wire.etcd.range(get(key));
-          // The server may carry out the request between the two reads.
+          // The server may execute the request between the two reads.
           if (before.length > 0) expect(kvs).toEqual(before);
           expect(kvs[0]?.version ?? 1n).toBe(1n);
           done += kvs.length;

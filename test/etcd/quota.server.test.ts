@@ -9,7 +9,7 @@ const ADVICE = expect.stringContaining("compact and defragment it, then disarm t
 
 const REFUSED = { code: "STORE_REFUSED", retryable: false, message: ADVICE };
 
-/** The error of a request that may have been carried out before it was refused. */
+/** The error of a request that may have been executed before it was refused. */
 const UNKNOWN = { code: "UNKNOWN_OUTCOME", message: ADVICE };
 
 const VALUE = "x".repeat(50_000);

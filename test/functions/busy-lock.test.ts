@@ -103,7 +103,7 @@ describe.concurrent.each(Object.keys(WAYS))("the handler for %s", (name) => {
     await until(async () => (await enter(shop, {})) === "done");
   });
 
-  test("stands in line when asked for", async () => {
+  test("waits when asked for", async () => {
     const shop = await busyShop();
     setTimeout(() => shop.held.unlock(), 50);
     expect(await enter(shop, { wait: 10_000 })).toBe("done");

@@ -143,7 +143,7 @@ describe.concurrent("a stock handler", () => {
     expect(await handler(event, within())).toEqual({ batchItemFailures: [] });
   });
 
-  test("stands in line for a busy lock when asked for", async () => {
+  test("waits for a busy lock when asked for", async () => {
     const { handler, locks } = await shop({ wait: "10s" });
     const held = await locks.lock(stockLock("a"), { ttl: 60_000, wait: 0 });
     setTimeout(() => held.unlock(), 50);

@@ -32,7 +32,7 @@ function silentWire(silent: Set<Call>, { isDeaf = false } = {}) {
     const lost =
       call === "freeIn"
         ? new StoreUnavailableError("the wire", "no answer in time")
-        : new UnknownOutcomeError("the wire", "a request was carried out");
+        : new UnknownOutcomeError("the wire", "a request was executed");
     signal.addEventListener("abort", () => given.reject(lost), { once: true });
     return Promise.race([answer, given.promise]);
   };

@@ -31,7 +31,7 @@ export interface Answer {
 const WORK = 20;
 
 /**
- * The service outside, such as a payment provider, where operations have their effects: it carries out what it is asked.
+ * The service outside, such as a payment provider, where operations have their effects: it executes what it is asked.
  * It refuses low fences if it is sent any.
  */
 export class Ledger {

@@ -214,7 +214,7 @@ export class RemoteDatabase implements Database {
       const execute = (isRepetition: boolean) => server.execute(statements, lane, isRepetition);
       return await this.#send(execute, limit.signal, true);
     } catch (error) {
-      throw error === LOST ? new UnknownOutcomeError(address, "a request was carried out") : error;
+      throw error === LOST ? new UnknownOutcomeError(address, "a request was executed") : error;
     }
   }
 

@@ -45,7 +45,7 @@ export function breakable(claims: Claims): { readonly claims: Claims; readonly w
     const answer = await call();
     if (!losesNext) return answer;
     losesNext = false;
-    throw new UnknownOutcomeError("the wire", "a request was carried out");
+    throw new UnknownOutcomeError("the wire", "a request was executed");
   };
   return {
     claims: {
@@ -83,7 +83,7 @@ export function breakable(claims: Claims): { readonly claims: Claims; readonly w
 
 function aborted(signal: AbortSignal): Promise<never> {
   return new Promise((_, reject) => {
-    const fail = () => reject(new UnknownOutcomeError("the wire", "a request was carried out"));
+    const fail = () => reject(new UnknownOutcomeError("the wire", "a request was executed"));
     if (signal.aborted) fail();
     signal.addEventListener("abort", fail, { once: true });
   });

@@ -29,7 +29,7 @@ async function hasClusterVersion({ endpoint }: OwnEtcd): Promise<boolean> {
   return minorOf(etcdserver) === minorOf(etcdcluster);
 }
 
-/** Sends the request again when a busy etcd has timed out. The first one may have been carried out. */
+/** Sends the request again when a busy etcd has timed out. The first one may have been executed. */
 function ensured(own: OwnEtcd, path: string, message: object): Promise<unknown> {
   return until(() =>
     own.post(path, message).catch(({ message: why }: Error) => {

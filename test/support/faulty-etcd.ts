@@ -2,8 +2,8 @@ import { StoreUnavailableError, UnknownOutcomeError } from "../../core/lock/erro
 import type { Etcd, LeaseId } from "../../core/stores/etcd/client/etcd.ts";
 
 /**
- * The fault of a call. `answer-lost`: carried out. `request-lost`: not carried out. `late`: carried out by
- * `deliver`, after the caller was told that the outcome is unknown. `refused`: certainly not carried out.
+ * The fault of a call. `answer-lost`: executed. `request-lost`: not executed. `late`: executed by
+ * `deliver`, after the caller was told that the outcome is unknown. `refused`: certainly not executed.
  */
 export type Fault = "answer-lost" | "request-lost" | "late" | "refused";
 
@@ -76,7 +76,7 @@ export function faulty(inner: Etcd): FaultyEtcd {
       const reads = name === "range" || name === "timeToLive" || fault === "refused";
       throw reads
         ? new StoreUnavailableError("a faulty etcd", "as told")
-        : new UnknownOutcomeError("a faulty etcd", "a request was carried out");
+        : new UnknownOutcomeError("a faulty etcd", "a request was executed");
     };
   };
   const control: FaultyEtcd = {

@@ -6,8 +6,8 @@ import type {
 } from "../../core/stores/zookeeper/client/zookeeper.ts";
 
 /**
- * The fault of a request. `answer-lost`: carried out. `request-lost`: not carried out. `refused`: certainly not carried out.
- * `seen-late`: carried out, the answer is lost, and the session continues at a server that lags behind: until `sync`, it
+ * The fault of a request. `answer-lost`: executed. `request-lost`: not executed. `refused`: certainly not executed.
+ * `seen-late`: executed, the answer is lost, and the session continues at a server that lags behind: until `sync`, it
  * reads the earlier state.
  */
 export type Fault = "answer-lost" | "request-lost" | "refused";
@@ -64,7 +64,7 @@ export function faulty(inner: ZooKeeper): FaultyZooKeeper {
       if (fault === "refused" || !WRITES.includes(name)) throw refused;
       if (fault === "seen-late") await remember(session, args[0], past);
       if (fault !== "request-lost") await call(...args);
-      throw new UnknownOutcomeError("a faulty zookeeper", "a request was carried out");
+      throw new UnknownOutcomeError("a faulty zookeeper", "a request was executed");
     };
   };
   const wrap = (session: ZooKeeperSession): ZooKeeperSession => {

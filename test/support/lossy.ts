@@ -3,7 +3,7 @@ import { StoreUnavailableError, UnknownOutcomeError } from "../../core/lock/erro
 import { injectFaults } from "../../core/steps/testing.ts";
 import { pause } from "./until.ts";
 
-const lost = () => new UnknownOutcomeError("the wire", "a request was carried out");
+const lost = () => new UnknownOutcomeError("the wire", "a request was executed");
 const unread = () => new StoreUnavailableError("the wire", "the answer to a read was lost");
 
 export interface Lossy {

@@ -78,7 +78,7 @@ describe.concurrent("a session", () => {
     await deleted.promise;
     await pause(0);
     expect(session.signal.aborted).toBe(true);
-    // The sent request may have been carried out.
+    // The sent request may have been executed.
     expect(await pending).toMatchObject({ code: expect.stringMatching(/UNKNOWN|EXPIRED/) });
   });
 

@@ -4,7 +4,7 @@ import { OPERATIONS, type TransactWriteItem } from "./client/dynamodb.ts";
 import { itemTransaction, type Part } from "./client/transaction.ts";
 
 /**
- * Adds a write of a user's own item to a step's transaction, which is carried out with the step's record or not at all.
+ * Adds a write of a user's own item to a step's transaction, which is executed with the step's record or not at all.
  *
  * Rejects with a TypeError for anything but one operation.
  */

@@ -19,7 +19,7 @@ export interface DynamodbStore extends OpenStore {
   readonly journal: Journal;
 
   /**
-   * Adds a write of an item of your own to the transaction of a step: `await shop.write(tx, { Put: … })`. It is carried out
+   * Adds a write of an item of your own to the transaction of a step: `await shop.write(tx, { Put: … })`. It is executed
    * with the step's record, or not at all. If its condition does not hold then, the attempt fails with the code
    * TRANSACTION_REFUSED, and is retried as the step's `retry` says. Rejects with a TypeError for anything but one operation.
    */

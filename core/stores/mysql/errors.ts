@@ -35,7 +35,7 @@ export function commitError(address: string, driverError: DriverError, error: un
   const known = provenError(address, driverError, error);
   if (known) return known;
   if (TRANSIENT.has(errno)) return new StoreUnavailableError(address, message, error);
-  return new UnknownOutcomeError(address, `a request was carried out${reason(driverError)}`, error);
+  return new UnknownOutcomeError(address, `a request was executed${reason(driverError)}`, error);
 }
 
 /** Converts an error of a transaction whose COMMIT was not sent. Nothing is committed. */

@@ -4,7 +4,7 @@ import type { MysqlOptions, MysqlTls } from "./database.ts";
  * A pool of the package mysql2, of its callback or its promise interface.
  *
  * Lockstep reads the pool's settings and opens connections of its own: its guarantees depend on the settings of a session and
- * on the number of connections. The pool stays its owner's, who closes it.
+ * on the number of connections. The owner of the pool closes it.
  */
 export interface Mysql2Pool {
   getConnection(...args: never[]): unknown;

@@ -42,7 +42,7 @@ export function commitError(address: string, driverError: PostgresError, error: 
   if (known) return known;
   const { code, message } = driverError;
   const reason = message === undefined ? "" : ` (${code ? `error ${code}: ` : ""}${message})`;
-  return new UnknownOutcomeError(address, `a request was carried out${reason}`, error);
+  return new UnknownOutcomeError(address, `a request was executed${reason}`, error);
 }
 
 export function uncommittedError(

@@ -4,7 +4,7 @@ import type { PostgresOptions, PostgresTls } from "./database.ts";
  * A pool of the package pg.
  *
  * Lockstep reads the pool's settings and opens connections of its own: its guarantees depend on the settings of a session and
- * on the number of connections. The pool stays its owner's, who closes it.
+ * on the number of connections. The owner of the pool closes it.
  */
 export interface PgPool {
   connect(...args: never[]): unknown;

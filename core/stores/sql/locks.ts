@@ -213,7 +213,7 @@ async function select(database: Database, call: Sql, signal: AbortSignal): Promi
 /** The channel of released locks. Its texts are their names. */
 const RELEASES = "lockstep_released";
 
-/** Makes a DELETE of locks tell the waiters of those that are awaited. */
+/** Makes a DELETE of locks notify the waiters of those that have waiters. */
 function publishing(drop: Sql, notices: Notices): Sql {
   return sql`
     WITH released AS (${drop} RETURNING name, awaited)

@@ -147,7 +147,7 @@ class Sqlite implements Database {
   }
 
   /**
-   * Runs renewals inside the open transaction. A renewal in line behind the transaction would come too late, although no
+   * Runs renewals inside the open transaction. A renewal behind the transaction would come too late, although no
    * other process can claim anything before the transaction has ended.
    */
   #join(statements: readonly Sql[]): readonly SqlResult[] {

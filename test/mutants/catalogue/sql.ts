@@ -199,7 +199,7 @@ export const SQL = [
     [
       {
         name: "a lost answer of PostgreSQL to a COMMIT that counts as not done",
-        find: "return new UnknownOutcomeError(address, `a request was carried out${reason}`, error);",
+        find: "return new UnknownOutcomeError(address, `a request was executed${reason}`, error);",
         replace: "return new StoreRefusedError(address, `no answer${reason}`, error);",
       },
       {

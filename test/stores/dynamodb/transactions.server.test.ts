@@ -378,7 +378,7 @@ describe("a step's transaction", () => {
 
 describe("lost answers", () => {
   test.each([[1], [2]])(
-    "a transaction whose answer to request %i is lost is carried out once",
+    "a transaction whose answer to request %i is lost is executed once",
     async (lost) => {
       let count = 0;
       const { journal: ours, dynamodb: client } = faulty((_, pass) => {

@@ -74,7 +74,7 @@ const waitersOf = (path: string, count: number) =>
   until(async () => (await lineOf(session, path)).length === count);
 
 test.concurrent.each(LOCKS)(
-  "$lock and this library wait for each other, in one line, whoever is first",
+  "$lock and this library wait for each other, in one queue, whichever is first",
   async (other) => {
     const root = freshRoot();
     const path = `${root}/${NAME}`;
@@ -84,7 +84,7 @@ test.concurrent.each(LOCKS)(
     const first = await locks.lock(NAME, options);
     using theirs = holder(other, path);
     expect(await theirs.line()).toBe("waiting");
-    // Curator has tried once without waiting, and only now stands in line.
+    // Curator has tried once without waiting, and enters the queue only now.
     await waitersOf(path, 2);
     const waiting = others.lock(NAME, options);
     await waitersOf(path, 3);

@@ -6,7 +6,7 @@ import {
 
 /**
  * `unsent`: the request was certainly not sent. `passing`: for now it was refused or not sent, and has changed nothing.
- * `refused`: a repetition is useless. `unanswered`: it may have been carried out.
+ * `refused`: a repetition is useless. `unanswered`: it may have been executed.
  */
 type FailureKind = "unsent" | "passing" | "refused" | "unanswered";
 
@@ -74,7 +74,7 @@ export function toError(address: string, failure: RequestFailure, reads: boolean
   }
   if (kind === "refused") return new StoreRefusedError(address, message, failure);
   if (kind === "unanswered" && !reads) {
-    return new UnknownOutcomeError(address, "a request was carried out", failure);
+    return new UnknownOutcomeError(address, "a request was executed", failure);
   }
   return new StoreUnavailableError(address, message, failure);
 }

@@ -70,7 +70,7 @@ const MOST_RECENT = 16;
 const NEVER = new AbortController().signal;
 
 /**
- * Changes documents with their entries, each change if nobody was first.
+ * Changes documents with their entries, each change only if no other client has changed its documents meanwhile.
  *
  * Changes of one document through this object come one after another.
  */

@@ -127,7 +127,7 @@ export class DynamodbClaims implements Claims {
     if (this.#closesDynamodb) await this.#dynamodb.close();
   }
 
-  /** Reads the locks after a lost answer: they tell whether the claim was carried out. */
+  /** Reads the locks after a lost answer: they tell whether the claim was executed. */
   async #claimOrReadBack(claim: Claim, generation: number, signal: AbortSignal): Promise<Written> {
     const { names, owner } = claim;
     let lost: unknown;

@@ -160,7 +160,7 @@ class Client implements Etcd {
   }
 
   /**
-   * Sends to one endpoint after another until one answers; repeats a write only if it was certainly not carried out.
+   * Sends to one endpoint after another until one answers; repeats a write only if it was certainly not executed.
    */
   async #send(send: Send, writes: boolean, signal: AbortSignal | undefined): Promise<Message> {
     signal?.throwIfAborted();
@@ -222,7 +222,7 @@ class Client implements Etcd {
   /** The error of a call that was aborted, or whose client was closed. */
   #abortError({ reason }: AbortSignal, failure: CallFailure, writes: boolean): unknown {
     return writes && !isNotDone(failure)
-      ? new UnknownOutcomeError(this.address, "a request was carried out", reason)
+      ? new UnknownOutcomeError(this.address, "a request was executed", reason)
       : reason;
   }
 

@@ -7,11 +7,11 @@ export interface Etcd extends AsyncDisposable {
   readonly address: string;
 
   /**
-   * Carries a transaction out, all of it or nothing. At most 128 operations unless the server allows more.
+   * Executes a transaction, all of it or nothing. At most 128 operations unless the server allows more.
    *
-   * Rejects with a StoreUnavailableError or StoreRefusedError only when the transaction was certainly not carried out; with
+   * Rejects with a StoreUnavailableError or StoreRefusedError only when the transaction was certainly not executed; with
    * an UnknownOutcomeError when a write was, or may still be; with a NoLeaseError when the lease of a put is gone. A
-   * transaction is never carried out twice.
+   * transaction is never executed twice.
    */
   txn(txn: Txn, signal?: AbortSignal): Promise<TxnAnswer>;
 
@@ -95,7 +95,7 @@ export type Compare = {
 );
 
 export interface Txn {
-  /** The conditions of `do`; if one of them is false, `otherwise` is carried out. */
+  /** The conditions of `do`; if one of them is false, `otherwise` is executed. */
   readonly when: readonly Compare[];
   readonly do: readonly TxnOp[];
   readonly otherwise?: readonly TxnOp[];
@@ -190,7 +190,7 @@ export interface KeyChange {
   readonly lease: LeaseId;
 }
 
-/** The lease does not exist. The request was not carried out. */
+/** The lease does not exist. The request was not executed. */
 export class NoLeaseError extends Error {
   override readonly name = "NoLeaseError";
 }

@@ -109,7 +109,7 @@ const CHANNEL = {
   // Reconnects soon after a restart of the server.
   "grpc.initial_reconnect_backoff_ms": 50,
   "grpc.max_reconnect_backoff_ms": 1_000,
-  // No limit: by default, an answer above 4 MB is discarded although the request was carried out.
+  // No limit: by default, an answer above 4 MB is discarded although the request was executed.
   "grpc.max_receive_message_length": -1,
 };
 

@@ -4,7 +4,7 @@ import type { EtcdOptions } from "./etcd.ts";
  * A client of the package etcd3.
  *
  * Lockstep reads the client's hosts, login and certificates and opens connections of its own, because the client repeats
- * writes. The client stays its owner's, who closes it.
+ * writes. The owner of the client closes it.
  */
 export interface Etcd3Client {
   readonly kv: object;

@@ -55,8 +55,8 @@ export function toForeignFailure(status: number, answer: string, api: string): C
 }
 
 /**
- * The texts of errors for requests that etcd has not carried out: the code "unavailable" alone does not tell. A request with
- * any other text may have been carried out. The places are those of etcd 3.4. In 3.5 they are in server/, in files of the
+ * The texts of errors for requests that etcd has not executed: the code "unavailable" alone does not tell. A request with
+ * any other text may have been executed. The places are those of etcd 3.4. In 3.5 they are in server/, in files of the
  * same names; in 3.6, server/etcdserver/apply has the appliers, and server/etcdserver/txn/txn.go the checks of a transaction.
  */
 const NOT_DONE = [
@@ -88,12 +88,12 @@ const CERTAIN_REFUSALS: readonly number[] = [
 ];
 
 /**
- * etcdserver/apply.go, quotaApplierV3: until the alarm is raised, a request that needs space is carried out and refused
+ * etcdserver/apply.go, quotaApplierV3: until the alarm is raised, a request that needs space is executed and refused
  * then. An earlier refusal, by etcdserver/api/v3rpc/quota.go, has the same text.
  */
 const NO_SPACE = "etcdserver: mvcc: database space exceeded";
 
-/** The request is too large or, behind etcd's gateway, the answer to a request that was carried out. */
+/** The request is too large or, behind etcd's gateway, the answer to a request that was executed. */
 const TOO_LARGE = "grpc: received message larger than max";
 
 /** Whether a repetition is useless. */
@@ -103,13 +103,13 @@ function isRefusal({ code, message }: CallFailure): boolean {
   return message.startsWith(NO_SPACE) || message.startsWith(TOO_LARGE);
 }
 
-/** Whether the request was certainly not carried out. */
+/** Whether the request was certainly not executed. */
 export function isNotDone({ code, unsent, message }: CallFailure): boolean {
   const isRefused = CERTAIN_REFUSALS.includes(code);
   return unsent || isRefused || NOT_DONE.some((text) => message.startsWith(text));
 }
 
-/** Returns the refusal of a request that may have been carried out all the same. */
+/** Returns the refusal of a request that may have been executed all the same. */
 export function refusalIn(error: unknown): StoreRefusedError | undefined {
   const cause = hasCode(error, "UNKNOWN_OUTCOME") ? (error as Error).cause : undefined;
   return cause instanceof StoreRefusedError ? cause : undefined;
@@ -142,10 +142,10 @@ export function toError(address: string, failure: CallFailure, writes: boolean):
     : new StoreRefusedError(address, problemOf(failure), failure);
   if (!writes || isNotDone(failure)) return error;
   return isPassing(failure)
-    ? new UnknownOutcomeError(address, "a request was carried out", failure)
+    ? new UnknownOutcomeError(address, "a request was executed", failure)
     : new UnknownOutcomeError(
         address,
-        `a refused request was carried out: ${problemOf(failure)}`,
+        `a refused request was executed: ${problemOf(failure)}`,
         error,
       );
 }

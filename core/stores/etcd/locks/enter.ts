@@ -152,7 +152,7 @@ class EnterRequest {
       const send = (limit: AbortSignal) => this.#etcd.txn(txn, limit);
       const answer = await withinAttempt(send, ttl, signal, patience);
       const entered = toEntered(answer, count > 0);
-      // The request whose answer was lost has not been carried out, and may still be.
+      // The request whose answer was lost has not been executed, and may still be.
       if (count > 0 && (answer.succeeded || !entered)) onDoubt();
       return entered;
     };

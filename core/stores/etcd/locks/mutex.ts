@@ -78,7 +78,7 @@ export class EtcdMutex {
    * Waits in the queue until it holds the lock. Returns at once when this mutex holds the lock already.
    *
    * Rejects with a SessionExpiredError as soon as the session, or the key, is gone; with the signal's reason; or as etcd
-   * does. No key is left in the queue then, unless etcd carries an unanswered request out later: such a key stays until
+   * does. No key is left in the queue then, unless etcd executes an unanswered request later: such a key stays until
    * the session is closed.
    */
   async lock({ signal }: { readonly signal?: AbortSignal } = {}): Promise<void> {

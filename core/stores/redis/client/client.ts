@@ -148,7 +148,7 @@ class Client implements Required<Redis> {
       if (silence > SILENCE && elapsedSince(connection.heardAt) >= silence)
         this.#abandon(connection);
       if (what.reads) throw new StoreUnavailableError(this.address, "no answer in time", error);
-      throw new UnknownOutcomeError(this.address, "a command was carried out", error);
+      throw new UnknownOutcomeError(this.address, "a command was executed", error);
     }
   }
 

@@ -99,7 +99,7 @@ export function toError(
   if (kind === "answered" && (reads || isFromScript(message, sha1) || isMalformed(message))) {
     return new StoreRefusedError(address, message, failure);
   }
-  return new UnknownOutcomeError(address, "a command was carried out", failure);
+  return new UnknownOutcomeError(address, "a command was executed", failure);
 }
 
 /**

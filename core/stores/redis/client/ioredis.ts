@@ -12,8 +12,8 @@ import { SentinelRoute } from "./sentinel.ts";
 /**
  * A client of the package ioredis: a Redis, also by way of sentinels, or a Cluster.
  *
- * Lockstep duplicates the client for connections of its own, because the client repeats writes. The client stays its
- * owner's, who closes it.
+ * Lockstep duplicates the client for connections of its own, because the client repeats writes. The owner of the
+ * client closes it.
  */
 export interface IoredisClient {
   readonly isCluster: boolean;

@@ -9,8 +9,8 @@ import { toReply } from "./redis.ts";
 /**
  * A client of the package redis, from createClient or createCluster. A cluster's client must be connected.
  *
- * Lockstep duplicates the client for connections of its own, because the client repeats writes. The client stays its
- * owner's, who closes it.
+ * Lockstep duplicates the client for connections of its own, because the client repeats writes. The owner of the
+ * client closes it.
  */
 export interface NodeRedisClient {
   readonly isOpen: boolean;

@@ -27,9 +27,9 @@ export const CODES = {
 } as const;
 
 /**
- * Answers that prove that a request was not carried out. Unless noted, PrepRequestProcessor throws them in `pRequest2Txn`,
+ * Answers that prove that a request was not executed. Unless noted, PrepRequestProcessor throws them in `pRequest2Txn`,
  * and `pRequestHelper` proposes an ErrorTxn in place of the change; each part of a transaction is an error then. Other codes
- * prove nothing: FinalRequestProcessor also answers -5 after a request that was carried out, if writing the answer fails.
+ * prove nothing: FinalRequestProcessor also answers -5 after a request that was executed, if writing the answer fails.
  */
 const REFUSALS: Readonly<Record<number, string>> = {
   // ZooKeeperServer.submitRequestNow, for an unknown kind of request; validateCreateRequest.
@@ -74,6 +74,6 @@ export function toError(address: string, code: number, writes: boolean): Error {
   const passing = PASSING[code];
   const cause = new Error(`the server answered with code ${code}`);
   return writes && !passing
-    ? new UnknownOutcomeError(address, "a request was carried out", cause)
+    ? new UnknownOutcomeError(address, "a request was executed", cause)
     : new StoreUnavailableError(address, passing ?? cause.message);
 }

@@ -124,6 +124,6 @@ export class RequestPipeline {
   }
 
   #unknown(cause: unknown): UnknownOutcomeError {
-    return new UnknownOutcomeError(this.#address, "a request was carried out", cause);
+    return new UnknownOutcomeError(this.#address, "a request was executed", cause);
   }
 }

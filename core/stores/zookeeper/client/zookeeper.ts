@@ -22,12 +22,12 @@ export interface ZooKeeper extends AsyncDisposable {
 /**
  * A session: ZooKeeper deletes its ephemeral nodes when it ends. A session moves to another server when a connection breaks.
  *
- * The servers carry requests out in their order, without waiting for answers in between. A read sees all writes of this
+ * The servers execute requests in their order, without waiting for answers in between. A read sees all writes of this
  * session, and never an older state than a read before it; it may miss recent writes of other sessions, except after `sync`.
  *
- * A request rejects with a StoreUnavailableError or StoreRefusedError only when it was certainly not carried out; with an
+ * A request rejects with a StoreUnavailableError or StoreRefusedError only when it was certainly not executed; with an
  * UnknownOutcomeError when a write may have been; with a SessionExpiredError when the session had ended before; with the
- * signal's reason when it was not sent by then, or only reads. A request is never carried out twice, nor after the answer to
+ * signal's reason when it was not sent by then, or only reads. A request is never executed twice, nor after the answer to
  * a later request of the session.
  */
 export interface ZooKeeperSession extends AsyncDisposable {

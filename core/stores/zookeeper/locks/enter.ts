@@ -117,7 +117,7 @@ class EnterRequest {
 
   async #enterOnce(): Promise<ZooKeeperQueueEntry> {
     const { session, queues, data, also, ttl, patience, signal } = this.#options;
-    // All requests are sent at once: the server carries those of a session out in order.
+    // All requests are sent at once: the server executes those of a session in order.
     const enter = async (limit: AbortSignal) => {
       const preparing = this.#createsQueues ? this.#createQueues(limit) : undefined;
       const creating = this.#create(limit).catch(async (error) => {
