@@ -47,3 +47,9 @@ export function showEvent(event: RunEvent): void {
   const line = `  ${stepLabel(event.record)}  ${outcomeLabel(event.record)}`;
   note(durations === "" ? line : `${line}  ${durations}`);
 }
+
+/** Prints the answer to a call of a run, and sets the exit status. */
+export function reportAnswer(answer: string): void {
+  print(answer);
+  if (answer === "ended") process.exitCode = EXIT.no;
+}
