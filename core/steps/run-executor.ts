@@ -83,6 +83,7 @@ export class RunExecutor {
     this.#executions.get(runId)?.cancel();
   }
 
+  /** Completes a query for due runs: with the queues and versions of the known workflows. */
   dueQuery<Q extends Parameters<Runtime["claimDue"]>[0]>(query: Q) {
     const { queues = this.#queues() } = query;
     const workflows = this.workflows.map(({ name, version }) => ({ workflow: name, version }));
@@ -93,6 +94,7 @@ export class RunExecutor {
     return [...new Set([DEFAULT_QUEUE, ...this.workflows.map(({ queue }) => queue)])];
   }
 
+  /** Checks the input, and makes the run that is to be created. Registers the workflow. */
   async prepare<I, O>(
     workflow: Workflow<I, O>,
     input: I,
@@ -133,6 +135,7 @@ export class RunExecutor {
     return this.execute(runId, claimOrTake, options);
   }
 
+  /** Claims an existing run, and executes it. */
   take(runId: string, options: ResumeOptions): Promise<Execution> {
     return this.execute(runId, () => this.#takeLease(runId), options);
   }
@@ -177,6 +180,7 @@ export class RunExecutor {
     });
   }
 
+  /** Executes a run if `claim` gets its lease. Resolves to the state of the run otherwise. */
   async execute(
     runId: string,
     claim: () => Promise<RunClaimResult | RunNotFound>,
@@ -398,6 +402,7 @@ export class RunExecutor {
     return renewal;
   }
 
+  /** Makes the workflow known to this process. Throws for a second workflow of the same name and version. */
   register(workflow: AnyWorkflow): void {
     checkWorkflow(workflow);
     const { name, version } = workflow;
