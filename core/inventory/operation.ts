@@ -2,6 +2,7 @@ import { checkText, checkWhole, LONGEST_SPAN } from "../lock/checks.ts";
 import { type Duration, toMillis } from "../lock/duration.ts";
 import { quote } from "../lock/errors.ts";
 import { checkFence, type Fence } from "../lock/fence.ts";
+import { RecentMap } from "../lock/recent-map.ts";
 import { sha256 } from "../lock/sha256.ts";
 import {
   type CloseReservation,
@@ -107,9 +108,18 @@ export function describeBatch({ sku, operations }: OperationBatch): string {
 
 type Payload = Pick<Operation, "kind" | "sku" | "quantity" | "reservation">;
 
+/** The hashes of changes that name no reservation: orders of one sku often have equal quantities. */
+const hashes = new RecentMap<Uint8Array>();
+
 /** Hashes the fields that must be equal in every call with one operation id. */
 export function payloadHash({ kind, sku, quantity, reservation = "" }: Payload): Uint8Array {
-  return sha256(JSON.stringify([kind, sku, quantity, reservation]));
+  const text = JSON.stringify([kind, sku, quantity, reservation]);
+  if (reservation !== "") return sha256(text);
+  const known = hashes.get(text);
+  if (known) return known;
+  const hash = sha256(text);
+  hashes.set(text, hash);
+  return hash;
 }
 
 export function sameBytes(a: Uint8Array, b: Uint8Array): boolean {
