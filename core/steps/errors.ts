@@ -225,6 +225,10 @@ export class EngineFailure {
   }
 }
 
+export function failEngine(error: unknown): never {
+  throw new EngineFailure(error);
+}
+
 /** The longest message of an error that is kept, in characters. */
 const LONGEST_MESSAGE = 2_000;
 

@@ -20,6 +20,7 @@ import type { Envelopes, Seal } from "./envelope.ts";
 import {
   EngineFailure,
   type ErrorInfo,
+  failEngine,
   isTerminal,
   MisuseError,
   runCancelled,
@@ -40,6 +41,12 @@ import type { AnyWorkflow } from "./workflow.ts";
 
 export interface RuntimeServices {
   readonly journal: Journal;
+
+  /** The name of this process in the journal. */
+  readonly owner: string;
+
+  /** How long the lease of a run lasts without a renewal. */
+  readonly leaseTtl: Millis;
   readonly envelopes: Envelopes | undefined;
   readonly locks: LockStore | undefined;
 
@@ -569,7 +576,3 @@ const LONGEST_PATIENCE: Millis = 30_000;
 
 /** A blocked run has had its long wait: its further tries occupy a worker for less. */
 const BLOCKED_PATIENCE: Millis = 5_000;
-
-function failEngine(error: unknown): never {
-  throw new EngineFailure(error);
-}

@@ -19,9 +19,9 @@ import { type Deadline, type Instant, instant, type Millis } from "../lock/time.
 import type { ChildStarter, NewChild } from "./children.ts";
 import { decodeError, encodeInfo, encodeResult } from "./codec.ts";
 import { Context } from "./context.ts";
-import type { ResumeOptions, Runtime, StartOptions } from "./contract.ts";
+import type { DueExecution, ResumeOptions, Runtime, StartOptions } from "./contract.ts";
 import {
-  EngineFailure,
+  failEngine,
   inputConflict,
   runPoisoned,
   toErrorInfo,
@@ -33,12 +33,6 @@ import { type ExecutionOptions, RunExecution, type RuntimeServices } from "./exe
 import { intercept } from "./interceptor.ts";
 import { readRecords } from "./read-run.ts";
 import { type AnyWorkflow, type RunOutcome, toRunOutcome, type Workflow } from "./workflow.ts";
-
-interface RunExecutorOptions {
-  readonly services: RuntimeServices;
-  readonly owner: string;
-  readonly leaseTtl: Millis;
-}
 
 /** The pauses of a blocked run: short enough for a rollback, and rare enough for a bug of a week. */
 const FIRST_BLOCK: Millis = 5_000;
@@ -55,22 +49,22 @@ const BATCH_LENGTH = 1_048_576;
 export class RunExecutor {
   readonly #journal: Journal;
   readonly #services: RuntimeServices;
-  readonly #owner: string;
-  readonly #leaseTtl: Millis;
   readonly #workflows = new Map<string, AnyWorkflow>();
 
   /** The executions in this process, by run id. */
   readonly #executions = new Map<string, RunExecution>();
 
-  constructor({ services, owner, leaseTtl }: RunExecutorOptions) {
+  constructor(services: RuntimeServices) {
     this.#journal = services.journal;
     this.#services = services;
-    this.#owner = owner;
-    this.#leaseTtl = leaseTtl;
   }
 
   get workflows(): readonly AnyWorkflow[] {
     return [...this.#workflows.values()];
+  }
+
+  get versions(): readonly WorkflowVersion[] {
+    return this.workflows.map(({ name, version }) => ({ workflow: name, version }));
   }
 
   /** Returns the workflow of this version if this process knows it. */
@@ -83,15 +77,30 @@ export class RunExecutor {
     this.#executions.get(runId)?.cancel();
   }
 
-  /** Completes a query for due runs: with the queues and versions of the known workflows. */
-  dueQuery<Q extends Parameters<Runtime["claimDue"]>[0]>(query: Q) {
-    const { queues = this.#queues() } = query;
-    const workflows = this.workflows.map(({ name, version }) => ({ workflow: name, version }));
-    return { ...query, queues, workflows, owner: this.#owner, ttl: this.#leaseTtl };
+  /** Claims due runs, which the caller then executes. */
+  async claimDue(
+    query: Parameters<Runtime["claimDue"]>[0],
+    signal?: AbortSignal,
+  ): Promise<readonly DueExecution[]> {
+    const sentAt = instant();
+    const runs = await this.#journal.claimDue(this.#dueQuery(query), signal);
+    return runs.map((claimed) => ({
+      runId: claimed.runId,
+      execute: async (options = {}) => (await this.#executeTaken(claimed, sentAt, options)).outcome,
+    }));
   }
 
-  #queues(): readonly string[] {
-    return [...new Set([DEFAULT_QUEUE, ...this.workflows.map(({ queue }) => queue)])];
+  /** Completes a query for due runs: with the queues and versions of the known workflows. */
+  #dueQuery<Q extends Parameters<Runtime["claimDue"]>[0]>(query: Q) {
+    const queuesOfWorkflows = new Set([DEFAULT_QUEUE, ...this.workflows.map(({ queue }) => queue)]);
+    const { queues = [...queuesOfWorkflows] } = query;
+    return {
+      ...query,
+      queues,
+      workflows: this.versions,
+      owner: this.#services.owner,
+      ttl: this.#services.leaseTtl,
+    };
   }
 
   /** Checks the input, and makes the run that is to be created. Registers the workflow. */
@@ -106,7 +115,7 @@ export class RunExecutor {
     const seal = this.#services.envelopes?.sealFor(runId);
     const run = {
       runId,
-      owner: this.#owner,
+      owner: this.#services.owner,
       workflow: name,
       version,
       input: await encodeResult(`the input of ${name}`, prepared.input, { seal }),
@@ -120,37 +129,40 @@ export class RunExecutor {
     return { run, onConflict };
   }
 
-  /** Executes a claimed run. A run with another input is taken, if its workflow says so. */
-  executeOrTake(
-    runId: string,
-    onConflict: PreparedRun["onConflict"],
+  /** Executes a run and its children. If the run has another input, the existing run is taken if its workflow says so. */
+  async executePrepared(
+    { run: { runId }, onConflict }: PreparedRun,
     claim: () => Promise<RunClaimResult>,
     options: ResumeOptions,
-  ): Promise<Execution> {
+  ): Promise<RunOutcome<unknown>> {
     const claimOrTake = async () => {
       const claimed = await claim();
       const isExisting = claimed.kind === "conflict" && onConflict === "return-existing";
       return isExisting ? this.#takeLease(runId) : claimed;
     };
-    return this.execute(runId, claimOrTake, options);
+    return this.#withChildren(await this.execute(runId, claimOrTake, options), options);
   }
 
-  /** Claims an existing run, and executes it. */
-  take(runId: string, options: ResumeOptions): Promise<Execution> {
+  /** Claims an existing run, and executes it and its children. */
+  async resume(runId: string, options: ResumeOptions): Promise<RunOutcome<unknown>> {
+    return this.#withChildren(await this.#take(runId, options), options);
+  }
+
+  #take(runId: string, options: ResumeOptions): Promise<Execution> {
     return this.execute(runId, () => this.#takeLease(runId), options);
   }
 
   #takeLease(runId: string): Promise<RunClaimResult | RunNotFound> {
-    return this.#journal.take({ runId, owner: this.#owner, ttl: this.#leaseTtl });
+    return this.#journal.take({ runId, owner: this.#services.owner, ttl: this.#services.leaseTtl });
   }
 
   /** Executes the due children of a run, and the run itself again, until none of them can go on: it needs no worker. */
-  async withChildren(first: Execution, options: ResumeOptions): Promise<RunOutcome<unknown>> {
+  async #withChildren(first: Execution, options: ResumeOptions): Promise<RunOutcome<unknown>> {
     let { outcome, awaitsChildren, isDue } = first;
     let wakeIn = Number.POSITIVE_INFINITY;
     while (outcome.status === "suspended" && (awaitsChildren || isDue) && !isOver(options)) {
       if (isDue) {
-        ({ outcome, awaitsChildren, isDue } = await this.take(outcome.runId, options));
+        ({ outcome, awaitsChildren, isDue } = await this.#take(outcome.runId, options));
         continue;
       }
       const children = await this.#executeChildren(outcome.runId, options);
@@ -159,7 +171,7 @@ export class RunExecutor {
       }
       const isStuck = !children.some(hasGoneOn);
       if (isStuck) return { ...outcome, wakeIn: Math.min(outcome.wakeIn, wakeIn) };
-      ({ outcome, awaitsChildren, isDue } = await this.take(outcome.runId, options));
+      ({ outcome, awaitsChildren, isDue } = await this.#take(outcome.runId, options));
     }
     return outcome;
   }
@@ -167,11 +179,11 @@ export class RunExecutor {
   /** Executes some of the due children of a run. Rejects with the first error when all of them have settled. */
   async #executeChildren(parent: string, { onTaken: _, ...options }: ResumeOptions) {
     const sentAt = instant();
-    const query = this.dueQuery({ limit: CHILDREN_AT_ONCE, parent });
+    const query = this.#dueQuery({ limit: CHILDREN_AT_ONCE, parent });
     const children = await this.#journal.claimDue(query);
     const settled = await Promise.allSettled(
       children.map(async (claimed) =>
-        this.withChildren(await this.executeTaken(claimed, sentAt, options), options),
+        this.#withChildren(await this.#executeTaken(claimed, sentAt, options), options),
       ),
     );
     return settled.map((result) => {
@@ -206,11 +218,11 @@ export class RunExecutor {
       const { reason, wakeIn, awaitsChildren } = claimed;
       return { outcome: { runId, status: "suspended", reason, wakeIn }, awaitsChildren };
     }
-    return this.executeTaken({ ...claimed, runId }, sentAt, options);
+    return this.#executeTaken({ ...claimed, runId }, sentAt, options);
   }
 
   /** Executes a claimed run. */
-  async executeTaken(
+  async #executeTaken(
     claimed: DueRun,
     sentAt: Instant,
     { deadline = FOREVER, signal, drain, lockWait, onTaken }: ResumeOptions,
@@ -240,7 +252,7 @@ export class RunExecutor {
     } catch (error) {
       // Another process has claimed the run.
       if (!(error instanceof StaleRunError)) throw error;
-      return { outcome: { runId, status: "busy", retryIn: this.#leaseTtl } };
+      return { outcome: { runId, status: "busy", retryIn: this.#services.leaseTtl } };
     } finally {
       renewal.lease.end("released");
     }
@@ -291,7 +303,7 @@ export class RunExecutor {
   #undoCancelled({ key, deadline, signal, drain }: ClaimedExecution): Promise<Execution> {
     this.#services.notify({ type: "parked", runId: key.runId, reason: "deadline", wakeIn: 0 });
     const options = { deadline, ...(signal && { signal }), ...(drain && { drain }) };
-    return this.take(key.runId, options);
+    return this.#take(key.runId, options);
   }
 
   async #resultOf({ renewal, ...options }: ClaimedExecution): Promise<ExecutionResult> {
@@ -384,7 +396,7 @@ export class RunExecutor {
       execution: undefined,
       lease: new Lease({
         names: [key.runId],
-        ttl: this.#leaseTtl,
+        ttl: this.#services.leaseTtl,
         sentAt,
         autoRenew: true,
         maxHold: Number.POSITIVE_INFINITY,
@@ -406,12 +418,11 @@ export class RunExecutor {
   register(workflow: AnyWorkflow): void {
     checkWorkflow(workflow);
     const { name, version } = workflow;
-    const id = idOf(name, version);
-    const known = this.#workflows.get(id);
+    const known = this.find({ workflow: name, version });
     if (known && known !== workflow) {
       throw new TypeError(`two workflows have the name ${name} and the version ${version}`);
     }
-    this.#workflows.set(id, workflow);
+    this.#workflows.set(idOf(name, version), workflow);
   }
 }
 
@@ -471,10 +482,6 @@ export function batchesOf(runs: readonly NewRun[]): readonly (readonly NewRun[])
     }
   }
   return batches;
-}
-
-function failEngine(error: unknown): never {
-  throw new EngineFailure(error);
 }
 
 const FOREVER: Deadline = { remaining: () => Number.POSITIVE_INFINITY };

@@ -19,7 +19,6 @@ import { answerKey, publishedPrefix, type UpdateAnswer } from "./answers.ts";
 import { decode, encode, encodeResult } from "./codec.ts";
 import { codedJournal } from "./coded-journal.ts";
 import type {
-  DueExecution,
   ExecuteOptions,
   FinishedRun,
   ResumeOptions,
@@ -64,8 +63,6 @@ class Engine implements Runtime {
   readonly #journal: Journal;
   readonly #wakeUps: readonly WakeUps[];
 
-  readonly #owner: string;
-  readonly #leaseTtl: Millis;
   readonly #services: RuntimeServices;
   readonly #executor: RunExecutor;
   readonly #actors: Actors;
@@ -79,11 +76,12 @@ class Engine implements Runtime {
     this.#journal = envelopes ? codedJournal(journal, envelopes) : journal;
     // Wakes the workers of other processes.
     for (const { notify } of this.#wakeUps) journal.dueListeners.add(notify);
-    this.#owner = owner;
-    this.#leaseTtl = toMillis("lease", lease);
-    checkSpan("lease", this.#leaseTtl, 100);
+    const leaseTtl = toMillis("lease", lease);
+    checkSpan("lease", leaseTtl, 100);
     this.#services = {
       journal: this.#journal,
+      owner,
+      leaseTtl,
       envelopes,
       contention: new LockContention(this.#journal, locks, options.lockPoll),
       locks,
@@ -93,21 +91,17 @@ class Engine implements Runtime {
       onError: listener(options.onError),
       interceptor: options.interceptor ?? {},
     };
-    this.#executor = new RunExecutor({
-      services: this.#services,
-      owner: this.#owner,
-      leaseTtl: this.#leaseTtl,
-    });
+    this.#executor = new RunExecutor(this.#services);
     for (const workflow of workflows) this.#executor.register(workflow);
     const onTold = () => {
       for (const notify of journal.dueListeners) notify();
     };
-    this.#actors = new Actors(this.#journal.entities, this.#leaseTtl, { envelopes, onTold });
+    this.#actors = new Actors(this.#journal.entities, leaseTtl, { envelopes, onTold });
     for (const entity of options.entities ?? []) this.#actors.register(entity);
   }
 
   get workflows(): readonly WorkflowVersion[] {
-    return this.#executor.workflows.map(({ name, version }) => ({ workflow: name, version }));
+    return this.#executor.versions;
   }
 
   async execute<I, O>(
@@ -115,10 +109,9 @@ class Engine implements Runtime {
     input: I,
     options: ExecuteOptions = {},
   ): Promise<RunOutcome<O>> {
-    const { run, onConflict } = await this.#executor.prepare(workflow, input, options);
-    const claim = () => this.#journal.claim({ ...run, ttl: this.#leaseTtl });
-    const claimed = await this.#executor.executeOrTake(run.runId, onConflict, claim, options);
-    return (await this.#executor.withChildren(claimed, options)) as RunOutcome<O>;
+    const prepared = await this.#executor.prepare(workflow, input, options);
+    const claim = () => this.#journal.claim({ ...prepared.run, ttl: this.#services.leaseTtl });
+    return (await this.#executor.executePrepared(prepared, claim, options)) as RunOutcome<O>;
   }
 
   async start<I, O>(
@@ -128,12 +121,11 @@ class Engine implements Runtime {
   ): Promise<RunOutcome<O>> {
     const keyed = toKeyedStart(options);
     if (keyed) return this.#startKeyed(workflow, input, options, keyed);
-    const { run, onConflict } = await this.#executor.prepare(workflow, input, options);
-    const start = async () => (await this.#journal.start([run]))[0] as StartedRun;
+    const prepared = await this.#executor.prepare(workflow, input, options);
+    const start = async () => (await this.#journal.start([prepared.run]))[0] as StartedRun;
     // A run that is taken stops before its first step.
     const stopped = { signal: AbortSignal.abort() };
-    const started = await this.#executor.executeOrTake(run.runId, onConflict, start, stopped);
-    return started.outcome as RunOutcome<O>;
+    return (await this.#executor.executePrepared(prepared, start, stopped)) as RunOutcome<O>;
   }
 
   async #startKeyed<I, O>(
@@ -168,20 +160,11 @@ class Engine implements Runtime {
 
   async resume(runId: string, options: ResumeOptions = {}) {
     checkText("run id", runId, 255);
-    return this.#executor.withChildren(await this.#executor.take(runId, options), options);
+    return this.#executor.resume(runId, options);
   }
 
-  async claimDue(
-    query: Parameters<Runtime["claimDue"]>[0],
-    signal?: AbortSignal,
-  ): Promise<readonly DueExecution[]> {
-    const sentAt = instant();
-    const runs = await this.#journal.claimDue(this.#executor.dueQuery(query), signal);
-    return runs.map((claimed) => ({
-      runId: claimed.runId,
-      execute: async (options = {}) =>
-        (await this.#executor.executeTaken(claimed, sentAt, options)).outcome,
-    }));
+  claimDue(query: Parameters<Runtime["claimDue"]>[0], signal?: AbortSignal) {
+    return this.#executor.claimDue(query, signal);
   }
 
   onDue(listener: () => void): () => void {
@@ -282,7 +265,7 @@ class Engine implements Runtime {
       const run = await readRun(this.#journal, runId);
       if (!run) throw unknownRun(runId);
       const origin = { runId, epoch: run.epoch };
-      const request = { runId: as, owner: this.#owner, ...planFork(run, from) };
+      const request = { runId: as, owner: this.#services.owner, ...planFork(run, from) };
       if ((await this.#journal.fork(origin, request)) === "forked") return as;
     }
   }
