@@ -27,7 +27,7 @@ import { type Deadline, elapsedSince, type Instant, instant, type Millis } from 
 import type { WakeUps } from "../lock/wake-ups.ts";
 import { answerKey, publishedPrefix, type UpdateAnswer } from "./answers.ts";
 import type { ChildStarter, NewChild } from "./children.ts";
-import { decode, decodeError, encode, encodeInfo, encodeResult } from "./codec.ts";
+import { decode, decodeError, encodeInfo, encodeResult } from "./codec.ts";
 import { codedJournal } from "./coded-journal.ts";
 import { Context } from "./context.ts";
 import type {
@@ -244,15 +244,13 @@ class Engine implements Runtime {
     checkSignalName(name);
     checkText("dedupe id", dedupeId, 255);
     const what = `the payload of signal ${name}`;
+    const seal = this.#services.envelopes?.sealFor(runId);
+    const text = await encodeResult(what, payload, { seal });
     // The run records the payload together with the id.
-    await encodeResult(
-      what,
-      { dedupeId, value: payload },
-      { seal: this.#services.envelopes?.sealFor(runId) },
-    );
+    await encodeResult(what, { dedupeId, value: payload }, { seal });
     const schema = await this.#signalSchema(runId, name);
     if (schema) await validate(what, schema, payload);
-    const answer = await this.#journal.signal(runId, { name, dedupeId, payload: encode(payload) });
+    const answer = await this.#journal.signal(runId, { name, dedupeId, payload: text });
     if (answer === "missing") throw unknownRun(runId);
     return answer;
   }
@@ -605,6 +603,7 @@ class Engine implements Runtime {
         };
         return this.#startRuns(await Promise.all(children.map(prepare)), key);
       },
+      find: (runId) => this.#journal.show(runId).catch(failEngine),
       cancel: async () => {
         const { open, compensated } = await this.#journal
           .cancelChildren(parentId)
