@@ -98,5 +98,6 @@ export function noMoreGenerations(): RangeError {
 export function describeValue(value: unknown): string {
   if (typeof value === "string") return `the string ${quote(value)}`;
   if (typeof value === "number" || value === undefined || value === null) return String(value);
-  return Array.isArray(value) ? "an array" : `a ${typeof value}`;
+  if (typeof value === "object") return Array.isArray(value) ? "an array" : "an object";
+  return `a ${typeof value}`;
 }

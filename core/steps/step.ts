@@ -89,7 +89,7 @@ function checkedStep(
     atMostOnce,
     readOnly: effect === "none",
     lock: lock === undefined ? undefined : toLock(lock),
-    argsHash: args === undefined ? undefined : hashOf(args),
+    argsHash: args === undefined ? undefined : hashOf(args, "args"),
     output,
     fn,
     undo,

@@ -4,7 +4,13 @@ import { z } from "zod";
 import { deadlineIn } from "../../core/lock/duration.ts";
 import { StoreUnavailableError, UnknownOutcomeError } from "../../core/lock/errors.ts";
 import type { RuntimeOptions } from "../../core/steps/contract.ts";
-import { createRuntime, TerminalError, type WorkflowContext } from "../../core/steps/index.ts";
+import {
+  type AnyWorkflow,
+  createRuntime,
+  TerminalError,
+  type WorkflowContext,
+  workflow,
+} from "../../core/steps/index.ts";
 import { injectFaults } from "../../core/steps/testing.ts";
 import { memoryJournal } from "../../core/stores/memory/journal.ts";
 import { memoryLocks } from "../../core/stores/memory/locks.ts";
@@ -371,6 +377,18 @@ describe.concurrent("workflows", () => {
     const rt = runtime({ locks: memoryLocks() });
     expect(await rt.execute(wf, input, { id: "r" })).toMatchObject({ error: { message } });
     expect(calls).toBe(0);
+  });
+
+  test("an input that cannot be stored is refused by its path", async () => {
+    const wf = workflow({ name: "open", version: 1, input: z.any() }, async () => {});
+    await expect(runtime().start(wf, { items: [() => {}] })).rejects.toThrow(
+      "the input of open is not valid: at .items[0]: a function cannot be stored",
+    );
+  });
+
+  test("a value that is no workflow is described", async () => {
+    const wf = { name: "open" } as unknown as AnyWorkflow;
+    await expect(runtime().start(wf, input as never)).rejects.toThrow("and is not an object");
   });
 
   test("a run is given back at once by a process that does not know its workflow", async () => {
