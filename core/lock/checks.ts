@@ -75,6 +75,20 @@ export function checkWhole(what: string, value: unknown, least: number, most: nu
   }
 }
 
+/** Throws a TypeError unless the value is one of the choices. */
+export function checkOneOf(what: string, value: unknown, choices: readonly string[]): void {
+  if (choices.includes(value as string)) return;
+  const all = choices.map((choice) => quote(choice));
+  const last = all.pop();
+  const listed = all.length > 0 ? `${all.join(", ")} or ${last}` : last;
+  throw new TypeError(`${what} must be ${listed}, not ${describeValue(value)}`);
+}
+
+export function checkFunction(what: string, value: unknown): void {
+  if (typeof value === "function") return;
+  throw new TypeError(`${what} must be a function, not ${describeValue(value)}`);
+}
+
 /** Returns the error for a generation that is the highest already. */
 export function noMoreGenerations(): RangeError {
   return new RangeError(`the generation cannot be raised above ${HIGHEST_GENERATION}`);
@@ -84,5 +98,6 @@ export function noMoreGenerations(): RangeError {
 export function describeValue(value: unknown): string {
   if (typeof value === "string") return `the string ${quote(value)}`;
   if (typeof value === "number" || value === undefined || value === null) return String(value);
-  return Array.isArray(value) ? "an array" : `a ${typeof value}`;
+  if (typeof value === "object") return Array.isArray(value) ? "an array" : "an object";
+  return `a ${typeof value}`;
 }

@@ -1,6 +1,7 @@
 import { childSignal, decodeChildResult, isCompletedChild } from "../journal/child-result.ts";
 import type {
   Compensation,
+  RunDetails,
   RunResult,
   RunSignal,
   StartedRun,
@@ -13,7 +14,7 @@ import { type ErrorInfo, runCancelled, StepFailedError, Suspension } from "./err
 import type { RunExecution } from "./execution.ts";
 import type { StepHistory, WorkflowCommand } from "./history.ts";
 import { okRecord, startedRecord } from "./records.ts";
-import { attemptKey, checkItemKeys } from "./step-keys.ts";
+import { attemptKey, itemKeysOf } from "./step-keys.ts";
 import type { ChildOptions, ChildrenOptions, Workflow } from "./workflow.ts";
 
 /** Starts children of a run, without executing them. */
@@ -28,11 +29,14 @@ export interface ChildStarter {
     signal: string,
   ): Promise<readonly Exclude<StartedRun, { readonly kind: "conflict" }>[]>;
 
+  /** Resolves to the state of a run, if it exists. */
+  find(runId: string): Promise<RunDetails | undefined>;
+
   /** Cancels the open children that are not detached. Resolves to their number. */
   cancel(): Promise<{ readonly open: number; readonly compensated: Compensation }>;
 
   /** Sends the result of an ended child to the run, as the child's end does. */
-  tell(signal: string, childId: string, result: RunResult): Promise<void>;
+  tell(signal: string, childId: string, result: ChildResult): Promise<void>;
 }
 
 export interface NewChild<I> {
@@ -46,6 +50,8 @@ const CHILD_POLL: Millis = 60_000;
 
 /** How long a run that awaits several children waits for further ends after the first. */
 const CHILD_DELAY: Millis = 100;
+
+const ONE_CHILD = { children: { count: 1, within: CHILD_DELAY } };
 
 /**
  * The same in a fan-out, and one more millisecond per child that has ended: a wake reads the results of all of them, so
@@ -128,9 +134,13 @@ export class Children {
     const record = await execution.answer(command, history, async () => {
       const signal = childSignal(key);
       const sent = this.#endsOf(signal).get(id);
-      const result = sent
-        ? decodeChildResult(sent.payload)
-        : await this.#startOne(command, history, { workflow, child, signal });
+      // A child with an id of its own may have been retried since it failed the run, which is retried now.
+      const isOld =
+        isFailed(sent) && execution.history.generationOf(key) > 0 && !history.attempt("started", 1);
+      const result =
+        sent && !isOld
+          ? decodeChildResult(sent.payload)
+          : await this.#startOne(command, history, { workflow, child, signal });
       return execution.append(recordOf(command, result));
     });
     if (record.outcome === "ok") return execution.decode<O>(record.value);
@@ -144,17 +154,36 @@ export class Children {
     { workflow, child, signal }: OneChild<I>,
   ): Promise<ChildResult> {
     const execution = this.#execution;
-    const wait = { children: { count: 1, within: CHILD_DELAY } };
     const started = history.attempt("started", 1);
     const isStarted = started && execution.decode(started.value) === child.id;
-    if (isStarted) throw new Suspension("child", Number.POSITIVE_INFINITY, wait);
+    if (isStarted) throw new Suspension("child", Number.POSITIVE_INFINITY, ONE_CHILD);
+    const completed = await this.#completedSince(command.key, command.key);
+    if (completed) return completed;
     const [state] = await this.#starter.start(workflow, [child], signal);
     if (state?.kind === "ended") return state.ending;
     const parent = state?.parent;
     const isOurs = parent?.runId === execution.runId && parent.signal === signal;
-    if (!isOurs) throw new Suspension("child", CHILD_POLL, wait);
+    // The journal tells a run of the first end of a child alone.
+    const isTold = isOurs && !this.#endsOf(signal).has(child.id);
+    if (!isTold) throw new Suspension("child", CHILD_POLL, ONE_CHILD);
     await execution.append(startedRecord(command, child.id));
-    throw new Suspension("child", Number.POSITIVE_INFINITY, wait);
+    throw new Suspension("child", Number.POSITIVE_INFINITY, ONE_CHILD);
+  }
+
+  /**
+   * Resolves to the result of a child that had failed before a retry of this run, and that a retry of its own has completed
+   * since. Throws a Suspension while it is open again.
+   */
+  async #completedSince(key: string, childKey: string): Promise<ChildResult | undefined> {
+    const execution = this.#execution;
+    const ends = this.#endsOf(childSignal(key));
+    for (let earlier = execution.history.generationOf(key) - 1; earlier >= 0; earlier -= 1) {
+      const id = execution.idempotencyKey(childKey, key, earlier);
+      const child = isFailed(ends.get(id)) ? await this.#starter.find(id) : undefined;
+      if (child?.ending?.status === "completed") return child.ending;
+      if (child && !child.ending) throw new Suspension("child", CHILD_POLL, ONE_CHILD);
+    }
+    return undefined;
   }
 
   /** Starts one child per item, some of them at a time, and returns their outputs in the order of the items. */
@@ -165,8 +194,7 @@ export class Children {
     { keyOf, concurrency = 100, onError = "fail-fast", detached = false }: ChildrenOptions<I>,
   ): Promise<readonly unknown[]> {
     checkWhole("concurrency", concurrency, 1, 10_000);
-    const itemKeys = items.map((item) => keyOf(item));
-    checkItemKeys(key, itemKeys);
+    const itemKeys = itemKeysOf("children", key, items, { keyOf, onError });
     const execution = this.#execution;
     this.#starter.register(workflow);
     const children = items.map((input, i) => {
@@ -228,9 +256,18 @@ export class Children {
     throw new Suspension("child", Number.POSITIVE_INFINITY, { children: { count, within } });
   }
 
-  async #start<I>(fanOut: FanOut<I>, children: readonly NewChild<I>[]): Promise<void> {
-    const signal = childSignal(fanOut.command.key);
-    const states = await this.#starter.start(fanOut.workflow, children, signal);
+  async #start<I>(
+    { command, workflow }: FanOut<I>,
+    packet: readonly ChildOfMany<I>[],
+  ): Promise<void> {
+    const signal = childSignal(command.key);
+    const children: NewChild<I>[] = [];
+    for (const child of packet) {
+      const completed = await this.#completedSince(command.key, child.key);
+      if (completed) await this.#starter.tell(signal, child.id, completed);
+      else children.push(child);
+    }
+    const states = await this.#starter.start(workflow, children, signal);
     for (const [i, state] of states.entries()) {
       const { id } = children[i] as NewChild<I>;
       // A purged run with the parent's id had the child.
@@ -252,10 +289,14 @@ interface OneChild<I> {
   readonly signal: string;
 }
 
+interface ChildOfMany<I> extends NewChild<I> {
+  readonly key: string;
+}
+
 interface FanOut<I> {
   readonly command: WorkflowCommand;
   readonly workflow: Workflow<I, unknown>;
-  readonly children: readonly NewChild<I>[];
+  readonly children: readonly ChildOfMany<I>[];
   readonly concurrency: number;
   readonly isFailFast: boolean;
 }

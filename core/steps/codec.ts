@@ -87,15 +87,15 @@ export function decodeError(text: string | undefined): ErrorInfo {
   return decode<ErrorInfo>(text);
 }
 
-/** Returns 64 hexadecimal digits, the same for equal values in any order of their keys. */
-export function hashOf(value: unknown): string {
-  return bytesToHex(sha256(stringify(tryToCompare(value)) ?? ""));
+/** Returns 64 hexadecimal digits, the same for equal values in any order of their keys. Errors name the value as `what`. */
+export function hashOf(value: unknown, what = "the value"): string {
+  return bytesToHex(sha256(stringify(tryToCompare(value, what)) ?? ""));
 }
 
-function tryToCompare(value: unknown) {
+function tryToCompare(value: unknown, what: string) {
   try {
     return toComparable(value);
   } catch (error) {
-    throw invalidValue("the value", [toErrorInfo(error).message]);
+    throw invalidValue(what, [toErrorInfo(error).message]);
   }
 }

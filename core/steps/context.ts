@@ -1,6 +1,6 @@
 import { parentStepOf } from "../journal/child-result.ts";
 import type { Compensation, NewRecord, RunSignal, StepRecord } from "../journal/journal.ts";
-import { checkText, checkWhole } from "../lock/checks.ts";
+import { checkFunction, checkText, checkWhole } from "../lock/checks.ts";
 import { type Duration, toMillis } from "../lock/duration.ts";
 import { quote } from "../lock/errors.ts";
 import type { Deadline } from "../lock/time.ts";
@@ -23,7 +23,7 @@ import type { WorkflowCommand } from "./history.ts";
 import { okRecord, startedRecord } from "./records.ts";
 import { type Schema, validate } from "./schema.ts";
 import { type AnyStepOptions, type Step, type StepFunctions, toStep } from "./step.ts";
-import { attemptKey, checkItemKeys, checkSignalName, checkStepName } from "./step-keys.ts";
+import { attemptKey, checkSignalName, checkStepName, itemKeysOf } from "./step-keys.ts";
 import type { ItemLock, MapOptions, TxScope, Undo } from "./step-options.ts";
 import type {
   ChildOptions,
@@ -165,9 +165,13 @@ export class Context implements WorkflowContext {
   ): Promise<unknown> {
     const { dedupeId, value } = await this.#receiveNext(update, [options]);
     if (dedupeId === undefined) return value;
-    const [settled] = await Promise.allSettled([(async () => handler(value as never))()]);
+    const work = async () => {
+      const output = await handler(value as never);
+      await encodeResult(`the answer to ${update}`, output, this.#execution);
+      return output;
+    };
+    const [settled] = await Promise.allSettled([work()]);
     const answer = settled.status === "fulfilled" ? { output: settled.value } : failure(settled);
-    await encodeResult(`the answer to ${update}`, answer, this.#execution);
     await this.#value<UpdateAnswer>(answerKey(update, dedupeId), () => answer, false);
     if (settled.status === "rejected") throw settled.reason;
     return settled.value;
@@ -372,8 +376,9 @@ export class Context implements WorkflowContext {
     const items = [...given];
     const { keyOf, concurrency = 8, onError = "fail-fast", lock, ...rest } = options;
     checkWhole("concurrency", concurrency, 1, 1_000);
-    const itemKeys = items.map((item) => keyOf(item));
-    checkItemKeys(name, itemKeys);
+    const itemKeys = itemKeysOf("step.map", name, items, { keyOf, onError });
+    checkFunction(`step.map ${name}: its function`, fn);
+    if (undo !== undefined) checkFunction(`step.map ${name}: its undo`, undo);
     using _ = this.#reserve(name);
     const base = this.#nameOf(name);
     const keys = itemKeys.map((key) => `${base}[${key}]`);
@@ -422,7 +427,7 @@ export class Context implements WorkflowContext {
 }
 
 function failure({ reason }: PromiseRejectedResult): UpdateAnswer {
-  return { error: toErrorInfo(reason) };
+  return { error: decode<ErrorInfo>(encodeError(reason)) };
 }
 
 async function settled(promise: Promise<unknown>): Promise<PromiseSettledResult<unknown>> {

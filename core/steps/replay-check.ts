@@ -1,5 +1,6 @@
 import type { Journal, NewRecord, RunSignal, StepRecord } from "../journal/journal.ts";
 import { StaleRunError } from "../journal/journal.ts";
+import { originalKey } from "../journal/superseded.ts";
 import { originsIn, RunValues } from "./coded-journal.ts";
 import type { RuntimeOptions } from "./contract.ts";
 import { Envelopes } from "./envelope.ts";
@@ -128,7 +129,8 @@ function commandsOf(
   isReached: (key: string) => boolean,
   live: ReadonlyMap<string, StepRecord["kind"]>,
 ): ReplayReport["commands"] {
-  const known = new Map(records.filter(isOfStep).map((record) => [stepKeyOf(record), record.kind]));
+  const current = records.filter((record) => isOfStep(record) && !originalKey(record.key));
+  const known = new Map(current.map((record) => [stepKeyOf(record), record.kind]));
   const old = [...known].map(([key, kind]) => ({
     ...{ key, kind },
     state: isReached(key) ? ("same" as const) : ("missing" as const),

@@ -344,6 +344,7 @@ export class RunExecutor {
         };
         return this.#startRuns(await Promise.all(children.map(prepare)), key);
       },
+      find: (runId) => this.#journal.show(runId).catch(failEngine),
       cancel: async () => {
         const { open, compensated } = await this.#journal
           .cancelChildren(parentId)

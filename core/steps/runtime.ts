@@ -16,7 +16,7 @@ import { listener } from "../lock/listener.ts";
 import { elapsedSince, instant, type Millis } from "../lock/time.ts";
 import type { WakeUps } from "../lock/wake-ups.ts";
 import { answerKey, publishedPrefix, type UpdateAnswer } from "./answers.ts";
-import { decode, encode, encodeResult } from "./codec.ts";
+import { decode, encodeResult } from "./codec.ts";
 import { codedJournal } from "./coded-journal.ts";
 import type {
   ExecuteOptions,
@@ -189,15 +189,13 @@ class Engine implements Runtime {
     checkSignalName(name);
     checkText("dedupe id", dedupeId, 255);
     const what = `the payload of signal ${name}`;
+    const seal = this.#services.envelopes?.sealFor(runId);
+    const text = await encodeResult(what, payload, { seal });
     // The run records the payload together with the id.
-    await encodeResult(
-      what,
-      { dedupeId, value: payload },
-      { seal: this.#services.envelopes?.sealFor(runId) },
-    );
+    await encodeResult(what, { dedupeId, value: payload }, { seal });
     const schema = await this.#signalSchema(runId, name);
     if (schema) await validate(what, schema, payload);
-    const answer = await this.#journal.signal(runId, { name, dedupeId, payload: encode(payload) });
+    const answer = await this.#journal.signal(runId, { name, dedupeId, payload: text });
     if (answer === "missing") throw unknownRun(runId);
     return answer;
   }

@@ -1,5 +1,5 @@
 import type { StepRecord } from "../journal/journal.ts";
-import { checkText } from "../lock/checks.ts";
+import { checkFunction, checkOneOf, checkText } from "../lock/checks.ts";
 import { quote } from "../lock/errors.ts";
 
 /** Returns the key of the record that ends the copied ones in a fork. */
@@ -55,8 +55,16 @@ export function checkSignalName(name: unknown): asserts name is string {
   if (name.startsWith("~")) throw new RangeError(`signal ${quote(name)} must not begin with "~"`);
 }
 
-/** Throws unless the keys of the items are distinct. */
-export function checkItemKeys(name: string, keys: readonly string[]): void {
+/** Returns the keys of the items of a call, such as "step.map charge". Throws unless they are distinct. */
+export function itemKeysOf<I>(
+  call: string,
+  name: string,
+  items: readonly I[],
+  { keyOf, onError }: ItemOptions<I>,
+): readonly string[] {
+  checkFunction(`${call} ${name}: keyOf`, keyOf);
+  checkOneOf(`${call} ${name}: onError`, onError, ["fail-fast", "collect"]);
+  const keys = items.map((item) => keyOf(item));
   const seen = new Set<string>();
   for (const key of keys) {
     checkStepName(`keyOf of ${name}`, key);
@@ -65,4 +73,10 @@ export function checkItemKeys(name: string, keys: readonly string[]): void {
     }
     seen.add(key);
   }
+  return keys;
+}
+
+interface ItemOptions<I> {
+  readonly keyOf: (item: I) => string;
+  readonly onError: "fail-fast" | "collect";
 }

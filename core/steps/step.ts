@@ -1,4 +1,4 @@
-import { checkName, checkWhole } from "../lock/checks.ts";
+import { checkFunction, checkName, checkOneOf, checkWhole } from "../lock/checks.ts";
 import { toMillis } from "../lock/duration.ts";
 import type { Millis } from "../lock/time.ts";
 import { hashOf } from "./codec.ts";
@@ -44,16 +44,38 @@ export type AnyStepOptions = StepOptions<unknown> & Partial<Locked>;
 
 export type StepFunctions = Pick<Step, "fn" | "undo">;
 
-/** Throws a TypeError or RangeError that names the step and the option. */
+/** Throws an error that names the step and the option. */
 export function toStep(
+  names: Pick<Step, "name" | "key">,
+  kind: "step" | "tx",
+  options: AnyStepOptions,
+  functions: StepFunctions,
+): Step {
+  return naming(`step ${names.key}`, () => checkedStep(names, kind, options, functions));
+}
+
+/** Puts `what` before the messages of the errors that `check` throws. */
+export function naming<T>(what: string, check: () => T): T {
+  try {
+    return check();
+  } catch (error) {
+    (error as Error).message = `${what}: ${(error as Error).message}`;
+    throw error;
+  }
+}
+
+function checkedStep(
   { name, key }: Pick<Step, "name" | "key">,
   kind: "step" | "tx",
   options: AnyStepOptions,
   { fn, undo }: StepFunctions,
 ): Step {
   const { retry, timeout, budget, semantics, lock, args, output, effect } = options;
-  if (typeof fn !== "function") throw new TypeError(`step ${key} needs a function`);
-  if (kind === "tx" && lock === undefined) throw new TypeError(`step.tx ${key} needs a lock`);
+  checkFunction("its function", fn);
+  if (undo !== undefined) checkFunction("its undo", undo);
+  if (semantics !== undefined) checkOneOf("semantics", semantics, ["at-most-once"]);
+  if (effect !== undefined) checkOneOf("effect", effect, ["none"]);
+  if (kind === "tx" && lock === undefined) throw new TypeError("step.tx needs a lock");
   const atMostOnce = semantics === "at-most-once";
   const limit = timeout === undefined ? Number.POSITIVE_INFINITY : toMillis("timeout", timeout, 1);
   return {
@@ -67,7 +89,7 @@ export function toStep(
     atMostOnce,
     readOnly: effect === "none",
     lock: lock === undefined ? undefined : toLock(lock),
-    argsHash: args === undefined ? undefined : hashOf(args),
+    argsHash: args === undefined ? undefined : hashOf(args, "args"),
     output,
     fn,
     undo,
@@ -92,13 +114,14 @@ export function toUndo(step: Step, result: unknown, about: UndoneStep): Step {
 function toPolicy(retry: RetryPolicy | false | undefined, atMostOnce: boolean): RetryPolicy {
   if (retry === false || (retry === undefined && atMostOnce)) return ONCE;
   const policy = retry ?? {};
-  const { attempts, base, max, factor } = policy;
+  const { attempts, base, max, factor, jitter } = policy;
   if (attempts !== undefined) checkWhole("attempts", attempts, 1, 10_000);
   if (base !== undefined) toMillis("base", base);
   if (max !== undefined) toMillis("max", max);
   if (factor !== undefined && !(factor >= 1 && factor <= 1_000)) {
     throw new RangeError(`factor must be a number from 1 to 1000, not ${factor}`);
   }
+  if (jitter !== undefined) checkOneOf("jitter", jitter, ["full", "equal", "none"]);
   return policy;
 }
 
@@ -109,6 +132,7 @@ function toLock(lock: Locked["lock"]): CheckedLock {
   const list = typeof names === "string" ? [names] : [...new Set(names)];
   if (list.length === 0) throw new RangeError("a lock needs at least one name");
   list.forEach(checkName);
+  checkOneOf("onBusy", onBusy, ["wait", "suspend", "fail"]);
   return {
     names: list,
     ttl: ttl === undefined ? undefined : toMillis("ttl", ttl, 1),

@@ -49,6 +49,7 @@ function isJson(value: unknown, seen: Set<object>): boolean {
   if (typeof value === "string" || typeof value === "boolean" || value === null) return true;
   if (typeof value === "number") return Number.isFinite(value) && !Object.is(value, -0);
   if (typeof value !== "object" || seen.has(value)) return false;
+  if ("toJSON" in value) return false;
   seen.add(value);
   const keys = Object.keys(value);
   if (Array.isArray(value)) {
@@ -174,7 +175,10 @@ function typeOf(value: object, path: string): string | undefined {
   if (value instanceof Date && Number.isNaN(value.getTime())) refuse(path, "an invalid date");
   if (isBinary(value)) {
     const type = binaryType(value);
-    return Object.hasOwn(BINARIES, type) ? "binary" : refuse(path, `a ${type}`);
+    if (!Object.hasOwn(BINARIES, type)) refuse(path, `a ${type}`);
+    // Not by its prototype: test runners make several of each.
+    if (value.constructor.name !== type) refuse(path, describe(value));
+    return "binary";
   }
   checkClass(value, path);
   if (value instanceof Error) return "error";

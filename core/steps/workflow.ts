@@ -157,10 +157,14 @@ export function workflow<S extends Schema, Output, Signals extends SignalSchemas
     input: definition.input,
     schedule: definition.schedule,
     async prepare(raw, id) {
-      const input = await validate(`the input of ${name}`, definition.input, raw);
+      const what = `the input of ${name}`;
+      const input = await validate(what, definition.input, raw);
       const runId = id ?? definition.id?.(input) ?? crypto.randomUUID();
       checkText("run id", runId, 255);
-      const inputHash = hashOf(definition.fingerprint ? definition.fingerprint(input) : input);
+      const inputHash = hashOf(
+        definition.fingerprint ? definition.fingerprint(input) : input,
+        what,
+      );
       const turn = {
         queue,
         key: definition.key?.(input),

@@ -4,7 +4,13 @@ import { z } from "zod";
 import { deadlineIn } from "../../core/lock/duration.ts";
 import { StoreUnavailableError, UnknownOutcomeError } from "../../core/lock/errors.ts";
 import type { RuntimeOptions } from "../../core/steps/contract.ts";
-import { createRuntime, TerminalError, type WorkflowContext } from "../../core/steps/index.ts";
+import {
+  type AnyWorkflow,
+  createRuntime,
+  TerminalError,
+  type WorkflowContext,
+  workflow,
+} from "../../core/steps/index.ts";
 import { injectFaults } from "../../core/steps/testing.ts";
 import { memoryJournal } from "../../core/stores/memory/journal.ts";
 import { memoryLocks } from "../../core/stores/memory/locks.ts";
@@ -29,6 +35,68 @@ const THROWN: readonly (readonly [string, () => unknown])[] = [
   ["an error without a message", () => Object.assign(new Error(), { message: undefined })],
   ["an error with a very long name", () => Object.assign(new Error(), { name: LONG })],
 ];
+
+/** Wrong arguments of steps, as JavaScript lets them pass, and the error. */
+const WRONG_STEPS: readonly (readonly [
+  message: string,
+  call: (ctx: WrongContext, work: () => Promise<number>) => Promise<unknown>,
+])[] = [
+  [
+    'step charge: timeout must be milliseconds or a text such as "8s", not the string "8 parsecs"',
+    (ctx, work) => ctx.step("charge", { timeout: "8 parsecs" }, work),
+  ],
+  [
+    "step charge: attempts must be a whole number from 1 to 10000, not 0",
+    (ctx, work) => ctx.step("charge", { retry: { attempts: 0 } }, work),
+  ],
+  [
+    'step charge: jitter must be "full", "equal" or "none", not the string "some"',
+    (ctx, work) => ctx.step("charge", { retry: { jitter: "some" } }, work),
+  ],
+  [
+    'step charge: semantics must be "at-most-once", not the string "exactly-once"',
+    (ctx, work) => ctx.step("charge", { semantics: "exactly-once" }, work),
+  ],
+  [
+    'step charge: effect must be "none", not the string "some"',
+    (ctx, work) => ctx.step("charge", { effect: "some" }, work),
+  ],
+  [
+    'step charge: onBusy must be "wait", "suspend" or "fail", not the string "explode"',
+    (ctx, work) => ctx.step("charge", { lock: { names: "x", onBusy: "explode" } }, work),
+  ],
+  [
+    "step charge: lock name must not be empty",
+    (ctx, work) => ctx.step("charge", { lock: "" }, work),
+  ],
+  [
+    "step charge: its function must be a function, not undefined",
+    (ctx) => ctx.step("charge", { retry: false }),
+  ],
+  [
+    'step charge: its undo must be a function, not the string "refund"',
+    (ctx, work) => ctx.step("charge", work, "refund"),
+  ],
+  [
+    "step.map charge: keyOf must be a function, not undefined",
+    (ctx, work) => ctx.step.map("charge", [1], work),
+  ],
+  [
+    "step.map charge: its function must be a function, not undefined",
+    (ctx) => ctx.step.map("charge", [1], { keyOf: String }),
+  ],
+  [
+    'step.map charge: onError must be "fail-fast" or "collect", not the string "go on"',
+    (ctx, work) => ctx.step.map("charge", [1], { keyOf: String, onError: "go on" }, work),
+  ],
+];
+
+/** Takes any arguments. */
+interface WrongContext {
+  readonly step: WrongCall & { readonly map: WrongCall };
+}
+
+type WrongCall = (...args: readonly unknown[]) => Promise<unknown>;
 
 const LONG = "x".repeat(2_000_000);
 
@@ -297,6 +365,30 @@ describe.concurrent("workflows", () => {
     await rt.signal("r", "wake", null, { dedupeId: "1" });
     expect(await rt.execute(wf, input, { id: "r" })).toMatchObject(paused);
     expect(attempts).toBe(1);
+  });
+
+  test.for(WRONG_STEPS)("a wrong step is not attempted: %s", async ([message, call]) => {
+    let calls = 0;
+    const work = async () => {
+      calls += 1;
+      return 1;
+    };
+    const wf = flow(async (ctx) => call(ctx as unknown as WrongContext, work));
+    const rt = runtime({ locks: memoryLocks() });
+    expect(await rt.execute(wf, input, { id: "r" })).toMatchObject({ error: { message } });
+    expect(calls).toBe(0);
+  });
+
+  test("an input that cannot be stored is refused by its path", async () => {
+    const wf = workflow({ name: "open", version: 1, input: z.any() }, async () => {});
+    await expect(runtime().start(wf, { items: [() => {}] })).rejects.toThrow(
+      "the input of open is not valid: at .items[0]: a function cannot be stored",
+    );
+  });
+
+  test("a value that is no workflow is described", async () => {
+    const wf = { name: "open" } as unknown as AnyWorkflow;
+    await expect(runtime().start(wf, input as never)).rejects.toThrow("and is not an object");
   });
 
   test("a run is given back at once by a process that does not know its workflow", async () => {

@@ -75,6 +75,13 @@ describe("a stored value", () => {
     expect(hashOf(list)).toBe(hashOf(copy));
   });
 
+  test("has its members, whatever a hidden toJSON says", () => {
+    const toJSON = { value: () => "another value" };
+    const value = Object.defineProperty({ a: 1 }, "toJSON", toJSON);
+    expect(decode(encode([value]))).toEqual([{ a: 1 }]);
+    expect(hashOf([value])).toBe(hashOf([{ a: 1 }]));
+  });
+
   test("has the hash of any equal value", () => {
     const part = { constructor: 1, z: [-1] };
     expect(hashOf([part, part])).toBe(hashOf([{ ...part }, { z: [-1], constructor: 1 }]));
@@ -114,6 +121,14 @@ describe("a stored value", () => {
     ["a date with a member", () => Object.assign(new Date(1), { zone: 1 }), "at .zone: a member"],
     ["a typed array of a later year", () => new (float16())(2), "a Float16Array cannot be stored"],
     ["an error that contains itself", () => selfContaining(), "at .cause: an instance of Error"],
+    [
+      "binary data with methods",
+      () =>
+        new (class Vector extends Float64Array {
+          length2() {}
+        })(),
+      "an instance of Vector",
+    ],
     ["a boxed number", () => Object(1), "an instance of Number"],
   ])("that is %s is refused", ([, make, message]) => {
     expect(() => encode(make())).toThrow(message);

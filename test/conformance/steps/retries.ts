@@ -178,9 +178,80 @@ export function describeRetries({ newId, recordsOf, runtime, toEnd }: StepsHarne
       const wf = flow(async (ctx) => ctx.child("a", child, { n: 1 }));
       const id = newId();
       expect(await toEnd(rt, wf, id)).toMatchObject({ status: "failed" });
+      await rt.retry(id);
+      expect(await toEnd(rt, wf, id)).toMatchObject({ status: "failed" });
       isDown = false;
       await rt.retry(id);
       expect(await toEnd(rt, wf, id)).toMatchObject({ output: "grown" });
+    });
+
+    test("starts no child anew that a retry of its own has completed", async () => {
+      const rt = runtime();
+      const charged: string[] = [];
+      let isDown = true;
+      const child = flow(async (ctx, { n }) =>
+        ctx.step("charge", { retry: false }, async ({ idempotencyKey }) => {
+          if (isDown && n > 0) throw new Error("away");
+          charged.push(idempotencyKey);
+          return n;
+        }),
+      );
+      const one = flow(async (ctx) => ctx.child("kid", child, { n: 1 }));
+      const several = flow(async (ctx) =>
+        ctx.children("kids", child, [{ n: 0 }, { n: 1 }], { keyOf: ({ n }) => `${n}` }),
+      );
+      for (const [wf, kid, output] of [
+        [one, "kid", 1],
+        [several, "kids[1]", [0, 1]],
+      ] as const) {
+        isDown = true;
+        const id = newId();
+        charged.length = 0;
+        expect(await toEnd(rt, wf, id)).toMatchObject({ status: "failed" });
+        isDown = false;
+        await rt.retry(`${id}/${kid}`);
+        expect(await rt.resume(`${id}/${kid}`)).toMatchObject({ status: "completed" });
+        await rt.retry(id);
+        expect(await toEnd(rt, wf, id)).toMatchObject({ status: "completed", output });
+        expect(charged.filter((key) => key.includes(kid))).toEqual([`${id}/${kid}/charge`]);
+      }
+    });
+
+    test("waits for a child that is retried as well", async () => {
+      const rt = runtime();
+      let isDown = true;
+      const child = flow(async (ctx) => {
+        if (isDown) throw new Error("away");
+        return ctx.waitFor("go", z.string());
+      });
+      const wf = flow(async (ctx) => ctx.child("kid", child, { n: 1 }));
+      const id = newId();
+      expect(await toEnd(rt, wf, id)).toMatchObject({ status: "failed" });
+      isDown = false;
+      await rt.retry(`${id}/kid`);
+      await rt.retry(id);
+      expect(await rt.resume(id)).toMatchObject({ status: "suspended", reason: "child" });
+      expect(await rt.journal.find(`${id}/kid@1`)).toBeUndefined();
+    });
+
+    test("gets past a child with an id of its own that was retried first", async () => {
+      const rt = runtime();
+      let isDown = true;
+      const child = flow(async (ctx) =>
+        ctx.step("grow", { retry: false }, async () => {
+          if (isDown) throw new Error("away");
+          return "grown";
+        }),
+      );
+      const id = newId();
+      const own = `${id}/own`;
+      const wf = flow(async (ctx) => ctx.child("kid", child, { n: 1 }, { id: own }));
+      expect(await toEnd(rt, wf, id)).toMatchObject({ status: "failed" });
+      isDown = false;
+      await rt.retry(own);
+      expect(await rt.resume(own)).toMatchObject({ status: "completed" });
+      await rt.retry(id);
+      expect(await toEnd(rt, wf, id)).toMatchObject({ status: "completed", output: "grown" });
     });
   });
 }

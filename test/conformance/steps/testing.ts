@@ -18,7 +18,7 @@ const never = async () => {
 };
 
 /** Fakes, and the check of histories. */
-export function describeTesting({ newId, runtime }: StepsHarness): void {
+export function describeTesting({ newId, runtime, toEnd }: StepsHarness): void {
   const world = order(async (ctx) => {
     const paid = await ctx.step("charge", never, never);
     await ctx.sleep("a month", "30d");
@@ -182,6 +182,32 @@ export function describeTesting({ newId, runtime }: StepsHarness): void {
         divergence: undefined,
         commands: [{ key: "reserve", kind: "step", state: "same" }],
       });
+    });
+
+    test("of a run that was retried lists the commands of the last attempt alone", async () => {
+      const rt = runtime();
+      let isDown = true;
+      const retried = order(async (ctx) => {
+        await pay(ctx);
+        await ctx.step("ship", { retry: false }, async () => {
+          if (isDown) throw new Error("away");
+        });
+      });
+      const id = newId();
+      await rt.execute(retried, { n: 1 }, { id });
+      isDown = false;
+      await rt.retry(id);
+      await toEnd(rt, retried, id);
+      const other = order(async (ctx) => {
+        await pay(ctx);
+        await ctx.step("check fraud", never);
+      });
+      const history = await exportRun(rt.journal, id);
+      expect((await checkReplay(retried, history)).divergence).toBeUndefined();
+      expect((await checkReplay(other, history)).commands).toEqual([
+        { key: "pay", kind: "step", state: "same" },
+        { key: "ship", kind: "step", state: "missing" },
+      ]);
     });
 
     test("of another workflow or version is refused", async () => {

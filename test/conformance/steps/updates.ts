@@ -105,6 +105,28 @@ export function describeUpdates({ newId, recordsOf, runtime, toEnd }: StepsHarne
       expect(await update).toEqual({ status: "ended" });
     });
 
+    test("an answer that cannot be stored fails the update, and names the path", async () => {
+      const rt = runtime();
+      const wf = signalled(signals, async (ctx) => {
+        const answer = async () => ({ items: [() => {}] });
+        return ctx.answer("close", answer).catch(({ code }) => code);
+      });
+      const id = newId();
+      await rt.start(wf, { n: 1 }, { id });
+      await rt.signal(id, "close", null, { dedupeId: "1" });
+      expect(await toEnd(rt, wf, id)).toMatchObject({ output: "INVALID" });
+      const answered = await rt.update(id, "close", null, { dedupeId: "1" });
+      const message = "the answer to close is not valid: at .items[0]: a function cannot be stored";
+      expect(answered).toMatchObject({
+        status: "failed",
+        error: { code: "INVALID", message: expect.stringContaining(message) },
+      });
+      const payload = { items: [() => {}] };
+      await expect(rt.signal(id, "any", payload, { dedupeId: "2" })).rejects.toThrow(
+        "the payload of signal any is not valid: at .items[0]: a function cannot be stored",
+      );
+    });
+
     test("a replay answers no update twice, and calls no step of a handler again", async () => {
       const [ours, theirs] = [runtime(), runtime()];
       const effects: number[] = [];
