@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { byName, replayOnFence } from "../models/replay.ts";
+import { byName, replay } from "../models/replay.ts";
 import { MUTANTS } from "./mutants.ts";
 import { record } from "./run.ts";
 
@@ -8,7 +8,7 @@ const RANGE = { first: 1, schedules: 400 };
 test("the histories of 400 schedules are paths of the model", async () => {
   const histories = (await record(RANGE)).flatMap(byName);
   expect(histories.length).toBeGreaterThan(400);
-  expect(await replayOnFence(histories)).toBeUndefined();
+  expect((await replay(histories)).refusal).toBeUndefined();
 });
 
 test.each([
@@ -20,5 +20,5 @@ test.each([
 ])("the model does not allow an event of the mutant: %s", async (name, event) => {
   const mutant = MUTANTS.find((one) => one.name === name);
   const histories = (await record(RANGE, mutant)).flatMap(byName);
-  expect((await replayOnFence(histories))?.event).toMatchObject(event);
+  expect((await replay(histories)).refusal?.event).toMatchObject(event);
 });
