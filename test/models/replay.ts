@@ -72,6 +72,9 @@ type Operations = Readonly<Record<string, Operation>>;
 /** The step of what a client sees at once. */
 const OBSERVE = "OBSERVE";
 
+/** The operation that supplies the stock before all others. Its value is the number of units. */
+const SUPPLY = "supply";
+
 /** The units that are left, to a client that was not told. */
 const UNKNOWN = -1;
 
@@ -87,6 +90,7 @@ const TRACE_MODELS = {
     release: { step: "RELEASE", refusals: ["was-lost"] },
   },
   stock: {
+    [SUPPLY]: { step: OBSERVE },
     "read-stock": { step: OBSERVE },
     sale: { step: "SELL", refusals: ["sold-out"], supersedes: true },
     run: { step: "SELL" },
@@ -106,9 +110,6 @@ const TRACE_MODELS = {
 } as const satisfies Readonly<Record<string, Operations>>;
 
 type TraceModelName = keyof typeof TRACE_MODELS;
-
-/** The operation that supplies the stock before all others. Its value is the number of units. */
-const SUPPLY = "supply";
 
 /** The most events of a history, and of one search. Of a longer history, the beginning is replayed. */
 const MOST_EVENTS = 20_000;
@@ -223,7 +224,7 @@ function toLines(model: TraceModelName, all: NameHistory): readonly Line[] {
     .filter(({ operation }) => operation in operations)
     .toSorted((a, b) => a.time - b.time)
     .slice(0, MOST_EVENTS);
-  const supplied = all.find(({ operation }) => operation === SUPPLY)?.value ?? 0;
+  const supplied = history.find(({ operation }) => operation === SUPPLY)?.value ?? 0;
   return new TraceWriter(operations, history, supplied).write();
 }
 
@@ -247,8 +248,10 @@ class TraceWriter {
     this.#calls = callsOf(operations, history);
     this.#tokens = tokensOf(history);
     this.#lines = [{ step: "RESET", call: 0, history, ...NOTHING, value: supplied }];
-    for (const { ids } of new Set(this.#calls.values())) {
-      for (const id of ids) this.#uses.set(id, (this.#uses.get(id) ?? 0) + 1);
+    for (const { ids, step } of new Set(this.#calls.values())) {
+      // A reservation may expire after its last call.
+      const more = step === "RESERVE" ? 2 : 1;
+      for (const id of ids) this.#uses.set(id, (this.#uses.get(id) ?? 0) + more);
     }
   }
 

@@ -5,7 +5,7 @@ import { record } from "./run.ts";
 
 const RANGE = { first: 1, schedules: 400 };
 
-test("the histories of 400 schedules are paths of the model", async () => {
+test("the histories of 400 schedules are paths of the models", async () => {
   const histories = (await record(RANGE)).flatMap(byName);
   expect(histories.length).toBeGreaterThan(400);
   expect((await replay(histories)).refusal).toBeUndefined();
