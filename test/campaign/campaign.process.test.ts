@@ -3,10 +3,11 @@ import type { LedgerEntry } from "../../core/inventory/inventory.ts";
 import { campaign, verdictOf } from "./campaign.ts";
 import { faultMatrix } from "./fault-matrix.ts";
 import type { HistoryEvent } from "./history.ts";
-import { judge, judgeStock } from "./judge.ts";
+import { judge, judgeStock, withoutExcused } from "./judge.ts";
 import { FAULTS, type FaultCounts } from "./nemesis.ts";
 import { Oracle } from "./oracle.ts";
 import { STORES } from "./stores.ts";
+import { renderHistory } from "./trace.ts";
 
 test("a short campaign on SQLite breaks no guarantee", async () => {
   await using store = await STORES.sqlite();
@@ -16,6 +17,9 @@ test("a short campaign on SQLite breaks no guarantee", async () => {
     expect(report.succeeded[operation], operation).toBeGreaterThan(0);
   }
   expect(report.operations).toBeGreaterThan(100);
+  // 35 resources, and some runs.
+  expect(report.replay).toMatchObject({ histories: expect.toSatisfy((count) => count > 35) });
+  expect(report.replay).toMatchObject({ events: expect.toSatisfy((count) => count > 200) });
 });
 
 type Call = Omit<HistoryEvent, "type" | "time">;
@@ -98,6 +102,16 @@ describe("the judge of a history", () => {
     expect(judge(history.flat()).violations).toEqual([expect.stringMatching(message)]);
   });
 
+  test("replays no look at a lock that a step of the store's clock may have ended", () => {
+    const step = call(4, 9, { client: "nemesis", operation: "server's clock stepped" });
+    const later = [acquire("c", "3", 20, 21), held("c", "3", 22)].flat();
+    expect(withoutExcused([...two, ...step, held("a", "1", 10), ...later])).toEqual([
+      ...two,
+      ...step,
+      ...later,
+    ]);
+  });
+
   test("lets the validity of locks end early while the store's clock is stepped", () => {
     const step = call(4, 9, { client: "nemesis", operation: "server's clock stepped" });
     const { violations } = judge([...two, ...step, held("a", "1", 10)]);
@@ -172,6 +186,34 @@ describe("the judge of stock", () => {
   });
 });
 
+test("a failing history opens in the viewer of the incident: a span for each call, in the lane of its client", () => {
+  const history = [
+    ...call(4, 9, { client: "nemesis", operation: "contender frozen" }),
+    ...acquire("a", "1", 1, 3),
+    ...use("sale", "a", "1", 7),
+    { time: 10_000, client: "b", operation: "acquire", type: "invoke", name } as const,
+  ];
+  const { traceEvents } = JSON.parse(renderHistory(history, ["late write: a used the stock"]));
+  const names = traceEvents.filter(({ ph }: { ph: string }) => ph === "M");
+  expect(names.map(({ args }: { args: { name: string } }) => args.name)).toEqual([
+    ...["cup", "a", "b", "faults", "nemesis", "violations"],
+  ]);
+  expect(traceEvents).toContainEqual({
+    ...{ name: "sale ok", cat: "sale", ph: "X", pid: 0, tid: 0, ts: 6_000, dur: 1_000 },
+    args: { token: "1" },
+  });
+  expect(traceEvents).toContainEqual({
+    ...{ name: "acquire invoke", cat: "acquire", ph: "X", pid: 0, tid: 1, ts: 9_000, dur: 0 },
+    args: {},
+  });
+  expect(traceEvents).toContainEqual(
+    expect.objectContaining({ name: "contender frozen ok", pid: 1, ts: 3_000, dur: 5_000 }),
+  );
+  expect(traceEvents).toContainEqual(
+    expect.objectContaining({ name: "late write: a used the stock", ph: "i", pid: 2, ts: 9_000 }),
+  );
+});
+
 test("the oracle refuses late holders, and catches a lost update", () => {
   const oracle = new Oracle();
   const at = (client: string, token: string) => ({ name, client, token });
@@ -187,7 +229,8 @@ describe("the verdict", () => {
   const faults = Object.fromEntries(
     FAULTS.map((fault) => [fault, { tried: 1, met: 1 }]),
   ) as FaultCounts;
-  const tried = { violations: [], seconds: 10, operations: 1_000, overlaps: 1, faults };
+  const replay = { histories: 3, events: 100 };
+  const tried = { violations: [], seconds: 10, operations: 1_000, overlaps: 1, faults, replay };
 
   test("is passed when every fault has met something, and a late holder was seen", () => {
     expect(verdictOf(tried)).toEqual({ verdict: "passed", gaps: [] });
@@ -198,6 +241,7 @@ describe("the verdict", () => {
   test.each([
     ["few operations", { operations: 9 }, "only 9 operations"],
     ["no late holder", { overlaps: 0 }, "no holder was late"],
+    ["no replay", { replay: { not: "no event was replayed" } }, "no event was replayed"],
     [
       "a fault that met nothing",
       { faults: { ...faults, "wire cut": { tried: 3, met: 0 } } },

@@ -3,15 +3,18 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { type Inventory, type LedgerEntry, stockLock } from "../../core/inventory/inventory.ts";
 import type { LockStore } from "../../core/lock/lock.ts";
 import { type AnyStore, open } from "../../infra/open.ts";
+import { NotInstalledError } from "../../infra/servers/binaries.ts";
+import { byName, describe, type Replay, replay } from "../models/replay.ts";
 import { Random } from "../simulation/random.ts";
 import { until, within } from "../support/until.ts";
 import { ClientClocks } from "./client-clocks.ts";
 import { History, type HistoryEvent } from "./history.ts";
-import { type CampaignViolation, judge, judgeStock } from "./judge.ts";
+import { type CampaignViolation, judge, judgeStock, withoutExcused } from "./judge.ts";
 import { createNemesis, FAULTS, type FaultCounts } from "./nemesis.ts";
 import { Oracle } from "./oracle.ts";
 import { saleRuns } from "./sale-workflow.ts";
 import type { CampaignStore } from "./stores.ts";
+import { renderHistory } from "./trace.ts";
 import { CONTENDERS, Workload } from "./workload.ts";
 
 export interface CampaignOptions {
@@ -22,6 +25,9 @@ export interface CampaignOptions {
   /** Gets each event as a line of JSON. */
   readonly history?: WriteStream;
   readonly onProgress?: (line: string) => void;
+
+  /** Gets the history of a failed campaign in the Trace Event Format. */
+  readonly onFailure?: (trace: string) => void;
 }
 
 type Counts = Readonly<Record<string, number>>;
@@ -58,7 +64,12 @@ export interface CampaignReport {
   /** Calls that did not succeed, by operation and code. */
   readonly errors: Counts;
   readonly faults: FaultCounts;
+
+  /** What was replayed as paths of the models, or why nothing was. Reports of earlier versions do not have it. */
+  readonly replay?: ReplayCounts | { readonly not: string };
 }
+
+type ReplayCounts = Omit<Replay, "refusal">;
 
 const SLOW_SKUS = ["cup", "plate", "pot"];
 const FAST_SKUS = Array.from({ length: 32 }, (_, i) => `fast-${i}`);
@@ -86,6 +97,7 @@ export async function campaign({
   seed,
   history: file,
   onProgress = () => {},
+  onFailure = () => {},
 }: CampaignOptions): Promise<CampaignReport> {
   const history = new History(file);
   await using oracle = await Oracle.open();
@@ -108,6 +120,7 @@ export async function campaign({
   const inventory = opened.has("inventory") ? opened.inventory : undefined;
   for (const sku of SKUS) {
     await inventory?.set({ sku, quantity: UNITS, operationId: `campaign-${sku}` });
+    history.addNow({ ...observed(sku, "supply"), value: UNITS });
   }
   try {
     workload.start();
@@ -128,6 +141,8 @@ export async function campaign({
     );
     const unfinished = await finishRuns(opened, history);
     const { violations, ...judged } = judge(history.events);
+    const stock = inventory ? await checkStock(inventory, history) : [];
+    const { refusals, ...replayed } = await replayAll(history.events);
     const report = {
       version: store.version,
       ...{ seed, seconds },
@@ -138,7 +153,8 @@ export async function campaign({
         ...oracle.violations,
         ...workload.violations,
         ...(await stillLocked(opened.locks)),
-        ...(inventory ? await checkStock(inventory, history.events) : []),
+        ...stock,
+        ...refusals,
       ],
       operations: history.operations,
       unknown: history.unknown,
@@ -146,8 +162,11 @@ export async function campaign({
       ...countEnds(history.events),
       commands: workload.statuses,
       faults: nemesis.counts,
+      ...replayed,
     };
-    return { ...verdictOf(report), ...report };
+    const judgement = verdictOf(report);
+    if (judgement.verdict === "failed") onFailure(renderHistory(history.events, report.violations));
+    return { ...judgement, ...report };
   } finally {
     workload.kill();
   }
@@ -160,10 +179,11 @@ export function verdictOf({
   operations,
   overlaps,
   faults,
-}: Pick<CampaignReport, "violations" | "seconds" | "operations" | "overlaps" | "faults">): Pick<
+  replay: replayed = { not: "no event was replayed" },
+}: Pick<
   CampaignReport,
-  "verdict" | "gaps"
-> {
+  "violations" | "seconds" | "operations" | "overlaps" | "faults" | "replay"
+>): Pick<CampaignReport, "verdict" | "gaps"> {
   const missed = FAULTS.filter((name) => {
     const count = faults[name];
     return "met" in count && count.met === 0;
@@ -172,9 +192,30 @@ export function verdictOf({
     ...(operations < LEAST_OPERATIONS * seconds ? [`only ${operations} operations`] : []),
     ...(overlaps === 0 ? ["no holder was late"] : []),
     ...missed.map((name) => `no ${name}`),
+    ...("not" in replayed ? [replayed.not] : []),
   ];
   if (violations.length > 0) return { verdict: "failed", gaps };
   return { verdict: gaps.length > 0 ? "unknown" : "passed", gaps };
+}
+
+/** Replays the history as paths of the models. */
+async function replayAll(
+  events: readonly HistoryEvent[],
+): Promise<
+  Required<Pick<CampaignReport, "replay">> & { readonly refusals: readonly CampaignViolation[] }
+> {
+  try {
+    const { refusal, ...counts } = await replay(byName(withoutExcused(events)));
+    return { replay: counts, refusals: refusal ? [`model path: ${describe(refusal)}`] : [] };
+  } catch (error) {
+    if (!(error instanceof NotInstalledError)) throw error;
+    return { replay: { not: `no event was replayed: ${error.message}` }, refusals: [] };
+  }
+}
+
+/** What the campaign itself sees or does to the stock of a sku. */
+function observed(sku: string, operation: "supply" | "read-stock") {
+  return { client: "observer", operation, type: "ok", name: stockLock(sku) } as const;
 }
 
 /** Records who has the locks by the store's own account, until the signal aborts. */
@@ -197,7 +238,11 @@ async function finishRuns(
   opened: AnyStore,
   history: History,
 ): Promise<readonly CampaignViolation[]> {
-  const sell = saleRuns(opened, TTL);
+  const sell = saleRuns(opened, {
+    ttl: TTL,
+    client: "observer.journal",
+    record: (event) => history.addNow(event),
+  });
   const runs = history.events.filter(({ operation }) => operation === "run");
   const completed = new Set(runs.filter(({ type }) => type === "ok").map(({ id }) => id));
   const violations: CampaignViolation[] = [];
@@ -205,9 +250,11 @@ async function finishRuns(
   for (const { type, id = "", name = "" } of runs) {
     if (type !== "invoke" || completed.has(id)) continue;
     const sale = { id, sku: name.slice(stockLock("").length) };
+    const run = { client: "observer", operation: "run", name, id };
+    history.addNow({ ...run, type: "invoke" });
     const isCompleted = await sell?.(sale, signal).catch(() => false);
+    history.addNow({ ...run, type: isCompleted ? "ok" : "unknown" });
     if (!isCompleted) violations.push(`once per transaction: ${id} does not complete`);
-    else history.addNow({ client: "observer", operation: "run", type: "ok", name, id });
   }
   return violations;
 }
@@ -231,14 +278,15 @@ async function stillLocked(locks: LockStore): Promise<readonly CampaignViolation
 
 async function checkStock(
   inventory: Inventory,
-  events: readonly HistoryEvent[],
+  history: History,
 ): Promise<readonly CampaignViolation[]> {
-  const calls = events.filter(({ id }) => id !== undefined);
+  const calls = history.events.filter(({ id }) => id !== undefined);
   const byName = Map.groupBy(calls, ({ name = "" }) => name);
   const violations: CampaignViolation[] = [];
   for (const sku of SKUS) {
     const entries = (await ledgerOf(inventory, sku)).filter(isSale);
     const onHand = (await inventory.get(sku))?.onHand;
+    if (onHand !== undefined) history.addNow({ ...observed(sku, "read-stock"), value: onHand });
     const stock = { sku, supplied: UNITS, onHand, entries };
     violations.push(...judgeStock(stock, byName.get(stockLock(sku)) ?? []));
   }
@@ -264,7 +312,7 @@ function countEnds(events: readonly HistoryEvent[]): Pick<CampaignReport, "succe
   const succeeded: Record<string, number> = {};
   const errors: Record<string, number> = {};
   for (const { client, type, operation, code, units = 1 } of events) {
-    if (type === "invoke" || client === "nemesis" || client === "observer") continue;
+    if (type === "invoke" || client === "nemesis" || client.startsWith("observer")) continue;
     const counts = type === "ok" ? succeeded : errors;
     const key = type === "ok" ? operation : `${operation}: ${code}`;
     counts[key] = (counts[key] ?? 0) + units;

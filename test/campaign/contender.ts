@@ -51,7 +51,9 @@ process.once("SIGTERM", () => {
 const opened = await open(url);
 const { locks } = opened;
 const inventory = opened.has("inventory") ? opened.inventory : undefined;
-const sellOnce = isSlow ? saleRuns(opened, ttl) : undefined;
+const sellOnce = isSlow
+  ? saleRuns(opened, { ttl, client: `${options.process}.journal`, record })
+  : undefined;
 
 await Promise.all(Array.from({ length: options.lanes }, (_, at) => work(at)));
 await opened.close();

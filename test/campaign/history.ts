@@ -1,4 +1,5 @@
 import type { WriteStream } from "node:fs";
+import type { CallEvent } from "../models/replay.ts";
 
 /**
  * What clients do to locks and resources. `claim` and `write` are of the oracle's register, `sale` and `run` of the store's
@@ -15,38 +16,14 @@ export type Operation =
   | "inspect";
 
 /**
- * One event of a history, as each line of its file has it; the terms are Jepsen's. Events of one client with one operation
- * follow each other: `invoke`, then the end of the call.
+ * One event of a history, as each line of its file has it; the terms are Jepsen's. Times are microseconds of
+ * CLOCK_MONOTONIC, which all processes of a machine share. A client is a sequence of calls in one process; "nemesis" is that of the faults, whose
+ * names are the operations. A sale of `units` has the operation ids `ID/NUMBER`.
  */
-export interface HistoryEvent {
-  /** Microseconds of CLOCK_MONOTONIC, which all processes of a machine share. */
-  readonly time: number;
-
-  /** A sequence of calls in one process; "nemesis" for faults, whose names are the operations. */
-  readonly client: string;
-
-  /** `fail`: the call has certainly not had its effect. `unknown`: it may have it, also later. */
-  readonly type: "invoke" | "ok" | "fail" | "unknown";
+export interface HistoryEvent extends CallEvent {
   readonly operation: Operation | (string & {});
 
-  /** The lock, and the resource that it guards. */
-  readonly name?: string;
-
-  /** The fence in the form of `Fence.toString()`, which sorts like fences. */
-  readonly token?: string;
-
-  /** The code of an error, or the answer in place of the expected one. */
-  readonly code?: string;
-
-  /** The value that was read or written. */
-  readonly value?: number;
-
-  /** A sale of `units`, each under the operation id `ID/NUMBER`, or a run. */
-  readonly id?: string;
-  readonly units?: number;
-
-  /** The units that a sale has left, and whether they are those of an earlier call. */
-  readonly remaining?: number;
+  /** Whether the units that a sale has left are those of an earlier call. */
   readonly replayed?: boolean;
 }
 

@@ -14,7 +14,8 @@ export type CampaignCheck =
   | "known errors"
   | "once per transaction"
   | "free at the end"
-  | "expected ends";
+  | "expected ends"
+  | "model path";
 
 export type CampaignViolation = `${CampaignCheck}: ${string}`;
 
@@ -175,7 +176,10 @@ function tokenOf({ token = "" }: HistoryEvent): string {
   return token;
 }
 
-function isExcused({ requestedAt, heldAt = 0 }: Hold, steps: readonly Span[]): boolean {
+function isExcused(
+  { requestedAt, heldAt = 0 }: Pick<Hold, "requestedAt" | "heldAt">,
+  steps: readonly Span[],
+): boolean {
   return steps.some(({ from, to }) => requestedAt <= to && heldAt >= from);
 }
 
@@ -189,6 +193,19 @@ function releases(inOrder: readonly Hold[]): readonly CampaignViolation[] {
     );
   });
   return violations;
+}
+
+/** Leaves out that locks were found to be held which a step of the store's clock may have ended early: no model has that clock. */
+export function withoutExcused(events: readonly HistoryEvent[]): readonly HistoryEvent[] {
+  const steps = clockSteps(events);
+  const requested = new Map<string, number>();
+  return events.filter(({ client, operation, type, time }) => {
+    if (operation === "acquire" && type === "invoke") requested.set(client, time);
+    const isHeld = operation === "hold" && type === "ok";
+    return (
+      !isHeld || !isExcused({ requestedAt: requested.get(client) ?? time, heldAt: time }, steps)
+    );
+  });
 }
 
 function overlapsOf(inOrder: readonly Hold[]): number {

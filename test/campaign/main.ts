@@ -4,13 +4,14 @@ import { parseArgs } from "node:util";
 import { type CampaignReport, campaign } from "./campaign.ts";
 import { faultMatrix } from "./fault-matrix.ts";
 import { type CampaignStoreName, STORES, USUAL_STORES } from "./stores.ts";
+import { writeFailure } from "./trace.ts";
 
 /**
  * npm run campaign -- --store mysql,etcd-cluster --seconds 600: kills, freezes, dead connections, restarts and other faults
  * while processes contend for locks. The default is all stores except MySQL, which few machines have beside MariaDB.
  *
  * Prints a JSON report for each store, then how often each fault has met something on each store. `--history FILE` keeps
- * the events, one line of JSON each. The exit status is 1 if a guarantee was broken, and 2 if too little was tried to tell.
+ * the events, one line of JSON each. A history that breaks a guarantee is also written to `campaign-STORE-SEED.json`, for ui.perfetto.dev. The exit status is 1 if a guarantee was broken, and 2 if too little was tried to tell.
  */
 const { values } = parseArgs({
   options: {
@@ -37,6 +38,7 @@ for (const name of names) {
     seed: Number(values.seed),
     ...(file && { history: file }),
     onProgress: (line) => log(`${name} ${line}`),
+    onFailure: (trace) => writeFailure(name, Number(values.seed), trace),
   });
   reports.push({ store: name, ...report });
   process.stdout.write(`${JSON.stringify({ store: name, ...report }, null, 2)}\n`);

@@ -12,12 +12,15 @@
 #ifndef CLIENTS
 #define CLIENTS 3
 #endif
+#ifndef NUMBER
+#define NUMBER byte
+#endif
 #define SALES 2  /* per client */
 
-byte holder;     /* of the lock; 0 if it is free */
-byte lastToken;
-byte claimed;    /* the highest token at the resource */
-byte stock = CLIENTS * SALES;
+NUMBER holder;   /* of the lock; 0 if it is free */
+NUMBER lastToken;
+NUMBER claimed;  /* the highest token at the resource */
+NUMBER stock = CLIENTS * SALES;
 
 inline acquire(me, token) {
   atomic { holder == 0 -> holder = me; lastToken++; token = lastToken }

@@ -14,11 +14,14 @@
  * first attempt), NO_FENCE (the resource takes what comes late).
  */
 #define PROCESSES 3
+#ifndef NUMBER
+#define NUMBER byte
+#endif
 
 mtype = { parked, running, completed, cancelled };
 
 mtype status = parked;
-byte epoch;
+NUMBER epoch;
 bool isCancelRequested;
 bool isStartRecorded;
 bool isDoneRecorded;
@@ -33,6 +36,44 @@ bool hasEffect;
 #define isMine(e) (epoch == e && status == running)
 #endif
 
+inline claimRun(mine, isAccepted) {
+  atomic {
+    isAccepted = !isEnded;
+    /* A running run may be claimed as well: its lease may have expired. */
+    if :: isAccepted -> epoch++; mine = epoch; status = running :: else fi
+  }
+}
+
+inline record(mine, isRecorded, isAccepted) {
+  atomic { isAccepted = isMine(mine); if :: isAccepted -> isRecorded = true :: else fi }
+}
+
+inline park(mine, isAccepted) {
+  atomic { isAccepted = isMine(mine); if :: isAccepted -> status = parked :: else fi }
+}
+
+/* The run is parked instead if its cancellation was requested. */
+inline complete(mine, isAccepted) {
+  atomic {
+    isAccepted = isMine(mine) && !isCancelRequested;
+    if
+    :: isAccepted -> assert(!isEnded); status = completed
+    :: isMine(mine) && isCancelRequested -> status = parked
+    :: else
+    fi
+  }
+}
+
+inline fail(mine, isAccepted) {
+  atomic { isAccepted = isMine(mine); if :: isAccepted -> status = cancelled :: else fi }
+}
+
+inline requestCancel(isAccepted) {
+  atomic { isAccepted = !isEnded; if :: isAccepted -> isCancelRequested = true :: else fi }
+}
+
+/* traces/journal.pml has processes of its own. */
+#ifndef TRACE
 inline touch(mine, value) {
   atomic {
 #ifdef NO_FENCE
@@ -48,13 +89,10 @@ inline touch(mine, value) {
 
 proctype Process() {
   byte mine;
-  bool isUndoing;
+  bool isUndoing, isAccepted;
   atomic {
-    /* A running run may be claimed as well: its lease may have expired. */
-    if
-    :: !isEnded -> epoch++; mine = epoch; status = running; isUndoing = isCancelRequested
-    :: else -> goto stale
-    fi
+    claimRun(mine, isAccepted);
+    if :: isAccepted -> isUndoing = isCancelRequested :: else -> goto stale fi
   }
   if
   :: isUndoing ->
@@ -62,35 +100,27 @@ proctype Process() {
     :: isStartRecorded || isDoneRecorded -> touch(mine, false)
     :: else
     fi;
-    atomic { if :: isMine(mine) -> status = cancelled; assert(!hasEffect) :: else fi }
+    atomic { fail(mine, isAccepted); assert(!isAccepted || !hasEffect) }
   :: !isUndoing && !isDoneRecorded ->
 #ifndef UNDO_AFTER_ATTEMPT
-    atomic { if :: isMine(mine) -> isStartRecorded = true :: else -> goto stale fi };
+    atomic { record(mine, isStartRecorded, isAccepted); if :: isAccepted :: else -> goto stale fi };
 #endif
     touch(mine, true);
-    atomic { if :: isMine(mine) -> isDoneRecorded = true :: else -> goto stale fi };
+    atomic { record(mine, isDoneRecorded, isAccepted); if :: isAccepted :: else -> goto stale fi };
     goto finish
   :: else -> goto finish
   fi;
   goto stale;
 finish:
-  atomic {
-    if
-    :: isMine(mine) && !isCancelRequested ->
-      assert(!isEnded);
-      status = completed;
-      assert(hasEffect)
-    :: isMine(mine) && isCancelRequested -> status = parked
-    :: else
-    fi
-  }
+  atomic { complete(mine, isAccepted); assert(!isAccepted || hasEffect) };
 stale:
   skip
 }
 
 active proctype Canceller() {
+  bool isAccepted;
   if
-  :: atomic { !isEnded -> isCancelRequested = true }
+  :: requestCancel(isAccepted)
   :: true
   fi
 }
@@ -107,3 +137,4 @@ init {
   byte i;
   atomic { for (i : 1 .. PROCESSES) { run Process() } }
 }
+#endif

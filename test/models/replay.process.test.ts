@@ -1,20 +1,43 @@
 import { expect, test } from "vitest";
-import { type CallEvent, replayOnFence } from "./replay.ts";
+import { type CallEvent, replay } from "./replay.ts";
 
 /** Makes a history of texts such as "a claim ok 1": client, operation, type, token, value. */
 function historyOf(...lines: readonly string[]): readonly CallEvent[] {
+  return eventsOf("cup", lines, ([token, value]) => ({
+    ...(token && { token }),
+    ...(value && { value: Number(value) }),
+  }));
+}
+
+/** Makes a history of stock of texts such as "a sale ok x 2 7": client, operation, type, operation id, units, units left. */
+function stockOf(supplied: number, ...lines: readonly string[]): readonly CallEvent[] {
+  const calls = eventsOf("cup", lines, ([id, units, remaining]) => ({
+    ...(id && { id }),
+    ...(id?.includes(":") && { reservation: id.slice(id.indexOf(":") + 1) }),
+    ...(units && { units: Number(units) }),
+    ...(remaining && { remaining: Number(remaining) }),
+  }));
+  const observer = { time: -1, client: "observer", type: "ok", name: "cup" } as const;
+  return [{ ...observer, operation: "supply", value: supplied }, ...calls];
+}
+
+/** Makes a history of a run of texts such as "a record ok 1": client, operation, type, epoch. */
+function runOf(...lines: readonly string[]): readonly CallEvent[] {
+  return eventsOf("run 1", lines, ([token]) => (token ? { token } : {}));
+}
+
+function eventsOf(
+  name: string,
+  lines: readonly string[],
+  detailsOf: (texts: readonly (string | undefined)[]) => Partial<CallEvent>,
+): readonly CallEvent[] {
   return lines.map((line, time) => {
-    const [client = "", operation = "", type = "", token, value] = line.split(" ");
+    const [client = "", operation = "", type = "", ...details] = line.split(" ");
     const [, ending = type, code] = /^(fail):(.+)$/.exec(type) ?? [];
     return {
-      time,
-      client,
-      operation,
-      type: ending as CallEvent["type"],
-      name: "cup",
-      ...(token && { token }),
-      ...(value && { value: Number(value) }),
+      ...{ time, client, operation, name, type: ending as CallEvent["type"] },
       ...(code && { code }),
+      ...detailsOf(details),
     };
   });
 }
@@ -48,7 +71,7 @@ test("a history with an overlap, a late holder and an unknown write is a path of
     "b release invoke 4",
     "b release ok 4",
   );
-  expect(await replayOnFence([history, history])).toBeUndefined();
+  expect(await replay([history, history])).toEqual({ histories: 2, events: 44 });
 });
 
 test.each([
@@ -109,6 +132,106 @@ test.each([
   ],
 ])("%s is no path of the model", async (_, lines, at) => {
   const [legal, history] = [historyOf(...acquired("a", 1)), historyOf(...lines)];
-  const refusal = await replayOnFence([legal, history, legal]);
+  const { refusal } = await replay([legal, history, legal]);
   expect(refusal?.event).toEqual(history[at]);
+});
+
+const sold = (client: string, id: string, units: number, left: number) => [
+  `${client} sale invoke ${id} ${units}`,
+  `${client} sale ok ${id} ${units} ${left}`,
+];
+const reserved = ["a reserve invoke r 2", "a reserve ok r 2 3"];
+
+test("a history of stock with repetitions, a lost answer and an expired reservation is a path of the model", async () => {
+  const history = stockOf(
+    5,
+    ...reserved,
+    "b sale invoke x 1",
+    "c sale invoke y 1",
+    "b sale unknown x 1",
+    "c sale ok y 1 1",
+    ...["b sale invoke x 1", "b sale ok x 1 2"],
+    ...["a confirm invoke confirm:r 0", "a confirm fail:closed confirm:r 0 1"],
+    ...["c sale invoke z 3", "c sale ok z 3 0"],
+    ...["d sale invoke w 1", "d sale fail:sold-out w 1 0", ...sold("c", "z", 3, 0)],
+  );
+  expect((await replay([history])).refusal).toBeUndefined();
+});
+
+test.each([
+  ["a sale that is applied twice", [...sold("a", "x", 1, 4), ...sold("a", "x", 1, 3)], 4],
+  ["a sale that is lost", [...sold("a", "x", 1, 4), ...sold("b", "y", 1, 4)], 4],
+  ["an answer to other units", [...sold("a", "x", 1, 4), ...sold("b", "x", 2, 4)], 4],
+  ["a refusal while units are there", ["a sale invoke x 1", "a sale fail:sold-out x 1 5"], 2],
+  ["a sale of units that are not there", sold("a", "x", 6, -2), 2],
+  [
+    "a reservation that is confirmed and cancelled",
+    [
+      ...[...reserved, "a confirm invoke confirm:r 0", "a confirm ok confirm:r 0 3"],
+      ...["b cancel invoke cancel:r 0", "b cancel ok cancel:r 0 5"],
+    ],
+    6,
+  ],
+])("%s is no path of the model of stock", async (_, lines, at) => {
+  const [legal, history] = [stockOf(5, ...sold("a", "x", 1, 4)), stockOf(5, ...lines)];
+  const { refusal } = await replay([legal, history, legal]);
+  expect(refusal).toMatchObject({ model: "stock", event: history[at] });
+});
+
+const claimed = (client: string, epoch: number) => [
+  `${client} claim-run invoke`,
+  `${client} claim-run ok ${epoch}`,
+];
+
+test("a history of a run with a takeover, a late holder and a cancellation is a path of the model", async () => {
+  const history = runOf(
+    ...claimed("a", 3),
+    ...["a record invoke 3", "a record ok 3", "a park-run invoke 3", ...claimed("b", 5)],
+    ...["a park-run fail:STALE 3", "c cancel-run invoke", "c cancel-run ok"],
+    ...["b complete-run invoke 5", "b complete-run fail:cancelled 5", ...claimed("c", 6)],
+    ...["c end-run invoke 6", "c end-run ok 6", "a claim-run invoke", "a claim-run fail:ended"],
+  );
+  expect((await replay([history])).refusal).toBeUndefined();
+});
+
+test.each([
+  ["a later holder with a lower epoch", [...claimed("a", 2), ...claimed("b", 1)], 3],
+  [
+    "a record of an earlier holder",
+    [...claimed("a", 1), ...claimed("b", 2), "a record invoke 1", "a record ok 1"],
+    5,
+  ],
+  [
+    "a record after the run was parked",
+    [
+      ...[...claimed("a", 1), "a park-run invoke 1", "a park-run ok 1"],
+      ...["a record invoke 1", "a record ok 1"],
+    ],
+    5,
+  ],
+  [
+    "an end that overtakes a cancellation",
+    [
+      ...[...claimed("a", 1), "b cancel-run invoke", "b cancel-run ok"],
+      ...["a complete-run invoke 1", "a complete-run ok 1"],
+    ],
+    5,
+  ],
+  [
+    "a claim of a run that has ended",
+    [...claimed("a", 1), "a end-run invoke 1", "a end-run ok 1", ...claimed("b", 2)],
+    5,
+  ],
+  [
+    "a holder that is told of a loss, and goes on",
+    [
+      ...[...claimed("a", 1), "a record invoke 1", "a record fail:STALE 1"],
+      ...["a complete-run invoke 1", "a complete-run ok 1"],
+    ],
+    5,
+  ],
+])("%s is no path of the model of runs", async (_, lines, at) => {
+  const [legal, history] = [runOf(...claimed("a", 1)), runOf(...lines)];
+  const { refusal } = await replay([legal, history, legal]);
+  expect(refusal).toMatchObject({ model: "journal", event: history[at] });
 });

@@ -12,17 +12,25 @@ export interface CallEvent {
   /** `unknown`: the call may have had its effect, or have it later. */
   readonly type: "invoke" | "ok" | "fail" | "unknown";
 
-  /** `hold`: the client finds its lock held. Operations that the model does not have are passed over. */
+  /** `hold`: the client finds its lock held. Operations that no model has are passed over. */
   readonly operation: string;
 
-  /** The lock, and the resource that it guards. */
+  /** The lock and the resource that it guards, or the run. */
   readonly name?: string;
 
-  /** The fence in the form of `Fence.toString()`, which sorts like fences. */
+  /** The fence in the form of `Fence.toString()`, or a run's epoch: texts that sort like what they stand for. */
   readonly token?: string;
 
   /** The value that was read or written: each write adds one to the value that its client has read. */
   readonly value?: number;
+
+  /** The operation id of a change of stock, its units, and the units that it has left. */
+  readonly id?: string;
+  readonly units?: number;
+  readonly remaining?: number;
+
+  /** The operation id of the reservation that a change closes. */
+  readonly reservation?: string;
 
   /** The code of an error, or the answer in place of the expected one. */
   readonly code?: string;
@@ -33,41 +41,140 @@ export type NameHistory = readonly CallEvent[];
 
 /** What no path of the model allows. */
 export interface Refusal {
+  readonly model: TraceModelName;
   readonly history: NameHistory;
   readonly event: CallEvent;
 }
 
-/** The operations of the model. A call that fails with the code was refused by the resource or the lock. */
-const OPERATIONS: Readonly<Record<string, { readonly step: string; readonly refusal?: string }>> = {
-  acquire: { step: "ACQUIRE" },
-  claim: { step: "CLAIM", refusal: "FENCED_OUT" },
-  read: { step: "READ" },
-  write: { step: "WRITE", refusal: "FENCED_OUT" },
-  release: { step: "RELEASE", refusal: "was-lost" },
-};
+/** How many histories and events were replayed, as paths of all models, up to the first event that a model does not allow. */
+export interface Replay {
+  readonly histories: number;
+  readonly events: number;
+  readonly refusal?: Refusal;
+}
 
-/** The most events of a history: the model counts in bytes. Of a longer history, the beginning is replayed. */
-const MOST_EVENTS = 200;
+interface Operation {
+  /** The call's name in the model. */
+  readonly step: string;
 
-/** Returns the histories of the locks and registers: each one has the events of one name. */
+  /** The codes with which the resource, the lock or the journal refuses the call. Any other failure has no effect. */
+  readonly refusals?: readonly string[];
+
+  /** Whether a call without an answer may be left out: nobody sees its effect, or the model has it anyway. */
+  readonly isPassing?: boolean;
+
+  /** Whether a success proves that calls under lower tokens have no effect any more. */
+  readonly supersedes?: boolean;
+}
+
+type Operations = Readonly<Record<string, Operation>>;
+
+/** The step of what a client sees at once. */
+const OBSERVE = "OBSERVE";
+
+/** The operation that supplies the stock before all others. Its value is the number of units. */
+const SUPPLY = "supply";
+
+/** The units that are left, to a client that was not told. */
+const UNKNOWN = -1;
+
+/** The operations that each model has. */
+const TRACE_MODELS = {
+  fence: {
+    hold: { step: OBSERVE },
+    // A claim of a lock that nobody was told about leaves a gap between tokens alone.
+    acquire: { step: "ACQUIRE", isPassing: true },
+    claim: { step: "CLAIM", refusals: ["FENCED_OUT"], supersedes: true },
+    read: { step: "READ", isPassing: true },
+    write: { step: "WRITE", refusals: ["FENCED_OUT"], supersedes: true },
+    release: { step: "RELEASE", refusals: ["was-lost"] },
+  },
+  stock: {
+    [SUPPLY]: { step: OBSERVE },
+    "read-stock": { step: OBSERVE },
+    sale: { step: "SELL", refusals: ["sold-out"], supersedes: true },
+    run: { step: "SELL" },
+    reserve: { step: "RESERVE", refusals: ["sold-out"] },
+    confirm: { step: "CONFIRM", refusals: ["closed"] },
+    cancel: { step: "CANCEL", refusals: ["closed"] },
+  },
+  journal: {
+    "claim-run": { step: "CLAIM_RUN", refusals: ["ended"], isPassing: true },
+    "renew-run": { step: "RECORD", isPassing: true },
+    record: { step: "RECORD", refusals: ["STALE"], isPassing: true },
+    "park-run": { step: "PARK", refusals: ["STALE"] },
+    "complete-run": { step: "COMPLETE", refusals: ["STALE", "cancelled"] },
+    "end-run": { step: "END_RUN", refusals: ["STALE"] },
+    "cancel-run": { step: "CANCEL_RUN", refusals: ["ended"] },
+  },
+} as const satisfies Readonly<Record<string, Operations>>;
+
+type TraceModelName = keyof typeof TRACE_MODELS;
+
+/** The most events of a history, and of one search. Of a longer history, the beginning is replayed. */
+const MOST_EVENTS = 20_000;
+const MOST_AT_ONCE = 100_000;
+
+/** Returns the histories of locks, resources and runs: each one has the events of one name. */
 export function byName(events: readonly CallEvent[]): readonly NameHistory[] {
   const named = events.filter(({ name }) => name !== undefined);
   return [...Map.groupBy(named, ({ name }) => name).values()];
 }
 
-/** Looks for a path of the model "fence" for each history. */
-export async function replayOnFence(
-  histories: readonly NameHistory[],
-): Promise<Refusal | undefined> {
-  const lines = histories.flatMap(toLines);
-  const calls = 1 + Math.max(0, ...lines.map(({ call }) => call));
+/** Looks for a path of each model for each history. */
+export async function replay(histories: readonly NameHistory[]): Promise<Replay> {
+  let events = 0;
+  for (const model of Object.keys(TRACE_MODELS) as TraceModelName[]) {
+    const traces = histories.map((history) => toLines(model, history));
+    for (const lines of batchesOf(traces.filter(({ length }) => length > 1))) {
+      const refused = await findRefused(model, lines);
+      if (refused?.event) {
+        const { history, event } = refused;
+        return { histories: histories.length, events, refusal: { model, history, event } };
+      }
+      events += lines.filter(({ event }, i) => event && event !== lines[i - 1]?.event).length;
+    }
+  }
+  return { histories: histories.length, events };
+}
+
+/** Tells which event no path of the model allows. */
+export function describe({ model, event }: Refusal): string {
+  const { client, operation, type, name, token, value, remaining, id, code } = event;
+  const known = { token, value, remaining, id, code };
+  const details = Object.entries(known).flatMap(([key, is]) =>
+    is === undefined ? [] : [`${key} ${is}`],
+  );
+  return `the model ${model} has no path for ${[`${client} ${operation} ${type}`, name, ...details].join(", ")}`;
+}
+
+/** Joins traces to searches of at most MOST_AT_ONCE lines. */
+function batchesOf(traces: readonly (readonly Line[])[]): readonly (readonly Line[])[] {
+  const batches: Line[][] = [];
+  for (const trace of traces) {
+    const last = batches.at(-1);
+    if (last && last.length + trace.length <= MOST_AT_ONCE) last.push(...trace);
+    else batches.push([...trace]);
+  }
+  return batches;
+}
+
+/** Returns the line that ends all paths. */
+async function findRefused(
+  model: TraceModelName,
+  lines: readonly Line[],
+): Promise<Line | undefined> {
+  const most = (key: "call" | "id") =>
+    lines.reduce((highest, line) => Math.max(highest, line[key]), 1);
   await using folder = await temporaryFolder("trace");
   const { path } = folder;
-  await cp(new URL("fence.pml", import.meta.url), join(path, "fence.pml"));
-  await cp(new URL("traces/fence.pml", import.meta.url), join(path, "model.pml"));
-  await cp(new URL("traces/steps.h", import.meta.url), join(path, "steps.h"));
+  const copy = (from: string, to = from) =>
+    cp(new URL(from, import.meta.url), join(path, to.slice(to.lastIndexOf("/") + 1)));
+  await copy(`${model}.pml`);
+  await copy(`traces/${model}.pml`, "model.pml");
+  for (const shared of ["steps.h", "calls.h", "replay.h"]) await copy(`traces/${shared}`);
   await writeFile(join(path, "events.h"), tableOf(lines));
-  const symbols = [`CALLS=${calls}`, `EVENTS=${lines.length}`];
+  const symbols = [`CALLS=${1 + most("call")}`, `IDS=${most("id")}`, `EVENTS=${lines.length}`];
   // Calls without an answer end nowhere.
   const output = await explore(path, symbols, ["-E"]);
   const { violation } = toSearch(output);
@@ -75,79 +182,180 @@ export async function replayOnFence(
   if (violation) throw new Error(output);
   const furthest = lines[Number([...output.matchAll(/^event (\d+)$/gm)].at(-1)?.[1])];
   if (!furthest?.event) throw new Error(output);
-  return { history: furthest.history, event: furthest.event };
+  return furthest;
 }
 
+/** The numbers that a call has besides its own. */
+interface Columns {
+  readonly token: number;
+  readonly value: number;
+  readonly units: number;
+
+  /** Operation ids count from 1. */
+  readonly id: number;
+  readonly reservedBy: number;
+}
+
+const NOTHING: Columns = { token: 0, value: 0, units: 0, id: 0, reservedBy: 0 };
+
 /** An event as the model reads it. */
-interface Line {
+interface Line extends Columns {
   readonly step: string;
+  readonly call: number;
   readonly history: NameHistory;
 
   /** Undefined for the line before the first event. */
   readonly event?: CallEvent;
-
-  /** Numbers of calls are used again after their end. */
-  readonly call: number;
-  readonly token: number;
-  readonly value: number;
 }
 
 function tableOf(lines: readonly Line[]): string {
-  const rows = lines.map(
-    ({ step, call, token, value }) => `{${step}, ${call}, ${token}, ${value}},`,
-  );
-  return `static const struct { unsigned char step, call, token, value; } events[] = {
+  const columns = ["step", "call", ...Object.keys(NOTHING)] as const;
+  const rows = lines.map((line) => `{${columns.map((column) => line[column as keyof Line])}},`);
+  return `static const struct { int ${columns}; } events[] = {
 ${rows.join("\n")}
 };
 static int furthest = -1;
 `;
 }
 
-function toLines(all: NameHistory): readonly Line[] {
-  const history = all.toSorted((a, b) => a.time - b.time).slice(0, MOST_EVENTS);
-  const calls = callsOf(history);
-  const tokens = tokensOf(history);
-  const start = { history, call: 0, token: 0, value: 0 };
-  const lines: Line[] = [{ ...start, step: "RESET" }];
-  const open = new Set<number>();
-  for (const event of history) {
-    const { type, operation, token = "" } = event;
-    const add = (line: Pick<Line, "step"> & Partial<Line>) =>
-      lines.push({ ...start, event, ...line });
-    if (operation === "hold" && type === "ok") add({ step: "HOLD", token: tokens.get(token) ?? 0 });
-    const call = calls.get(event);
-    if (!call) continue;
-    if (type === "invoke") {
-      while (open.has(call.number)) call.number += 1;
-      open.add(call.number);
-      const { step, number, seen } = call;
-      add({ step, call: number, token: tokens.get(call.token) ?? 0, value: seen });
-    } else if (type !== "unknown") {
-      add({ step: type === "ok" ? "SUCCEED" : "FAIL", call: call.number });
-      open.delete(call.number);
-    }
-  }
-  return lines;
+function toLines(model: TraceModelName, all: NameHistory): readonly Line[] {
+  const operations: Operations = TRACE_MODELS[model];
+  const history = all
+    .filter(({ operation }) => operation in operations)
+    .toSorted((a, b) => a.time - b.time)
+    .slice(0, MOST_EVENTS);
+  const supplied = history.find(({ operation }) => operation === SUPPLY)?.value ?? 0;
+  return new TraceWriter(operations, history, supplied).write();
 }
 
-interface Call {
-  readonly step: string;
-  readonly token: string;
+/** Writes the lines of one history. */
+class TraceWriter {
+  readonly #operations: Operations;
+  readonly #history: NameHistory;
+  readonly #calls: ReadonlyMap<CallEvent, Call>;
+  readonly #tokens: ReadonlyMap<string, number>;
+  readonly #lines: Line[];
+  readonly #open = new Numbers<Call>();
+  readonly #ids = new Numbers<string>();
 
-  /** The value that was read, before a write as well. */
-  readonly seen: number;
-  number: number;
+  /** The calls of each operation id that have not ended. */
+  readonly #uses = new Map<string, number>();
+  readonly #tried = new Set<string>();
+
+  constructor(operations: Operations, history: NameHistory, supplied: number) {
+    this.#operations = operations;
+    this.#history = history;
+    this.#calls = callsOf(operations, history);
+    this.#tokens = tokensOf(history);
+    this.#lines = [{ step: "RESET", call: 0, history, ...NOTHING, value: supplied }];
+    for (const { ids, step } of new Set(this.#calls.values())) {
+      // A reservation may expire after its last call.
+      const more = step === "RESERVE" ? 2 : 1;
+      for (const id of ids) this.#uses.set(id, (this.#uses.get(id) ?? 0) + more);
+    }
+  }
+
+  write(): readonly Line[] {
+    for (const event of this.#history) {
+      const { type, operation, token, value = 0 } = event;
+      const { step, supersedes } = this.#operations[operation] as Operation;
+      const call = this.#calls.get(event);
+      if (step === OBSERVE && type === "ok") {
+        this.#add(event, { step, token: this.#numberOf(token), value });
+      }
+      if (!call || type === "unknown") continue;
+      if (type === "invoke") {
+        this.#send(event, call);
+        continue;
+      }
+      this.#end(event, call, type === "ok" ? "SUCCEED" : "FAIL");
+      if (type === "ok" && supersedes && call.isFirst) this.#forgetBefore(event);
+    }
+    return this.#lines;
+  }
+
+  #send(event: CallEvent, call: Call): void {
+    const [id, reservation] = call.ids;
+    call.isFirst = id === undefined || !this.#tried.has(id);
+    if (id !== undefined) this.#tried.add(id);
+    const { step, value, units } = call;
+    this.#add(event, {
+      ...{ step, value, units, call: this.#open.numberOf(call), token: this.#numberOf(call.token) },
+      id: id === undefined ? 0 : 1 + this.#ids.numberOf(id),
+      reservedBy: reservation === undefined ? 0 : 1 + this.#ids.numberOf(reservation),
+    });
+  }
+
+  #end(event: CallEvent, call: Call, step: "SUCCEED" | "FAIL" | "FORGET"): void {
+    this.#add(event, { step, call: this.#open.numberOf(call) });
+    this.#open.free(call);
+    for (const id of call.ids) {
+      const uses = (this.#uses.get(id) ?? 0) - 1;
+      this.#uses.set(id, uses);
+      if (uses > 0) continue;
+      this.#add(event, { step: "FREE", id: 1 + this.#ids.numberOf(id) });
+      this.#ids.free(id);
+    }
+  }
+
+  /** Forgets the calls without an answer that the resource would refuse from now on. */
+  #forgetBefore(event: CallEvent): void {
+    for (const call of this.#open.used()) {
+      const isLate = call.token !== undefined && call.token < (event.token ?? "");
+      if (isLate && !call.isAnswered) this.#end(event, call, "FORGET");
+    }
+  }
+
+  #numberOf(token: string | undefined): number {
+    return this.#tokens.get(token ?? "") ?? 0;
+  }
+
+  #add(event: CallEvent, line: Pick<Line, "step"> & Partial<Line>): void {
+    this.#lines.push({ history: this.#history, event, call: 0, ...NOTHING, ...line });
+  }
+}
+
+/** Gives numbers from 0, and gives them again when they are free. */
+class Numbers<T> {
+  readonly #numbers = new Map<T, number>();
+  readonly #free: number[] = [];
+
+  numberOf(one: T): number {
+    const number = this.#numbers.get(one) ?? this.#free.pop() ?? this.#numbers.size;
+    this.#numbers.set(one, number);
+    return number;
+  }
+
+  free(one: T): void {
+    this.#free.push(this.numberOf(one));
+    this.#numbers.delete(one);
+  }
+
+  used(): readonly T[] {
+    return [...this.#numbers.keys()];
+  }
+}
+
+interface Call extends Pick<Columns, "value" | "units"> {
+  readonly step: string;
+  readonly token: string | undefined;
+
+  /** The operation id, and that of the reservation. */
+  readonly ids: readonly string[];
+  readonly isAnswered: boolean;
+
+  /** Whether no call before has this operation id. The answer to a repeated one proves nothing about the fence. */
+  isFirst?: boolean;
 }
 
 /** Returns the calls by their two events. */
-function callsOf(history: NameHistory): ReadonlyMap<CallEvent, Call> {
+function callsOf(operations: Operations, history: NameHistory): ReadonlyMap<CallEvent, Call> {
   const calls = new Map<CallEvent, Call>();
   const invoked = new Map<string, CallEvent>();
   const add = (invoke: CallEvent, end?: CallEvent) => {
-    const step = OPERATIONS[invoke.operation]?.step;
-    if (!step || !mayHaveEffect(invoke, end)) return;
-    const { token = "", value = 0 } = { ...invoke, ...end };
-    const call = { step, token, seen: step === "WRITE" ? value - 1 : value, number: 0 };
+    const operation = operations[invoke.operation];
+    if (!operation || operation.step === OBSERVE || !mayHaveEffect(operation, end)) return;
+    const call = toCall(operation.step, { ...invoke, ...end }, end);
     calls.set(invoke, call);
     if (end) calls.set(end, call);
   };
@@ -162,12 +370,22 @@ function callsOf(history: NameHistory): ReadonlyMap<CallEvent, Call> {
   return calls;
 }
 
-/** A claim of a lock that nobody was told about leaves a gap between tokens alone, and a read nothing. */
-function mayHaveEffect({ operation }: CallEvent, end: CallEvent | undefined): boolean {
+function toCall(step: string, event: CallEvent, end: CallEvent | undefined): Call {
+  const { token, value, id, units = 1, remaining, reservation } = event;
+  const ids = [id, reservation].filter((one) => one !== undefined);
+  const isAnswered = end?.type === "ok" || end?.type === "fail";
+  const about = { token, units, ids, isAnswered };
+  if (id !== undefined) return { ...about, step, value: remaining ?? UNKNOWN };
+  if (step === "WRITE") return { ...about, step, value: (value ?? 0) - 1 };
+  // A register may answer a claim with its value.
+  const readsToo = step === "CLAIM" && value !== undefined;
+  return { ...about, step: readsToo ? "CLAIM_AND_READ" : step, value: value ?? 0 };
+}
+
+function mayHaveEffect({ refusals, isPassing }: Operation, end: CallEvent | undefined): boolean {
   if (end?.type === "ok") return true;
-  const refusal = OPERATIONS[operation]?.refusal;
-  if (end?.type === "fail") return refusal !== undefined && end.code === refusal;
-  return operation !== "acquire" && operation !== "read";
+  if (end?.type === "fail") return refusals?.includes(end.code ?? "") ?? false;
+  return !isPassing;
 }
 
 /** Numbers the tokens in their order, from 1. */

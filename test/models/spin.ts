@@ -13,6 +13,9 @@ const COMPILER = { binaries: ["gcc", "cc"], packages: ["gcc", "libc6-dev"] } as 
 /** The longest path of a model, in steps. A longer one is an error of the search. */
 const DEEPEST = 1_000_000;
 
+/** The longest output of a search: a replay prints each event. */
+const LONGEST_OUTPUT = 16_777_216;
+
 export interface Model {
   /** The file's name without ".pml". */
   readonly name: string;
@@ -63,7 +66,10 @@ export async function explore(
   await run(spin, ["-a", ...symbols.map((symbol) => `-D${symbol}`), "model.pml"], { cwd });
   // The compiler takes longer than the search: it does not optimize.
   await run(compiler, ["-DSAFETY", "-w", "-o", "pan", "pan.c"], { cwd });
-  const { stdout } = await run(join(cwd, "pan"), [`-m${DEEPEST}`, ...options], { cwd });
+  const { stdout } = await run(join(cwd, "pan"), [`-m${DEEPEST}`, ...options], {
+    cwd,
+    maxBuffer: LONGEST_OUTPUT,
+  });
   return stdout;
 }
 

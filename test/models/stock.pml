@@ -9,27 +9,32 @@
  * Mutants: NO_OPERATION_ID (a repeated call is executed again), EXPIRE_ANY (an expiry does not look whether the reservation is
  * still open).
  */
+#ifndef INITIAL
 #define INITIAL 3
 #define CLIENTS 3
+#define NUMBER byte
+#endif
 
 mtype = { none, open, confirmed, closed };
 
-byte onHand = INITIAL;
-byte reserved;
-byte sold;
+NUMBER onHand = INITIAL;
+NUMBER reserved;
+NUMBER sold;
 mtype reservation[CLIENTS + 1] = none;
+NUMBER held[CLIENTS + 1];   /* the units of the reservation */
 bool isSold[CLIENTS + 1];   /* the ledger row of the sale's operation id */
 byte sales[CLIENTS + 1];
 
 #define isConserved (onHand + reserved + sold == INITIAL)
 
-inline sell(me) {
+inline sell(me, quantity) {
   atomic {
     if
 #ifdef NO_OPERATION_ID
-    :: onHand > 0 -> onHand--; sold++; sales[me]++
+    :: onHand >= quantity -> onHand = onHand - quantity; sold = sold + quantity; sales[me]++
 #else
-    :: !isSold[me] && onHand > 0 -> onHand--; sold++; isSold[me] = true; sales[me]++
+    :: !isSold[me] && onHand >= quantity ->
+      onHand = onHand - quantity; sold = sold + quantity; isSold[me] = true; sales[me]++
 #endif
     :: else
     fi;
@@ -38,10 +43,11 @@ inline sell(me) {
   }
 }
 
-inline reserve(me) {
+inline reserve(me, quantity) {
   atomic {
     if
-    :: reservation[me] == none && onHand > 0 -> onHand--; reserved++; reservation[me] = open
+    :: reservation[me] == none && onHand >= quantity ->
+      onHand = onHand - quantity; reserved = reserved + quantity; held[me] = quantity; reservation[me] = open
     :: else
     fi;
     assert(isConserved)
@@ -51,7 +57,7 @@ inline reserve(me) {
 inline confirm(me) {
   atomic {
     if
-    :: reservation[me] == open -> reserved--; sold++; reservation[me] = confirmed
+    :: reservation[me] == open -> reserved = reserved - held[me]; sold = sold + held[me]; reservation[me] = confirmed
     :: else
     fi;
     assert(isConserved)
@@ -61,20 +67,22 @@ inline confirm(me) {
 inline giveBack(me) {
   atomic {
     if
-    :: reservation[me] == open -> reserved--; onHand++; reservation[me] = closed
+    :: reservation[me] == open -> reserved = reserved - held[me]; onHand = onHand + held[me]; reservation[me] = closed
     :: else
     fi;
     assert(isConserved)
   }
 }
 
+/* traces/stock.pml has clients of its own. */
+#ifndef TRACE
 proctype Client(byte me) {
   /* Each call may be repeated at any time: its answer may be lost. */
   if
-  :: true -> do :: true -> sell(me) :: break od
+  :: true -> do :: true -> sell(me, 1) :: break od
   :: true ->
     do
-    :: true -> reserve(me)
+    :: true -> reserve(me, 1)
     :: true -> confirm(me)
     :: true -> giveBack(me)
     :: break
@@ -88,16 +96,16 @@ end:
   do
   :: atomic {
       select(i : 1 .. CLIENTS);
-      if
 #ifdef EXPIRE_ANY
+      if
       :: reservation[i] == open || reservation[i] == confirmed ->
         if :: reserved > 0 -> reserved-- :: else fi;
         onHand++; reservation[i] = closed
-#else
-      :: reservation[i] == open -> reserved--; onHand++; reservation[i] = closed
-#endif
       :: else
       fi;
+#else
+      giveBack(i);
+#endif
       i = 0;
       assert(isConserved)
     }
@@ -111,3 +119,4 @@ init {
     for (i : 1 .. CLIENTS) { run Client(i) }
   }
 }
+#endif

@@ -5,6 +5,7 @@ import { hideBin } from "yargs/helpers";
 import { note, print } from "../../functions/cli/terminal/output.ts";
 import type { CampaignStoreName } from "../campaign/stores.ts";
 import { STORES } from "../campaign/stores.ts";
+import { writeFailure } from "../campaign/trace.ts";
 import { writeScorecard } from "../scorecard/write.ts";
 import { replay } from "../simulation/run.ts";
 import { isProven, proofPage } from "./page.ts";
@@ -53,6 +54,7 @@ async function proveAll(): Promise<void> {
     ...bounds,
     simulationSeconds: seconds ?? bounds.simulationSeconds,
     stores: (store as CampaignStoreName[] | undefined) ?? bounds.stores,
+    onFailure: writeFailure,
     log: bar.isActive ? () => {} : note,
     onProgress: (share, what) => bar.update(share, { what }),
   }).finally(() => bar.stop());

@@ -7,7 +7,7 @@ import { table } from "../support/markdown.ts";
 import type { Proof } from "./prove.ts";
 
 /** Whether nothing was violated, every mutant was caught, and the faults did their work, also in the campaigns. */
-export function isProven({ models, simulation, mutants, campaigns }: Proof): boolean {
+export function isProven({ models, simulation, replay, mutants, campaigns }: Proof): boolean {
   return (
     models.every(
       (model) => !model.violation && model.mutants.every(({ violation }) => violation),
@@ -15,6 +15,7 @@ export function isProven({ models, simulation, mutants, campaigns }: Proof): boo
     simulation.failure === undefined &&
     simulation.overlaps > 0 &&
     simulation.lateRefused > 0 &&
+    replay?.refusal === undefined &&
     mutants.every(({ caughtBy }) => caughtBy) &&
     campaigns.every(({ verdict }) => verdict === "passed")
   );
@@ -89,7 +90,7 @@ ${table(
 ${simulation.failure ? `\nSeed ${simulation.failure.seed} fails: \`npm run prove -- --seed ${simulation.failure.seed}\`.\n` : ""}
 \`npm run prove -- --seed N\` replays a schedule. A failing one is shrunk to the fewest clients, operations and faults that fail in the same check.
 
-## Mutants of the code
+${replaySection(proof)}## Mutants of the code
 
 Each mutant replaces one text of a source file (\`test/simulation/mutants.ts\`), and is simulated until a check fails: ${caught.length} of ${mutants.length}
 were caught.
@@ -137,6 +138,31 @@ met something:
 ${faultMatrix(campaigns, Object.keys(STORES))}
 
 ${peersSection(peers)}`;
+}
+
+/** Counts what was replayed as paths of the models. Empty for a proof of an earlier version. */
+function replaySection({ replay, campaigns }: Proof): string {
+  if (!replay) return "";
+  const simulated = [
+    `simulation, ${count(replay.schedules)} schedules`,
+    ...[count(replay.histories), count(replay.events), replay.refusal ?? "none"],
+  ];
+  const ofCampaigns = campaigns.map(({ store, replay: replayed, violations }) => {
+    const refusal = violations.find((violation) => violation.startsWith("model path"));
+    const counts =
+      replayed && "histories" in replayed
+        ? [count(replayed.histories), count(replayed.events)]
+        : ["0", "0"];
+    return [`campaign on ${store}`, ...counts, refusal ?? "none"];
+  });
+  return `## Histories as paths of the models
+
+The calls for locks, resources, stock and runs are replayed: spin looks for a path of the models \`fence\`, \`stock\` and \`journal\` that has them all, and
+tells the first event that no path has. Each lock, stock or run has a history of its own.
+
+${table(["histories of", "histories", "events", "event without a path"], [simulated, ...ofCampaigns])}
+
+`;
 }
 
 /** What checks each guarantee. */

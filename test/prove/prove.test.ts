@@ -19,6 +19,8 @@ test("a proof needs every mutant caught, late holders refused, and no violation"
     seed: 1,
     violations: [{ check: "stock", detail: "a unit is missing" } as const],
   };
+  const replay = { schedules: 500, histories: 1_000, events: 20_000 };
+  const refusal = "the model stock has no path for a sale ok";
   const missed = mutants.map((one) => ({ ...one, caughtBy: undefined }));
   const violated = models.map((model) => ({ ...model, violation: "assertion violated" }));
   const withVerdict = (verdict: "failed" | "unknown") =>
@@ -26,6 +28,7 @@ test("a proof needs every mutant caught, late holders refused, and no violation"
   for (const change of [
     { simulation: { ...simulation, failure } },
     { simulation: { ...simulation, lateRefused: 0 } },
+    { replay: { ...replay, refusal } },
     { mutants: missed },
     { models: violated },
     { campaigns: withVerdict("failed") },
@@ -33,4 +36,17 @@ test("a proof needs every mutant caught, late holders refused, and no violation"
   ]) {
     expect(isProven({ ...proof, ...change })).toBe(false);
   }
+  expect(isProven({ ...proof, replay })).toBe(true);
+});
+
+test("the page counts the histories that were replayed, and tells the event without a path", () => {
+  const replay = { schedules: 500, histories: 1_000, events: 20_000, refusal: "a sale ok" };
+  const campaigns = proof.campaigns.map((report) => ({
+    ...report,
+    store: "sqlite",
+    replay: { histories: 35, events: 600 },
+  }));
+  const page = proofPage({ ...proof, replay, campaigns }, read("peers.json"));
+  expect(page).toContain("| simulation, 500 schedules | 1,000 | 20,000 | a sale ok |");
+  expect(page).toContain("| campaign on sqlite | 35 | 600 | none |");
 });

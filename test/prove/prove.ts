@@ -1,14 +1,18 @@
 import { availableParallelism } from "node:os";
 import { type CampaignReport, campaign } from "../campaign/campaign.ts";
 import { type CampaignStoreName, STORES, USUAL_STORES } from "../campaign/stores.ts";
+import { byName, describe, type Replay, replay } from "../models/replay.ts";
 import { MODELS, type Search, search } from "../models/spin.ts";
 import { MUTANTS } from "../simulation/mutants.ts";
-import { type Failure, type Hunt, hunt, simulate } from "../simulation/run.ts";
+import { type Failure, type Hunt, hunt, record, simulate } from "../simulation/run.ts";
 import type { Totals } from "../simulation/worker.ts";
 
 interface Bounds {
   /** How long schedules are simulated, in seconds. */
   readonly simulationSeconds: number;
+
+  /** The schedules whose histories are replayed as paths of the models. */
+  readonly replayedSchedules: number;
 
   /** The most schedules for each mutant. */
   readonly schedulesPerMutant: number;
@@ -19,6 +23,7 @@ interface Bounds {
 /** Less than ten minutes on two processors. */
 export const QUICK: Bounds = {
   simulationSeconds: 180,
+  replayedSchedules: 500,
   schedulesPerMutant: 10_000,
   stores: ["sqlite", "mariadb", "etcd", "redis"],
   // Long enough for each fault to be injected once.
@@ -28,6 +33,7 @@ export const QUICK: Bounds = {
 /** Some hours. */
 export const LONG: Bounds = {
   simulationSeconds: 7_200,
+  replayedSchedules: 5_000,
   schedulesPerMutant: 10_000,
   stores: USUAL_STORES,
   campaignSeconds: 600,
@@ -38,6 +44,9 @@ export interface ProveOptions extends Bounds {
 
   /** Called with the share that is done, and what is under way. */
   readonly onProgress: (share: number, what: string) => void;
+
+  /** Gets the history of each failed campaign in the Trace Event Format. */
+  readonly onFailure: (store: string, seed: number, trace: string) => void;
 }
 
 /** The result of one model, with the states of its mutants up to their violation. */
@@ -57,14 +66,23 @@ export interface Proof {
     readonly seconds: number;
     readonly failingSchedule?: Failure;
   };
+
+  /** What was replayed of the simulation. Proofs of earlier versions do not have it. */
+  readonly replay?: Omit<Replay, "refusal"> & {
+    readonly schedules: number;
+
+    /** The event that no path of a model has. */
+    readonly refusal?: string;
+  };
   readonly mutants: readonly Hunt[];
   readonly campaigns: readonly (CampaignReport & { readonly store: string })[];
 }
 
-/** Searches the models, simulates schedules, hunts the mutants, and runs campaigns on real servers. */
+/** Searches the models, simulates schedules, replays some of them as paths of the models, hunts the mutants, and runs campaigns on real servers. */
 export async function prove(options: ProveOptions): Promise<Proof> {
   const models = await searchModels(options);
   const simulation = await simulateSchedules(options);
+  const replayed = await replaySchedules(simulation.firstSeed, options);
   const mutants = await hunt(MUTANTS, {
     first: 1,
     schedules: options.schedulesPerMutant,
@@ -77,6 +95,7 @@ export async function prove(options: ProveOptions): Promise<Proof> {
     processors: availableParallelism(),
     models,
     simulation,
+    replay: replayed,
     mutants,
     campaigns,
   };
@@ -113,14 +132,27 @@ async function simulateSchedules(options: ProveOptions): Promise<Proof["simulati
   return { ...totals, firstSeed, seconds, ...(failure && { failingSchedule: failure }) };
 }
 
+async function replaySchedules(
+  first: number,
+  { replayedSchedules: schedules, onProgress }: ProveOptions,
+): Promise<NonNullable<Proof["replay"]>> {
+  onProgress(0.6, "replay as paths of the models");
+  const histories = (await record({ first, schedules })).flatMap(byName);
+  const { refusal, ...counts } = await replay(histories);
+  return { schedules, ...counts, ...(refusal && { refusal: describe(refusal) }) };
+}
+
 async function runCampaigns(options: ProveOptions): Promise<Proof["campaigns"]> {
-  const { stores, campaignSeconds, log, onProgress } = options;
+  const { stores, campaignSeconds, log, onProgress, onFailure } = options;
   const campaigns = [];
   for (const name of stores) {
     onProgress(0.8 + (0.2 * campaigns.length) / stores.length, `campaign on ${name}`);
     await using store = await STORES[name](log);
     const seed = Date.now() % 1_000_000;
-    const report = await campaign({ store, seconds: campaignSeconds, seed, onProgress: log });
+    const report = await campaign({
+      ...{ store, seconds: campaignSeconds, seed, onProgress: log },
+      onFailure: (trace) => onFailure(name, seed, trace),
+    });
     campaigns.push({ store: name, ...report });
   }
   return campaigns;

@@ -8,6 +8,7 @@ import type { Lock, LockSet } from "../../core/lock/lock.ts";
 import { isHeld } from "../../core/lock/lock-handle.ts";
 import { createRuntime, type Runtime, TerminalError, workflow } from "../../core/steps/index.ts";
 import { sqlStore } from "../../core/stores/sql/store.ts";
+import { recordedJournal } from "../models/recorded-journal.ts";
 import type { CallEvent } from "../models/replay.ts";
 import type { Attempt, History } from "./history.ts";
 import type { RemoteDatabase, StoreServer } from "./network.ts";
@@ -44,11 +45,19 @@ export interface Shared {
   /** The runs whose cancellation was acknowledged. */
   readonly cancelled: Set<string>;
 
-  /** The calls for locks and the counter, in order of time. */
+  /** The calls for locks, the counter, stock and runs, in order of time. */
   readonly events: CallEvent[];
 
   /** Writes a line of the trace. */
   note(text: string): void;
+}
+
+interface StockChange {
+  readonly sku: string;
+  readonly quantity: number;
+  readonly operationId: string;
+  readonly reservation?: string;
+  readonly expiresIn?: number;
 }
 
 /** Who calls, in one sequence of calls, and under which fence. */
@@ -88,7 +97,10 @@ export class Client {
     const { ttl } = shared.plan;
     this.#store = sqlStore(database, { label: machine.name });
     this.#order = this.#makeWorkflow();
-    const { journal, locks } = this.#store;
+    const { locks } = this.#store;
+    const journal = recordedJournal(this.#store.journal, machine.name, (event) =>
+      this.#event(event),
+    );
     const workflows = [this.#order];
     this.#runtime = createRuntime({ journal, locks, workflows, lease: ttl, owner: machine.name });
   }
@@ -233,6 +245,9 @@ export class Client {
           fence,
         ),
       );
+      const calls = orders.map(({ operationId }) =>
+        this.#stockCall("decrement", { sku: SOLD, quantity: 1, operationId }, fence),
+      );
       try {
         const results = await this.#guarded(fence, () =>
           inventory.decrementMany({ sku: SOLD, orders, fence }),
@@ -243,6 +258,10 @@ export class Client {
       } catch (error) {
         for (const attempt of attempts) attempt.end = endOf(error);
         throw error;
+      } finally {
+        attempts.forEach((attempt, i) => {
+          calls[i]?.(attempt);
+        });
       }
     });
   }
@@ -418,19 +437,14 @@ export class Client {
   /** Notes what a change of stock was answered. */
   async #change(
     kind: Attempt["change"]["kind"],
-    change: {
-      sku: string;
-      quantity: number;
-      operationId: string;
-      reservation?: string;
-      expiresIn?: number;
-    },
+    change: StockChange,
     fence: Fence | undefined,
     call: () => Promise<{ readonly outcome: Attempt["end"]; readonly remaining: number }>,
   ): Promise<void> {
     const { operationId, ...rest } = change;
     for (let number = 0; ; number += 1) {
       const attempt = this.#shared.history.attempt(operationId, { kind, ...rest }, fence);
+      const ended = this.#stockCall(kind, change, fence);
       try {
         const { outcome, remaining } = await this.#guarded(fence, call);
         Object.assign(attempt, { end: outcome, remaining });
@@ -440,8 +454,40 @@ export class Client {
         attempt.end = endOf(error);
         // As a caller of the library does: the same operation again, until it is known.
         if (attempt.end !== "unknown" || number === 2) throw error;
+      } finally {
+        ended(attempt);
       }
     }
+  }
+
+  /** Records a call for a change of the stock that is sold, and returns what records its end. */
+  #stockCall(
+    kind: Attempt["change"]["kind"],
+    { sku, quantity, operationId, reservation }: StockChange,
+    fence: Fence | undefined,
+  ): (attempt: Pick<Attempt, "end" | "remaining">) => void {
+    if (sku !== SOLD) return () => {};
+    const about = {
+      client: this.#nextSequence(),
+      name: stockLock(sku),
+      operation: kind === "decrement" ? "sale" : kind,
+      id: operationId,
+      units: quantity,
+      ...(fence && { token: String(fence) }),
+      ...(reservation !== undefined && { reservation }),
+    };
+    this.#event({ ...about, type: "invoke" });
+    return ({ end, remaining }) => {
+      if (end === "none") return;
+      // A refused request may have been sent twice, and be applied the second time.
+      if (end === "refused" || end === "unknown") this.#event({ ...about, type: "unknown" });
+      else if (end === "conflict") this.#event({ ...about, type: "fail", code: end });
+      else {
+        const left = remaining === undefined ? {} : { remaining };
+        const type = end === "applied" ? "ok" : "fail";
+        this.#event({ ...about, ...left, type, ...(type === "fail" && { code: end }) });
+      }
+    };
   }
 
   /** Makes a call under a fence, which is refused only if a later holder exists. */
@@ -528,16 +574,17 @@ export class Client {
         await sleep(pause);
       });
       const lock = { names: stockLock(SOLD), ttl: plan.ttl };
-      await ctx.step.tx("sell", { lock }, async ({ tx, fence }) => {
+      const sale = { sku: SOLD, quantity: 1, operationId: `${runId}-sell` };
+      const sold = this.#stockCall("decrement", sale, undefined);
+      const end = await ctx.step.tx("sell", { lock }, async ({ tx, fence }) => {
         const { now } = this.#store.database.dialect;
         const row = list([runId, fence.token, now]);
         await tx.batch([sql`INSERT INTO simulated_effect (run, token, at) VALUES (${row})`]);
         // Shorter than the store's patience with a silent transaction.
         await sleep(5);
-        await this.#store.inventory
-          .within(tx)
-          .decrement({ sku: SOLD, quantity: 1, operationId: `${runId}-sell` });
+        return (await this.#store.inventory.within(tx).decrement(sale)).outcome;
       });
+      sold({ end });
       if (fails) throw new TerminalError("REFUSED", "the order is refused");
       return answer;
     });

@@ -1,14 +1,14 @@
 import { expect, test } from "vitest";
-import { byName, replayOnFence } from "../models/replay.ts";
+import { byName, replay } from "../models/replay.ts";
 import { MUTANTS } from "./mutants.ts";
 import { record } from "./run.ts";
 
 const RANGE = { first: 1, schedules: 400 };
 
-test("the histories of 400 schedules are paths of the model", async () => {
+test("the histories of 400 schedules are paths of the models", async () => {
   const histories = (await record(RANGE)).flatMap(byName);
   expect(histories.length).toBeGreaterThan(400);
-  expect(await replayOnFence(histories)).toBeUndefined();
+  expect((await replay(histories)).refusal).toBeUndefined();
 });
 
 test.each([
@@ -17,8 +17,18 @@ test.each([
   ["tokens that are not counted", { operation: "acquire", type: "ok" }],
   ["validity from the answer", { operation: "hold", type: "ok" }],
   ["a fence that is not checked", { operation: "write", type: "ok" }],
-])("the model does not allow an event of the mutant: %s", async (name, event) => {
+])("the model fence does not allow an event of the mutant: %s", async (name, event) => {
   const mutant = MUTANTS.find((one) => one.name === name);
   const histories = (await record(RANGE, mutant)).flatMap(byName);
-  expect((await replayOnFence(histories))?.event).toMatchObject(event);
+  expect((await replay(histories)).refusal?.event).toMatchObject(event);
+});
+
+test.each([
+  ["stock", "an operation id for any change", { first: 60, schedules: 10 }, "sku/cup"],
+  ["journal", "an end that overtakes a cancellation", { first: 1_140, schedules: 20 }, "run "],
+])("the model %s does not allow an event of the mutant: %s", async (model, name, range, of) => {
+  const mutant = MUTANTS.find((one) => one.name === name);
+  const histories = (await record(range, mutant)).flatMap(byName);
+  const some = histories.filter(([first]) => first?.name?.startsWith(of));
+  expect((await replay(some)).refusal?.model).toBe(model);
 });

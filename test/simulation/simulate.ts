@@ -1,4 +1,5 @@
 import { type Database, sql } from "../../core/database/sql.ts";
+import { stockLock } from "../../core/inventory/inventory.ts";
 import { migrate } from "../../core/stores/sql/migrate.ts";
 import { sqliteDatabase } from "../../core/stores/sqlite/database.ts";
 import type { CallEvent } from "../models/replay.ts";
@@ -28,7 +29,7 @@ export interface Result {
   /** What happened, in order, with the true time in milliseconds. */
   readonly trace: readonly string[];
 
-  /** The calls for locks and the counter, for the replay as paths of a model. */
+  /** The calls for locks, the counter, stock and runs, for the replay as paths of a model. */
   readonly events: readonly CallEvent[];
 }
 
@@ -129,7 +130,7 @@ class Schedule {
       calls: new Map(),
       ended: new Map(),
       cancelled: new Set(),
-      events: [],
+      events: [supplied(plan)],
       note: (text) => this.#note(text),
     };
   }
@@ -268,6 +269,11 @@ class Schedule {
       events: this.#shared.events,
     };
   }
+}
+
+function supplied({ stock }: Plan): CallEvent {
+  const name = stockLock(SOLD);
+  return { time: 0, client: "store", type: "ok", operation: "supply", name, value: stock };
 }
 
 /** The same with fewer clients: the others keep their random numbers. */
