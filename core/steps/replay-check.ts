@@ -8,6 +8,7 @@ import { EngineFailure, unknownRun, unreadableValue } from "./errors.ts";
 import { readRun } from "./read-run.ts";
 import { createRuntime } from "./runtime.ts";
 import { isOfStep, stepKeyOf } from "./step-keys.ts";
+import type { StepScope } from "./step-options.ts";
 import type { AnyWorkflow } from "./workflow.ts";
 import { withSteps } from "./wrap.ts";
 
@@ -97,7 +98,7 @@ export async function checkReplay(
   const replay = replayJournal(run);
   const runtime = createRuntime({
     journal: replay.journal,
-    workflows: [withoutEffects(workflow)],
+    workflows: [withoutEffects(workflow, replay.reached)],
     lease: "1d",
     onEvent: (event) => void (event.type === "replayed" && replayed.add(event.key)),
   });
@@ -140,11 +141,19 @@ function commandsOf(
 }
 
 /** Ends the execution at the first function of a step that is called: its result is not in the history. */
-function withoutEffects(workflow: AnyWorkflow): AnyWorkflow {
+function withoutEffects(
+  workflow: AnyWorkflow,
+  reached: Map<string, StepRecord["kind"]>,
+): AnyWorkflow {
   const stop = async () => {
     throw new EngineFailure(new StaleRunError({ runId: "replay", epoch: EPOCH }));
   };
-  return withSteps(workflow, () => ({ fn: stop, undo: stop }));
+  const fn = async (...args: readonly unknown[]) => {
+    const { key } = args.at(-1) as StepScope;
+    reached.set(key, "step");
+    return stop();
+  };
+  return withSteps(workflow, () => ({ fn, undo: stop }));
 }
 
 const EPOCH = 1n;

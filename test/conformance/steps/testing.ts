@@ -121,6 +121,12 @@ export function describeTesting({ newId, runtime, toEnd }: StepsHarness): void {
       const more = await checkReplay(longer, history);
       expect(more.divergence).toBeUndefined();
       expect(more.commands.at(-1)).toEqual({ key: "thank", kind: "step", state: "new" });
+      const plain = order(async (ctx) => {
+        await code.run(ctx, { n: 1 });
+        await ctx.step.map("thank", ["a"], { keyOf: String }, never);
+      });
+      const { commands } = await checkReplay(plain, history);
+      expect(commands.at(-1)).toEqual({ key: "thank[a]", kind: "step", state: "new" });
     });
 
     test("tells the first command that diverges, and those that are not reached", async () => {
