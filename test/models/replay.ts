@@ -111,8 +111,12 @@ const TRACE_MODELS = {
 
 type TraceModelName = keyof typeof TRACE_MODELS;
 
-/** The most events of a history, and of one search. Of a longer history, the beginning is replayed. */
+/**
+ * The most events of a history, the most of its calls whose effect is open (each one doubles the paths), and the most events
+ * of one search. Of any other history, the beginning is replayed.
+ */
 const MOST_EVENTS = 20_000;
+const MOST_UNKNOWN = 6;
 const MOST_AT_ONCE = 100_000;
 
 /** Returns the histories of locks, resources and runs: each one has the events of one name. */
@@ -175,8 +179,12 @@ async function findRefused(
   for (const shared of ["steps.h", "calls.h", "replay.h"]) await copy(`traces/${shared}`);
   await writeFile(join(path, "events.h"), tableOf(lines));
   const symbols = [`CALLS=${1 + most("call")}`, `IDS=${most("id")}`, `EVENTS=${lines.length}`];
-  // Calls without an answer end nowhere.
-  const output = await explore(path, symbols, ["-E"]);
+  const output = await explore(path, symbols, {
+    // The next event comes first: calls take effect as late as they can, so that few choices are taken back.
+    compiled: ["-DREVERSE"],
+    // Calls without an answer end nowhere.
+    searched: ["-E"],
+  });
   const { violation } = toSearch(output);
   if (violation === "assertion violated 0") return undefined;
   if (violation) throw new Error(output);
@@ -257,6 +265,7 @@ class TraceWriter {
 
   write(): readonly Line[] {
     for (const event of this.#history) {
+      if (this.#open.used().filter(({ isAnswered }) => !isAnswered).length > MOST_UNKNOWN) break;
       const { type, operation, token, value = 0 } = event;
       const { step, supersedes } = this.#operations[operation] as Operation;
       const call = this.#calls.get(event);

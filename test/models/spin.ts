@@ -13,6 +13,9 @@ const COMPILER = { binaries: ["gcc", "cc"], packages: ["gcc", "libc6-dev"] } as 
 /** The longest path of a model, in steps. A longer one is an error of the search. */
 const DEEPEST = 1_000_000;
 
+/** The largest state, in bytes: that of a replay has all calls under way. */
+const LARGEST_STATE = 32_768;
+
 /** The longest output of a search: a replay prints each event. */
 const LONGEST_OUTPUT = 16_777_216;
 
@@ -53,11 +56,17 @@ export async function search(name: string, mutant?: string): Promise<Search> {
   return toSearch(await explore(folder.path, mutant ? [mutant] : []));
 }
 
+/** Options of the compiler, and of the search. */
+interface ExploreOptions {
+  readonly compiled?: readonly string[];
+  readonly searched?: readonly string[];
+}
+
 /** Searches all states of `model.pml` in the folder, up to the first error. Returns what the search prints. */
 export async function explore(
   cwd: string,
   symbols: readonly string[],
-  options: readonly string[] = [],
+  { compiled = [], searched = [] }: ExploreOptions = {},
 ): Promise<string> {
   const [spin, compiler] = [
     await findOrThrow(SPIN, () => {}),
@@ -65,8 +74,12 @@ export async function explore(
   ];
   await run(spin, ["-a", ...symbols.map((symbol) => `-D${symbol}`), "model.pml"], { cwd });
   // The compiler takes longer than the search: it does not optimize.
-  await run(compiler, ["-DSAFETY", "-w", "-o", "pan", "pan.c"], { cwd });
-  const { stdout } = await run(join(cwd, "pan"), [`-m${DEEPEST}`, ...options], {
+  await run(
+    compiler,
+    ["-DSAFETY", `-DVECTORSZ=${LARGEST_STATE}`, ...compiled, "-w", "-o", "pan", "pan.c"],
+    { cwd },
+  );
+  const { stdout } = await run(join(cwd, "pan"), [`-m${DEEPEST}`, ...searched], {
     cwd,
     maxBuffer: LONGEST_OUTPUT,
   });
