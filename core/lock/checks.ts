@@ -1,5 +1,5 @@
 import { quote } from "./errors.ts";
-import type { Millis } from "./time.ts";
+import type { Deadline, Millis } from "./time.ts";
 
 /** The longest lock name, in bytes of UTF-8. */
 const LONGEST_NAME = 512;
@@ -67,6 +67,25 @@ export function cannotOpen(call: string, given: unknown, example: string): TypeE
   return new TypeError(`${call} needs ${example}, not ${wrong}`);
 }
 
+/** Throws a TypeError unless `signal` is an AbortSignal, of any realm, or missing. */
+export function checkSignal(signal: Partial<AbortSignal> | null | undefined): void {
+  if (signal == null || typeof signal.throwIfAborted === "function") return;
+  const example = "such as AbortSignal.timeout(5_000) or controller.signal";
+  throw new TypeError(`signal must be an AbortSignal, ${example}, not ${describeValue(signal)}`);
+}
+
+/** Returns the milliseconds until `deadline`, or Infinity. Throws a TypeError unless it is a deadline, or missing. */
+export function leftUntil(deadline: Partial<Deadline> | null | undefined): Millis {
+  if (deadline == null) return Number.POSITIVE_INFINITY;
+  if (typeof deadline.remaining !== "function") {
+    const example = 'such as deadlineIn("5s")';
+    throw new TypeError(`deadline must be a Deadline, ${example}, not ${describeValue(deadline)}`);
+  }
+  const left = deadline.remaining();
+  if (typeof left === "number" && !Number.isNaN(left)) return left;
+  throw new TypeError(`deadline.remaining() must return milliseconds, not ${describeValue(left)}`);
+}
+
 export function checkWhole(what: string, value: unknown, least: number, most: number): void {
   if (typeof value !== "number")
     throw new TypeError(`${what} must be a number, not ${describeValue(value)}`);
@@ -84,5 +103,6 @@ export function noMoreGenerations(): RangeError {
 export function describeValue(value: unknown): string {
   if (typeof value === "string") return `the string ${quote(value)}`;
   if (typeof value === "number" || value === undefined || value === null) return String(value);
-  return Array.isArray(value) ? "an array" : `a ${typeof value}`;
+  if (typeof value === "object") return Array.isArray(value) ? "an array" : "an object";
+  return `a ${typeof value}`;
 }

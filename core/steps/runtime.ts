@@ -18,7 +18,7 @@ import type {
 import { StaleRunError } from "../journal/journal.ts";
 import { DEFAULT_QUEUE } from "../journal/turn-order.ts";
 import { sleep } from "../lock/abort.ts";
-import { checkSpan, checkText, describeValue } from "../lock/checks.ts";
+import { checkSignal, checkSpan, checkText, describeValue, leftUntil } from "../lock/checks.ts";
 import { toMillis } from "../lock/duration.ts";
 import { quote } from "../lock/errors.ts";
 import { Lease } from "../lock/lease.ts";
@@ -185,7 +185,7 @@ class Engine implements Runtime {
   ): Promise<FinishedRun<O>> {
     checkWorkflow(workflow);
     const { runId } = await workflow.prepare(input, id);
-    const options = { ...turn, id: runId, ...(signal && { signal }) };
+    const options = { ...turn, id: runId, signal };
     for (;;) {
       signal?.throwIfAborted();
       const outcome = await this.execute(workflow, input, options);
@@ -460,8 +460,8 @@ class Engine implements Runtime {
     options: ResumeOptions,
   ): Promise<Execution> {
     const busy = (retryIn: Millis): Execution => ({ outcome: { runId, status: "busy", retryIn } });
-    const { deadline = FOREVER } = options;
-    if (deadline.remaining() <= 0) return busy(0);
+    checkSignal(options.signal);
+    if (leftUntil(options.deadline) <= 0) return busy(0);
     const sentAt = instant();
     const claimed = await claim();
     if (claimed.kind === "missing") throw unknownRun(runId);
@@ -563,7 +563,7 @@ class Engine implements Runtime {
   /** Executes again a run that was cancelled during its last step: its completion was refused. */
   #undoCancelled({ key, deadline, signal, drain }: ClaimedExecution): Promise<Execution> {
     this.#services.notify({ type: "parked", runId: key.runId, reason: "deadline", wakeIn: 0 });
-    const options = { deadline, ...(signal && { signal }), ...(drain && { drain }) };
+    const options = { deadline, signal, drain };
     return this.#take(key.runId, options);
   }
 

@@ -173,7 +173,9 @@ export class Quorum<Master> {
     const final = failures.filter((error) => hasCode(error, "STORE_REFUSED", "STORE_CLOSED"));
     if (final.length > this.masters.length - this.needed) return final[0] as Error;
     const all = `${this.needed} of ${this.masters.length} masters`;
-    const problem = `it takes ${all}, and ${failures.length} failed`;
+    const [first] = failures;
+    const why = first instanceof Error ? `: ${first.message}` : "";
+    const problem = `it takes ${all}, and ${failures.length} failed${why}`;
     return new StoreUnavailableError(this.#store, problem, toCause(failures));
   }
 

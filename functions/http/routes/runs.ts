@@ -465,12 +465,7 @@ class Runs {
 
   #limits({ deadline }: AnyRequest) {
     const { drain, abort } = this.#options;
-    return {
-      deadline,
-      lockWait: this.#lockWait,
-      ...(drain && { drain }),
-      ...(abort && { signal: abort }),
-    };
+    return { deadline, lockWait: this.#lockWait, drain, signal: abort };
   }
 
   #ended(runId: string): Problem {
