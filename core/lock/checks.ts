@@ -23,8 +23,7 @@ export function byteLength(text: string): number {
  * Accepted text is used byte for byte, without trimming, case folding or normalisation.
  */
 export function checkText(what: string, text: unknown, most: number): asserts text is string {
-  if (typeof text !== "string")
-    throw new TypeError(`${what} must be a string, not ${describeValue(text)}`);
+  if (typeof text !== "string") throw wrongType(what, "a string", text);
   if (text === "") throw new RangeError(`${what} must not be empty`);
   if (text.includes("\0")) throw new RangeError(`${what} ${quote(text)} contains NUL`);
   if (!text.isWellFormed()) throw new RangeError(`${what} ${quote(text)} is not valid Unicode`);
@@ -46,7 +45,7 @@ export function checkSpan(
   most: Millis = LONGEST_SPAN,
 ): asserts span is Millis {
   if (typeof span !== "number" || Number.isNaN(span)) {
-    throw new TypeError(`${what} must be a number of milliseconds, not ${describeValue(span)}`);
+    throw wrongType(what, "a number of milliseconds", span);
   }
   if (span < least || span > most) {
     throw new RangeError(`${what} must be ${least} to ${most} ms, not ${span}`);
@@ -68,27 +67,19 @@ export function cannotOpen(call: string, given: unknown, example: string): TypeE
 }
 
 /** Throws a TypeError unless `signal` is an AbortSignal, of any realm, or missing. */
-export function checkSignal(signal: Partial<AbortSignal> | null | undefined): void {
-  if (signal == null || typeof signal.throwIfAborted === "function") return;
-  const example = "such as AbortSignal.timeout(5_000) or controller.signal";
-  throw new TypeError(`signal must be an AbortSignal, ${example}, not ${describeValue(signal)}`);
+export function checkSignal(signal: Partial<AbortSignal> | undefined): void {
+  if (signal && !signal.throwIfAborted) throw wrongType("signal", "an AbortSignal", signal);
 }
 
-/** Returns the milliseconds until `deadline`, or Infinity. Throws a TypeError unless it is a deadline, or missing. */
-export function leftUntil(deadline: Partial<Deadline> | null | undefined): Millis {
-  if (deadline == null) return Number.POSITIVE_INFINITY;
-  if (typeof deadline.remaining !== "function") {
-    const example = 'such as deadlineIn("5s")';
-    throw new TypeError(`deadline must be a Deadline, ${example}, not ${describeValue(deadline)}`);
-  }
-  const left = deadline.remaining();
-  if (typeof left === "number" && !Number.isNaN(left)) return left;
-  throw new TypeError(`deadline.remaining() must return milliseconds, not ${describeValue(left)}`);
+/** Returns the milliseconds until `deadline`, at least 0, or Infinity. Throws a TypeError for other values. */
+export function leftUntil(deadline: Partial<Deadline> | undefined): Millis {
+  const left = deadline ? Math.max(0, deadline.remaining?.() as Millis) : Number.POSITIVE_INFINITY;
+  if (Number.isNaN(left)) throw wrongType("deadline", "one of deadlineIn(…)", deadline);
+  return left;
 }
 
 export function checkWhole(what: string, value: unknown, least: number, most: number): void {
-  if (typeof value !== "number")
-    throw new TypeError(`${what} must be a number, not ${describeValue(value)}`);
+  if (typeof value !== "number") throw wrongType(what, "a number", value);
   if (!Number.isInteger(value) || value < least || value > most) {
     throw new RangeError(`${what} must be a whole number from ${least} to ${most}, not ${value}`);
   }
@@ -99,10 +90,14 @@ export function noMoreGenerations(): RangeError {
   return new RangeError(`the generation cannot be raised above ${HIGHEST_GENERATION}`);
 }
 
+/** Returns the error for a value of another type than the expected one. */
+export function wrongType(what: string, expected: string, value: unknown): TypeError {
+  return new TypeError(`${what} must be ${expected}, not ${describeValue(value)}`);
+}
+
 /** Describes a wrong value for messages. */
 export function describeValue(value: unknown): string {
   if (typeof value === "string") return `the string ${quote(value)}`;
   if (typeof value === "number" || value === undefined || value === null) return String(value);
-  if (typeof value === "object") return Array.isArray(value) ? "an array" : "an object";
-  return `a ${typeof value}`;
+  return Array.isArray(value) ? "array" : typeof value;
 }

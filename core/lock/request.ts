@@ -62,7 +62,7 @@ export function checkRequest(
   if (lockDelay > 0 && !traits.lockDelay) {
     throw new RangeError(`${traits.name} has no lockDelay`);
   }
-  const left = Math.max(0, leftUntil(deadline));
+  const left = leftUntil(deadline);
   return {
     names: [...new Set(names)].sort(),
     ttl: checkTtl(options, traits),

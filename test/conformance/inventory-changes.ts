@@ -159,7 +159,7 @@ export function describeDecrements(suite: InventorySuite): void {
       }
       for (const nothing of [undefined, null, sku] as never[]) {
         await expect(suite.inventory.decrement(nothing)).rejects.toThrow(
-          /^decrement needs a change/,
+          /^the argument of decrement must be { sku/,
         );
       }
       const batch = [

@@ -24,17 +24,20 @@ describe.concurrent("one line names the error and its fix, before any action:", 
     [["lock", "a", "--wait", "5"], "--wait 5 has no unit: write 5s for seconds, 5ms for"],
     [["lock", "a", "--ttl=10", "--", "true"], "--ttl 10 has no unit: write 10s for seconds"],
     [["lock", "a", "--max-hold", "1.5"], "--max-hold 1.5 has no unit: write 1.5s"],
-    // As of a script with an empty variable, whose job would never run while its lock is held.
-    [["lock", "a", "--"], 'no command follows the "--"'],
-    [["elect", "a", "--"], 'no command follows the "--"'],
   ])("%j", async ([args, line], context) => {
     const { store, folder } = await place(context);
-    const end = args.includes("--") ? args.indexOf("--") : args.length;
-    const words = args.toSpliced(end, 0, "--store", store);
-    const { status, stdout, stderr } = await cliInProcess(...words);
+    const { status, stdout, stderr } = await cliInProcess(...args, "--store", store);
     expect({ status, stdout }).toEqual({ status: 64, stdout: "" });
     expect(stderr).toContain(line);
     expect(stderr.trimEnd().split("\n")).toHaveLength(1);
+    expect(await readdir(folder)).toEqual([]);
+  });
+
+  test.for(["lock", "elect"])("%s without a command after two dashes", async (command, context) => {
+    const { store, folder } = await place(context);
+    const { status, stderr } = await cliInProcess(command, "a", "--store", store, "--");
+    const line = 'lockstep: no command follows the "--"\n';
+    expect({ status, stderr }).toEqual({ status: 64, stderr: line });
     expect(await readdir(folder)).toEqual([]);
   });
 
