@@ -1,4 +1,4 @@
-import { checkText, checkWhole, LONGEST_SPAN } from "../lock/checks.ts";
+import { checkText, checkWhole, LONGEST_SPAN, wrongType } from "../lock/checks.ts";
 import { type Duration, toMillis } from "../lock/duration.ts";
 import { quote } from "../lock/errors.ts";
 import { checkFence, type Fence } from "../lock/fence.ts";
@@ -67,6 +67,8 @@ export function toOperation(
   kind: OperationKind,
   change: StockChange & Partial<QuantityChange & NewReservation & CloseReservation>,
 ): Operation {
+  if (typeof change !== "object" || change === null)
+    throw wrongType(`the argument of ${kind}`, "{ sku, operationId, … }", change);
   const { sku, operationId, fence, quantity, reservation, expiresIn } = change;
   checkSku(sku);
   checkText("operation id", operationId, MAX_ID_BYTES);
@@ -93,6 +95,7 @@ export function checkSku(sku: unknown): asserts sku is string {
 }
 
 export function checkOrders(orders: readonly DecrementOrder[]): void {
+  if (!Array.isArray(orders)) throw wrongType("orders", "a list", orders);
   if (orders.length === 0 || orders.length > MAX_BATCH_ORDERS) {
     throw new RangeError(`a batch has 1 to ${MAX_BATCH_ORDERS} orders, not ${orders.length}`);
   }

@@ -1,5 +1,5 @@
 import { quote } from "./errors.ts";
-import type { Millis } from "./time.ts";
+import type { Deadline, Millis } from "./time.ts";
 
 /** The longest lock name, in bytes of UTF-8. */
 const LONGEST_NAME = 512;
@@ -23,8 +23,7 @@ export function byteLength(text: string): number {
  * Accepted text is used byte for byte, without trimming, case folding or normalisation.
  */
 export function checkText(what: string, text: unknown, most: number): asserts text is string {
-  if (typeof text !== "string")
-    throw new TypeError(`${what} must be a string, not ${describeValue(text)}`);
+  if (typeof text !== "string") throw wrongType(what, "a string", text);
   if (text === "") throw new RangeError(`${what} must not be empty`);
   if (text.includes("\0")) throw new RangeError(`${what} ${quote(text)} contains NUL`);
   if (!text.isWellFormed()) throw new RangeError(`${what} ${quote(text)} is not valid Unicode`);
@@ -46,7 +45,7 @@ export function checkSpan(
   most: Millis = LONGEST_SPAN,
 ): asserts span is Millis {
   if (typeof span !== "number" || Number.isNaN(span)) {
-    throw new TypeError(`${what} must be a number of milliseconds, not ${describeValue(span)}`);
+    throw wrongType(what, "a number of milliseconds", span);
   }
   if (span < least || span > most) {
     throw new RangeError(`${what} must be ${least} to ${most} ms, not ${span}`);
@@ -67,9 +66,20 @@ export function cannotOpen(call: string, given: unknown, example: string): TypeE
   return new TypeError(`${call} needs ${example}, not ${wrong}`);
 }
 
+/** Throws a TypeError unless `signal` is an AbortSignal, of any realm, or missing. */
+export function checkSignal(signal: Partial<AbortSignal> | undefined): void {
+  if (signal && !signal.throwIfAborted) throw wrongType("signal", "an AbortSignal", signal);
+}
+
+/** Returns the milliseconds until `deadline`, at least 0, or Infinity. Throws a TypeError for other values. */
+export function leftUntil(deadline: Partial<Deadline> | undefined): Millis {
+  const left = deadline ? Math.max(0, deadline.remaining?.() as Millis) : Number.POSITIVE_INFINITY;
+  if (Number.isNaN(left)) throw wrongType("deadline", "one of deadlineIn(…)", deadline);
+  return left;
+}
+
 export function checkWhole(what: string, value: unknown, least: number, most: number): void {
-  if (typeof value !== "number")
-    throw new TypeError(`${what} must be a number, not ${describeValue(value)}`);
+  if (typeof value !== "number") throw wrongType(what, "a number", value);
   if (!Number.isInteger(value) || value < least || value > most) {
     throw new RangeError(`${what} must be a whole number from ${least} to ${most}, not ${value}`);
   }
@@ -92,6 +102,11 @@ export function checkFunction(what: string, value: unknown): void {
 /** Returns the error for a generation that is the highest already. */
 export function noMoreGenerations(): RangeError {
   return new RangeError(`the generation cannot be raised above ${HIGHEST_GENERATION}`);
+}
+
+/** Returns the error for a value of another type than the expected one. */
+export function wrongType(what: string, expected: string, value: unknown): TypeError {
+  return new TypeError(`${what} must be ${expected}, not ${describeValue(value)}`);
 }
 
 /** Describes a wrong value for messages. */

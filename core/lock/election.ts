@@ -41,8 +41,8 @@ export interface Elections {
 }
 
 export interface ElectionOptions {
-  readonly ttl?: Duration;
-  readonly signal?: AbortSignal;
+  readonly ttl?: Duration | undefined;
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** The ttl of an election that names none. */

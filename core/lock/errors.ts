@@ -37,11 +37,8 @@ export class LockError extends Error {
 export class LockTimeoutError extends LockError {
   override readonly name = "LockTimeoutError";
 
-  constructor(names: readonly string[], wait: Millis) {
-    super(`lock ${quote(...names)} was still busy after ${wait} ms`, {
-      code: "LOCK_TIMEOUT",
-      retryable: true,
-    });
+  constructor(names: readonly string[], wait: Millis, problem = `was still busy after ${wait} ms`) {
+    super(`lock ${quote(...names)} ${problem}`, { code: "LOCK_TIMEOUT", retryable: true });
   }
 }
 

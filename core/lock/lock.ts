@@ -71,10 +71,10 @@ export interface TryLockOptions {
   readonly ttl: Duration | "invocation";
 
   /** Whether to renew in the background, at a third of the ttl. Default true; false in functions that may be frozen. */
-  readonly renew?: boolean;
+  readonly renew?: boolean | undefined;
 
   /** The end of the current invocation. The ttl "invocation" needs it. No call outlasts it by more than 0.5 s. */
-  readonly deadline?: Deadline;
+  readonly deadline?: Deadline | undefined;
 
   /**
    * The longest time for which the lock is held, with renewals. Then its signal aborts. Default: one day. Infinity: no
@@ -82,17 +82,17 @@ export interface TryLockOptions {
    *
    * A renewal asks the store for one ttl, or for more where `ensure` needs more, and never for more than is left of this.
    */
-  readonly maxHold?: Duration;
+  readonly maxHold?: Duration | undefined;
 
   /**
    * How long an expired lock stays reserved: for resources that cannot check a fence.
    *
    * A released lock is free at once. Default 0. Only for stores with `traits.lockDelay`.
    */
-  readonly lockDelay?: Duration;
+  readonly lockDelay?: Duration | undefined;
 
   /** Ends the wait: the call rejects with the signal's reason, and nothing is held. */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
 
   /**
    * The purpose of the lock, in `inspect`.

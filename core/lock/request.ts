@@ -1,5 +1,5 @@
 import type { LockRequest } from "./backend.ts";
-import { checkName, describeValue, LONGEST_SPAN } from "./checks.ts";
+import { checkName, checkSignal, describeValue, LONGEST_SPAN, leftUntil } from "./checks.ts";
 import { toMillis } from "./duration.ts";
 import { driftMargin } from "./lease.ts";
 import type { LockOptions, StoreTraits } from "./lock.ts";
@@ -52,6 +52,7 @@ export function checkRequest(
   if (names.length === 0 || names.length > MOST_NAMES) {
     throw new RangeError(`lockAll takes 1 to ${MOST_NAMES} names, not ${names.length}`);
   }
+  checkSignal(signal);
   const isEndless = options.wait === Number.POSITIVE_INFINITY;
   if (isEndless && !signal) throw new RangeError("an infinite wait needs a signal");
   const wait = isEndless
@@ -61,7 +62,7 @@ export function checkRequest(
   if (lockDelay > 0 && !traits.lockDelay) {
     throw new RangeError(`${traits.name} has no lockDelay`);
   }
-  const left = deadline ? Math.max(0, deadline.remaining()) : Number.POSITIVE_INFINITY;
+  const left = leftUntil(deadline);
   return {
     names: [...new Set(names)].sort(),
     ttl: checkTtl(options, traits),

@@ -68,22 +68,22 @@ export interface RuntimeOptions {
 /** The members of `RunTurn` replace what the workflow says about new runs. */
 export interface ExecuteOptions extends RunTurn {
   /** The run's id, 1 to 255 bytes. Default: the workflow's own `id`. */
-  readonly id?: string;
+  readonly id?: string | undefined;
 
   /** The end of the invocation: no attempt begins that cannot finish, and those in progress are aborted at the end. */
-  readonly deadline?: Deadline;
+  readonly deadline?: Deadline | undefined;
 
   /** Stops the execution and aborts the steps in progress. The run is due for others at once. */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
 
   /** Stops the execution at the next step. The steps in progress may finish. */
-  readonly drain?: AbortSignal;
+  readonly drain?: AbortSignal | undefined;
 
   /**
    * The longest wait in this process, in milliseconds, for a lock with `onBusy: "wait"`. Then the run is parked, and woken
    * when a step releases the lock. Default: as the step says.
    */
-  readonly lockWait?: Millis;
+  readonly lockWait?: Millis | undefined;
 
   /** Called when the run is claimed: without the call, the outcome is that of another execution. It must not throw. */
   readonly onTaken?: () => void;
@@ -91,13 +91,13 @@ export interface ExecuteOptions extends RunTurn {
 
 export interface StartOptions extends Pick<ExecuteOptions, "id" | keyof RunTurn> {
   /** While a run of the workflow with this key is open, the start answers that run, whatever its input. */
-  readonly singleton?: string;
+  readonly singleton?: string | undefined;
 
   /**
    * Starts one run for all starts with this key that come within `for` of one another: the run begins that long after
    * the last one, with its input.
    */
-  readonly debounce?: { readonly key: string; readonly for: Duration };
+  readonly debounce?: { readonly key: string; readonly for: Duration } | undefined;
 }
 
 export type ResumeOptions = Omit<ExecuteOptions, keyof StartOptions>;

@@ -13,7 +13,7 @@ import type {
 } from "../journal/journal.ts";
 import { StaleRunError } from "../journal/journal.ts";
 import { DEFAULT_QUEUE } from "../journal/turn-order.ts";
-import { describeValue } from "../lock/checks.ts";
+import { checkSignal, describeValue, leftUntil } from "../lock/checks.ts";
 import { Lease } from "../lock/lease.ts";
 import { type Deadline, type Instant, instant, type Millis } from "../lock/time.ts";
 import type { ChildStarter, NewChild } from "./children.ts";
@@ -199,8 +199,8 @@ export class RunExecutor {
     options: ResumeOptions,
   ): Promise<Execution> {
     const busy = (retryIn: Millis): Execution => ({ outcome: { runId, status: "busy", retryIn } });
-    const { deadline = FOREVER } = options;
-    if (deadline.remaining() <= 0) return busy(0);
+    checkSignal(options.signal);
+    if (leftUntil(options.deadline) <= 0) return busy(0);
     const sentAt = instant();
     const claimed = await claim();
     if (claimed.kind === "missing") throw unknownRun(runId);
@@ -302,7 +302,7 @@ export class RunExecutor {
   /** Executes again a run that was cancelled during its last step: its completion was refused. */
   #undoCancelled({ key, deadline, signal, drain }: ClaimedExecution): Promise<Execution> {
     this.#services.notify({ type: "parked", runId: key.runId, reason: "deadline", wakeIn: 0 });
-    const options = { deadline, ...(signal && { signal }), ...(drain && { drain }) };
+    const options = { deadline, signal, drain };
     return this.#take(key.runId, options);
   }
 

@@ -148,7 +148,7 @@ class Engine implements Runtime {
   ): Promise<FinishedRun<O>> {
     checkWorkflow(workflow);
     const { runId } = await workflow.prepare(input, id);
-    const options = { ...turn, id: runId, ...(signal && { signal }) };
+    const options = { ...turn, id: runId, signal };
     for (;;) {
       signal?.throwIfAborted();
       const outcome = await this.execute(workflow, input, options);

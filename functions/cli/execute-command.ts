@@ -15,15 +15,19 @@ interface Words {
 
   /** The words behind the "--", unparsed: numbers, empty words and options belong to the command. */
   readonly command: readonly string[];
+
+  readonly hasSeparator: boolean;
 }
 
 /** Executes a command line. Prints to the standard streams, and sets the exit status of the process. */
 export async function executeCommand(words: readonly string[]): Promise<void> {
   const separator = words.indexOf("--");
-  const [own, command] =
-    separator < 0 ? [words, []] : [words.slice(0, separator), words.slice(separator + 1)];
+  const hasSeparator = separator >= 0;
+  const [own, command] = hasSeparator
+    ? [words.slice(0, separator), words.slice(separator + 1)]
+    : [words, []];
   try {
-    await parse({ own, command });
+    await parse({ own, command, hasSeparator });
   } catch (error) {
     warn(describeError(error));
     process.exitCode = exitStatusOf(error) || EXIT.software;
@@ -100,7 +104,8 @@ function describeUsageError(message: string, { own }: Words): string {
 const REPEATABLE = ["_", "strategy", "compare"];
 
 /** Throws a TypeError for errors that yargs accepts. */
-function checkUsage(args: ArgumentsCamelCase, { command }: Words): void {
+function checkUsage(args: ArgumentsCamelCase, { command, hasSeparator }: Words): void {
+  if (hasSeparator && command.length === 0) throw new TypeError('no command follows the "--"');
   if (command.length > 0 && !["lock", "elect"].includes(String(args._[0]))) {
     throw new TypeError('only "lockstep lock" and "lockstep elect" take a command after "--"');
   }

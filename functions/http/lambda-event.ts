@@ -28,8 +28,12 @@ export interface EventRequest {
 /** Names of methods and headers. */
 const TOKEN = /^[\w!#$%&'*+.^`|~-]+$/;
 
-/** Undefined for an event that is not a valid request. */
+/** Undefined for an event that is not a valid request. Throws a TypeError for an event of another source. */
 export function eventRequest(event: HttpEvent): EventRequest | undefined {
+  if (event?.requestContext === undefined) {
+    const sources = "API Gateway, a function URL or a load balancer";
+    throw new TypeError(`the event is not from ${sources}; check the function's event source`);
+  }
   const { method, host, query, headers, ...rest } =
     "rawPath" in event ? partsV2(event) : partsV1(event);
   const { path, prefix } = withoutStage(rest);

@@ -31,8 +31,11 @@ export async function runLocked<T>(
   body: (lock: Lock) => Promise<T>,
 ): Promise<T> {
   const spare = end.remaining() - reserve - MIN_WORK_TIME;
-  if (spare <= 0) throw new LockTimeoutError([name], 0);
-  const waiting = { wait: Math.min(wait, spare), ...(signal && { signal }) };
+  if (spare <= 0) {
+    const problem = "was not tried: too little time is left in this invocation";
+    throw new LockTimeoutError([name], 0, problem);
+  }
+  const waiting = { wait: Math.min(wait, spare), signal };
   const lock = await locks.lock(name, { ttl: "invocation", deadline: end, ...waiting });
   const held = new InvocationLock(lock, { remaining: () => end.remaining() - reserve });
   return runAndRelease(held, end, () => body(held));

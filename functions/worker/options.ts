@@ -10,19 +10,19 @@ export interface WorkerOptions {
   readonly runtime: Runtime;
 
   /** The number of concurrent runs. Default 8. */
-  readonly concurrency?: number;
+  readonly concurrency?: number | undefined;
 
   /** The queues whose runs the worker executes. Default: those of the workflows, and "default". */
   readonly queues?: readonly string[];
 
   /** The time that running steps have after `signal` has aborted. Default 30 s. */
-  readonly drain?: Duration;
+  readonly drain?: Duration | undefined;
 
   /** Stops the worker gracefully: it takes no more runs, and parks each of its runs at the next step. */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
 
   /** Stops the worker at once: running steps are aborted, and their runs parked. */
-  readonly abort?: AbortSignal;
+  readonly abort?: AbortSignal | undefined;
 
   /** Errors of the listener are ignored. */
   readonly onEvent?: (event: WorkerEvent) => void;

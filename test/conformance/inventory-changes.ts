@@ -157,6 +157,20 @@ export function describeDecrements(suite: InventorySuite): void {
         const change = { sku, quantity, operationId: `${sku}/bad` } as unknown as QuantityChange;
         await expect(suite.inventory.decrement(change)).rejects.toThrow(TypeError);
       }
+      for (const nothing of [undefined, null, sku] as never[]) {
+        await expect(suite.inventory.decrement(nothing)).rejects.toThrow(
+          /^the argument of decrement must be { sku/,
+        );
+      }
+      const batch = [
+        { sku, orders: undefined },
+        [{ sku, quantity: 1, operationId: "a" }],
+      ] as never[];
+      for (const wrong of batch) {
+        await expect(suite.inventory.decrementMany(wrong)).rejects.toThrow(
+          /^orders must be a list/,
+        );
+      }
       for (const id of ["", "a\0b", "x".repeat(256), "\ud800"]) {
         await expect(
           suite.inventory.decrement({ sku, quantity: 1, operationId: id }),

@@ -187,6 +187,15 @@ export function describeCalls(suite: LockSuite): void {
         RangeError,
       );
       await expect(client.lockAll([], { ttl: LONG, wait: 0 })).rejects.toThrow(RangeError);
+      for (const deadline of [5_000, "5s", {}, { remaining: () => Number.NaN }] as never[]) {
+        const options = { ttl: LONG, wait: 0, deadline };
+        await expect(client.lock("a", options)).rejects.toThrow(/^deadline/);
+      }
+      for (const signal of [5, "x", new AbortController()] as never[]) {
+        await expect(client.lock("a", { ttl: LONG, wait: 0, signal })).rejects.toThrow(
+          /^signal must be an AbortSignal/,
+        );
+      }
       for (const span of [-1, Number.NaN, Number.POSITIVE_INFINITY, "5"] as number[]) {
         await expect(lock.ensure(span)).rejects.toThrow(/^span /);
         expect(() => lock.assertHeld(span)).toThrow(/^spare /);

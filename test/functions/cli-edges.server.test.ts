@@ -33,6 +33,14 @@ describe.concurrent("one line names the error and its fix, before any action:", 
     expect(await readdir(folder)).toEqual([]);
   });
 
+  test.for(["lock", "elect"])("%s without a command after two dashes", async (command, context) => {
+    const { store, folder } = await place(context);
+    const { status, stderr } = await cliInProcess(command, "a", "--store", store, "--");
+    const line = 'lockstep: no command follows the "--"\n';
+    expect({ status, stderr }).toEqual({ status: 64, stderr: line });
+    expect(await readdir(folder)).toEqual([]);
+  });
+
   test("an old Node", async (context) => {
     const { store } = await place(context);
     const versions = { ...process.versions, node: "20.19.4" };

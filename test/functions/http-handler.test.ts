@@ -335,3 +335,10 @@ test("the bytes of a body are counted, not its declared length", async () => {
   const put = new Request("https://shop/stock/a", { method: "PUT", headers: said, body });
   expect((await app.fetch(put)).status).toBe(413);
 });
+
+test("an event of another source is named as such", async () => {
+  const { invoke } = await deployed();
+  for (const event of [undefined, null, {}, { Records: [] }, "x"] as never[]) {
+    await expect(invoke(event)).rejects.toThrow("the event is not from API Gateway");
+  }
+});

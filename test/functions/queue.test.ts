@@ -1,4 +1,3 @@
-import type { SQSEvent } from "aws-lambda";
 import { describe, expect, test, vi } from "vitest";
 import { z } from "zod";
 import { StoreUnavailableError } from "../../core/lock/errors.ts";
@@ -227,7 +226,9 @@ describe.concurrent("a queue handler", () => {
 
   test("rejects an event of another source", async () => {
     const { handler } = orderQueue(async () => {});
-    await expect(handler({} as SQSEvent, within())).rejects.toThrow(TypeError);
+    for (const event of [{}, { Records: [null] }, { Records: [{ Sns: {} }] }] as never[]) {
+      await expect(handler(event, within())).rejects.toThrow("the event is not from SQS");
+    }
     expect(await handler({ Records: [] }, within())).toEqual({ batchItemFailures: [] });
   });
 });

@@ -34,6 +34,13 @@ describe.concurrent("a schedule", () => {
     return { slots, journal, runtime, report, handler };
   };
 
+  test("rejects an event of another source", async () => {
+    const { handler } = hourly();
+    for (const event of [undefined, null, {}, { time: "noon" }] as never[]) {
+      await expect(handler(event, within())).rejects.toThrow("it is not from EventBridge");
+    }
+  });
+
   test("runs once per slot, however many events the slot has", async () => {
     const { slots, journal, handler } = hourly();
     const fire = (time: string) => handler({ time }, within());

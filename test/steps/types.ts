@@ -1,6 +1,7 @@
 import { expectTypeOf } from "vitest";
 import { z } from "zod";
 import type { Fence } from "../../core/lock/fence.ts";
+import type { LockStore } from "../../core/lock/lock.ts";
 import {
   type RunOutcome,
   type Runtime,
@@ -10,6 +11,7 @@ import {
   type WorkflowContext,
   workflow,
 } from "../../core/steps/index.ts";
+import { runWorker } from "../../functions/worker/index.ts";
 
 const Order = z.object({ id: z.string(), quantity: z.coerce.number() });
 
@@ -82,6 +84,14 @@ export const checks = {
         await tx.batch([]);
       },
     );
+  },
+
+  /** With `exactOptionalPropertyTypes`, a caller passes an optional argument of its own on. */
+  async optionsMayBeUndefined(locks: LockStore, runtime: Runtime, ending?: AbortSignal) {
+    const place = workflow({ name: "place", version: 1, input: Order }, async () => {});
+    await locks.lock("a", { ttl: "10s", wait: 0, signal: ending, deadline: undefined });
+    await runtime.execute(place, { id: "1", quantity: 1 }, { signal: ending, deadline: undefined });
+    await runWorker({ runtime, signal: ending });
   },
 
   async mapKnowsWhatItAnswers({ step }: WorkflowContext) {

@@ -224,3 +224,8 @@ test("a server that is not a ZooKeeper server is refused", async () => {
   expect(() => zookeeperClient({ servers: [] })).toThrow(TypeError);
   other.close();
 });
+
+test("the error of servers without a session says why, and where", async () => {
+  await using client = zookeeperClient({ servers: ["127.0.0.1:1"] });
+  await expect(client.openSession(SHORT)).rejects.toThrow("connect ECONNREFUSED 127.0.0.1:1");
+});

@@ -169,11 +169,11 @@ export class Quorum<Master> {
 
   /** Returns the error when no master has changed anything: a refusal when the other masters are too few for a quorum. */
   unavailable({ failed }: Answers<Master, unknown>): Error {
-    const failures = [...failed.values()];
+    const failures = [...failed.values()] as readonly Error[];
     const final = failures.filter((error) => hasCode(error, "STORE_REFUSED", "STORE_CLOSED"));
     if (final.length > this.masters.length - this.needed) return final[0] as Error;
     const all = `${this.needed} of ${this.masters.length} masters`;
-    const problem = `it takes ${all}, and ${failures.length} failed`;
+    const problem = `it takes ${all}, and ${failures.length} failed: ${failures[0]?.message}`;
     return new StoreUnavailableError(this.#store, problem, toCause(failures));
   }
 

@@ -245,12 +245,7 @@ export class RunHandlers {
 
   #limits({ deadline }: AnyRequest) {
     const { drain, abort } = this.#options;
-    return {
-      deadline,
-      lockWait: this.#lockWait,
-      ...(drain && { drain }),
-      ...(abort && { signal: abort }),
-    };
+    return { deadline, lockWait: this.#lockWait, drain, signal: abort };
   }
 
   #ended(runId: string): Problem {

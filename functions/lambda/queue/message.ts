@@ -23,7 +23,8 @@ function checkExact(value: unknown): unknown {
 
 /** Throws a TypeError for an event of another source than SQS. */
 export function recordsOf(event: SQSEvent): readonly SQSRecord[] {
-  if (Array.isArray(event?.Records)) return event.Records;
+  const isFromQueue = (record: SQSRecord | null) => typeof record?.eventSourceARN === "string";
+  if (Array.isArray(event?.Records) && event.Records.every(isFromQueue)) return event.Records;
   throw new TypeError("the event is not from SQS; check the function's event source");
 }
 

@@ -61,8 +61,8 @@ function asJson(outcome: RunOutcome<unknown>): RunOutcome<unknown> {
 }
 
 /** Throws a TypeError for an event without a time. */
-function slotOf({ time }: ScheduledEvent, every: number): Date {
-  const at = Date.parse(time);
+function slotOf(event: ScheduledEvent | null | undefined, every: number): Date {
+  const at = Date.parse(event?.time ?? "");
   if (Number.isNaN(at)) throw new TypeError("the event has no time: it is not from EventBridge");
   return new Date(Math.floor(at / every) * every);
 }

@@ -101,6 +101,18 @@ export function describeRuns({ newId, runtime, toEnd }: StepsHarness): void {
       expect(await rt.journal.show(id)).toBeUndefined();
     });
 
+    test("a deadline or a signal that is none is refused by its name, before the run is started", async () => {
+      const rt = runtime();
+      const id = newId();
+      const wf = flow(async () => 1);
+      const wrong = { deadline: 5_000, signal: new AbortController() };
+      for (const [name, value] of Object.entries(wrong)) {
+        const executing = rt.execute(wf, { n: 1 }, { id, [name]: value as never });
+        await expect(executing).rejects.toThrow(new RegExp(`^${name} must be`));
+      }
+      expect(await rt.journal.show(id)).toBeUndefined();
+    });
+
     test("start leaves a run for any process that resumes it", async () => {
       const [ours, theirs] = [runtime(), runtime()];
       const wf = flow(async (ctx) => ctx.step("a", async () => "b"));

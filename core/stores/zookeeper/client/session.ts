@@ -104,8 +104,8 @@ export class LiveSession implements ZooKeeperSession {
     } catch (error) {
       session.#end(new SessionExpiredError(servers.address, "was not opened"));
       signal?.throwIfAborted();
+      const { message } = error as Error;
       if (isUntrusted(error)) {
-        const { message } = error as Error;
         throw new StoreRefusedError(
           servers.address,
           `no certificate is accepted: ${message}`,
@@ -114,7 +114,7 @@ export class LiveSession implements ZooKeeperSession {
       }
       throw new StoreUnavailableError(
         servers.address,
-        "every server refused the connection",
+        `no server opens a session: ${message}`,
         error,
       );
     } finally {

@@ -11,7 +11,7 @@ export interface ZooKeeper extends AsyncDisposable {
    * Opens a session, with a connection of its own. The servers have a minimal and a maximal timeout: the session's ttl is
    * the granted one.
    *
-   * Rejects with a StoreUnavailableError when every server refuses the connection, or with the signal's reason.
+   * Rejects with a StoreUnavailableError when no server opens a session within 5 s, or with the signal's reason.
    */
   openSession(ttl: Duration, signal?: AbortSignal): Promise<ZooKeeperSession>;
 
