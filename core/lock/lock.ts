@@ -1,5 +1,6 @@
 import type { Duration } from "./duration.ts";
 import type { Fence } from "./fence.ts";
+import type { Incidents } from "./incidents.ts";
 import type { Deadline, Millis } from "./time.ts";
 import type { WakeUps } from "./wake-ups.ts";
 
@@ -199,6 +200,13 @@ export interface LockStore extends AsyncDisposable {
    * @internal
    */
   readonly wakeUps?: WakeUps | undefined;
+
+  /**
+   * The incidents of all processes that leave theirs in the store. Undefined for a store that was not made by this package.
+   *
+   * @internal
+   */
+  readonly incidents?: Incidents | undefined;
 
   /**
    * Resolves once the lock has no holder, without standing in line for it. It may have one again by then. Rejects with

@@ -15,6 +15,8 @@ import {
 } from "./errors.ts";
 import type { LockListener } from "./events.ts";
 import { checkFenceText, FenceInvalidError } from "./fence.ts";
+import { IncidentRecords } from "./incident-records.ts";
+import type { Incidents } from "./incidents.ts";
 import { KeyedQueue } from "./keyed-queue.ts";
 import { listener } from "./listener.ts";
 import type {
@@ -27,7 +29,7 @@ import type {
   TryLockOptions,
 } from "./lock.ts";
 import { type InTime, LockHandle } from "./lock-handle.ts";
-import { type Claims, type HolderOptions, pollingBackend } from "./polling.ts";
+import { type Claims, type HolderOptions, isIncidentSlot, pollingBackend } from "./polling.ts";
 import { type CheckedRequest, checkCall, checkRequest } from "./request.ts";
 import { after, elapsedSince, type Instant, instant, LONGEST_CALL, type Millis } from "./time.ts";
 import { type WakeUps, wakeUpsOver } from "./wake-ups.ts";
@@ -49,11 +51,11 @@ export interface StoreOptions {
 /** Makes a LockStore of a backend. */
 export function lockStore(
   backend: Backend,
-  options: Omit<StoreOptions, "label" | "command"> = {},
+  options: Omit<StoreOptions, "command"> = {},
 ): LockStore {
-  const { maxWaiters = 10_000, onEvent } = options;
+  const { maxWaiters = 10_000, onEvent, label = backend.traits.name } = options;
   checkWhole("maxWaiters", maxWaiters, 0, Number.MAX_SAFE_INTEGER);
-  return new LockClient(backend, new KeyedQueue(maxWaiters), listener(onEvent));
+  return new LockClient(backend, new KeyedQueue(maxWaiters), listener(onEvent), label);
 }
 
 /** Makes a LockStore of the three writes of a store that keeps one record per lock. */
@@ -95,6 +97,7 @@ const CLOSING: readonly [underWay: Millis, connections: Millis] = [1_500, 450];
 
 class LockClient implements LockStore {
   readonly wakeUps: WakeUps | undefined;
+  readonly incidents: Incidents;
   readonly #backend: Backend;
   readonly #queue: KeyedQueue;
   readonly #notify: LockListener;
@@ -105,12 +108,18 @@ class LockClient implements LockStore {
   readonly #handles = new Set<LockHandle>();
   #closed: Promise<void> | undefined;
 
-  constructor(backend: Backend, queue: KeyedQueue, notify: LockListener) {
+  constructor(backend: Backend, queue: KeyedQueue, notify: LockListener, label: string) {
     this.#backend = backend;
     this.#queue = queue;
     this.#notify = notify;
     const { wakeUps } = backend;
     this.wakeUps = wakeUps && wakeUpsOver(wakeUps, (sending) => this.#track(sending));
+    const closing = this.#closing.signal;
+    const records = new IncidentRecords(backend.incidents, { process: label, closing });
+    this.incidents = {
+      leave: (incident) => this.#track(records.leave(incident)),
+      read: () => records.read(),
+    };
   }
 
   get traits(): StoreTraits {
@@ -168,7 +177,10 @@ class LockClient implements LockStore {
   async list(prefix = ""): Promise<readonly LockInfo[]> {
     if (prefix !== "") checkName(prefix);
     this.#closing.signal.throwIfAborted();
-    return (await this.#backend.list(prefix)).map((info) => this.#withLocalWaiters(info));
+    const found = await this.#backend.list(prefix);
+    return found
+      .filter((info) => !isIncidentSlot(info))
+      .map((info) => this.#withLocalWaiters(info));
   }
 
   async release(name: string, options: { readonly fence: string }): Promise<LockInfo> {

@@ -586,7 +586,7 @@ describe.concurrent("lockstep worker", () => {
     await close();
   }, 180_000);
 
-  test("logs a lost lock, also with --quiet", async () => {
+  test("logs a lost lock, also with --quiet, and leaves it in the store", async () => {
     const { worker, begin, said, locks, close } = await place();
     await begin("patient", "a", 120_000);
     const { child, finished } = worker("--quiet", "--drain", "0s");
@@ -596,6 +596,9 @@ describe.concurrent("lockstep worker", () => {
     await until(async () => (await said()).includes("a aborted"), LONG);
     child.kill("SIGTERM");
     expect((await finished).stderr).toMatch(/^lockstep: lock "bench" was lost: taken\n/);
+    const left = await locks.incidents?.read();
+    const process = expect.stringContaining(`:${child.pid}`);
+    expect(left).toEqual([expect.objectContaining({ kind: "lost", lock: "bench", process })]);
     await close();
   }, 180_000);
 
