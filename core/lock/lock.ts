@@ -202,7 +202,7 @@ export interface LockStore extends AsyncDisposable {
   readonly wakeUps?: WakeUps | undefined;
 
   /**
-   * The incidents of all processes that leave theirs in the store. Undefined for a store that was not made by this package.
+   * Where the clients of the store leave their incidents. Undefined for a store that was not made by this package.
    *
    * @internal
    */

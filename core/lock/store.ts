@@ -15,7 +15,6 @@ import {
 } from "./errors.ts";
 import type { LockListener } from "./events.ts";
 import { checkFenceText, FenceInvalidError } from "./fence.ts";
-import { IncidentRecords } from "./incident-records.ts";
 import type { Incidents } from "./incidents.ts";
 import { KeyedQueue } from "./keyed-queue.ts";
 import { listener } from "./listener.ts";
@@ -114,11 +113,17 @@ class LockClient implements LockStore {
     this.#notify = notify;
     const { wakeUps } = backend;
     this.wakeUps = wakeUps && wakeUpsOver(wakeUps, (sending) => this.#track(sending));
-    const closing = this.#closing.signal;
-    const records = new IncidentRecords(backend.incidents, { process: label, closing });
+    const { incidents } = backend;
     this.incidents = {
-      leave: (incident) => this.#track(records.leave(incident)),
-      read: () => records.read(),
+      process: label,
+      read: () => incidents.read(),
+      replace: (choose, text, limit) =>
+        this.#track(
+          (async () => {
+            this.#closing.signal.throwIfAborted();
+            return incidents.write(choose(await incidents.read()), text, limit);
+          })(),
+        ),
     };
   }
 

@@ -15,6 +15,7 @@ import type { FetchApp } from "../http/lambda.ts";
 import { Problem, problemBody, problemHeaders, toProblem } from "../http/problem.ts";
 import { fetchRequest } from "../http/request.ts";
 import { shownError, shownValue } from "../json/shown-value.ts";
+import { readIncidents } from "../telemetry/incident-records.ts";
 import { ACTIONS } from "./actions.ts";
 import { fromOwnPage, withToken } from "./guard.ts";
 import type { PageFile } from "./page-files.ts";
@@ -142,7 +143,7 @@ function readsOf(options: ConsoleOptions): Hono {
     return send({ ...addresses, has, readOnly, isDev } satisfies ConsoleInfo);
   });
 
-  api.get("/incidents", async () => send({ incidents: (await locks.incidents?.read()) ?? [] }));
+  api.get("/incidents", async () => send({ incidents: await readIncidents(locks) }));
 
   api.get("/locks", async (c) => {
     const { filter } = Filter.parse(c.req.query());

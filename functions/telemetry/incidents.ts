@@ -1,11 +1,9 @@
 import type { StockEvent } from "../../core/inventory/events.ts";
 import { hasCode, LockLostError } from "../../core/lock/errors.ts";
 import type { LockEvent } from "../../core/lock/events.ts";
-import type { NewIncident } from "../../core/lock/incidents.ts";
+import type { FencedOutError } from "../../core/lock/fence.ts";
 import type { LockStore } from "../../core/lock/lock.ts";
-import type { RunEvent } from "../../core/steps/events.ts";
-import { redact } from "../../infra/redact.ts";
-import { shownError, shownValue } from "../json/shown-value.ts";
+import { IncidentWriter, type NewIncident } from "./incident-records.ts";
 import type { PartialTelemetry } from "./telemetry.ts";
 
 /**
@@ -15,35 +13,40 @@ import type { PartialTelemetry } from "./telemetry.ts";
  * Without an incident, nothing is sent. The writes are made in the background, and their failures are ignored.
  */
 export function incidentTelemetry(locks: () => LockStore | undefined) {
-  const leave = ({ why, ...incident }: NewIncident) =>
-    locks()?.incidents?.leave({ ...incident, why: redact(why) });
+  const writer = new IncidentWriter(locks);
+  // The stock and the step report the same error.
+  const seen = new WeakSet<FencedOutError>();
+  const leaveRefusal = (error: unknown, about: Pick<NewIncident, "operationId" | "run">) => {
+    if (!hasCode(error, "FENCED_OUT")) return;
+    const refusal = error as FencedOutError;
+    if (seen.has(refusal)) return;
+    seen.add(refusal);
+    const { message: why, presented: fence } = refusal;
+    void writer.leave({
+      kind: "refused",
+      ...about,
+      lock: fence?.resource,
+      fence: fence?.toString(),
+      why,
+    });
+  };
   return {
     lock: (event: LockEvent): void => {
       if (event.type !== "lost") return;
-      const { names, fences = [], why } = event;
+      const { names, fences = [] } = event;
       for (const [i, lock] of names.entries()) {
-        const { message } = new LockLostError([lock], why);
-        void leave({ kind: "lost", lock, fence: fences[i], why: message });
+        const { message: why } = new LockLostError([lock], event.why);
+        void writer.leave({ kind: "lost", lock, fence: fences[i], why });
       }
     },
 
     stock: (event: StockEvent): void => {
-      if (event.type !== "failed" || !hasCode(event.error, "FENCED_OUT")) return;
-      const { error, lock, fence, operationId } = event;
-      void leave({ kind: "refused", lock, fence, operationId, why: (error as Error).message });
+      if (event.type === "failed") leaveRefusal(event.error, { operationId: event.operationId });
     },
 
     runtime: {
-      onEvent: (event: RunEvent): void => {
-        if (event.type !== "recorded") return;
-        const { outcome, value, key, fence } = event.record;
-        if (outcome !== "retry" && outcome !== "failed") return;
-        const own = shownError(value);
-        const error = own.code === undefined ? Object(shownValue(value)).error : own;
-        if (error?.code !== "FENCED_OUT") return;
-        const why = `step ${key}: ${error.message}`;
-        void leave({ kind: "refused", run: event.runId, fence, why });
-      },
+      onError: (error: unknown, { runId }: { readonly runId: string }): void =>
+        leaveRefusal(error, { run: runId }),
     },
   } satisfies PartialTelemetry;
 }

@@ -1,6 +1,5 @@
 /** Logs, metrics and traces of locks, stock and runs. */
 export { type Emf, emf } from "./emf.ts";
-export { incidentTelemetry } from "./incidents.ts";
 export { logFields, logTelemetry, withLogFields } from "./log.ts";
 export { METRICS, type Measure, metricTelemetry } from "./metrics.ts";
 export { continueTraces, openTelemetry } from "./opentelemetry.ts";

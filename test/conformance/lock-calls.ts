@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 import { LockLostError } from "../../core/lock/errors.ts";
 import { compareFence } from "../../core/lock/fence.ts";
 import type { Lock, LockInfo } from "../../core/lock/lock.ts";
+import { IncidentWriter, readIncidents } from "../../functions/telemetry/incident-records.ts";
 import { runScript } from "../support/script.ts";
 import { pause, until } from "../support/until.ts";
 import { freshName, LONG, type LockSuite, SHORT } from "./lock-suite.ts";
@@ -340,7 +341,8 @@ export function describeCalls(suite: LockSuite): void {
     test("the newest 20 incidents of all clients are read from the store, also after the end of a client", async () => {
       const [writer, other, reader] = [open({ label: "web:7/main" }), open(), open()];
       const leave = async (client: typeof writer, lock: string) => {
-        await client.incidents?.leave({ kind: "lost", lock, fence: "0.1", why: "a test" });
+        const incidents = new IncidentWriter(() => client);
+        await incidents.leave({ kind: "lost", lock, fence: "0.1", why: "a test" });
         // Times have milliseconds.
         await pause(3);
       };
@@ -349,7 +351,7 @@ export function describeCalls(suite: LockSuite): void {
       await leave(writer, name);
       await leave(writer, "x".repeat(255));
       await writer.close();
-      const incidents = (await reader.incidents?.read()) ?? [];
+      const incidents = await readIncidents(reader);
       expect(incidents.length).toBe(20);
       expect(incidents[1]).toEqual({
         at: expect.any(Date),

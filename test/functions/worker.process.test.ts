@@ -18,6 +18,7 @@ import { type AnyWorkflow, workflow } from "../../core/steps/workflow.ts";
 import { memoryJournal } from "../../core/stores/memory/journal.ts";
 import { memoryLocks } from "../../core/stores/memory/locks.ts";
 import { sqlInventory } from "../../core/stores/sql/inventory/index.ts";
+import { readIncidents } from "../../functions/telemetry/incident-records.ts";
 import type { WorkerEvent, WorkerOptions } from "../../functions/worker/options.ts";
 import { PollSchedule } from "../../functions/worker/poll-schedule.ts";
 import { runWorker } from "../../functions/worker/worker.ts";
@@ -596,7 +597,7 @@ describe.concurrent("lockstep worker", () => {
     await until(async () => (await said()).includes("a aborted"), LONG);
     child.kill("SIGTERM");
     expect((await finished).stderr).toMatch(/^lockstep: lock "bench" was lost: taken\n/);
-    const left = await locks.incidents?.read();
+    const left = await readIncidents(locks);
     const process = expect.stringContaining(`:${child.pid}`);
     expect(left).toEqual([expect.objectContaining({ kind: "lost", lock: "bench", process })]);
     await close();

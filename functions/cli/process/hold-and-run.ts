@@ -4,7 +4,7 @@ import { get } from "../../../core/stores/etcd/client/etcd.ts";
 import { keyOfFence } from "../../../core/stores/etcd/client/names.ts";
 import { readConfig } from "../../../infra/config.ts";
 import type { AnyStore } from "../../../infra/open.ts";
-import { redact } from "../../../infra/redact.ts";
+import { IncidentWriter } from "../../telemetry/incident-records.ts";
 import { EXIT, exitStatusOfSignal } from "../exit-status.ts";
 import { parseDuration } from "../options.ts";
 import { cleanUp } from "../store.ts";
@@ -34,10 +34,11 @@ export async function holdAndRun(
     if (!interruption.signal.aborted) throw error;
   });
   if (held === undefined) return exitStatusOfSignal(interruption.signal.reason);
+  const incidents = new IncidentWriter(() => opened.locks);
   const leaveIncident = () => {
     const { name: lock, fence, signal } = held;
-    const why = redact(signal.reason.message);
-    void opened.locks.incidents?.leave({ kind: "lost", lock, fence: String(fence), why });
+    const { message: why } = signal.reason;
+    void incidents.leave({ kind: "lost", lock, fence: String(fence), why });
   };
   held.signal.addEventListener("abort", leaveIncident);
   try {

@@ -1,5 +1,5 @@
 import { html } from "lit-html";
-import type { IncidentRecord } from "../../../core/lock/incidents.ts";
+import type { IncidentRecord } from "../../telemetry/incident-records.ts";
 import { clock, href, shortFence } from "./format.ts";
 import { emptyLine, table } from "./parts.ts";
 import { read } from "./server.ts";

@@ -315,18 +315,18 @@ export const LOCK = [
     ],
   ),
   ...mutantsOf(
-    "core/lock/incident-records.ts",
-    ["test/lock/incidents.test.ts"],
+    "functions/telemetry/incident-records.ts",
+    ["test/telemetry/incidents.test.ts"],
     [
       {
         name: "an incident that is not tried again",
-        find: "count < MOST_ATTEMPTS - 1",
-        replace: "count < 0",
+        find: "count >= MOST_ATTEMPTS - 1",
+        replace: "count >= 0",
       },
       {
         name: "a burst of incidents without a bound",
-        find: "if (this.#pending.length >= MOST_PENDING) return;",
-        replace: "",
+        find: "if (!incidents || this.#pending.length >= MOST_PENDING) return;",
+        replace: "if (!incidents) return;",
       },
       {
         name: "an incident that takes the place of the newest one",
@@ -336,8 +336,8 @@ export const LOCK = [
       },
       {
         name: "an incident whose write rejects",
-        find: "closing).catch(() => {});",
-        replace: "closing);",
+        find: "text).catch(() => {});",
+        replace: "text);",
       },
     ],
   ),

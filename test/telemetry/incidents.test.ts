@@ -2,6 +2,7 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { StoreUnavailableError } from "../../core/lock/errors.ts";
 import { pollingStore } from "../../core/lock/store.ts";
 import { memoryClaims, newMemory } from "../../core/stores/memory/locks.ts";
+import { IncidentWriter, readIncidents } from "../../functions/telemetry/incident-records.ts";
 
 beforeEach(() => {
   vi.useFakeTimers();
@@ -24,8 +25,9 @@ function breakableStore() {
       return claims.inspect(name);
     },
   });
-  const leave = (lock: string) => locks.incidents?.leave({ kind: "lost", lock, why: "a test" });
-  const read = async () => (await locks.incidents?.read())?.map(({ lock }) => lock).toSorted();
+  const writer = new IncidentWriter(() => locks);
+  const leave = (lock: string) => writer.leave({ kind: "lost", lock, why: "a test" });
+  const read = async () => (await readIncidents(locks)).map(({ lock }) => lock).toSorted();
   return { locks, state, leave, read };
 }
 
@@ -84,5 +86,7 @@ test("the end of a client does not wait for a store that is down", async () => {
   });
   await vi.advanceTimersByTimeAsync(10);
   expect(isClosed).toBe(true);
+  // The next attempt is the last one.
+  await vi.advanceTimersByTimeAsync(2_000);
   await left;
 });
