@@ -57,7 +57,7 @@ export class IncidentWriter {
     const incidents = this.#locks()?.incidents;
     if (!incidents || this.#pending.length >= MOST_PENDING) return;
     const { process } = incidents;
-    const why = redact(incident.why);
+    const why = withShortFences(redact(incident.why));
     this.#pending.push(encode({ ...incident, why, process, at: Date.now() }));
     if (this.#pending.length > 1) return;
     for (let text = this.#pending[0]; text !== undefined; text = this.#pending[0]) {
@@ -86,6 +86,16 @@ function slotOfOldest(texts: readonly (string | undefined)[]): number {
   const slots = [...times.keys()].filter((slot) => times[slot] === oldest);
   return slots[Math.floor(Math.random() * slots.length)] as number;
 }
+
+/** Makes "0.17" of "0000000000.00000000000000000017" in a message, so that more of it fits. */
+function withShortFences(message: string): string {
+  return message.replace(/\b0*(\d+)\.0*(\d+)\b/g, (found, generation, token) =>
+    found.length === FENCE_LENGTH ? `${generation}.${token}` : found,
+  );
+}
+
+/** Ten digits, a dot and twenty digits. */
+const FENCE_LENGTH = 31;
 
 /** The fields that are shortened when the text is too long, in this order. */
 const SHORTENED = ["why", "operationId", "run", "fence", "lock", "process"] as const;

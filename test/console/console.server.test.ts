@@ -171,6 +171,7 @@ test.for(Object.keys(STORES))(
     const refused = page.getByRole("row").filter({ hasText: "write refused" });
     await refused.waitFor();
     expect(await refused.innerText()).toContain("too-late");
+    expect(await refused.innerText()).toMatch(/fence \d+\.\d+/);
     expect(await refused.innerText()).toContain(`:${process.pid}`);
     expect(await seriousFaults(page)).toEqual([]);
     expect(problems).toEqual([]);
