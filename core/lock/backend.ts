@@ -2,6 +2,7 @@ import type { LossReason } from "./errors.ts";
 import type { LockListener } from "./events.ts";
 import type { Fence } from "./fence.ts";
 import type { HolderWork } from "./holder.ts";
+import type { IncidentSlots } from "./incidents.ts";
 import type { Lease } from "./lease.ts";
 import type { LockInfo, StoreTraits, Unlocked } from "./lock.ts";
 import type { Deadline, Millis } from "./time.ts";
@@ -54,6 +55,9 @@ export interface Backend {
 
   /** For stores that carry wake-ups between clients. */
   readonly wakeUps?: WakeUpChannel | undefined;
+
+  /** Where clients leave their incidents. */
+  readonly incidents: IncidentSlots;
 
   /**
    * Resolves to undefined when other holders had one of the names for all of `wait`.

@@ -34,20 +34,30 @@ export function checkValue(value: unknown): asserts value is string {
  * RangeError when a leader's value does not fit beside the id.
  */
 export function describeHolder(id: string, work: HolderWork = {}): string {
-  let about = { since: new Date().toISOString(), ...work };
-  let text = join(id, about);
-  for (const field of SHORTENED) {
-    const excess = byteLength(text) - LONGEST_HOLDER;
-    if (excess <= 0) return text;
-    const start = about[field]?.slice(0, -(excess + byteLength("…"))).toWellFormed();
-    about = { ...about, [field]: start ? `${start}…` : undefined };
-    text = join(id, about);
-  }
-  const excess = byteLength(text) - LONGEST_HOLDER;
-  if (excess > 0 && about.value !== undefined) {
-    throw new RangeError(`value ${quote(about.value)} has ${excess} bytes too many beside ${id}`);
+  const about = { since: new Date().toISOString(), ...work };
+  const { text, excess } = fitText(about, SHORTENED, (fields) => join(id, fields));
+  if (excess > 0 && work.value !== undefined) {
+    throw new RangeError(`value ${quote(work.value)} has ${excess} bytes too many beside ${id}`);
   }
   return excess > 0 ? id : text;
+}
+
+/** Shortens fields, in their order, until their text fits in the place of a holder. `excess`: the bytes that are still too many. */
+export function fitText<F extends string, T extends { readonly [K in F]?: string | undefined }>(
+  whole: T,
+  shortened: readonly F[],
+  write: (fields: T) => string,
+): { readonly text: string; readonly excess: number } {
+  let fields = whole;
+  let text = write(fields);
+  for (const field of shortened) {
+    const excess = byteLength(text) - LONGEST_HOLDER;
+    if (excess <= 0) break;
+    const start = fields[field]?.slice(0, -(excess + byteLength("…"))).toWellFormed();
+    fields = { ...fields, [field]: start ? `${start}…` : undefined };
+    text = write(fields);
+  }
+  return { text, excess: byteLength(text) - LONGEST_HOLDER };
 }
 
 function join(id: string, about: object): string {

@@ -1,5 +1,6 @@
 import type { Duration } from "./duration.ts";
 import type { Fence } from "./fence.ts";
+import type { Incidents } from "./incidents.ts";
 import type { Deadline, Millis } from "./time.ts";
 import type { WakeUps } from "./wake-ups.ts";
 
@@ -199,6 +200,13 @@ export interface LockStore extends AsyncDisposable {
    * @internal
    */
   readonly wakeUps?: WakeUps | undefined;
+
+  /**
+   * Where the clients of the store leave their incidents. Undefined for a store that was not made by this package.
+   *
+   * @internal
+   */
+  readonly incidents?: Incidents | undefined;
 
   /**
    * Resolves once the lock has no holder, without a place in its queue. The lock may have a holder again by then. Rejects with

@@ -17,6 +17,7 @@ import {
   type HolderWork,
   newHolderId,
 } from "./holder.ts";
+import { INCIDENT_LIFE, INCIDENT_SLOTS, type IncidentSlots } from "./incidents.ts";
 import { Lease } from "./lease.ts";
 import type { Unlocked } from "./lock.ts";
 import { Notifier } from "./notifier.ts";
@@ -33,6 +34,7 @@ export function pollingBackend(claims: Claims, holder: HolderOptions): Backend {
   return {
     traits: claims.traits,
     wakeUps: claims.wakeUps,
+    incidents: claimedSlots(claims),
     acquire: async (request) => new Acquisition(claims, request, holder).acquire(),
     whenFree: (name, signal) => whenFree(claims, name, signal),
     async find(name) {
@@ -46,6 +48,29 @@ export function pollingBackend(claims: Claims, holder: HolderOptions): Backend {
     list: async (prefix) => (await claims.list(prefix)).map(describeLock),
     raiseGeneration: (least) => claims.raiseGeneration(least),
     close: () => claims.close(),
+  };
+}
+
+/** The beginning of the names of the locks that are slots of incidents. */
+const INCIDENT = "%lockstep/incident/";
+
+/** Whether a lock is a slot of an incident: lists leave it out. */
+export function isIncidentSlot({ name }: { readonly name: string }): boolean {
+  return name.startsWith(INCIDENT);
+}
+
+/** Slots as locks that nobody holds, with the text as their owner. They expire. */
+function claimedSlots(claims: Claims): IncidentSlots {
+  const names = Array.from({ length: INCIDENT_SLOTS }, (_, slot) => INCIDENT + slot);
+  return {
+    read: () => Promise.all(names.map(async (name) => (await claims.inspect(name)).holder)),
+    async write(slot, owner, signal) {
+      const name = INCIDENT + slot;
+      const { holder } = await claims.inspect(name);
+      if (holder !== undefined) await claims.drop([name], holder, signal);
+      const claim = { names: [name], owner, ttl: INCIDENT_LIFE, lockDelay: 0 };
+      return (await claims.claim(claim, signal)) !== undefined;
+    },
   };
 }
 

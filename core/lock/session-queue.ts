@@ -67,6 +67,7 @@ export function sessionQueueBackend<S extends StoreSession, E extends QueueEntry
   return {
     traits: queues.traits,
     wakeUps: queues.wakeUps,
+    incidents: queues.incidents,
     acquire: (request) => acquire(queues, request),
     whenFree: (name, signal) => queues.whenFree(name, signal),
     find: (name) => queues.find(name),

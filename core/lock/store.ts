@@ -16,6 +16,7 @@ import {
 } from "./errors.ts";
 import type { LockListener } from "./events.ts";
 import { checkFenceText, FenceInvalidError } from "./fence.ts";
+import type { Incidents } from "./incidents.ts";
 import { KeyedQueue } from "./keyed-queue.ts";
 import { listener } from "./listener.ts";
 import type {
@@ -28,7 +29,7 @@ import type {
   TryLockOptions,
 } from "./lock.ts";
 import { type InTime, LockHandle } from "./lock-handle.ts";
-import { type HolderOptions, pollingBackend } from "./polling.ts";
+import { type HolderOptions, isIncidentSlot, pollingBackend } from "./polling.ts";
 import { type CheckedRequest, checkCall, checkRequest } from "./request.ts";
 import { after, elapsedSince, type Instant, instant, LONGEST_CALL, type Millis } from "./time.ts";
 import { type WakeUps, wakeUpsOver } from "./wake-ups.ts";
@@ -50,11 +51,11 @@ export interface StoreOptions {
 /** Makes a LockStore of a backend. */
 export function lockStore(
   backend: Backend,
-  options: Omit<StoreOptions, "label" | "command"> = {},
+  options: Omit<StoreOptions, "command"> = {},
 ): LockStore {
-  const { maxWaiters = 10_000, onEvent } = options;
+  const { maxWaiters = 10_000, onEvent, label = backend.traits.name } = options;
   checkWhole("maxWaiters", maxWaiters, 0, Number.MAX_SAFE_INTEGER);
-  return new LockClient(backend, new KeyedQueue(maxWaiters), listener(onEvent));
+  return new LockClient(backend, new KeyedQueue(maxWaiters), listener(onEvent), label);
 }
 
 /** Makes a LockStore of the three writes of a store that keeps one record per lock. */
@@ -96,6 +97,7 @@ const CLOSING: readonly [underWay: Millis, connections: Millis] = [1_500, 450];
 
 class LockClient implements LockStore {
   readonly wakeUps: WakeUps | undefined;
+  readonly incidents: Incidents;
   readonly #backend: Backend;
   readonly #queue: KeyedQueue;
   readonly #notify: LockListener;
@@ -106,12 +108,24 @@ class LockClient implements LockStore {
   readonly #handles = new Set<LockHandle>();
   #closed: Promise<void> | undefined;
 
-  constructor(backend: Backend, queue: KeyedQueue, notify: LockListener) {
+  constructor(backend: Backend, queue: KeyedQueue, notify: LockListener, label: string) {
     this.#backend = backend;
     this.#queue = queue;
     this.#notify = notify;
     const { wakeUps } = backend;
     this.wakeUps = wakeUps && wakeUpsOver(wakeUps, (sending) => this.#track(sending));
+    const { incidents } = backend;
+    this.incidents = {
+      process: label,
+      read: () => incidents.read(),
+      replace: (choose, text, limit) =>
+        this.#track(
+          (async () => {
+            this.#closing.signal.throwIfAborted();
+            return incidents.write(choose(await incidents.read()), text, limit);
+          })(),
+        ),
+    };
   }
 
   get traits(): StoreTraits {
@@ -169,7 +183,10 @@ class LockClient implements LockStore {
   async list(prefix = ""): Promise<readonly LockInfo[]> {
     if (prefix !== "") checkName(prefix);
     this.#closing.signal.throwIfAborted();
-    return (await this.#backend.list(prefix)).map((info) => this.#withLocalWaiters(info));
+    const found = await this.#backend.list(prefix);
+    return found
+      .filter((info) => !isIncidentSlot(info))
+      .map((info) => this.#withLocalWaiters(info));
   }
 
   async release(name: string, options: { readonly fence: string }): Promise<LockInfo> {

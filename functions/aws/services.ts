@@ -6,6 +6,7 @@ import type { TransactionalInventory } from "../../core/stores/transactional-inv
 import { open } from "../../infra/open.ts";
 import { lazy } from "../invocation/provider.ts";
 import { openTelemetryIfRegistered } from "../telemetry/if-registered.ts";
+import { incidentTelemetry } from "../telemetry/incidents.ts";
 import { logTelemetry } from "../telemetry/log.ts";
 import { metricTelemetry } from "../telemetry/metrics.ts";
 import { combineTelemetry, type Telemetry } from "../telemetry/telemetry.ts";
@@ -26,25 +27,27 @@ export interface Services {
 /** Opens the services in the first invocation, and reuses them in the next ones. */
 export const services: () => Promise<Services> = lazy(async () => {
   const environment = await readEnvironment();
-  const telemetry = await createTelemetry();
+  let locks: LockStore | undefined;
+  const telemetry = await createTelemetry(() => locks);
   const options = { onEvent: telemetry.lock };
   const opened = await open(environment.store, options);
   if (!opened.has("database"))
     throw new TypeError("LOCKSTEP_STORE must be the URL of a SQL database");
   const { database, journal, locks: own } = opened;
   const { store, locks: locksUrl = store } = environment;
-  const locks = locksUrl === store ? own : (await open(locksUrl, options)).locks;
+  locks = locksUrl === store ? own : (await open(locksUrl, options)).locks;
   const inventory = sqlInventory(database, { onEvent: telemetry.stock });
   return { environment, telemetry, database, inventory, journal, locks };
 });
 
 /** Spans come first, so that the log lines of a step are written inside its span. */
-async function createTelemetry(): Promise<Telemetry> {
+async function createTelemetry(locks: () => LockStore | undefined): Promise<Telemetry> {
   const otel = await openTelemetryIfRegistered();
   const logs = logTelemetry((level, what, fields) => log(what, fields, level));
   return combineTelemetry(
     ...(otel ? [otel.openTelemetry()] : []),
     logs,
     metricTelemetry(metrics.measure),
+    incidentTelemetry(locks),
   );
 }

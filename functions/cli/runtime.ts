@@ -3,6 +3,7 @@ import type { Argv } from "yargs";
 import type { Journal } from "../../core/journal/journal.ts";
 import type { LockEvent } from "../../core/lock/events.ts";
 import { listener } from "../../core/lock/listener.ts";
+import type { LockStore } from "../../core/lock/lock.ts";
 import type { Runtime } from "../../core/steps/contract.ts";
 import type { RunListener } from "../../core/steps/events.ts";
 import { createRuntime } from "../../core/steps/runtime.ts";
@@ -10,6 +11,7 @@ import type { AnyWorkflow } from "../../core/steps/workflow.ts";
 import type { TransactionalInventory } from "../../core/stores/transactional-inventory.ts";
 import { type AnyStore, processLabel } from "../../infra/open.ts";
 import { openTelemetryIfRegistered } from "../telemetry/if-registered.ts";
+import { incidentTelemetry } from "../telemetry/incidents.ts";
 import { combineTelemetry, type PartialTelemetry, type Telemetry } from "../telemetry/telemetry.ts";
 import {
   loadWorkflowModule,
@@ -132,20 +134,22 @@ export interface RunServices {
 }
 
 /**
- * Opens the stores, calls `work`, closes the stores in every case, and then ends the process. The observer receives the
- * events as well.
+ * Opens the stores, calls `work`, closes the stores in every case, and then ends the process. Incidents are left in the store
+ * of the locks. The observer receives the events as well.
  */
 export async function withServices<T>(
   args: RuntimeArgs,
   work: (opened: RunServices) => Promise<T>,
   observer?: PartialTelemetry,
 ): Promise<T> {
-  const telemetry = await connectTelemetry(observer);
+  let locks: LockStore | undefined;
+  const incidents = incidentTelemetry(() => locks);
+  const telemetry = await connectTelemetry(incidents, ...(observer ? [observer] : []));
   try {
     return await withLocks(args.locks, (lockStore) => {
       const execute = (opened: AnyStore) => {
         const { journal } = opened;
-        const { locks } = lockStore ?? opened;
+        locks = (lockStore ?? opened).locks;
         const services: WorkflowServices = {
           locks,
           inventory: opened.inventory as TransactionalInventory,
@@ -165,13 +169,12 @@ export async function withServices<T>(
   }
 }
 
-async function connectTelemetry(observer?: PartialTelemetry): Promise<Telemetry> {
+async function connectTelemetry(...observers: readonly PartialTelemetry[]): Promise<Telemetry> {
   const otel = await openTelemetryIfRegistered();
   const shown = { runtime: { onError: showFailure } };
-  if (!otel && !observer) return combineTelemetry(shown);
   const telemetry = combineTelemetry(
     ...(otel ? [otel.openTelemetry()] : []),
-    ...[shown, observer ?? {}],
+    ...[shown, ...observers],
   );
   // An error of a subscriber would end the process.
   const notify = listener(telemetry.lock);

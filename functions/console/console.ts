@@ -15,9 +15,9 @@ import type { FetchApp } from "../http/lambda.ts";
 import { Problem, problemBody, problemHeaders, toProblem } from "../http/problem.ts";
 import { fetchRequest } from "../http/request.ts";
 import { shownError, shownValue } from "../json/shown-value.ts";
+import { readIncidents } from "../telemetry/incident-records.ts";
 import { ACTIONS } from "./actions.ts";
 import { fromOwnPage, withToken } from "./guard.ts";
-import type { IncidentLog } from "./incidents.ts";
 import type { PageFile } from "./page-files.ts";
 import {
   type ConsoleInfo,
@@ -51,9 +51,6 @@ export interface ConsoleOptions {
 
   /** Whether to freeze and kill the processes of holders on request. */
   readonly isDev: boolean;
-
-  /** Undefined for a console whose process executes no runs. */
-  readonly incidents: IncidentLog | undefined;
 
   /** Called with each error that a response hides. */
   readonly onError: (error: unknown) => void;
@@ -130,7 +127,7 @@ async function perform(c: Context, options: ConsoleOptions): Promise<Response> {
 const LONGEST_BODY = 262_144;
 
 function readsOf(options: ConsoleOptions): Hono {
-  const { addresses, locks, inventory, readOnly, isDev, incidents } = options;
+  const { addresses, locks, inventory, readOnly, isDev } = options;
   const api = new Hono();
   const hasPart: Readonly<Record<ConsolePart, () => boolean>> = {
     inventory: () => inventory !== undefined,
@@ -143,11 +140,10 @@ function readsOf(options: ConsoleOptions): Hono {
 
   api.get("/info", () => {
     const has = (["inventory", "journal"] as const).filter((part) => hasPart[part]());
-    const watches = incidents !== undefined;
-    return send({ ...addresses, has, readOnly, isDev, watches } satisfies ConsoleInfo);
+    return send({ ...addresses, has, readOnly, isDev } satisfies ConsoleInfo);
   });
 
-  api.get("/incidents", () => send({ incidents: incidents?.latest ?? [] }));
+  api.get("/incidents", async () => send({ incidents: await readIncidents(locks) }));
 
   api.get("/locks", async (c) => {
     const { filter } = Filter.parse(c.req.query());

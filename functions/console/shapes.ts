@@ -18,20 +18,6 @@ export interface ConsoleInfo {
 
   /** Whether processes of holders may be frozen and killed. */
   readonly isDev: boolean;
-
-  /** Whether the server's process executes runs, and keeps its incidents. */
-  readonly watches: boolean;
-}
-
-/** A lost lock, or a write that a resource has refused. */
-export interface Incident {
-  readonly at: Date;
-  readonly kind: "lost" | "refused";
-  readonly text: string;
-  readonly lock?: string | undefined;
-  readonly fence?: string | undefined;
-  readonly operationId?: string | undefined;
-  readonly run?: string | undefined;
 }
 
 /** At most MOST_ROWS locks, of `total` ones that match. */

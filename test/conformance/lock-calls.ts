@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 import { LockLostError } from "../../core/lock/errors.ts";
 import { compareFence } from "../../core/lock/fence.ts";
 import type { Lock, LockInfo } from "../../core/lock/lock.ts";
+import { IncidentWriter, readIncidents } from "../../functions/telemetry/incident-records.ts";
 import { runScript } from "../support/script.ts";
 import { pause, until } from "../support/until.ts";
 import { freshName, LONG, type LockSuite, SHORT } from "./lock-suite.ts";
@@ -344,6 +345,35 @@ export function describeCalls(suite: LockSuite): void {
       await operator.release(taken, { fence: String(set.fences.get(taken)) });
       expect(await set.unlock()).toBe("was-lost");
       expect(await tryLock(operator, kept)).toBeDefined();
+    });
+
+    test("the newest 20 incidents of all clients are read from the store, also after the end of a client", async () => {
+      const [writer, other, reader] = [open({ label: "web:7/main" }), open(), open()];
+      const leave = async (client: typeof writer, lock: string) => {
+        const incidents = new IncidentWriter(() => client);
+        await incidents.leave({ kind: "lost", lock, fence: "0.1", why: "a test" });
+        // Times have milliseconds.
+        await pause(3);
+      };
+      for (let i = 0; i < 20; i += 1) await leave(other, `old-${i}`);
+      const name = freshName();
+      await leave(writer, name);
+      await leave(writer, "x".repeat(255));
+      await writer.close();
+      const incidents = await readIncidents(reader);
+      expect(incidents.length).toBe(20);
+      expect(incidents[1]).toEqual({
+        at: expect.any(Date),
+        process: "web:7/main",
+        ...{ kind: "lost", lock: name, fence: "0.1", why: "a test" },
+      });
+      expect(incidents[0]?.lock).toMatch(/^x{40,}…$/);
+      const locks = incidents.map(({ lock }) => lock);
+      expect(locks).toContain("old-19");
+      expect(locks).not.toContain("old-0");
+      expect((await reader.list()).filter((info) => info.name.includes("incident"))).toEqual([]);
+      // Nothing is thrown after the end of the client.
+      await leave(writer, name);
     });
 
     test("list shows held locks without expired ones", async () => {

@@ -4,7 +4,7 @@ import * as z from "zod";
 import { encode } from "../../core/steps/codec.ts";
 import { workflow } from "../../core/steps/index.ts";
 import { createRuntime } from "../../core/steps/runtime.ts";
-import { IncidentLog } from "../../functions/console/incidents.ts";
+import { incidentTelemetry } from "../../functions/telemetry/incidents.ts";
 import { type AnyStore, open } from "../../infra/open.ts";
 import { INSTALLING_BROWSER, seriousFaults, startBrowser } from "../support/browser.ts";
 import { act, servingConsole } from "../support/console.ts";
@@ -144,9 +144,9 @@ test.concurrent.for(Object.keys(STORES))(
 test.for(Object.keys(STORES))(
   "on %s, stock is shown, a lock is released in the page, and the late write of its holder is refused, visibly",
   async (name, context) => {
-    const incidents = new IncidentLog();
     const store = await urlOf(context, STORES, name);
-    const { url } = await servingConsole(context, store, { incidents });
+    const { url } = await servingConsole(context, store);
+    const incidents = incidentTelemetry(() => holder.locks);
     const observers = { onEvent: incidents.lock, onStockEvent: incidents.stock };
     await using holder: AnyStore = await open(store, observers);
     const { inventory, locks } = holder;
@@ -171,6 +171,8 @@ test.for(Object.keys(STORES))(
     const refused = page.getByRole("row").filter({ hasText: "write refused" });
     await refused.waitFor();
     expect(await refused.innerText()).toContain("too-late");
+    expect(await refused.innerText()).toMatch(/fence \d+\.\d+/);
+    expect(await refused.innerText()).toContain(`:${process.pid}`);
     expect(await seriousFaults(page)).toEqual([]);
     expect(problems).toEqual([]);
     expect(await inventory.get("cup")).toMatchObject({ onHand: 3 });
@@ -505,6 +507,10 @@ test("the page of lockstep dev freezes a holder: the next one comes, and the lat
   await page.getByRole("link", { name: "cup", exact: true }).click();
   await page.getByRole("cell", { name: "in-time" }).waitFor();
   expect(await page.getByRole("cell", { name: "late" }).count()).toBe(0);
+  await page.getByRole("link", { name: "Incidents" }).click();
+  const incidents = page.getByRole("row").filter({ hasText: `:${holder.child.pid}` });
+  await incidents.filter({ hasText: "write refused" }).filter({ hasText: "late" }).waitFor();
+  await incidents.filter({ hasText: "lock lost" }).filter({ hasText: "sku/cup" }).waitFor();
   await next.unlock();
 
   using other = runScript("hold", store, "job", "600000");
@@ -536,6 +542,24 @@ test("lockstep console serves the page, and ends on a signal", async (context) =
   served.child.kill("SIGTERM");
   expect(await served.ended).toBe(0);
   lock.assertHeld();
+});
+
+test("the page of lockstep console shows the lost lock of another process", async (context) => {
+  const store = await newStore(context);
+  await using opened: AnyStore = await open(store);
+  using holder = runCli("lock", "job", "--ttl", "1s", "--store", store);
+  const { fence } = JSON.parse(await holder.line());
+  using served = runCli("console", "--store", store, "--port", "0", "--read-only");
+  const { url } = JSON.parse(await served.line());
+  const { page, problems } = await openPage(context, `${url}#/incidents`);
+  await page.getByText("no process has reported").waitFor();
+  await opened.locks.release("job", { fence });
+  expect(await holder.ended).toBe(76);
+  const lost = page.getByRole("row").filter({ hasText: `:${holder.child.pid}` });
+  await lost.filter({ hasText: "lock lost" }).waitFor();
+  expect(await lost.innerText()).toMatch(/job.*has expired at the store, or has another holder/s);
+  expect(await seriousFaults(page)).toEqual([]);
+  expect(problems).toEqual([]);
 });
 
 test("parts that a store does not have are said to be missing", async (context) => {

@@ -26,7 +26,7 @@ const SIZES: readonly (readonly [string, number, number, string])[] = [
   ['{ etcdLocks, etcdGatewayClient, lockedFetch } from "lockstep/edge"', 60, 22, "docs/edge.md"],
   ['{ lockedFetch, etcdInventory } from "lockstep/edge"', 84, 32, "docs/edge.md"],
   ['{ openRedisRest } from "lockstep/edge"', 72, 26, "docs/edge.md"],
-  ['{ dynamodbStore } from "lockstep/edge"', 130, 48, "docs/stores/dynamodb.md"],
+  ['{ dynamodbStore } from "lockstep/edge"', 131, 48, "docs/stores/dynamodb.md"],
   ['* from "lockstep/cloudflare"', 240, 81, "docs/stores/cloudflare.md"],
 ];
 

@@ -38,9 +38,9 @@ const ENTRIES: readonly (readonly [string, string, number, readonly string[]])[]
   ["openPostgres", "postgres", 160_000, ["sql"]],
   ["openEtcd", "etcd", 125_000, []],
   ["openEtcdGateway", "etcd", 90_000, []],
-  ["openRedis", "redis", 85_000, []],
-  ["openRedlock", "redlock", 68_000, ["redis"]],
-  ["openDynamodb", "dynamodb", 130_000, []],
+  ["openRedis", "redis", 86_000, []],
+  ["openRedlock", "redlock", 69_000, ["redis"]],
+  ["openDynamodb", "dynamodb", 131_000, []],
   ["openZooKeeper", "zookeeper", 65_000, []],
 ];
 

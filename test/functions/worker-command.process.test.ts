@@ -5,6 +5,7 @@ import { describe, expect, test } from "vitest";
 import { encode } from "../../core/steps/codec.ts";
 import { createRuntime } from "../../core/steps/runtime.ts";
 import { sqlInventory } from "../../core/stores/sql/inventory/index.ts";
+import { readIncidents } from "../../functions/telemetry/incident-records.ts";
 import { open } from "../../infra/open.ts";
 import patient, { visits } from "../programs/patient.ts";
 import { startCli } from "../support/cli.ts";
@@ -103,7 +104,7 @@ describe.concurrent("lockstep worker", () => {
     await close();
   }, 180_000);
 
-  test("logs a lost lock, also with --quiet", async () => {
+  test("logs a lost lock, also with --quiet, and leaves it in the store", async () => {
     const { worker, begin, said, locks, close } = await setUp();
     await begin("patient", "a", 120_000);
     const { child, finished } = worker("--quiet", "--drain", "0s");
@@ -113,6 +114,9 @@ describe.concurrent("lockstep worker", () => {
     await until(async () => (await said()).includes("a aborted"), LONG);
     child.kill("SIGTERM");
     expect((await finished).stderr).toMatch(/^lockstep: lock "bench" was lost: taken\n/);
+    const left = await readIncidents(locks);
+    const process = expect.stringContaining(`:${child.pid}`);
+    expect(left).toEqual([expect.objectContaining({ kind: "lost", lock: "bench", process })]);
     await close();
   }, 180_000);
 

@@ -1,10 +1,14 @@
 import { once } from "node:events";
 import { stockLock } from "../../core/inventory/inventory.ts";
-import { open } from "../../infra/open.ts";
+import { incidentTelemetry } from "../../functions/telemetry/incidents.ts";
+import { type AnyStore, open } from "../../infra/open.ts";
 
-/** sell-when-lost URL SKU: takes the sku's lock, prints its fence, waits until the lock is lost, sells under its fence all the same, and prints the outcome. */
+/** sell-when-lost URL SKU: takes the sku's lock, prints its fence, waits until the lock is lost, sells under its fence all the same, and prints the outcome. Leaves its incidents. */
 const [url = "", sku = ""] = process.argv.slice(2);
-const { locks, inventory, close } = await open(url);
+const incidents = incidentTelemetry(() => store.locks);
+const observers = { onEvent: incidents.lock, onStockEvent: incidents.stock };
+const store: AnyStore = await open(url, observers);
+const { locks, inventory, close } = store;
 const { fence, signal } = await locks.lock(stockLock(sku), { ttl: 2_000, wait: 60_000 });
 process.stdout.write(`${fence}\n`);
 // A listener keeps no process alive.

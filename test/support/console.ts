@@ -19,7 +19,7 @@ export async function servingConsole(
     inventory: store.has("inventory") ? store.inventory : undefined,
     runtime: store.has("journal") ? createRuntime({ journal: store.journal, locks }) : undefined,
     page: await pageFiles(),
-    ...{ token: undefined, isLocal: true, readOnly: false, isDev: false, incidents: undefined },
+    ...{ token: undefined, isLocal: true, readOnly: false, isDev: false },
     onError() {},
     ...options,
   });

@@ -116,6 +116,7 @@ function queuesOf(memory: QueueMemory, carry: Carry): LockQueues<LocalSession, L
       await entry.leave();
       return true;
     },
+    incidents: { read: notHere, write: notHere },
     whenFree: notHere,
     find: notHere,
     list: notHere,

@@ -83,7 +83,7 @@ async function serve(
       ? createRuntime({ journal: store.journal, locks, codec })
       : undefined,
     page: await pageFiles(),
-    ...{ token, isLocal, readOnly: readOnly ?? false, isDev: false, incidents: undefined },
+    ...{ token, isLocal, readOnly: readOnly ?? false, isDev: false },
     onError: (error) => warn(describeError(error)),
   });
   const server = await serveHttp(app, { host, port });

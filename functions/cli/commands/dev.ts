@@ -4,12 +4,10 @@ import type { CommandModule } from "yargs";
 import { checkSpan, checkWhole } from "../../../core/lock/checks.ts";
 import type { AnyWorkflow } from "../../../core/steps/workflow.ts";
 import { readConfig } from "../../../infra/config.ts";
-import type { IncidentLog } from "../../console/incidents.ts";
 import type { DevServer } from "../../dev/dev-server.ts";
 import type { DocsPage } from "../../http/options.ts";
 import { openTelemetryIfRegistered } from "../../telemetry/if-registered.ts";
 import type { PrometheusMetrics } from "../../telemetry/prometheus.ts";
-import { combineTelemetry } from "../../telemetry/telemetry.ts";
 import { describeError } from "../exit-status.ts";
 import { parseDuration, parseInteger } from "../options.ts";
 import { listenForShutdown } from "../process/signals.ts";
@@ -77,13 +75,11 @@ Exit status: 0; 69 store unavailable, 64 usage.`,
     checkWhole("--port", port, 0, 65_535);
     const { token: configured } = readConfig();
     const token = configured ?? randomBytes(24).toString("base64url");
-    const { IncidentLog } = await import("../../console/incidents.ts");
-    const incidents = new IncidentLog();
     const { PrometheusMetrics } = await import("../../telemetry/prometheus.ts");
     const metrics = new PrometheusMetrics();
     const serve = async (runServices: RunServices) => {
       const page = await pageIfInstalled();
-      const settings = { ...args, lease, port, token, page, incidents, metrics };
+      const settings = { ...args, lease, port, token, page, metrics };
       const dev = await start(settings, runServices);
       // After the start: while the module is loaded, a signal must end the process at once.
       using shutdown = listenForShutdown();
@@ -99,7 +95,7 @@ Exit status: 0; 69 store unavailable, 64 usage.`,
       if (!shutdown.requested.aborted) await once(shutdown.requested, "abort");
       await dev.close(grace);
     };
-    await withServices(args, serve, combineTelemetry(incidents, metrics.telemetry));
+    await withServices(args, serve, metrics.telemetry);
   },
 };
 
@@ -110,13 +106,12 @@ interface DevSettings {
   readonly lease: number;
   readonly token: string;
   readonly page: DocsPage | undefined;
-  readonly incidents: IncidentLog;
   readonly metrics: PrometheusMetrics;
 }
 
 /** Starts the server. Its modules are loaded here because no other command needs them. */
 async function start(
-  { file, host, port, lease, token, page, incidents, metrics }: DevSettings,
+  { file, host, port, lease, token, page, metrics }: DevSettings,
   { services, journal, owner, addresses, telemetry }: RunServices,
 ): Promise<DevServer> {
   const { createConsole, withConsole } = await import("../../console/console.ts");
@@ -129,7 +124,7 @@ async function start(
   const onError = (error: unknown) => warn(describeError(error));
   let dev: DevServer | undefined;
   const console = createConsole({
-    ...{ addresses, locks, inventory, token, incidents, onError },
+    ...{ addresses, locks, inventory, token, onError },
     // Another one after each change of the module.
     get runtime() {
       return dev?.runtime;

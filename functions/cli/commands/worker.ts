@@ -6,10 +6,8 @@ import type { LockEvent } from "../../../core/lock/events.ts";
 import type { RunEvent } from "../../../core/steps/events.ts";
 import type { RunOutcome } from "../../../core/steps/workflow.ts";
 import { readConfig } from "../../../infra/config.ts";
-import type { IncidentLog } from "../../console/incidents.ts";
 import type { ServerOptions } from "../../http/server.ts";
 import type { PrometheusMetrics } from "../../telemetry/prometheus.ts";
-import { combineTelemetry } from "../../telemetry/telemetry.ts";
 import type { WorkerEvent } from "../../worker/options.ts";
 import { runWorker } from "../../worker/worker.ts";
 import { loadWorkflowModule } from "../../worker/workflow-module.ts";
@@ -105,14 +103,14 @@ number; 69 store unavailable; 64 usage.`,
     checkSpan("--lease", lease, 100);
     const port = args.port === undefined ? undefined : parseInteger("--port", args.port);
     if (port !== undefined) checkWhole("--port", port, 0, 65_535);
-    const observers = port === undefined ? undefined : await createObservers();
+    const metrics = port === undefined ? undefined : await createMetrics();
     const log = args.quiet ? () => {} : logLine;
     const program = await loadWorkflowModule(args.file);
     await withRuntime(
       args,
       {
         ...{ program, lease, onEvent: (event) => reportRun(event, log) },
-        observer: observers && combineTelemetry(observers.metrics.telemetry, observers.incidents),
+        observer: metrics?.telemetry,
       },
       async (loaded) => {
         const { runtime, workflows } = loaded;
@@ -120,8 +118,8 @@ number; 69 store unavailable; 64 usage.`,
         subscribe("lockstep:lock", (event) => reportLoss(event as LockEvent));
         const names = workflows.map(({ name, version }) => `${name} v${version}`).join(", ");
         log(`executing ${names}, ${concurrency} at a time, on ${runtime.journal.address}`);
-        if (observers && port !== undefined) {
-          await serve(observers, loaded, { host: args.host, port });
+        if (metrics && port !== undefined) {
+          await serve(metrics, loaded, { host: args.host, port });
         }
         const { isClean, ...counts } = await runWorker({
           ...{ runtime, concurrency, drain, onEvent: (event) => reportEvent(event, log) },
@@ -136,21 +134,14 @@ number; 69 store unavailable; 64 usage.`,
   },
 };
 
-/** The pages and metrics of a worker with a port. */
-interface Observers {
-  readonly metrics: PrometheusMetrics;
-  readonly incidents: IncidentLog;
-}
-
-async function createObservers(): Promise<Observers> {
-  const { IncidentLog } = await import("../../console/incidents.ts");
+async function createMetrics(): Promise<PrometheusMetrics> {
   const { PrometheusMetrics } = await import("../../telemetry/prometheus.ts");
-  return { metrics: new PrometheusMetrics(), incidents: new IncidentLog() };
+  return new PrometheusMetrics();
 }
 
 /** Serves the metrics, and with LOCKSTEP_TOKEN the console, until the process ends, and prints their URLs. */
 async function serve(
-  { metrics, incidents }: Observers,
+  metrics: PrometheusMetrics,
   { runtime, services, addresses }: ModuleRuntime,
   { host, port }: Required<ServerOptions>,
 ): Promise<void> {
@@ -165,7 +156,7 @@ async function serve(
     token === undefined
       ? undefined
       : createConsole({
-          ...{ addresses, locks, inventory, runtime, token, incidents, page: await pageFiles() },
+          ...{ addresses, locks, inventory, runtime, token, page: await pageFiles() },
           ...{ isLocal: isLoopback(host), isDev: false, readOnly: false },
           onError: (error) => warn(describeError(error)),
         });

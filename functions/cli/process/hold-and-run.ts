@@ -4,6 +4,7 @@ import { get } from "../../../core/stores/etcd/client/etcd.ts";
 import { keyOfFence } from "../../../core/stores/etcd/client/names.ts";
 import { readConfig } from "../../../infra/config.ts";
 import type { AnyStore } from "../../../infra/open.ts";
+import { IncidentWriter } from "../../telemetry/incident-records.ts";
 import { EXIT, exitStatusOfSignal } from "../exit-status.ts";
 import { parseDuration } from "../options.ts";
 import { cleanUp } from "../store.ts";
@@ -33,12 +34,20 @@ export async function holdAndRun(
     if (!interruption.signal.aborted) throw error;
   });
   if (held === undefined) return exitStatusOfSignal(interruption.signal.reason);
+  const incidents = new IncidentWriter(() => opened.locks);
+  const leaveIncident = () => {
+    const { name: lock, fence, signal } = held;
+    const { message: why } = signal.reason;
+    void incidents.leave({ kind: "lost", lock, fence: String(fence), why });
+  };
+  held.signal.addEventListener("abort", leaveIncident);
   try {
     const environment = await environmentOf(held, opened);
     if (interruption.signal.aborted) return exitStatusOfSignal(interruption.signal.reason);
     if (file === undefined) return await holdUntilSignal(held, parseDuration("ttl", ttl));
     return await runWhileHeld(held, [file, ...words], environment);
   } finally {
+    held.signal.removeEventListener("abort", leaveIncident);
     const released = held[Symbol.asyncDispose]();
     // A lost lock needs no release, and its store may hang.
     await (held.signal.aborted ? cleanUp(released) : released);

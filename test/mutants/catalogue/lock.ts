@@ -314,7 +314,39 @@ export const LOCK = [
       },
     ],
   ),
+  ...mutantsOf(
+    "functions/telemetry/incident-records.ts",
+    ["test/telemetry/incidents.test.ts"],
+    [
+      {
+        name: "an incident that is not tried again",
+        find: "count >= MOST_ATTEMPTS - 1",
+        replace: "count >= 0",
+      },
+      {
+        name: "a burst of incidents without a bound",
+        find: "if (!incidents || this.#pending.length >= MOST_PENDING) return;",
+        replace: "if (!incidents) return;",
+      },
+      {
+        name: "an incident that takes the place of the newest one",
+        find: "Math.min(...times)",
+        replace: "Math.max(...times)",
+        tests: MEMORY,
+      },
+      {
+        name: "an incident whose write rejects",
+        find: "text).catch(() => {});",
+        replace: "text);",
+      },
+    ],
+  ),
   ...mutantsOf("core/lock/store.ts", MEMORY, [
+    {
+      name: "a list with the slots of incidents",
+      find: ".filter((info) => !isIncidentSlot(info))",
+      replace: "",
+    },
     {
       name: "withLock that hides a loss which the release reveals",
       find: `if (answer === "was-lost" || lock.loss) throw`,

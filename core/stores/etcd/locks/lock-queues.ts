@@ -9,6 +9,7 @@ import {
   MOST_WAITERS,
   newHolderId,
 } from "../../../lock/holder.ts";
+import { INCIDENT_SLOTS, type IncidentSlots } from "../../../lock/incidents.ts";
 import type { LockInfo, StoreTraits } from "../../../lock/lock.ts";
 import { Notifier } from "../../../lock/notifier.ts";
 import type { HolderOptions } from "../../../lock/polling.ts";
@@ -63,6 +64,7 @@ export class EtcdLockQueues implements LockQueues<LockSession, EtcdQueueEntry> {
   readonly traits = etcdTraits;
   readonly sessions: SessionPool<LockSession>;
   readonly wakeUps: WakeUpChannel;
+  readonly incidents: IncidentSlots;
   readonly #etcd: Etcd;
   readonly #options: EtcdLockQueuesOptions;
   readonly #generationKey: string;
@@ -81,6 +83,20 @@ export class EtcdLockQueues implements LockQueues<LockSession, EtcdQueueEntry> {
             for (const change of changes) if (change.type === "put") onText(change.value);
           },
         }),
+    };
+    const keys = Array.from({ length: INCIDENT_SLOTS }, (_, slot) =>
+      ownKey(options.prefix, "incident", String(slot)),
+    );
+    this.incidents = {
+      read: async () => {
+        const look = { when: [], do: keys.map((each) => get(each)) };
+        const { answers } = await this.#read((limit) => etcd.txn(look, limit));
+        return answers.map(({ kvs }) => kvs[0]?.value);
+      },
+      write: async (slot, text, signal) => {
+        await etcd.txn({ when: [], do: [put(keys[slot] ?? "", text)] }, signal);
+        return true;
+      },
     };
     this.sessions = new SessionPool({
       address: etcd.address,

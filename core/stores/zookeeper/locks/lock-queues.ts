@@ -10,6 +10,7 @@ import {
   MOST_WAITERS,
   newHolderId,
 } from "../../../lock/holder.ts";
+import { INCIDENT_SLOTS, type IncidentSlots } from "../../../lock/incidents.ts";
 import type { LockInfo, StoreTraits, WaiterInfo } from "../../../lock/lock.ts";
 import { Notifier } from "../../../lock/notifier.ts";
 import type { HolderOptions } from "../../../lock/polling.ts";
@@ -60,12 +61,17 @@ const PAGE = 200;
 export class ZooKeeperLockQueues implements LockQueues<ZooKeeperSession, ZooKeeperQueueEntry> {
   readonly traits = zookeeperTraits;
   readonly sessions: SessionPool<ZooKeeperSession>;
+  readonly incidents: IncidentSlots;
   readonly #zookeeper: ZooKeeper;
   readonly #options: ZooKeeperLockQueuesOptions;
 
   constructor(zookeeper: ZooKeeper, options: ZooKeeperLockQueuesOptions) {
     this.#zookeeper = zookeeper;
     this.#options = options;
+    this.incidents = {
+      read: () => this.#readIncidents(),
+      write: (slot, text) => this.#writeIncident(slot, text),
+    };
     this.sessions = new SessionPool({
       address: zookeeper.address,
       unit: 1,
@@ -246,6 +252,28 @@ export class ZooKeeperLockQueues implements LockQueues<ZooKeeperSession, ZooKeep
 
   async #generation(session: ZooKeeperSession, signal: AbortSignal): Promise<number> {
     return Number((await session.read(this.#generationPath, { signal }))?.data ?? 0);
+  }
+
+  #readIncidents(): Promise<readonly (string | undefined)[]> {
+    return this.#withSession(async (session, signal) => {
+      await session.sync(signal);
+      const slots = Array.from({ length: INCIDENT_SLOTS }, (_, slot) => this.#incidentPath(slot));
+      const nodes = await Promise.all(slots.map((path) => session.read(path, { signal })));
+      return nodes.map((node) => node?.data);
+    });
+  }
+
+  #writeIncident(slot: number, data: string): Promise<boolean> {
+    return this.#withSession(async (session, signal) => {
+      const path = this.#incidentPath(slot);
+      await createPath(session, path, { signal });
+      await session.write(path, data, { signal });
+      return true;
+    });
+  }
+
+  #incidentPath(slot: number): Path {
+    return ownPath(this.#options.root, `incident-${slot}`);
   }
 
   async #find(
