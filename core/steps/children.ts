@@ -258,11 +258,11 @@ export class Children {
 
   async #start<I>(
     { command, workflow }: FanOut<I>,
-    packet: readonly ChildOfMany<I>[],
+    batch: readonly ChildOfMany<I>[],
   ): Promise<void> {
     const signal = childSignal(command.key);
     const children: NewChild<I>[] = [];
-    for (const child of packet) {
+    for (const child of batch) {
       const completed = await this.#completedSince(command.key, child.key);
       if (completed) await this.#starter.tell(signal, child.id, completed);
       else children.push(child);

@@ -42,8 +42,12 @@ import { checkSignalName, stepName } from "./step-keys.ts";
 import type { AnyWorkflow, RunOutcome, Workflow } from "./workflow.ts";
 
 export function createRuntime(options: RuntimeOptions): Runtime {
-  if (!options?.journal) {
+  const { journal, locks }: Partial<RuntimeOptions> = options ?? {};
+  if (!journal?.claim) {
     throw new TypeError("createRuntime needs a journal, such as { journal: shop.journal }");
+  }
+  if (locks && !locks.lock) {
+    throw new TypeError("locks must be a store of locks, such as { locks: shop.locks }");
   }
   return new Engine(options);
 }
@@ -183,7 +187,7 @@ class Engine implements Runtime {
     runId: string,
     name: string,
     payload: unknown,
-    { dedupeId }: { readonly dedupeId: string },
+    { dedupeId }: Partial<Parameters<Runtime["signal"]>[3]> = {},
   ) {
     checkText("run id", runId, 255);
     checkSignalName(name);
@@ -204,8 +208,9 @@ class Engine implements Runtime {
     runId: string,
     name: string,
     payload: unknown,
-    { dedupeId, wait = 10_000, signal }: Parameters<Runtime["update"]>[3],
+    { dedupeId, wait = 10_000, signal }: Partial<Parameters<Runtime["update"]>[3]> = {},
   ): Promise<UpdateOutcome> {
+    checkText("dedupe id", dedupeId, 255);
     const limit = toMillis("wait", wait);
     const startedAt = instant();
     let answer = await this.signal(runId, name, payload, { dedupeId });
@@ -252,7 +257,7 @@ class Engine implements Runtime {
 
   async fork(
     runId: string,
-    { from, as = crypto.randomUUID() }: Parameters<Runtime["fork"]>[1],
+    { from, as = crypto.randomUUID() }: Partial<Parameters<Runtime["fork"]>[1]> = {},
   ): Promise<string> {
     checkText("run id", runId, 255);
     checkText("from", from, 512);
@@ -324,6 +329,7 @@ function toKeyedStart({ id, singleton, debounce }: StartOptions): KeyedStart | u
       "a singleton or debounced run gets its id from the journal; leave out `id`",
     );
   }
+  checkText(debounce ? "debounce.key" : "singleton", debounce ? debounce.key : singleton, 255);
   return debounce
     ? { key: debounce.key, quiet: toMillis("debounce.for", debounce.for) }
     : { key: singleton as string };

@@ -18,9 +18,12 @@ type Shared =
   | readonly [is: "as", id: number, types: Types | null]
   | readonly [is: "same", id: number];
 
+/** The most levels of parts within parts: each takes a part of the stack. */
+const MOST_LEVELS = 500;
+
 /** Returns JSON text. Throws a TypeError that names the path of a part that decoding would not restore. */
 export function toText(value: unknown): string {
-  if (isJson(value, new Set())) return `{"json":${JSON.stringify(value)}}`;
+  if (isJson(value)) return `{"json":${JSON.stringify(value)}}`;
   const node = new Encoder().encode(value, "");
   return JSON.stringify({ json: node.json, types: typesOf(node) } satisfies StoredText);
 }
@@ -39,16 +42,16 @@ export function fromText<T>(text: string): T {
 
 /** Returns JSON that is the same for equal values, and its types. */
 export function toComparable(value: unknown): { readonly json: unknown; readonly types: unknown } {
-  if (isJson(value, new Set())) return { json: value, types: undefined };
+  if (isJson(value)) return { json: value, types: undefined };
   const node = new Encoder().encode(value, "");
   return { json: node.json, types: typesOfEqual(node) };
 }
 
 /** Whether JSON alone restores the value. `seen` finds parts that occur several times. */
-function isJson(value: unknown, seen: Set<object>): boolean {
+function isJson(value: unknown, seen = new Set<object>(), level = 0): boolean {
   if (typeof value === "string" || typeof value === "boolean" || value === null) return true;
   if (typeof value === "number") return Number.isFinite(value) && !Object.is(value, -0);
-  if (typeof value !== "object" || seen.has(value)) return false;
+  if (typeof value !== "object" || seen.has(value) || level >= MOST_LEVELS) return false;
   if ("toJSON" in value) return false;
   seen.add(value);
   const keys = Object.keys(value);
@@ -58,11 +61,11 @@ function isJson(value: unknown, seen: Set<object>): boolean {
       keys.length === value.length &&
       // Without a member beside the elements, in place of an empty slot.
       (value.length === 0 || keys.at(-1) === `${value.length - 1}`);
-    return isUsual && !hasSymbols(value) && value.every((one) => isJson(one, seen));
+    return isUsual && !hasSymbols(value) && value.every((one) => isJson(one, seen, level + 1));
   }
   const prototype = Object.getPrototypeOf(value);
   if ((prototype !== Object.prototype && prototype !== null) || hasSymbols(value)) return false;
-  return keys.every((key) => isJson(value[key as keyof typeof value], seen));
+  return keys.every((key) => isJson(value[key as keyof typeof value], seen, level + 1));
 }
 
 function hasSymbols(value: object): boolean {
@@ -108,6 +111,9 @@ class Encoder {
   }
 
   #object(value: object, path: string): Node {
+    if (this.#unfinished.size >= MOST_LEVELS) {
+      refuse("", `a value with more than ${MOST_LEVELS} levels`, "return flatter data");
+    }
     const type = typeOf(value, path);
     const node: Node = { json: null, parts: [], ...(type !== undefined && { type }) };
     this.#known.set(value, node);
@@ -153,7 +159,7 @@ function toPrimitive(value: unknown, path: string): Node {
   if (typeof value === "function" || typeof value === "symbol") refuse(path, `a ${typeof value}`);
   if (value === undefined) return typed("undefined", null);
   if (typeof value === "bigint") return typed("bigint", `${value}`);
-  if (typeof value === "number" && !isJson(value, new Set())) {
+  if (typeof value === "number" && !isJson(value)) {
     return typed("number", Object.is(value, -0) ? "-0" : `${value}`);
   }
   return toLeaf(value);

@@ -1,3 +1,5 @@
+import { checkFunction } from "../../core/lock/checks.ts";
+
 /** A dependency of a handler, or a function that opens it. Every invocation calls the function: see `lazy`. */
 export type Provider<T extends object> = T | (() => T | Promise<T>);
 
@@ -11,6 +13,7 @@ export async function resolve<T extends object>(provider: Provider<T>): Promise<
  *     const shop = lazy(() => open("sqlite:shop.db"));
  */
 export function lazy<T>(open: () => Promise<T>): () => Promise<T> {
+  checkFunction("the argument of lazy", open);
   let opening: Promise<T> | undefined;
   return () => {
     opening ??= open().catch((error) => {

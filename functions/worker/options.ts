@@ -66,6 +66,11 @@ export interface CheckedOptions extends Omit<WorkerOptions, "drain"> {
 
 /** Throws a TypeError or RangeError that names the option. */
 export function checkOptions(options: WorkerOptions): CheckedOptions {
+  if (!options?.runtime?.workflows) {
+    throw new TypeError(
+      "runWorker needs a runtime, such as { runtime: createRuntime({ journal, workflows }) }",
+    );
+  }
   const { concurrency = 8, drain = 30_000 } = options;
   checkWhole("concurrency", concurrency, 1, 1_000);
   if (options.runtime.workflows.length === 0) {

@@ -152,4 +152,6 @@ test("lazy opens once, and again after a failure", async () => {
   });
   await expect(open()).rejects.toThrow("away");
   expect(await Promise.all([open(), open()])).toEqual([{ opened: 2 }, { opened: 2 }]);
+  const message = "the argument of lazy must be a function, not 5";
+  expect(() => lazy(5 as never)).toThrow(message);
 });

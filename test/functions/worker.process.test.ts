@@ -151,6 +151,7 @@ test("a worker executes the runs of its queues alone, those of a higher priority
     await one.ended;
   }
   await expect(runWorker({ runtime: worker.runtime, queues: [] })).rejects.toThrow(TypeError);
+  await expect(runWorker(undefined as never)).rejects.toThrow("runWorker needs a runtime, such as");
 });
 
 test("an idle worker looks at once for a run that this process starts, signals or cancels", async () => {

@@ -558,6 +558,28 @@ describe.concurrent("children", () => {
     expect(await rt.execute(wf, input, { id: "r".repeat(255) })).toMatchObject({ output: "grown" });
   });
 
+  test("a missing option of a runtime's call is named", async () => {
+    const shop = { journal: memoryJournal(), locks: memoryLocks() };
+    const wrong = (options: object) => () => createRuntime(options as RuntimeOptions);
+    expect(wrong({ journal: shop })).toThrow(
+      "createRuntime needs a journal, such as { journal: shop.journal }",
+    );
+    expect(wrong({ ...shop, locks: shop })).toThrow(
+      "locks must be a store of locks, such as { locks: shop.locks }",
+    );
+    const rt = createRuntime(shop);
+    const wf = flow(async (ctx) => ctx.waitFor("go", z.number()));
+    await rt.execute(wf, input, { id: "r" });
+    const missing = undefined as never;
+    const dedupe = "dedupe id must be a string, not undefined";
+    await expect(rt.signal("r", "go", 1, missing)).rejects.toThrow(dedupe);
+    await expect(rt.update("r", "go", 1, missing)).rejects.toThrow(dedupe);
+    await expect(rt.fork("r", missing)).rejects.toThrow("from must be a string, not undefined");
+    await expect(rt.start(wf, input, { singleton: "" })).rejects.toThrow(
+      "singleton must not be empty",
+    );
+  });
+
   test("a cancelled child fails its parent, which is not cancelled", async () => {
     const rt = runtime();
     const child = flow(async (ctx) => ctx.waitFor("go", z.boolean()));

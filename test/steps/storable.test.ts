@@ -161,6 +161,17 @@ describe("a hostile text", () => {
     expect((Object as unknown as { polluted?: unknown }).polluted).toBeUndefined();
   });
 
+  test("has 500 levels at most", () => {
+    const nested = (levels: number) => {
+      let value: unknown = new Date(0);
+      for (let level = 1; level < levels; level += 1) value = [value];
+      return value;
+    };
+    expect(decode(encode(nested(500)))).toEqual(nested(500));
+    const problem = "a value with more than 500 levels cannot be stored; return flatter data";
+    for (const levels of [501, 100_000]) expect(() => encode(nested(levels))).toThrow(problem);
+  });
+
   test.for([
     ...["", "1", "null", "[]", "{}", "{", '{"json":1,"meta":{"values":["Date"]}}'],
     ...['{"json":1,"types":"unknown"}', '{"json":[],"types":{"0":"Date"}}'],
