@@ -46,7 +46,7 @@ export function createRuntime(options: RuntimeOptions): Runtime {
   if (!journal?.claim) {
     throw new TypeError("createRuntime needs a journal, such as { journal: shop.journal }");
   }
-  if (locks && !locks.lock) {
+  if (locks && !locks.lockAll) {
     throw new TypeError("locks must be a store of locks, such as { locks: shop.locks }");
   }
   return new Engine(options);

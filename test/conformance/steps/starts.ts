@@ -118,7 +118,7 @@ export function describeStarts({ newId, runtime }: StepsHarness): void {
     const debounce = { key: "k", for: 1 };
     await expect(start({ id: "a", singleton: "k" })).rejects.toThrow("leave out `id`");
     await expect(start({ singleton: "k", debounce })).rejects.toThrow("not both");
-    await expect(start({ singleton: "" })).rejects.toThrow("key must not be empty");
+    await expect(start({ singleton: "" })).rejects.toThrow("singleton must not be empty");
     await expect(start({ debounce: { key: "k", for: "5 parsecs" } })).rejects.toThrow(
       "debounce.for",
     );
