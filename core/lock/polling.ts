@@ -35,7 +35,10 @@ export function pollingBackend(claims: Claims, holder: HolderOptions): Backend {
     traits: claims.traits,
     wakeUps: claims.wakeUps,
     incidents: claimedSlots(claims),
-    acquire: async (request) => new Acquisition(claims, request, holder).acquire(),
+    async acquire(request) {
+      using acquisition = new Acquisition(claims, request, holder);
+      return await acquisition.acquire();
+    },
     whenFree: (name, signal) => whenFree(claims, name, signal),
     async find(name) {
       const record = await claims.inspect(name);
@@ -118,7 +121,7 @@ interface Granted {
 }
 
 /** One request: its claim, renewals and release. */
-class Acquisition {
+class Acquisition implements Disposable {
   readonly #claims: Claims;
   readonly #request: LockRequest;
   readonly #holder: HolderOptions;
@@ -167,15 +170,11 @@ class Acquisition {
     this.#owner = describeHolder(this.#id, { ...this.#request.work, command });
   }
 
-  async acquire(): Promise<Hold | undefined> {
-    try {
-      return await this.#acquire();
-    } finally {
-      for (const subscription of this.#releases ?? []) subscription.stop();
-    }
+  [Symbol.dispose](): void {
+    for (const subscription of this.#releases ?? []) subscription.stop();
   }
 
-  async #acquire(): Promise<Hold | undefined> {
+  async acquire(): Promise<Hold | undefined> {
     const { wait } = this.#request;
     const startedAt = instant();
     let isAnswered = false;

@@ -139,12 +139,12 @@ class LockClient implements LockStore {
 
   async lock(name: string, options: LockOptions): Promise<Lock> {
     checkCall("lock", options);
-    return this.#acquireOrTimeOut([name], options);
+    return await this.#acquireOrTimeOut([name], options);
   }
 
   async lockAll(names: readonly string[], options: LockOptions): Promise<LockSet> {
     checkCall("lockAll", options);
-    return this.#acquireOrTimeOut(names, options);
+    return await this.#acquireOrTimeOut(names, options);
   }
 
   async withLock<T>(
@@ -274,18 +274,28 @@ class LockClient implements LockStore {
     const startedAt = instant();
     let fences: readonly string[] | undefined;
     const notify: LockListener = (event) => this.#notify(fences ? { ...event, fences } : event);
-    const acquired = await this.#queueAndAcquire({ ...request, signal, notify }).catch((error) => {
+    let acquired: Acquired | undefined;
+    try {
+      acquired = await this.#queueAndAcquire({ ...request, signal, notify });
+    } catch (error) {
       notify({ type: "failed", names, error, waited: elapsedSince(startedAt) });
       throw error;
-    });
+    }
     const waited = elapsedSince(startedAt);
     if (acquired === undefined) {
       notify({ type: "busy", names, waited });
       return undefined;
     }
-    const { leave } = acquired;
-    const release = (why: LossReason) => this.#track(acquired.hold.release(why).finally(leave));
-    const hold: Hold = { ...acquired.hold, release };
+    const { leave, hold: own } = acquired;
+    const releaseAndLeave = async (why: LossReason) => {
+      try {
+        return await own.release(why);
+      } finally {
+        leave();
+      }
+    };
+    const release = (why: LossReason) => this.#track(releaseAndLeave(why));
+    const hold: Hold = { ...own, release };
     fences = hold.fences.map(String);
     notify({ type: "acquired", names, fences, waited });
     const inTime = this.#bounded(request);

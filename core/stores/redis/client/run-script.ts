@@ -11,15 +11,17 @@ export async function runScript(
   { keys, args = [] }: ScriptInput,
   ...then: readonly Command[]
 ): Promise<readonly Reply[]> {
-  const sendBy = (name: string, id: string) => {
+  const sendBy = async (name: string, id: string) => {
     const done = send([name, id, keys.length, ...keys, ...args]);
     const following = then.map((each) => send(each).catch(() => undefined));
-    return Promise.all([done, ...following]);
+    const replies: Reply[] = [];
+    for (const reply of [done, ...following]) replies.push(await reply);
+    return replies;
   };
   try {
     return await sendBy("EVALSHA", sha1);
   } catch (failure) {
     if (!(failure instanceof CommandFailure) || failure.code !== "NOSCRIPT") throw failure;
-    return sendBy("EVAL", lua);
+    return await sendBy("EVAL", lua);
   }
 }

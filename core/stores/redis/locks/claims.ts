@@ -122,7 +122,7 @@ export class RedisClaims implements Claims {
   /** Also rejects with an UnknownOutcomeError when too few replicas have confirmed the write. */
   async #write(script: Script, input: ScriptInput): Promise<Reply> {
     const { replicated } = this.#options;
-    if (!replicated) return this.#redis.run(script, input);
+    if (!replicated) return await this.#redis.run(script, input);
     const { reply, confirmed } = await replicated.run(script, input);
     if (confirmed >= replicated.count || reply === undefined) return reply;
     const what = `${replicated.count} replicas have the lock: ${confirmed} confirmed it in time`;
