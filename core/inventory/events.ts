@@ -8,7 +8,7 @@ import {
   type StockResult,
   stockLock,
 } from "./inventory.ts";
-import type { OperationKind } from "./operation.ts";
+import { checkArgument, type OperationKind } from "./operation.ts";
 
 /** The result or the error of a change. Within a caller's transaction the event precedes the commit. */
 export type StockEvent = StockEventBase &
@@ -55,6 +55,7 @@ export function withEvents<T extends StockOperations & Partial<Pick<Inventory, "
     change: (args: C) => Promise<StockResult>,
   ) => {
     return async (args: C) => {
+      checkArgument(kind, args);
       const { sku, operationId, fence } = args;
       const base = { kind, lock: stockLock(sku), operationId, ...fenceText(fence) };
       const result = await emitErrors(change(args), base, emit);

@@ -67,8 +67,7 @@ export function toOperation(
   kind: OperationKind,
   change: StockChange & Partial<QuantityChange & NewReservation & CloseReservation>,
 ): Operation {
-  if (typeof change !== "object" || change === null)
-    throw wrongType(`the argument of ${kind}`, "{ sku, operationId, … }", change);
+  checkArgument(kind, change);
   const { sku, operationId, fence, quantity, reservation, expiresIn } = change;
   checkSku(sku);
   checkText("operation id", operationId, MAX_ID_BYTES);
@@ -84,6 +83,12 @@ export function toOperation(
     reservation,
     expiresIn: kind === "reserve" ? toMicros(expiresIn) : 0,
   };
+}
+
+/** Throws a TypeError unless the argument of a change is an object. */
+export function checkArgument(kind: OperationKind, change: unknown): void {
+  if (typeof change === "object" && change !== null) return;
+  throw wrongType(`the argument of ${kind}`, "{ sku, operationId, … }", change);
 }
 
 function toMicros(expiresIn: Duration | undefined): number {

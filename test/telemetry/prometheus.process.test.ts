@@ -98,7 +98,7 @@ test("a worker with a token has the console, which needs the token; /metrics nee
   expect((await read("runs")).status).toBe(401);
   const own = { authorization: `Bearer ${token}` };
   expect(await (await read("runs", own)).json()).toMatchObject({ runs: [{ runId: "o-1" }] });
-  expect(await (await read("info", own)).json()).toMatchObject({ store: url, watches: true });
+  expect(await (await read("info", own)).json()).toMatchObject({ store: url, isDev: false });
   expect(await textOf(`${worker.metrics}`)).toContain("\nlockstep_journal_up 1\n");
 });
 
