@@ -5,7 +5,7 @@ import {
   UnknownOutcomeError,
 } from "../../../lock/errors.ts";
 import { backoff } from "../../../lock/retry.ts";
-import { elapsedSince, instant, type Millis } from "../../../lock/time.ts";
+import { elapsedSince, type Instant, instant, type Millis } from "../../../lock/time.ts";
 import type { Connect, RedisConnection, Route } from "./connection.ts";
 import { CommandFailure, toError } from "./failure.ts";
 import type {
@@ -56,18 +56,26 @@ class Client implements Required<Redis> {
   }
 
   run(script: Script, input: ScriptInput): Promise<Reply> {
-    const send = async (connection: RedisConnection) =>
-      (await runScript((command) => connection.send(command), script, input))[0];
+    const send = (connection: RedisConnection) =>
+      runScript((command) => connection.send(command), script, input);
     return this.#send(send, input.signal, script);
   }
 
   async runOnReplicas(script: Script, input: ScriptInput, { count, span }: Replicas) {
     // A connection that is silent for longer than the timeout is closed.
     const wait: Command = ["WAIT", count, Math.ceil(Math.min(span, this.#timeout / 2))];
-    const send = (connection: RedisConnection) =>
-      runScript((command) => connection.send(command), script, input, wait);
-    const [reply, confirmed] = await this.#send(send, input.signal, script);
-    return { reply, confirmed: Number(confirmed ?? 0) };
+    const send = async (connection: RedisConnection) => {
+      let confirmed: Promise<Reply> | undefined;
+      const sendBoth = (command: Command) => {
+        const reply = connection.send(command);
+        // Right after the script. Without an answer to it, the script has been executed all the same.
+        confirmed = connection.send(wait).catch(() => undefined);
+        return reply;
+      };
+      const reply = await runScript(sendBoth, script, input);
+      return { reply, confirmed: Number((await confirmed) ?? 0) };
+    };
+    return await this.#send(send, input.signal, script);
   }
 
   call(command: Command, { signal, reads = false }: CommandOptions = {}): Promise<Reply> {
@@ -114,10 +122,16 @@ class Client implements Required<Redis> {
       const own = detour && (await this.#orNotSent(this.#dial(detour, signal), signal));
       const connection =
         own ?? this.#fresh ?? (await this.#checked(signal)) ?? (await this.#opened(signal));
+      let sentAt: Instant | undefined;
       try {
-        return await this.#sendOver(connection, send, signal, what);
+        if (signal?.aborted) throw this.#notSent(signal);
+        sentAt = instant();
+        const answer = send(connection);
+        return await (signal ? race(answer, signal) : answer);
       } catch (error) {
-        if (!(error instanceof CommandFailure)) throw error;
+        if (!(error instanceof CommandFailure)) {
+          throw sentAt ? this.#unanswered(connection, sentAt, what, error) : error;
+        }
         const redirection = this.#route.redirect?.(error);
         const isOver = signal?.aborted || elapsedSince(startedAt) >= this.#timeout;
         if (!redirection || isOver) throw this.#toError(error, what);
@@ -130,26 +144,13 @@ class Client implements Required<Redis> {
     }
   }
 
-  /** Rejects with a CommandFailure when the command has failed, otherwise with the error for the caller. */
-  async #sendOver<T>(
-    connection: RedisConnection,
-    send: (connection: RedisConnection) => Promise<T>,
-    signal: AbortSignal | undefined,
-    what: Sent,
-  ): Promise<T> {
-    if (signal?.aborted) throw this.#notSent(signal);
-    const sentAt = instant();
-    const answer = send(connection);
-    try {
-      return await (signal ? race(answer, signal) : answer);
-    } catch (error) {
-      if (error instanceof CommandFailure) throw error;
-      const silence = elapsedSince(sentAt);
-      if (silence > SILENCE && elapsedSince(connection.heardAt) >= silence)
-        this.#abandon(connection);
-      if (what.reads) throw new StoreUnavailableError(this.address, "no answer in time", error);
-      throw new UnknownOutcomeError(this.address, "a command was executed", error);
-    }
+  /** Returns the error for a caller that has given up. A connection that has been silent since then may be dead. */
+  #unanswered(connection: RedisConnection, sentAt: Instant, what: Sent, reason: unknown): Error {
+    const silence = elapsedSince(sentAt);
+    if (silence > SILENCE && elapsedSince(connection.heardAt) >= silence) this.#abandon(connection);
+    return what.reads
+      ? new StoreUnavailableError(this.address, "no answer in time", reason)
+      : new UnknownOutcomeError(this.address, "a command was executed", reason);
   }
 
   get #open(): RedisConnection | undefined {

@@ -55,8 +55,7 @@ class RestClient implements Redis {
 
   async run(script: Script, input: ScriptInput): Promise<Reply> {
     const post = (command: Command) => this.#post(command, input.signal);
-    const [reply] = await this.#orError(runScript(post, script, input), script);
-    return reply;
+    return await this.#orError(runScript(post, script, input), script);
   }
 
   call(command: Command, { signal, reads = false }: CommandOptions = {}): Promise<Reply> {
