@@ -13,7 +13,7 @@ interface InspectArgs extends StoreArgs {
 
 export const inspectCommand: CommandModule<unknown, InspectArgs> = {
   command: "inspect <name>",
-  describe: "Show the holder of a lock, and the line behind it",
+  describe: "Show the holder of a lock, and its waiters",
   builder: (yargs) =>
     jsonOption(storeOption(yargs))
       .positional("name", { type: "string", demandOption: true, describe: "the lock's name" })
