@@ -671,6 +671,16 @@ export interface WorkflowVersion {
 /** `blocked`: no process could execute the run, which is tried again. */
 export type RunStatus = "running" | "parked" | "blocked" | FinalStatus;
 
+/** All statuses of a run, in the order of its life. */
+export const RUN_STATUSES = [
+  "running",
+  "parked",
+  "blocked",
+  "completed",
+  "failed",
+  "cancelled",
+] as const satisfies readonly RunStatus[];
+
 /** The open runs of a queue. */
 export interface QueueDepth {
   readonly queue: string;

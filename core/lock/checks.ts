@@ -91,12 +91,11 @@ export function checkOneOf(what: string, value: unknown, choices: readonly strin
   const all = choices.map((choice) => quote(choice));
   const last = all.pop();
   const listed = all.length > 0 ? `${all.join(", ")} or ${last}` : last;
-  throw new TypeError(`${what} must be ${listed}, not ${describeValue(value)}`);
+  throw wrongType(what, `${listed}`, value);
 }
 
 export function checkFunction(what: string, value: unknown): void {
-  if (typeof value === "function") return;
-  throw new TypeError(`${what} must be a function, not ${describeValue(value)}`);
+  if (typeof value !== "function") throw wrongType(what, "a function", value);
 }
 
 /** Returns the error for a generation that is the highest already. */

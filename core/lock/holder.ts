@@ -50,14 +50,15 @@ export function fitText<F extends string, T extends { readonly [K in F]?: string
 ): { readonly text: string; readonly excess: number } {
   let fields = whole;
   let text = write(fields);
+  let excess = byteLength(text) - LONGEST_HOLDER;
   for (const field of shortened) {
-    const excess = byteLength(text) - LONGEST_HOLDER;
     if (excess <= 0) break;
     const start = fields[field]?.slice(0, -(excess + byteLength("…"))).toWellFormed();
     fields = { ...fields, [field]: start ? `${start}…` : undefined };
     text = write(fields);
+    excess = byteLength(text) - LONGEST_HOLDER;
   }
-  return { text, excess: byteLength(text) - LONGEST_HOLDER };
+  return { text, excess };
 }
 
 function join(id: string, about: object): string {

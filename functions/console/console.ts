@@ -2,7 +2,7 @@ import { type Context, Hono } from "hono";
 import { secureHeaders } from "hono/secure-headers";
 import * as z from "zod";
 import type { Inventory } from "../../core/inventory/inventory.ts";
-import type { RunQuery, RunStatus } from "../../core/journal/journal.ts";
+import { RUN_STATUSES, type RunQuery } from "../../core/journal/journal.ts";
 import type { LockStore } from "../../core/lock/lock.ts";
 import type { Runtime } from "../../core/steps/contract.ts";
 import { unknownRun } from "../../core/steps/errors.ts";
@@ -243,15 +243,6 @@ function present<T>(part: ConsolePart, value: T | undefined): T {
   throw new Problem(404, "MISSING_PART", `the store has no ${part}`);
 }
 
-const STATUSES = [
-  "running",
-  "parked",
-  "blocked",
-  "completed",
-  "failed",
-  "cancelled",
-] as const satisfies readonly RunStatus[];
-
 const Filter = z.object({ filter: z.string().max(512).default("") });
 const Name = z.object({ name: z.string().min(1) });
 const StockQuery = z.object({ prefix: z.string().default(""), after: z.string().default("") });
@@ -262,7 +253,7 @@ const Run = z.object({
   part: z.coerce.number().optional(),
 });
 const RunFilter = z.object({
-  status: z.enum(STATUSES).optional(),
+  status: z.enum(RUN_STATUSES).optional(),
   workflow: z.string().optional(),
   queue: z.string().optional(),
   key: z.string().optional(),

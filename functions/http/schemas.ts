@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { MAX_QUANTITY } from "../../core/inventory/inventory.ts";
+import { RUN_STATUSES } from "../../core/journal/journal.ts";
 import { checkText, LONGEST_SPAN } from "../../core/lock/checks.ts";
 
 /** A string of 1 to 255 bytes without NUL. */
@@ -168,7 +169,7 @@ export const Run = z
     part: z.int().meta({ description: "counts the run's histories" }),
     workflow: z.string(),
     version: z.int(),
-    status: z.enum(["running", "parked", "blocked", "completed", "failed", "cancelled"]),
+    status: z.enum(RUN_STATUSES),
     reason: z.string().optional().meta({ description: "the reason why the run is parked" }),
     waitsFor: z.string().optional().meta({ description: "the busy lock of a parked run" }),
     inProgress: z.array(StepInProgress).meta({

@@ -2,6 +2,7 @@ import type { CommandModule } from "yargs";
 import { decodeChildResult, parentStepOf } from "../../../core/journal/child-result.ts";
 import {
   RECORDS_PER_PAGE,
+  RUN_STATUSES,
   type RunDetails,
   type RunInfo,
   type RunResult,
@@ -28,15 +29,6 @@ import { print } from "../terminal/output.ts";
 import { table } from "../terminal/table.ts";
 import { traceOf } from "../terminal/trace.ts";
 
-const STATUSES: readonly RunStatus[] = [
-  "running",
-  "parked",
-  "blocked",
-  "completed",
-  "failed",
-  "cancelled",
-];
-
 interface ListArgs extends StoreArgs {
   readonly workflow: string | undefined;
   readonly status: RunStatus | undefined;
@@ -53,7 +45,7 @@ export const listCommand: CommandModule<unknown, ListArgs> = {
   builder: (yargs) =>
     jsonOption(storeOption(yargs))
       .option("workflow", { type: "string", describe: "only runs of this workflow" })
-      .option("status", { choices: STATUSES, describe: "only runs with this status" })
+      .option("status", { choices: RUN_STATUSES, describe: "only runs with this status" })
       .option("queue", { type: "string", describe: "only runs of this queue" })
       .option("key", { type: "string", describe: "only runs with this key" })
       .option("limit", { type: "string", default: "20", describe: "the largest number of runs" })

@@ -168,19 +168,13 @@ export function describeRetries({ newId, recordsOf, runtime, toEnd }: StepsHarne
 
     test("starts a failed child anew", async () => {
       const rt = runtime();
-      let isDown = true;
-      const child = flow(async (ctx) =>
-        ctx.step("grow", { retry: false }, async () => {
-          if (isDown) throw new Error("away");
-          return "grown";
-        }),
-      );
+      const { child, repair } = failingChild();
       const wf = flow(async (ctx) => ctx.child("a", child, { n: 1 }));
       const id = newId();
       expect(await toEnd(rt, wf, id)).toMatchObject({ status: "failed" });
       await rt.retry(id);
       expect(await toEnd(rt, wf, id)).toMatchObject({ status: "failed" });
-      isDown = false;
+      repair();
       await rt.retry(id);
       expect(await toEnd(rt, wf, id)).toMatchObject({ output: "grown" });
     });
@@ -236,22 +230,31 @@ export function describeRetries({ newId, recordsOf, runtime, toEnd }: StepsHarne
 
     test("gets past a child with an id of its own that was retried first", async () => {
       const rt = runtime();
-      let isDown = true;
-      const child = flow(async (ctx) =>
-        ctx.step("grow", { retry: false }, async () => {
-          if (isDown) throw new Error("away");
-          return "grown";
-        }),
-      );
+      const { child, repair } = failingChild();
       const id = newId();
       const own = `${id}/own`;
       const wf = flow(async (ctx) => ctx.child("kid", child, { n: 1 }, { id: own }));
       expect(await toEnd(rt, wf, id)).toMatchObject({ status: "failed" });
-      isDown = false;
+      repair();
       await rt.retry(own);
       expect(await rt.resume(own)).toMatchObject({ status: "completed" });
       await rt.retry(id);
       expect(await toEnd(rt, wf, id)).toMatchObject({ status: "completed", output: "grown" });
     });
   });
+}
+
+/** A child whose step fails until it is repaired. */
+function failingChild() {
+  let isDown = true;
+  const child = flow(async (ctx) =>
+    ctx.step("grow", { retry: false }, async () => {
+      if (isDown) throw new Error("away");
+      return "grown";
+    }),
+  );
+  const repair = () => {
+    isDown = false;
+  };
+  return { child, repair };
 }
