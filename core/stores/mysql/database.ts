@@ -2,6 +2,7 @@ import { isIP } from "node:net";
 import type { ResultSetHeader } from "mysql2";
 import type { Database, Row, Sql, SqlResult, SqlValue } from "../../database/sql.ts";
 import { checkLogin, serverDatabase } from "../sql/server/database.ts";
+import { LONGEST_SILENCE } from "../sql/server/driver.ts";
 import { mysqlDialect } from "./dialect.ts";
 import { commitError, connectError, isFull, uncommittedError } from "./errors.ts";
 import { loadMysql2 } from "./mysql2.ts";
@@ -60,6 +61,8 @@ export function mysqlDatabase({
       address: `mysql://${host}:${port}/${login.database}`,
       dialect: mysqlDialect,
       begin: ["SET TRANSACTION ISOLATION LEVEL READ COMMITTED", "START TRANSACTION"],
+      limitSilence: [`SET wait_timeout = ${LONGEST_SILENCE / 1_000}`],
+      unlimitSilence: ["SET wait_timeout = DEFAULT"],
       wrapsLone: false,
       render,
       toResult,

@@ -2,6 +2,7 @@ import { checkServerIdentity, type PeerCertificate } from "node:tls";
 import type { QueryResult } from "pg";
 import type { Database, SqlResult } from "../../database/sql.ts";
 import { checkLogin, serverDatabase } from "../sql/server/database.ts";
+import { LONGEST_SILENCE } from "../sql/server/driver.ts";
 import { postgresDialect } from "./dialect.ts";
 import { commitError, connectError, isFull, uncommittedError } from "./errors.ts";
 import { render } from "./literal.ts";
@@ -58,8 +59,10 @@ export function postgresDatabase({
     {
       address: `postgres://${host}:${port}/${login.database}`,
       dialect: postgresDialect,
-      // An abandoned statement waits for locks for 2 s at most. Both settings end with the transaction.
+      // An abandoned statement waits for locks for 2 s at most. All settings end with the transaction.
       begin: ["BEGIN ISOLATION LEVEL READ COMMITTED", "SET LOCAL lock_timeout = 2000"],
+      limitSilence: [`SET LOCAL idle_in_transaction_session_timeout = ${LONGEST_SILENCE}`],
+      unlimitSilence: [],
       wrapsLone: true,
       render,
       toResult,

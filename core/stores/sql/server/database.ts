@@ -13,13 +13,20 @@ import { checkText, checkWhole } from "../../../lock/checks.ts";
 import {
   hasCode,
   StoreClosedError,
+  StoreRefusedError,
   StoreUnavailableError,
   UnknownOutcomeError,
 } from "../../../lock/errors.ts";
 import { type Backoff, backoff, retry } from "../../../lock/retry.ts";
-import { LONGEST_CALL, type Millis } from "../../../lock/time.ts";
+import {
+  elapsedSince,
+  type Instant,
+  instant,
+  LONGEST_CALL,
+  type Millis,
+} from "../../../lock/time.ts";
 import type { PooledConnection, Wire } from "./connection.ts";
-import { type DriverErrors, RolledBackError, type SqlDriver } from "./driver.ts";
+import { type DriverErrors, LONGEST_SILENCE, RolledBackError, type SqlDriver } from "./driver.ts";
 import { ConnectionPool } from "./pool.ts";
 
 /**
@@ -106,28 +113,39 @@ class ServerDatabase<W extends Wire> implements Database {
   }
 
   async #transact<T>(query: Query, body: (tx: Transaction) => Promise<T>): Promise<T> {
-    const { render, errors } = this.#driver;
-    let start = this.#driver.begin;
+    const { begin, limitSilence, unlimitSilence, render, errors } = this.#driver;
     let open = false;
-    const send = async (texts: readonly string[], translate: DriverErrors["commit"]) => {
-      const begin = start;
-      start = [];
+    let answeredAt: Instant | undefined;
+    const send = async (
+      start: readonly string[],
+      texts: readonly string[],
+      translate: DriverErrors["commit"],
+    ) => {
+      if (answeredAt && elapsedSince(answeredAt) >= LONGEST_SILENCE) {
+        throw new RolledBackError(SILENT);
+      }
+      const before = open ? [] : start;
       open = true;
-      return (await query([...begin, ...texts], translate)).slice(begin.length);
+      const results = await query([...before, ...texts], translate);
+      answeredAt = instant();
+      return results.slice(before.length);
     };
     const { tx, failure, end } = serialTransaction(this.address, {
-      batch: (statements) => send(statements.map(render), errors.uncommitted),
+      batch: (statements) =>
+        send([...begin, ...limitSilence], statements.map(render), errors.uncommitted),
       commit: async (statements) => {
-        const results = await send([...statements.map(render), "COMMIT"], errors.commit);
+        const settings = open ? unlimitSilence : [];
+        const texts = [...statements.map(render), ...settings, "COMMIT"];
+        const results = await send(begin, texts, errors.commit);
         open = false;
-        return results.slice(0, -1);
+        return results.slice(0, statements.length);
       },
     });
     try {
       const result = await body(tx);
       await end();
       // A lost answer to ROLLBACK is harmless: nothing is committed.
-      if (open && failure() === undefined) await query(["ROLLBACK"]).catch(() => {});
+      if (open && failure() === undefined) await query(rollback(this.#driver)).catch(() => {});
       return result;
     } catch (error) {
       await end();
@@ -146,6 +164,9 @@ class ServerDatabase<W extends Wire> implements Database {
       () => work(limit.signal),
       async (error, attempt) => {
         if (!(error instanceof RolledBackError)) return undefined;
+        if (error.message === SILENT && attempt > 0) {
+          throw new StoreRefusedError(this.address, `${SILENT}; nothing was changed`, error);
+        }
         await sleep(backoff(attempt, REPEAT), limit.signal).catch(() => {
           throw new StoreUnavailableError(this.address, error.message, error);
         });
@@ -170,12 +191,28 @@ class ServerDatabase<W extends Wire> implements Database {
     try {
       return await work(query).catch(noteFailure);
     } finally {
-      const isUsable = failure === undefined || (await isRolledBack(connection, failure, limit));
+      const isUsable =
+        failure === undefined || (await this.#isRolledBack(connection, failure, limit));
       if (isUsable) this.#pool.release(connection);
       const ended = isUsable ? Promise.resolve() : this.#pool.abandon(connection);
       // An abandoned statement keeps its permit until the server has ended it.
       if (lane === "work") void ended.then(() => this.#work.release());
     }
+  }
+
+  /** Resolves to whether the connection is usable after a failure: outside of any transaction, with all answers read. */
+  async #isRolledBack(
+    connection: PooledConnection<W>,
+    failure: unknown,
+    limit: AbortSignal,
+  ): Promise<boolean> {
+    if (failure instanceof UnknownOutcomeError || limit.aborted || connection.isClosed) {
+      return false;
+    }
+    return race(connection.query(rollback(this.#driver).join(";\n")), limit).then(
+      () => true,
+      () => false,
+    );
   }
 
   async #enter(lane: ConnectionLane, limit: AbortSignal): Promise<PooledConnection<W>> {
@@ -223,18 +260,12 @@ class ServerDatabase<W extends Wire> implements Database {
   }
 }
 
-/** Resolves to whether the connection is usable after a failure: outside of any transaction, with all answers read. */
-async function isRolledBack(
-  connection: PooledConnection,
-  failure: unknown,
-  limit: AbortSignal,
-): Promise<boolean> {
-  if (failure instanceof UnknownOutcomeError || limit.aborted || connection.isClosed) return false;
-  return race(connection.query("ROLLBACK"), limit).then(
-    () => true,
-    () => false,
-  );
+/** Ends a transaction without a commit, with its settings. */
+function rollback({ unlimitSilence }: SqlDriver): readonly string[] {
+  return ["ROLLBACK", ...unlimitSilence];
 }
+
+const SILENT = `a transaction was silent for more than ${LONGEST_SILENCE / 1_000} s between two requests`;
 
 /** The longest first attempt of a read. The second one uses another connection. */
 const FIRST_READ: Millis = 2_000;

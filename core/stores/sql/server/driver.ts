@@ -1,4 +1,5 @@
 import type { Dialect, Notices, Sql, SqlResult } from "../../../database/sql.ts";
+import type { Millis } from "../../../lock/time.ts";
 import type { PooledConnection, Wire } from "./connection.ts";
 
 /** The database's client and server, as the pool needs to know them. */
@@ -34,6 +35,12 @@ export interface SqlDriver<W extends Wire = Wire> extends PoolDriver<W> {
   /** Begins a transaction: read committed, so without a snapshot from before the first statement's row lock. */
   readonly begin: readonly string[];
 
+  /** After `begin`: the server rolls the transaction back when its client has been silent for LONGEST_SILENCE. */
+  readonly limitSilence: readonly string[];
+
+  /** Before COMMIT or after ROLLBACK: ends that limit where it would outlast the transaction. */
+  readonly unlimitSilence: readonly string[];
+
   /** Whether a lone statement stands between `begin` and COMMIT as well. Otherwise it runs at the server's isolation level. */
   readonly wrapsLone: boolean;
 
@@ -63,6 +70,12 @@ export interface DriverErrors {
   /** An error of a transaction whose COMMIT was not sent. Nothing is committed. */
   uncommitted(address: string, driverError: object, error: unknown): Error;
 }
+
+/**
+ * The longest time between two requests of a transaction. The rows of a client that was frozen, or whose end the server
+ * never learns of, are free again after that.
+ */
+export const LONGEST_SILENCE: Millis = 10_000;
 
 /** Nothing was committed, and a repetition of the transaction is likely to succeed. A deadlock victim, for one. */
 export class RolledBackError extends Error {}
