@@ -1,4 +1,4 @@
-import type { Compensation, RunResult } from "./journal.ts";
+import type { Compensation, RunResult } from "./runs.ts";
 
 const CHILD = "~child/";
 

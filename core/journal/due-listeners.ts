@@ -1,4 +1,5 @@
-import type { Journal, StartedRun } from "./journal.ts";
+import type { Journal } from "./journal.ts";
+import type { StartedRun } from "./runs.ts";
 
 function isDue(run: StartedRun): boolean {
   return run.kind === "parked" && run.wakeIn === 0;

@@ -1,4 +1,4 @@
-import { LARGE_RESULT, type NewRecord } from "./journal.ts";
+import { LARGE_RESULT, type NewRecord } from "./records.ts";
 
 /** Returns the bytes of a result that stands beside its record, and undefined for another value. */
 export function largeResult({

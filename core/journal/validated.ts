@@ -3,26 +3,19 @@ import { toMillis } from "../lock/duration.ts";
 import { quote } from "../lock/errors.ts";
 import { checkFence } from "../lock/fence.ts";
 import type { Millis } from "../lock/time.ts";
+import type { ForkRequest, ParkRequest } from "./changes.ts";
 import { notifyingJournal } from "./due-listeners.ts";
+import { type Journal, MOST_IN_PROGRESS } from "./journal.ts";
+import type { QueueLimits } from "./limits.ts";
+import type { DueQuery } from "./queries.ts";
 import {
-  type DueQuery,
-  type FinishRequest,
-  type ForkRequest,
-  type Journal,
   LONGEST_RESULT,
   LONGEST_VALUE,
-  MOST_IN_PROGRESS,
   type NewRecord,
-  type NewRun,
-  type ParkRequest,
   RECORDS_PER_PAGE,
   type RecordPage,
-  type RunClaim,
-  type RunKey,
-  type RunLeaseRequest,
-  type RunTurn,
-} from "./journal.ts";
-import type { QueueLimits } from "./limits.ts";
+} from "./records.ts";
+import type { FinishRequest, NewRun, RunClaim, RunKey, RunLeaseRequest, RunTurn } from "./runs.ts";
 
 /** The longest id or name in bytes of UTF-8. A record's key joins several, so it may be longer. */
 const LONGEST_ID = 255;

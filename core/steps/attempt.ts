@@ -1,9 +1,5 @@
-import {
-  isTransactionRefused,
-  LONGEST_RESULT,
-  type NewRecord,
-  type StepRecord,
-} from "../journal/journal.ts";
+import { isTransactionRefused } from "../journal/journal.ts";
+import { LONGEST_RESULT, type NewRecord, type StepRecord } from "../journal/records.ts";
 import { deadline, race } from "../lock/abort.ts";
 import { hasCode } from "../lock/errors.ts";
 import type { Fence } from "../lock/fence.ts";

@@ -1,12 +1,7 @@
 import { childSignal, decodeChildResult, isCompletedChild } from "../journal/child-result.ts";
-import type {
-  Compensation,
-  RunDetails,
-  RunResult,
-  RunSignal,
-  StartedRun,
-  StepRecord,
-} from "../journal/journal.ts";
+import type { RunDetails } from "../journal/queries.ts";
+import type { StepRecord } from "../journal/records.ts";
+import type { Compensation, RunResult, RunSignal, StartedRun } from "../journal/runs.ts";
 import { checkWhole } from "../lock/checks.ts";
 import type { Millis } from "../lock/time.ts";
 import { encodeError, hashOf } from "./codec.ts";

@@ -1,6 +1,6 @@
 import { bytesToHex } from "@noble/hashes/utils.js";
 import { stringify } from "safe-stable-stringify";
-import { LONGEST_VALUE } from "../journal/journal.ts";
+import { LONGEST_VALUE } from "../journal/records.ts";
 import { sha256 } from "../lock/sha256.ts";
 import { isSealed, type Seal, unreadable } from "./envelope.ts";
 import {

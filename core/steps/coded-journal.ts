@@ -6,7 +6,9 @@ import {
   type EntityRecords,
   entityResource,
 } from "../journal/entities.ts";
-import type { Journal, NewRecord, NewSignal, RunKey } from "../journal/journal.ts";
+import type { Journal } from "../journal/journal.ts";
+import type { NewRecord } from "../journal/records.ts";
+import type { NewSignal, RunKey } from "../journal/runs.ts";
 import type { Envelopes } from "./envelope.ts";
 import { readRecords } from "./read-run.ts";
 import { originIn } from "./step-keys.ts";

@@ -1,5 +1,6 @@
 import { parentStepOf } from "../journal/child-result.ts";
-import type { Compensation, NewRecord, RunSignal, StepRecord } from "../journal/journal.ts";
+import type { NewRecord, StepRecord } from "../journal/records.ts";
+import type { Compensation, RunSignal } from "../journal/runs.ts";
 import { checkFunction, checkText, checkWhole } from "../lock/checks.ts";
 import { type Duration, toMillis } from "../lock/duration.ts";
 import { quote } from "../lock/errors.ts";

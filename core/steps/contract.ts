@@ -1,4 +1,7 @@
-import type { DueQuery, Journal, RecordPage, RunDetails, RunTurn } from "../journal/journal.ts";
+import type { Journal } from "../journal/journal.ts";
+import type { DueQuery, RunDetails } from "../journal/queries.ts";
+import type { RecordPage } from "../journal/records.ts";
+import type { RunTurn } from "../journal/runs.ts";
 import type { Duration } from "../lock/duration.ts";
 import type { LockStore } from "../lock/lock.ts";
 import type { Deadline, Millis } from "../lock/time.ts";

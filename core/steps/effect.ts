@@ -1,4 +1,4 @@
-import type { StepRecord } from "../journal/journal.ts";
+import type { StepRecord } from "../journal/records.ts";
 import type { ErrorInfo } from "./errors.ts";
 import type { History } from "./history.ts";
 import type { Step } from "./step.ts";

@@ -1,4 +1,5 @@
-import type { ChildrenWait, ParkReason } from "../journal/journal.ts";
+import type { ChildrenWait } from "../journal/changes.ts";
+import type { ParkReason } from "../journal/runs.ts";
 import { type Duration, toMillis } from "../lock/duration.ts";
 import { quote } from "../lock/errors.ts";
 import { elapsedSince, instant, type Millis } from "../lock/time.ts";

@@ -1,4 +1,5 @@
-import type { FinalStatus, StepRecord } from "../journal/journal.ts";
+import type { StepRecord } from "../journal/records.ts";
+import type { FinalStatus } from "../journal/runs.ts";
 import type { Millis } from "../lock/time.ts";
 import type { ErrorInfo } from "./errors.ts";
 import type { SuspendReason } from "./workflow.ts";

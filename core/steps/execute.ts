@@ -1,5 +1,6 @@
+import type { ContinueRequest, ParkRequest } from "../journal/changes.ts";
 import { worstOf } from "../journal/child-result.ts";
-import type { Compensation, ContinueRequest, ParkRequest, RunResult } from "../journal/journal.ts";
+import type { Compensation, RunResult } from "../journal/runs.ts";
 import { quote } from "../lock/errors.ts";
 import { runStep } from "./attempt.ts";
 import { encode, encodeInfo, encodeResult } from "./codec.ts";

@@ -1,13 +1,8 @@
-import type {
-  ClaimedRun,
-  Journal,
-  NewRecord,
-  ParkReason,
-  ParkRequest,
-  RunKey,
-  StepRecord,
-} from "../journal/journal.ts";
+import type { ParkRequest } from "../journal/changes.ts";
+import type { Journal } from "../journal/journal.ts";
 import { StaleRunError } from "../journal/journal.ts";
+import type { NewRecord, StepRecord } from "../journal/records.ts";
+import type { ClaimedRun, ParkReason, RunKey } from "../journal/runs.ts";
 import { sleep } from "../lock/abort.ts";
 import { hasCode, quote } from "../lock/errors.ts";
 import type { Lease } from "../lock/lease.ts";

@@ -1,5 +1,7 @@
+import type { ForkRequest } from "../journal/changes.ts";
 import { parentStepOf } from "../journal/child-result.ts";
-import type { ForkRequest, RunDetails, StepRecord } from "../journal/journal.ts";
+import type { RunDetails } from "../journal/queries.ts";
+import type { StepRecord } from "../journal/records.ts";
 import { originalKey } from "../journal/superseded.ts";
 import { quote } from "../lock/errors.ts";
 import { decode } from "./codec.ts";

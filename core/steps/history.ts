@@ -1,4 +1,4 @@
-import type { RecordKind, StepRecord } from "../journal/journal.ts";
+import type { RecordKind, StepRecord } from "../journal/records.ts";
 import { originalKey } from "../journal/superseded.ts";
 import { quote } from "../lock/errors.ts";
 import { eventually, nextTurn } from "../lock/event-loop.ts";

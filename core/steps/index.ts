@@ -1,15 +1,10 @@
 /** Workflows that resume after a crash, with a fence in each locked step, and the records of their runs. */
-export type {
-  Journal,
-  RunDetails,
-  RunInfo,
-  RunResult,
-  RunSignal,
-  StepInProgress,
-  StepRecord,
-} from "../journal/journal.ts";
+export type { Journal } from "../journal/journal.ts";
 export { StaleRunError } from "../journal/journal.ts";
 export type { QueueLimits } from "../journal/limits.ts";
+export type { RunDetails, RunInfo } from "../journal/queries.ts";
+export type { StepRecord } from "../journal/records.ts";
+export type { RunResult, RunSignal, StepInProgress } from "../journal/runs.ts";
 export { Codec } from "./codecs.ts";
 export type { FinishedRun, Runtime } from "./contract.ts";
 export type { EntityHandle } from "./entity/actor.ts";

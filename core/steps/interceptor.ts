@@ -1,4 +1,4 @@
-import type { StepRecord } from "../journal/journal.ts";
+import type { StepRecord } from "../journal/records.ts";
 import type { RunOutcome } from "./workflow.ts";
 
 /** A run that was claimed. */

@@ -1,4 +1,6 @@
-import type { Journal, PageOfRecords, RunDetails, StepRecord } from "../journal/journal.ts";
+import type { Journal } from "../journal/journal.ts";
+import type { RunDetails } from "../journal/queries.ts";
+import type { PageOfRecords, StepRecord } from "../journal/records.ts";
 
 /** Reads the records after the first page. Large results stay in the journal. */
 export async function readRecords(

@@ -1,4 +1,4 @@
-import type { NewRecord, RecordKind } from "../journal/journal.ts";
+import type { NewRecord, RecordKind } from "../journal/records.ts";
 import { encode } from "./codec.ts";
 import type { WorkflowCommand } from "./history.ts";
 import { attemptKey } from "./step-keys.ts";

@@ -1,4 +1,5 @@
-import type { RunDetails, StepRecord } from "../journal/journal.ts";
+import type { RunDetails } from "../journal/queries.ts";
+import type { StepRecord } from "../journal/records.ts";
 import { originalKey } from "../journal/superseded.ts";
 import { quote } from "../lock/errors.ts";
 import { decodeError } from "./codec.ts";

@@ -1,5 +1,7 @@
-import type { Journal, NewRecord, RunSignal, StepRecord } from "../journal/journal.ts";
+import type { Journal } from "../journal/journal.ts";
 import { StaleRunError } from "../journal/journal.ts";
+import type { NewRecord, StepRecord } from "../journal/records.ts";
+import type { RunSignal } from "../journal/runs.ts";
 import { originalKey } from "../journal/superseded.ts";
 import { originsIn, RunValues } from "./coded-journal.ts";
 import type { RuntimeOptions } from "./contract.ts";

@@ -1,4 +1,4 @@
-import type { ChildrenWait } from "../journal/journal.ts";
+import type { ChildrenWait } from "../journal/changes.ts";
 import { eventually, nextTurn } from "../lock/event-loop.ts";
 import type { Millis } from "../lock/time.ts";
 import { EngineFailure, Suspension } from "./errors.ts";

@@ -1,4 +1,6 @@
-import type { Journal, RunDetails, RunStatus } from "../journal/journal.ts";
+import type { Journal } from "../journal/journal.ts";
+import type { RunDetails } from "../journal/queries.ts";
+import type { RunStatus } from "../journal/runs.ts";
 import { sleep } from "../lock/abort.ts";
 import { elapsedSince, instant, type Millis } from "../lock/time.ts";
 import { unknownRun } from "./errors.ts";

@@ -1,17 +1,17 @@
+import type { ContinueRequest } from "../journal/changes.ts";
 import { encodeChildResult } from "../journal/child-result.ts";
+import type { Journal } from "../journal/journal.ts";
+import { StaleRunError } from "../journal/journal.ts";
+import type { DueRun } from "../journal/queries.ts";
 import type {
   ClaimedRun,
-  ContinueRequest,
-  DueRun,
-  Journal,
   NewRun,
   RunClaimResult,
   RunKey,
   RunNotFound,
   StartedRun,
   WorkflowVersion,
-} from "../journal/journal.ts";
-import { StaleRunError } from "../journal/journal.ts";
+} from "../journal/runs.ts";
 import { DEFAULT_QUEUE } from "../journal/turn-order.ts";
 import { checkSignal, describeValue, leftUntil } from "../lock/checks.ts";
 import { Lease } from "../lock/lease.ts";

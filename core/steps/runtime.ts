@@ -1,13 +1,13 @@
+import type { Journal } from "../journal/journal.ts";
+import type { RunInfo } from "../journal/queries.ts";
+import type { RecordPage } from "../journal/records.ts";
 import type {
-  Journal,
   KeyedStart,
   NewRun,
-  RecordPage,
-  RunInfo,
   RunStatus,
   StartedRun,
   WorkflowVersion,
-} from "../journal/journal.ts";
+} from "../journal/runs.ts";
 import { sleep } from "../lock/abort.ts";
 import { checkSpan, checkText } from "../lock/checks.ts";
 import { toMillis } from "../lock/duration.ts";

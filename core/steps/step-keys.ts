@@ -1,4 +1,4 @@
-import type { StepRecord } from "../journal/journal.ts";
+import type { StepRecord } from "../journal/records.ts";
 import { checkFunction, checkOneOf, checkText } from "../lock/checks.ts";
 import { quote } from "../lock/errors.ts";
 

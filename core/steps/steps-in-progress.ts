@@ -1,4 +1,5 @@
-import { MOST_IN_PROGRESS, type StepInProgress } from "../journal/journal.ts";
+import { MOST_IN_PROGRESS } from "../journal/journal.ts";
+import type { StepInProgress } from "../journal/runs.ts";
 import { after, type Millis } from "../lock/time.ts";
 
 /** Steps that take less time are not put on record. */

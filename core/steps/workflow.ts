@@ -1,4 +1,4 @@
-import type { Compensation, ParkReason, RunResult, RunTurn } from "../journal/journal.ts";
+import type { Compensation, ParkReason, RunResult, RunTurn } from "../journal/runs.ts";
 import { DEFAULT_QUEUE } from "../journal/turn-order.ts";
 import { checkText, checkWhole } from "../lock/checks.ts";
 import { type Duration, toMillis } from "../lock/duration.ts";

@@ -1,4 +1,4 @@
-import type { RunInfo } from "../../core/journal/journal.ts";
+import type { RunInfo } from "../../core/journal/queries.ts";
 import type { LockStore } from "../../core/lock/lock.ts";
 import type { Millis } from "../../core/lock/time.ts";
 import { withTimeout } from "./store.ts";

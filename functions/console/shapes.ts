@@ -1,6 +1,6 @@
 import type { StockLevel } from "../../core/inventory/inventory.ts";
-import type { QueueDepth } from "../../core/journal/journal.ts";
 import type { QueueLimits } from "../../core/journal/limits.ts";
+import type { QueueDepth } from "../../core/journal/queries.ts";
 import type { LockInfo } from "../../core/lock/lock.ts";
 import type { Millis } from "../../core/lock/time.ts";
 

@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { MAX_QUANTITY } from "../../core/inventory/inventory.ts";
-import { RUN_STATUSES } from "../../core/journal/journal.ts";
+import { RUN_STATUSES } from "../../core/journal/runs.ts";
 import { checkText, LONGEST_SPAN } from "../../core/lock/checks.ts";
 
 /** A string of 1 to 255 bytes without NUL. */

@@ -1,4 +1,5 @@
-import type { RunDetails, StepRecord } from "../../core/journal/journal.ts";
+import type { RunDetails } from "../../core/journal/queries.ts";
+import type { StepRecord } from "../../core/journal/records.ts";
 import { describeSealed, isSealed } from "../../core/steps/envelope.ts";
 import type { ErrorInfo } from "../../core/steps/errors.ts";
 import { toComparable } from "../../core/steps/storable.ts";

@@ -6,12 +6,8 @@ import {
   BasePersistenceLayer,
   IdempotencyRecord,
 } from "@aws-lambda-powertools/idempotency/persistence";
-import {
-  type Journal,
-  type RunClaimResult,
-  type RunKey,
-  StaleRunError,
-} from "../../core/journal/journal.ts";
+import { type Journal, StaleRunError } from "../../core/journal/journal.ts";
+import type { RunClaimResult, RunKey } from "../../core/journal/runs.ts";
 import type { Millis } from "../../core/lock/time.ts";
 import { decode, encode, encodeError, hashOf } from "../../core/steps/codec.ts";
 import { type Provider, resolve } from "../invocation/provider.ts";

@@ -1,5 +1,6 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
-import type { Journal, QueueDepth } from "../../core/journal/journal.ts";
+import type { Journal } from "../../core/journal/journal.ts";
+import type { QueueDepth } from "../../core/journal/queries.ts";
 import { deadline, noAnswer, race } from "../../core/lock/abort.ts";
 import type { Millis } from "../../core/lock/time.ts";
 import type { FetchApp } from "../http/lambda.ts";

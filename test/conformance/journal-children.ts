@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { decodeChildResult } from "../../core/journal/child-result.ts";
-import type { NewRun } from "../../core/journal/journal.ts";
+import type { NewRun } from "../../core/journal/runs.ts";
 import type { JournalFixture } from "../support/journal-under-test.ts";
 import { expectRejection } from "../support/rejection.ts";
 import {

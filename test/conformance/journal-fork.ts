@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { ForkRequest } from "../../core/journal/journal.ts";
+import type { ForkRequest } from "../../core/journal/changes.ts";
 import { mapConcurrent } from "../../functions/invocation/map-concurrent.ts";
 import type { JournalFixture } from "../support/journal-under-test.ts";
 import { expectRejection } from "../support/rejection.ts";

@@ -5,7 +5,7 @@ import {
   LONGEST_RESULT,
   LONGEST_VALUE,
   RECORDS_PER_PAGE,
-} from "../../core/journal/journal.ts";
+} from "../../core/journal/records.ts";
 import { mapConcurrent } from "../../functions/invocation/map-concurrent.ts";
 import type { JournalFixture } from "../support/journal-under-test.ts";
 import { expectRejection } from "../support/rejection.ts";

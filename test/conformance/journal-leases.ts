@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { RunClaim, RunKey } from "../../core/journal/journal.ts";
+import type { RunClaim, RunKey } from "../../core/journal/runs.ts";
 import type { JournalFixture } from "../support/journal-under-test.ts";
 import { expectRejection } from "../support/rejection.ts";
 import {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { ParkReason } from "../../core/journal/journal.ts";
+import type { ParkReason } from "../../core/journal/runs.ts";
 import type { JournalFixture } from "../support/journal-under-test.ts";
 import { claimed, DONE, FOREVER, running } from "../support/runs.ts";
 import { pause, until } from "../support/until.ts";

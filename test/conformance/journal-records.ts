@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { LONGEST_VALUE, type NewRecord } from "../../core/journal/journal.ts";
+import { LONGEST_VALUE, type NewRecord } from "../../core/journal/records.ts";
 import { decode, encode } from "../../core/steps/codec.ts";
 
 import type { JournalFixture } from "../support/journal-under-test.ts";

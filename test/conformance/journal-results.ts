@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { decodeChildResult } from "../../core/journal/child-result.ts";
-import type { Journal, RunClaim, RunKey } from "../../core/journal/journal.ts";
+import type { Journal } from "../../core/journal/journal.ts";
+import type { RunClaim, RunKey } from "../../core/journal/runs.ts";
 import type { JournalFixture } from "../support/journal-under-test.ts";
 import { expectRejection } from "../support/rejection.ts";
 import {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { RunTurn } from "../../core/journal/journal.ts";
+import type { RunTurn } from "../../core/journal/runs.ts";
 import type { JournalFixture } from "../support/journal-under-test.ts";
 import {
   claimed,

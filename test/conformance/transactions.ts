@@ -1,7 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Database, raw, sql, type Transaction } from "../../core/database/sql.ts";
 import { stockLock } from "../../core/inventory/inventory.ts";
-import type { Journal, NewRecord, RunKey, StepRecord } from "../../core/journal/journal.ts";
+import type { Journal } from "../../core/journal/journal.ts";
+import type { NewRecord, StepRecord } from "../../core/journal/records.ts";
+import type { RunKey } from "../../core/journal/runs.ts";
 import { UnknownOutcomeError } from "../../core/lock/errors.ts";
 import type { Fence } from "../../core/lock/fence.ts";
 import type { LockStore } from "../../core/lock/lock.ts";

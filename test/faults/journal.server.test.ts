@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import { type Database, sql } from "../../core/database/sql.ts";
 import { stockLock } from "../../core/inventory/inventory.ts";
-import type { Journal, RunKey } from "../../core/journal/journal.ts";
+import type { Journal } from "../../core/journal/journal.ts";
+import type { RunKey } from "../../core/journal/runs.ts";
 import { memoryLocks } from "../../core/stores/memory/locks.ts";
 import { sqlInventory } from "../../core/stores/sql/inventory/index.ts";
 import { sqlJournal } from "../../core/stores/sql/journal/index.ts";

@@ -1,12 +1,8 @@
 import { Validator } from "@seriousme/openapi-schema-validator";
 import { expect, test } from "vitest";
 import { z } from "zod";
-import type {
-  ParkReason,
-  RecordKind,
-  RecordOutcome,
-  RunStatus,
-} from "../../core/journal/journal.ts";
+import type { RecordKind, RecordOutcome } from "../../core/journal/records.ts";
+import type { ParkReason, RunStatus } from "../../core/journal/runs.ts";
 import { createRuntime } from "../../core/steps/runtime.ts";
 import { workflow } from "../../core/steps/workflow.ts";
 import { memoryJournal } from "../../core/stores/memory/journal.ts";

@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import type { RunDetails, StepRecord } from "../../core/journal/journal.ts";
+import type { RunDetails } from "../../core/journal/queries.ts";
+import type { StepRecord } from "../../core/journal/records.ts";
 import { encode } from "../../core/steps/codec.ts";
 import { drawRun } from "../../functions/cli/terminal/draw-run.ts";
 import { timelineOf } from "../../functions/cli/terminal/timeline.ts";

@@ -1,4 +1,5 @@
-import { type Journal, type RunKey, StaleRunError } from "../../core/journal/journal.ts";
+import { type Journal, StaleRunError } from "../../core/journal/journal.ts";
+import type { RunKey } from "../../core/journal/runs.ts";
 import type { CallEvent } from "./replay.ts";
 
 /** What a call was answered, in the terms of the model. */

@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import { sql } from "../../core/database/sql.ts";
-import type { RunKey } from "../../core/journal/journal.ts";
+import type { RunKey } from "../../core/journal/runs.ts";
 import { open } from "../../infra/open.ts";
 import { claimOf, DONE, mine, record } from "../support/runs.ts";
 

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { z } from "zod";
-import { type Journal, LONGEST_VALUE } from "../../core/journal/journal.ts";
+import type { Journal } from "../../core/journal/journal.ts";
+import { LONGEST_VALUE } from "../../core/journal/records.ts";
 import type { RuntimeOptions } from "../../core/steps/contract.ts";
 import { Codec, createRuntime, entity, TerminalError, workflow } from "../../core/steps/index.ts";
 import { checkReplay, exportRun } from "../../core/steps/testing.ts";

@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import type { Journal, RunClaim } from "../../core/journal/journal.ts";
+import type { Journal } from "../../core/journal/journal.ts";
+import type { RunClaim } from "../../core/journal/runs.ts";
 import { createRuntime } from "../../core/steps/index.ts";
 import { memoryJournal } from "../../core/stores/memory/journal.ts";
 import { memoryLocks } from "../../core/stores/memory/locks.ts";

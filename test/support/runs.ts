@@ -1,11 +1,7 @@
-import type {
-  DueQuery,
-  Journal,
-  NewRecord,
-  RunClaim,
-  RunClaimResult,
-  RunKey,
-} from "../../core/journal/journal.ts";
+import type { Journal } from "../../core/journal/journal.ts";
+import type { DueQuery } from "../../core/journal/queries.ts";
+import type { NewRecord } from "../../core/journal/records.ts";
+import type { RunClaim, RunClaimResult, RunKey } from "../../core/journal/runs.ts";
 import { pause, until } from "./until.ts";
 
 let runs = 0;

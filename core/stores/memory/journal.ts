@@ -1,20 +1,18 @@
 import { encodeChildResult, worstOf } from "../../journal/child-result.ts";
-import {
-  type Journal,
-  MOST_FORKS,
-  type NewRun,
-  type NewSignal,
-  type RunClaimResult,
-  type RunInfo,
-  type RunKey,
-  type RunLeaseRequest,
-  type RunResult,
-  type RunStatus,
-  StaleRunError,
-  type StepRecord,
-} from "../../journal/journal.ts";
+import { type Journal, MOST_FORKS, StaleRunError } from "../../journal/journal.ts";
 import { largeResult } from "../../journal/large-result.ts";
 import { Admission, costOf, type LimitedQueue, type QueueLimits } from "../../journal/limits.ts";
+import type { RunInfo } from "../../journal/queries.ts";
+import type { StepRecord } from "../../journal/records.ts";
+import type {
+  NewRun,
+  NewSignal,
+  RunClaimResult,
+  RunKey,
+  RunLeaseRequest,
+  RunResult,
+  RunStatus,
+} from "../../journal/runs.ts";
 import { supersededPrefix } from "../../journal/superseded.ts";
 import { TurnOrder } from "../../journal/turn-order.ts";
 import { unknownCursor, validatedJournal } from "../../journal/validated.ts";

@@ -1,18 +1,19 @@
+import type { RunDetails, RunInfo } from "../../journal/queries.ts";
 import {
-  type NewRun,
   type PageOfRecords,
-  type ParkReason,
   RECORDS_PER_PAGE,
   type RecordPage,
-  type RunDetails,
-  type RunInfo,
-  type RunResult,
-  type RunSignal,
-  type RunState,
-  type RunStatus,
-  type StepInProgress,
   type StepRecord,
-} from "../../journal/journal.ts";
+} from "../../journal/records.ts";
+import type {
+  NewRun,
+  ParkReason,
+  RunResult,
+  RunSignal,
+  RunState,
+  RunStatus,
+  StepInProgress,
+} from "../../journal/runs.ts";
 import { DEFAULT_QUEUE } from "../../journal/turn-order.ts";
 import { unknownPage } from "../../journal/validated.ts";
 import type { Millis } from "../../lock/time.ts";

@@ -1,5 +1,5 @@
 import type { CommandModule } from "yargs";
-import type { RunDetails } from "../../../core/journal/journal.ts";
+import type { RunDetails } from "../../../core/journal/queries.ts";
 import { checkSpan, checkText, checkWhole } from "../../../core/lock/checks.ts";
 import type { Runtime } from "../../../core/steps/contract.ts";
 import { runAtEnd } from "../../../core/steps/run-end.ts";

@@ -1,15 +1,13 @@
 import type { CommandModule } from "yargs";
 import { decodeChildResult, parentStepOf } from "../../../core/journal/child-result.ts";
+import type { RunDetails, RunInfo } from "../../../core/journal/queries.ts";
+import { RECORDS_PER_PAGE, type StepRecord } from "../../../core/journal/records.ts";
 import {
-  RECORDS_PER_PAGE,
   RUN_STATUSES,
-  type RunDetails,
-  type RunInfo,
   type RunResult,
   type RunSignal,
   type RunStatus,
-  type StepRecord,
-} from "../../../core/journal/journal.ts";
+} from "../../../core/journal/runs.ts";
 import { checkText, checkWhole } from "../../../core/lock/checks.ts";
 import type { OpenStore } from "../../../core/lock/open-store.ts";
 import { unknownRun } from "../../../core/steps/errors.ts";

@@ -1,4 +1,5 @@
-import type { Compensation, RunDetails } from "../../../core/journal/journal.ts";
+import type { RunDetails } from "../../../core/journal/queries.ts";
+import type { Compensation } from "../../../core/journal/runs.ts";
 import { quote } from "../../../core/lock/errors.ts";
 import type { Millis } from "../../../core/lock/time.ts";
 import type { ErrorInfo } from "../../../core/steps/errors.ts";

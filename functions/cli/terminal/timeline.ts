@@ -1,9 +1,6 @@
-import type {
-  RunDetails,
-  RunSignal,
-  StepInProgress,
-  StepRecord,
-} from "../../../core/journal/journal.ts";
+import type { RunDetails } from "../../../core/journal/queries.ts";
+import type { StepRecord } from "../../../core/journal/records.ts";
+import type { RunSignal, StepInProgress } from "../../../core/journal/runs.ts";
 import { originalKey } from "../../../core/journal/superseded.ts";
 import type { Millis } from "../../../core/lock/time.ts";
 import type { ErrorInfo } from "../../../core/steps/errors.ts";

@@ -1,4 +1,4 @@
-import type { RunDetails } from "../../../core/journal/journal.ts";
+import type { RunDetails } from "../../../core/journal/queries.ts";
 import { type ChromeTraceEvent, nameEvent, spanEvent } from "../../telemetry/trace-events.ts";
 import { type TimelineEntry, timelineOf } from "./timeline.ts";
 

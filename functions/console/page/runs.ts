@@ -1,5 +1,5 @@
 import { html, nothing, svg, type TemplateResult } from "lit-html";
-import type { RunInfo } from "../../../core/journal/journal.ts";
+import type { RunInfo } from "../../../core/journal/queries.ts";
 import type { Bar } from "../shapes.ts";
 import { type Action, button } from "./actions.ts";
 import { clock, formatDuration, href, shortFence } from "./format.ts";

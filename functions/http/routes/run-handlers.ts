@@ -1,5 +1,5 @@
 import * as z from "zod";
-import type { RecordPage } from "../../../core/journal/journal.ts";
+import type { RecordPage } from "../../../core/journal/records.ts";
 import { deadline as limitOf, race } from "../../../core/lock/abort.ts";
 import type { Duration } from "../../../core/lock/duration.ts";
 import { quote, UnknownOutcomeError } from "../../../core/lock/errors.ts";

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { RECORDS_PER_PAGE } from "../../../core/journal/journal.ts";
+import { RECORDS_PER_PAGE } from "../../../core/journal/records.ts";
 import { isInternalSignal } from "../../json/run-json.ts";
 import type { AppOptions } from "../options.ts";
 import { type Route, route } from "../route.ts";

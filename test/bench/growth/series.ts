@@ -1,7 +1,7 @@
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { median, sum } from "simple-statistics";
-import type { NewRun } from "../../../core/journal/journal.ts";
+import type { NewRun } from "../../../core/journal/runs.ts";
 import type { LockStore } from "../../../core/lock/lock.ts";
 import { pause } from "../../support/until.ts";
 import type { GrowingStore } from "./stores.ts";

@@ -221,7 +221,7 @@ export const SQL = [
     [
       {
         name: "a body without a commit that is committed",
-        find: `if (open && failure() === undefined) await query(["ROLLBACK"]).catch(() => {});`,
+        find: "if (open && failure() === undefined) await query(rollback(this.#driver)).catch(() => {});",
         replace: `if (open && failure() === undefined) await query(["COMMIT"]).catch(() => {});`,
       },
       {

@@ -1,7 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { z } from "zod";
 import { stockLock } from "../../../core/inventory/inventory.ts";
-import type { Journal, NewRecord, RunKey } from "../../../core/journal/journal.ts";
+import type { Journal } from "../../../core/journal/journal.ts";
+import type { NewRecord } from "../../../core/journal/records.ts";
+import type { RunKey } from "../../../core/journal/runs.ts";
 import type { Fence } from "../../../core/lock/fence.ts";
 import type { LockStore } from "../../../core/lock/lock.ts";
 import { TerminalError } from "../../../core/steps/errors.ts";

@@ -1,4 +1,4 @@
-import type { DueQuery, DueRun } from "../../../journal/journal.ts";
+import type { DueQuery, DueRun } from "../../../journal/queries.ts";
 import type { WaitingRun } from "../../../journal/turn-order.ts";
 import { sleep } from "../../../lock/abort.ts";
 import { quote } from "../../../lock/errors.ts";

@@ -1,11 +1,6 @@
+import type { ContinueRequest, ReopenRequest } from "../../../journal/changes.ts";
 import { encodeChildResult } from "../../../journal/child-result.ts";
-import type {
-  ContinueRequest,
-  FinishRequest,
-  NewSignal,
-  ReopenRequest,
-  RunKey,
-} from "../../../journal/journal.ts";
+import type { FinishRequest, NewSignal, RunKey } from "../../../journal/runs.ts";
 import { quote } from "../../../lock/errors.ts";
 import type { ChangePlan } from "./documents.ts";
 import { renameRecords } from "./records.ts";

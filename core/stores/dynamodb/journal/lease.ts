@@ -1,7 +1,6 @@
+import type { BlockRequest, ParkRequest } from "../../../journal/changes.ts";
 import type {
-  BlockRequest,
   ClaimedRun,
-  ParkRequest,
   RunClaim,
   RunClaimResult,
   RunKey,
@@ -11,7 +10,7 @@ import type {
   RunResult,
   RunState,
   StepInProgress,
-} from "../../../journal/journal.ts";
+} from "../../../journal/runs.ts";
 import { hasCode, quote } from "../../../lock/errors.ts";
 import { type Backoff, backoff, retry } from "../../../lock/retry.ts";
 import type { Millis } from "../../../lock/time.ts";

@@ -1,12 +1,7 @@
-import {
-  MOST_FORKS,
-  type QueueDepth,
-  type RecordPage,
-  type RunDetails,
-  type RunInfo,
-  type RunQuery,
-  type RunStatus,
-} from "../../../journal/journal.ts";
+import { MOST_FORKS } from "../../../journal/journal.ts";
+import type { QueueDepth, RunDetails, RunInfo, RunQuery } from "../../../journal/queries.ts";
+import type { RecordPage } from "../../../journal/records.ts";
+import type { RunStatus } from "../../../journal/runs.ts";
 import { unknownCursor } from "../../../journal/validated.ts";
 import type { Dynamodb } from "../client/dynamodb.ts";
 import { endingOf, storedValueOf } from "./lease.ts";

@@ -1,12 +1,12 @@
+import { largeResult } from "../../../journal/large-result.ts";
 import {
   type NewRecord,
   type PageOfRecords,
   RECORDS_PER_PAGE,
   type RecordPage,
-  type RunKey,
   type StepRecord,
-} from "../../../journal/journal.ts";
-import { largeResult } from "../../../journal/large-result.ts";
+} from "../../../journal/records.ts";
+import type { RunKey } from "../../../journal/runs.ts";
 import { supersededPrefix } from "../../../journal/superseded.ts";
 import { unknownPage } from "../../../journal/validated.ts";
 import { quote } from "../../../lock/errors.ts";

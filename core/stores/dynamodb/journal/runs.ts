@@ -1,14 +1,14 @@
+import { StaleRunError } from "../../../journal/journal.ts";
+import type { RunInfo } from "../../../journal/queries.ts";
 import type {
   Compensation,
   FinalStatus,
   NewRun,
   ParentRun,
   ParkReason,
-  RunInfo,
   RunKey,
   RunStatus,
-} from "../../../journal/journal.ts";
-import { StaleRunError } from "../../../journal/journal.ts";
+} from "../../../journal/runs.ts";
 import { DEFAULT_QUEUE, type TurnOrder } from "../../../journal/turn-order.ts";
 import type { Millis } from "../../../lock/time.ts";
 import type { Dynamodb, ItemWrite } from "../client/dynamodb.ts";

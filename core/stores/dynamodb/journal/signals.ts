@@ -1,5 +1,5 @@
 import { worstOf } from "../../../journal/child-result.ts";
-import type { CancelledChildren, NewSignal, RunSignal } from "../../../journal/journal.ts";
+import type { CancelledChildren, NewSignal, RunSignal } from "../../../journal/runs.ts";
 import { quote } from "../../../lock/errors.ts";
 import type { ItemWrite } from "../client/dynamodb.ts";
 import {

@@ -1,4 +1,4 @@
-import type { KeyedRun, KeyedStart, NewRun } from "../../../journal/journal.ts";
+import type { KeyedRun, KeyedStart, NewRun } from "../../../journal/runs.ts";
 import { quote } from "../../../lock/errors.ts";
 import type { ChangePlan } from "./documents.ts";
 import { maker, stateOf } from "./lease.ts";

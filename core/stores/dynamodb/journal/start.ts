@@ -1,4 +1,5 @@
-import type { ForkRequest, NewRun, RunKey, StartedRun } from "../../../journal/journal.ts";
+import type { ForkRequest } from "../../../journal/changes.ts";
+import type { NewRun, RunKey, StartedRun } from "../../../journal/runs.ts";
 import { supersededPrefix } from "../../../journal/superseded.ts";
 import { quote } from "../../../lock/errors.ts";
 import type { ItemWrite } from "../client/dynamodb.ts";

@@ -1,11 +1,7 @@
 import type { Transaction } from "../../../database/sql.ts";
-import {
-  type NewRecord,
-  type RunKey,
-  type StepRecord,
-  type TransactionalStep,
-  transactionRefused,
-} from "../../../journal/journal.ts";
+import { transactionRefused } from "../../../journal/journal.ts";
+import type { NewRecord, StepRecord, TransactionalStep } from "../../../journal/records.ts";
+import type { RunKey } from "../../../journal/runs.ts";
 import { deadline, race, sleep } from "../../../lock/abort.ts";
 import { hasCode, quote, StoreUnavailableError } from "../../../lock/errors.ts";
 import { backoff } from "../../../lock/retry.ts";

@@ -10,12 +10,9 @@ import {
   type SqlResult,
   sql,
 } from "../../../database/sql.ts";
-import {
-  type NewRecord,
-  type RunKey,
-  StaleRunError,
-  type StepRecord,
-} from "../../../journal/journal.ts";
+import { StaleRunError } from "../../../journal/journal.ts";
+import type { NewRecord, StepRecord } from "../../../journal/records.ts";
+import type { RunKey } from "../../../journal/runs.ts";
 import { hasCode, quote } from "../../../lock/errors.ts";
 import { retryUntilKnown } from "../../../lock/retry.ts";
 import type { Millis } from "../../../lock/time.ts";

@@ -7,7 +7,7 @@ import {
   type Sql,
   sql,
 } from "../../../database/sql.ts";
-import type { NewRun } from "../../../journal/journal.ts";
+import type { NewRun } from "../../../journal/runs.ts";
 import { DEFAULT_QUEUE, type WaitingRun } from "../../../journal/turn-order.ts";
 import type { Millis } from "../../../lock/time.ts";
 import { isFrom, type RunSource, readDue, selectDue } from "./due-runs.ts";

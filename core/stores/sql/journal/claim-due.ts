@@ -9,8 +9,8 @@ import {
   sql,
   type Transaction,
 } from "../../../database/sql.ts";
-import type { DueQuery, DueRun } from "../../../journal/journal.ts";
 import { Admission, type LimitedQueue } from "../../../journal/limits.ts";
+import type { DueQuery, DueRun } from "../../../journal/queries.ts";
 import type { WaitingRun } from "../../../journal/turn-order.ts";
 import { retryUntilKnown } from "../../../lock/retry.ts";
 import { dueInBacklogs } from "./backlogs.ts";

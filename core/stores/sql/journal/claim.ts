@@ -14,7 +14,7 @@ import type {
   RunClaimResult,
   RunLeaseRequest,
   RunNotFound,
-} from "../../../journal/journal.ts";
+} from "../../../journal/runs.ts";
 import { quote } from "../../../lock/errors.ts";
 import { retryUntilKnown } from "../../../lock/retry.ts";
 import { micros } from "../micros.ts";

@@ -1,5 +1,5 @@
 import type { Database } from "../../../database/sql.ts";
-import type { RunKey } from "../../../journal/journal.ts";
+import type { RunKey } from "../../../journal/runs.ts";
 import type { TurnOrder } from "../../../journal/turn-order.ts";
 import type { BacklogCache } from "./backlogs.ts";
 import type { AnswerOrder } from "./order.ts";

@@ -1,5 +1,7 @@
 import { asBigInt, asNumber, type Database, list, sql } from "../../../database/sql.ts";
-import { type ContinueRequest, type RunKey, StaleRunError } from "../../../journal/journal.ts";
+import type { ContinueRequest } from "../../../journal/changes.ts";
+import { StaleRunError } from "../../../journal/journal.ts";
+import type { RunKey } from "../../../journal/runs.ts";
 import { quote } from "../../../lock/errors.ts";
 import { retryUntilKnown } from "../../../lock/retry.ts";
 import { chunksOf } from "../chunks.ts";

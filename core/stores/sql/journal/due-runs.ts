@@ -1,5 +1,5 @@
 import { asNumber, asText, type Database, type Row, type Sql, sql } from "../../../database/sql.ts";
-import type { WorkflowVersion } from "../../../journal/journal.ts";
+import type { WorkflowVersion } from "../../../journal/runs.ts";
 import type { WaitingRun } from "../../../journal/turn-order.ts";
 import { readUnion } from "./union.ts";
 

@@ -1,5 +1,5 @@
 import { asNumber, asText, type Database, type Row, type Sql, sql } from "../../../database/sql.ts";
-import type { FinishRequest, RunKey, RunStatus } from "../../../journal/journal.ts";
+import type { FinishRequest, RunKey, RunStatus } from "../../../journal/runs.ts";
 import { quote } from "../../../lock/errors.ts";
 import { KeyedBatcher } from "../../../lock/keyed-batcher.ts";
 import { retryUntilKnown } from "../../../lock/retry.ts";

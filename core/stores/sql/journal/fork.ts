@@ -8,7 +8,9 @@ import {
   sql,
   type Transaction,
 } from "../../../database/sql.ts";
-import type { ForkRequest, Journal, RunKey } from "../../../journal/journal.ts";
+import type { ForkRequest } from "../../../journal/changes.ts";
+import type { Journal } from "../../../journal/journal.ts";
+import type { RunKey } from "../../../journal/runs.ts";
 import { supersededPrefix } from "../../../journal/superseded.ts";
 import { quote } from "../../../lock/errors.ts";
 import { retryUntilKnown } from "../../../lock/retry.ts";

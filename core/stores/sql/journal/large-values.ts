@@ -9,8 +9,9 @@ import {
   sql,
   type Transaction,
 } from "../../../database/sql.ts";
-import type { NewRecord, RunKey } from "../../../journal/journal.ts";
 import { largeResult } from "../../../journal/large-result.ts";
+import type { NewRecord } from "../../../journal/records.ts";
+import type { RunKey } from "../../../journal/runs.ts";
 import { retryUntilKnown } from "../../../lock/retry.ts";
 import { partOf } from "./rows.ts";
 

@@ -9,15 +9,9 @@ import {
   type Sql,
   sql,
 } from "../../../database/sql.ts";
-import {
-  type BlockRequest,
-  type ParkRequest,
-  type RunKey,
-  type RunRenewal,
-  type RunStatus,
-  StaleRunError,
-  type StepInProgress,
-} from "../../../journal/journal.ts";
+import type { BlockRequest, ParkRequest } from "../../../journal/changes.ts";
+import { StaleRunError } from "../../../journal/journal.ts";
+import type { RunKey, RunRenewal, RunStatus, StepInProgress } from "../../../journal/runs.ts";
 import { quote } from "../../../lock/errors.ts";
 import { retryUntilKnown } from "../../../lock/retry.ts";
 import type { Millis } from "../../../lock/time.ts";

@@ -1,4 +1,5 @@
-import type { RunKey, StepRecord } from "../../../journal/journal.ts";
+import type { StepRecord } from "../../../journal/records.ts";
+import type { RunKey } from "../../../journal/runs.ts";
 import { nextTurn } from "../../../lock/event-loop.ts";
 
 export interface WrittenRecord {

@@ -1,5 +1,5 @@
 import { asText, type Database, type Row, raw, type Sql, sql } from "../../../database/sql.ts";
-import { type PageOfRecords, RECORDS_PER_PAGE, type RecordPage } from "../../../journal/journal.ts";
+import { type PageOfRecords, RECORDS_PER_PAGE, type RecordPage } from "../../../journal/records.ts";
 import { unknownPage } from "../../../journal/validated.ts";
 import { retryUntilKnown } from "../../../lock/retry.ts";
 import { partOf, RECORD, toRecord } from "./rows.ts";

@@ -1,13 +1,7 @@
 import { asBigInt, asNumber, asText, type Database, type Sql, sql } from "../../../database/sql.ts";
-import {
-  MOST_FORKS,
-  type QueueDepth,
-  type RecordPage,
-  type RunDetails,
-  type RunInfo,
-  type RunQuery,
-  type StepRecord,
-} from "../../../journal/journal.ts";
+import { MOST_FORKS } from "../../../journal/journal.ts";
+import type { QueueDepth, RunDetails, RunInfo, RunQuery } from "../../../journal/queries.ts";
+import type { RecordPage, StepRecord } from "../../../journal/records.ts";
 import { unknownCursor } from "../../../journal/validated.ts";
 import { retryUntilKnown } from "../../../lock/retry.ts";
 import { toMillis } from "../micros.ts";

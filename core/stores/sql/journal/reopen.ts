@@ -1,5 +1,6 @@
 import { asText, type Database, list, type Sql, sql } from "../../../database/sql.ts";
-import type { ReopenRequest, RunKey } from "../../../journal/journal.ts";
+import type { ReopenRequest } from "../../../journal/changes.ts";
+import type { RunKey } from "../../../journal/runs.ts";
 import { supersededPrefix } from "../../../journal/superseded.ts";
 import { quote } from "../../../lock/errors.ts";
 import { retryUntilKnown } from "../../../lock/retry.ts";

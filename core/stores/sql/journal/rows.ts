@@ -7,22 +7,20 @@ import {
   type Sql,
   sql,
 } from "../../../database/sql.ts";
+import type { RunInfo } from "../../../journal/queries.ts";
+import type { RecordKind, RecordOutcome, StepRecord } from "../../../journal/records.ts";
 import type {
   Compensation,
   FinalStatus,
   ParentRun,
   ParkReason,
-  RecordKind,
-  RecordOutcome,
-  RunInfo,
   RunKey,
   RunResult,
   RunSignal,
   RunState,
   RunStatus,
   StepInProgress,
-  StepRecord,
-} from "../../../journal/journal.ts";
+} from "../../../journal/runs.ts";
 import type { Millis } from "../../../lock/time.ts";
 import { micros, toMillis } from "../micros.ts";
 

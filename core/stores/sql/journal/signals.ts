@@ -17,7 +17,7 @@ import type {
   NewSignal,
   RunKey,
   RunStatus,
-} from "../../../journal/journal.ts";
+} from "../../../journal/runs.ts";
 import { quote } from "../../../lock/errors.ts";
 import { retryUntilKnown } from "../../../lock/retry.ts";
 import { chunksOf } from "../chunks.ts";

@@ -1,5 +1,5 @@
 import { asText, type Database, type Dialect, type Row, sql } from "../../../database/sql.ts";
-import type { KeyedRun, KeyedStart, NewRun } from "../../../journal/journal.ts";
+import type { KeyedRun, KeyedStart, NewRun } from "../../../journal/runs.ts";
 import { quote } from "../../../lock/errors.ts";
 import { retryUntilKnown } from "../../../lock/retry.ts";
 import { addBacklog, backlogOf } from "./backlogs.ts";

@@ -8,12 +8,8 @@ import {
   type SqlResult,
   sql,
 } from "../../../database/sql.ts";
-import {
-  type NewRun,
-  type RunKey,
-  StaleRunError,
-  type StartedRun,
-} from "../../../journal/journal.ts";
+import { StaleRunError } from "../../../journal/journal.ts";
+import type { NewRun, RunKey, StartedRun } from "../../../journal/runs.ts";
 import { retryUntilKnown } from "../../../lock/retry.ts";
 import { chunksOf } from "../chunks.ts";
 import { addBacklog, type Backlog, backlogOf } from "./backlogs.ts";

@@ -1,6 +1,7 @@
 import { checkClaim, claim, readClaim } from "../../../database/claim.ts";
 import { asBigInt, sql, type Transaction } from "../../../database/sql.ts";
-import type { NewRecord, RunKey, StepRecord, TransactionalStep } from "../../../journal/journal.ts";
+import type { NewRecord, StepRecord, TransactionalStep } from "../../../journal/records.ts";
+import type { RunKey } from "../../../journal/runs.ts";
 import { race } from "../../../lock/abort.ts";
 import { hasCode, quote } from "../../../lock/errors.ts";
 import type { Fence } from "../../../lock/fence.ts";
