@@ -14,7 +14,6 @@ await locks.withLock("seats/hall-1", { ttl: "10s", wait: "5s" }, (lock) =>
     await claimFence(database, tx, lock.fence); // a late holder ends here, with a FencedOutError
     const [free] = await tx.batch([sql`SELECT id FROM seat WHERE taken = 0 ORDER BY id LIMIT 2`]);
     const ids = free?.rows.map(({ id }) => Number(id)) ?? [];
-    if (ids.length < 2) return; // sold out: nothing is committed
     await tx.commit([sql`UPDATE seat SET taken = 1 WHERE id IN (${list(ids)})`]);
   }),
 );
