@@ -16,8 +16,8 @@ import {
  * Raises the resource's claim to this fence. Changes nothing if the claim is higher, or equal and of another owner.
  *
  * The claim comes before the transaction's first read of the resource. With a claim before the write only, a late
- * holder could read, wait for its successor's commit, and write. The claim's row stays locked until the transaction
- * ends, so a late holder waits here and is then refused.
+ * holder could write after its successor's read, and the successor would overwrite that write. The claim's row stays
+ * locked until the transaction ends, so a late holder waits here and is then refused.
  */
 export function claim(dialect: Dialect, fence: Fence): Sql {
   const { resource, generation, token } = fence;

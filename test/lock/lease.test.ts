@@ -168,6 +168,22 @@ describe("a lease", () => {
     expect(lease.signal.aborted).toBe(true);
   });
 
+  test.each([
+    { after: 0, span: 980, holds: true },
+    { after: 332, span: 640, holds: true },
+    { after: 332, span: 670, holds: false },
+    { after: 0, span: 1_000, holds: false },
+  ])(
+    "survives a freeze of $span ms that begins $after ms after a renewal: $holds",
+    async (freezing) => {
+      const { lease } = begin();
+      await vi.advanceTimersByTimeAsync(freezing.after);
+      freeze(freezing.span);
+      expect(lease.remaining() > 0).toBe(freezing.holds);
+      lease.end("released");
+    },
+  );
+
   test("uses the monotonic clock when the wall clock is set back", async () => {
     const { lease } = begin({ autoRenew: false });
     vi.setSystemTime(Date.now() - 3_600_000);
