@@ -22,7 +22,7 @@ export const retryCommand: CommandModule<unknown, RetryArgs> = {
   describe: "Let failed, cancelled or blocked runs go on; recorded results are used again",
   builder: (yargs) =>
     callOptions(yargs)
-      .positional("ids", { type: "string", array: true, describe: "the runs' ids" })
+      .positional("ids", { type: "string", array: true, default: [], describe: "the runs' ids" })
       .option("status", { choices: STATUSES, describe: "instead of ids: all runs in this status" })
       .option("workflow", {
         type: "string",
