@@ -100,8 +100,8 @@ function describeUsageError(message: string, { own }: Words): string {
   return `"${read.join(" ")}" is no command: did you mean ${suggestion}?`;
 }
 
-/** Options that may be repeated. */
-const REPEATABLE = ["_", "strategy", "compare"];
+/** Arguments that may be repeated. */
+const REPEATABLE = ["_", "ids", "strategy", "compare"];
 
 /** Throws a TypeError for errors that yargs accepts. */
 function checkUsage(args: ArgumentsCamelCase, { command, hasSeparator }: Words): void {

@@ -1,6 +1,9 @@
+import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { mkdir, realpath } from "node:fs/promises";
 import { createServer } from "node:http";
 import { type AddressInfo, connect, createServer as createTcpServer } from "node:net";
+import { dirname, join } from "node:path";
 import { describe, expect, inject, onTestFinished, test } from "vitest";
 import { raw } from "../../core/database/sql.ts";
 import { dynamodbTable } from "../../core/stores/dynamodb/client/table.ts";
@@ -9,6 +12,8 @@ import { examine } from "../../functions/doctor/doctor.ts";
 import { type Finding, judgeVersion } from "../../functions/doctor/finding.ts";
 import { judgeSqliteDurability } from "../../functions/doctor/sql.ts";
 import { open } from "../../infra/open.ts";
+import { findOrThrow } from "../../infra/servers/binaries.ts";
+import { KINDS } from "../../infra/servers/kinds.ts";
 import { isEtcdHealthy } from "../../infra/servers/probes.ts";
 import { startServer } from "../../infra/servers/start.ts";
 import { cli, type Finished, startCli } from "../support/cli.ts";
@@ -156,6 +161,56 @@ describe.concurrent("lockstep doctor", () => {
         }),
       );
       await drop();
+    },
+    LONGEST,
+  );
+
+  test(
+    "tells whether the commits of a PostgreSQL wait for a standby",
+    async () => {
+      await using server = await startServer("postgres");
+      const { url } = server;
+      expect(await cli("migrate", "--store", url)).toMatchObject({ status: 0 });
+      const replication = async () =>
+        (await findingsOf(url)).find(({ check }) => check === "replication");
+      expect(await replication()).toEqual({
+        check: "replication",
+        status: "ok",
+        message: "synchronous_standby_names is empty; no standby is connected",
+      });
+      const admin = await connectTo(url);
+      const isStreaming = async () => {
+        const state = raw("SELECT state FROM pg_stat_replication");
+        await using store = await open(url);
+        return (await store.database.read(state)).some((row) => row.state === "streaming");
+      };
+      const tool = join(
+        dirname(await realpath(await findOrThrow(KINDS.postgres, () => {}))),
+        "pg_receivewal",
+      );
+      const folder = join(server.nodes[0]?.config.folder ?? expect.fail(), "standby");
+      await mkdir(folder);
+      // Takes the commits as a standby does, and confirms them once they are on its disk.
+      using _ = spawn(tool, ["-D", folder, "-d", url, "--synchronous"], { stdio: "ignore" });
+      await until(isStreaming);
+      expect(await replication()).toMatchObject({
+        status: "note",
+        message: expect.stringMatching(/^synchronous_standby_names is empty: a failover may lose/),
+        cure: "set synchronous_standby_names",
+      });
+      await admin.query("ALTER SYSTEM SET synchronous_standby_names = 'pg_receivewal'");
+      await admin.query("SELECT pg_reload_conf()");
+      expect(await replication()).toMatchObject({
+        status: "ok",
+        message: "commits wait for standbys: pg_receivewal",
+      });
+      await admin.query("ALTER DATABASE postgres SET synchronous_commit = local");
+      expect(await replication()).toMatchObject({
+        status: "note",
+        message: expect.stringContaining("synchronous_commit = local: a failover may lose"),
+        cure: "set synchronous_commit = on",
+      });
+      await admin.end();
     },
     LONGEST,
   );

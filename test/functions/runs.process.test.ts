@@ -3,9 +3,12 @@ import { readFile, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
+import { z } from "zod";
+import { createRuntime } from "../../core/steps/runtime.ts";
 import { checkReplay } from "../../core/steps/testing.ts";
+import { workflow } from "../../core/steps/workflow.ts";
 import { open } from "../../infra/open.ts";
-import { placeOrder } from "../programs/order.ts";
+import { noop, placeOrder } from "../programs/order.ts";
 import { codec, sealed } from "../programs/sealed.ts";
 import { onTerminal, startCli } from "../support/cli.ts";
 import { cliInProcess } from "../support/cli-in-process.ts";
@@ -258,6 +261,54 @@ describe.concurrent("lockstep run and lockstep runs", () => {
     const unknown = await ask("runs", "retry", "none");
     expect(unknown).toMatchObject({ status: 1, stdout: "" });
     expect(unknown.stderr).toContain('run "none" does not exist');
+    await remove();
+  }, 120_000);
+
+  test("runs retry takes several ids, or a status, and does not stop at a run that it cannot retry", async () => {
+    const { file, remove } = await temporaryFile();
+    const ask = (...args: readonly string[]) =>
+      cliInProcess("runs", "retry", ...args, "--store", `sqlite:${file}`);
+    const blockAll = async () => {
+      await using shop = await open(`sqlite:${file}`);
+      const [mail, order] = ["mail", "order"].map((name) =>
+        workflow({ name, version: 1, input: z.null() }, async (ctx) => {
+          void ctx.step("forgotten", async () => {});
+        }),
+      );
+      const runtime = createRuntime(shop);
+      for (const [id, type] of [
+        ["a", mail],
+        ["b", order],
+        ["c", order],
+      ] as const) {
+        const outcome = await runtime.execute(type ?? expect.fail(), null, { id });
+        expect(outcome).toMatchObject({ status: "blocked" });
+      }
+      await runtime.execute(noop, null, { id: "done" });
+    };
+    const statuses = async () => {
+      await using shop = await open(`sqlite:${file}`);
+      const runs = await shop.journal.list({});
+      return Object.fromEntries(runs.map(({ runId, status }) => [runId, status]));
+    };
+    await blockAll();
+    const two = await ask("a", "none", "done", "b");
+    expect(two.status).toBe(1);
+    expect(two.stdout.split("\n").toSorted()).toEqual(["", "a reopened", "b reopened"]);
+    expect(two.stderr).toContain('run "none" does not exist');
+    expect(two.stderr).toContain('run "done" has completed');
+    await blockAll();
+    const ofOrders = await ask("--status", "blocked", "--workflow", "order");
+    expect(ofOrders.status).toBe(0);
+    expect(ofOrders.stdout.split("\n").toSorted()).toEqual(["", "b reopened", "c reopened"]);
+    expect(await statuses()).toEqual({ a: "blocked", b: "parked", c: "parked", done: "completed" });
+    expect(await ask("--status", "blocked")).toMatchObject({ status: 0, stdout: "a reopened\n" });
+    const none = await ask("--status", "blocked");
+    expect(none).toMatchObject({ status: 0, stdout: "" });
+    expect(none.stderr).toContain("no run is blocked");
+    for (const wrong of [[], ["a", "--status", "failed"], ["a", "--workflow", "order"]]) {
+      expect(await ask(...wrong)).toMatchObject({ status: 64, stdout: "" });
+    }
     await remove();
   }, 120_000);
 

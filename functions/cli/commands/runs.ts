@@ -1,7 +1,6 @@
 import type { CommandModule } from "yargs";
 import type { RunDetails } from "../../../core/journal/queries.ts";
 import { checkSpan, checkText, checkWhole } from "../../../core/lock/checks.ts";
-import type { Runtime } from "../../../core/steps/contract.ts";
 import { runAtEnd } from "../../../core/steps/run-end.ts";
 import { loadWorkflowModule } from "../../worker/workflow-module.ts";
 import { EXIT } from "../exit-status.ts";
@@ -21,6 +20,7 @@ import { withStore } from "../store.ts";
 import { reportAnswer, reportOutcome, showEvent } from "../terminal/outcome.ts";
 import { print } from "../terminal/output.ts";
 import { limitsCommand } from "./limits.ts";
+import { retryCommand } from "./retry-runs.ts";
 import { exportCommand, listCommand, showCommand } from "./show-runs.ts";
 import { queryCommand, signalCommand, updateCommand } from "./signal-runs.ts";
 
@@ -109,20 +109,15 @@ function reportEnd({ runId, status, ending }: RunDetails): void {
   else if (status !== "cancelled") process.exitCode = EXIT.no;
 }
 
-const retryCommand: CommandModule<unknown, CallIdArgs> = {
-  command: "retry <id>",
-  describe: "Let a failed, cancelled or blocked run go on; recorded results are used again",
-  builder: (yargs) =>
-    idPositional(callOptions(yargs)).example("$0 runs retry order-7", "a worker goes on"),
-  handler: (args) => reopen(args, (runtime) => runtime.retry(args.id)),
-};
-
 const retryUndoCommand: CommandModule<unknown, CallIdArgs> = {
   command: "retry-undo <id>",
   describe: "Attempt the failed undos of a run again",
   builder: (yargs) =>
     idPositional(callOptions(yargs)).example("$0 runs retry-undo order-7", "after a fix"),
-  handler: (args) => reopen(args, (runtime) => runtime.retryUndo(args.id)),
+  async handler(args) {
+    checkText("id", args.id, 255);
+    await withCalls(args, async (runtime) => reportAnswer(await runtime.retryUndo(args.id)));
+  },
 };
 
 interface ForkArgs extends CallIdArgs {
@@ -156,14 +151,6 @@ const forkCommand: CommandModule<unknown, ForkArgs> = {
     await withCalls(args, async (runtime) => print(await runtime.fork(id, { from, as })));
   },
 };
-
-async function reopen(
-  args: CallIdArgs,
-  call: (runtime: Runtime) => Promise<string>,
-): Promise<void> {
-  checkText("id", args.id, 255);
-  await withCalls(args, async (runtime) => reportAnswer(await call(runtime)));
-}
 
 const purgeCommand: CommandModule<unknown, StoreArgs & { readonly limit: string }> = {
   command: "purge",
