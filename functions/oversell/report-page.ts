@@ -179,10 +179,11 @@ function withFallbacks(css: string): string {
   );
 }
 
-/** Returns what the page needs of a frame, without names, for there are thousands: its time, its sentence, whether it is decisive, and the number of its message. */
+/** Returns what the page needs of a frame, without names, for there are thousands: its time, its sentence, the number of its message, and 1 if it is decisive. */
 function toShownFrame({ at, worker, text, isKey }: Frame, messages: Incident["messages"]) {
   const message = messages.findIndex((one) => one.to === at && one.worker === worker);
-  return [Math.round(at * 10) / 10, text, isKey ? 1 : 0, message];
+  const shown = [Math.round(at * 10) / 10, text, message];
+  return isKey ? [...shown, 1] : shown;
 }
 
 /** Returns the index of the frame with which the replay begins: the first one with two holders, or else the first decisive one. */
