@@ -150,6 +150,7 @@ describe("the numbers of a measurement", () => {
     const sales: readonly Sale[] = kept("incident.json").incident.strategies;
     const shown = [
       "as-in-the-incident",
+      "process-lock",
       "owner-checked",
       "renewed",
       "fence-claimed",

@@ -38,6 +38,8 @@ function causeOf({ strategy, handlings, ttlMillis }: Observations): string {
   if (strategy.stock === "decr-and-test")
     return "a process was killed between DECR and the record of its sale";
   if (strategy.lock === "none") return "buyers read the same stock, and each of them sells";
+  if (strategy.lock === "in-process")
+    return "each process has a lock of its own, so buyers of two processes read the same stock";
   const holds = holdsOf(handlings);
   const [later] = overlapping(holds);
   const earlier = later && holds.find((hold) => hold !== later && contains(hold, later.from));

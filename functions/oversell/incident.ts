@@ -8,7 +8,7 @@ import {
 } from "./narrator.ts";
 import { type Handling, holdsOf, type Observations } from "./observations.ts";
 import { judge, type StrategyReport } from "./report.ts";
-import type { Strategy } from "./strategy.ts";
+import { hasSharedLock, type Strategy } from "./strategy.ts";
 import { type Interval, overlapping, type TraceEvent } from "./trace.ts";
 
 /** A replay with one strategy, as it is drawn. Times are in milliseconds since the start of the sale. */
@@ -99,11 +99,12 @@ export function incidentOf(observed: Observations): Incident {
   };
 }
 
-function toMessage({ type, at, sentAt, handling }: Step, { fence }: Strategy): readonly Message[] {
+function toMessage({ type, at, sentAt, handling }: Step, strategy: Strategy): readonly Message[] {
+  const { fence } = strategy;
   const { worker } = handling;
   // The trace has no answer of the lock store to a release, and a grant as the answer to a request.
   const isRequest = type === "asks" || type === "releases";
-  if (sentAt === undefined && !isRequest) return [];
+  if (isRequest ? !hasSharedLock(strategy) : sentAt === undefined) return [];
   const isFenced = fence !== "none" && type !== "asks" && type !== "reads";
   const hasFence = isFenced || type === "releases";
   const token = hasFence ? tokenOf(handling) : undefined;

@@ -1,5 +1,5 @@
 import type { Handling, Observations } from "./observations.ts";
-import type { Strategy } from "./strategy.ts";
+import { hasSharedLock, type Strategy } from "./strategy.ts";
 import type { Interval, TraceEvent } from "./trace.ts";
 
 export interface Grant extends Interval {
@@ -43,6 +43,9 @@ export class Narrator {
   /** Leaves out the digits that all fences begin with, when fences are long. */
   readonly shorten: (token: string) => string;
   readonly #strategy: Strategy;
+
+  /** Whether the processes share the lock. */
+  readonly #isShared: boolean;
   readonly #stock: number;
   readonly #ttl: number;
   readonly #nameOf: (handling: Handling) => string;
@@ -60,6 +63,7 @@ export class Narrator {
 
   constructor({ strategy, stock, ttlMillis, handlings }: Observations) {
     this.#strategy = strategy;
+    this.#isShared = hasSharedLock(strategy);
     this.#stock = stock;
     this.#ttl = ttlMillis;
     this.#recorded = stock;
@@ -96,8 +100,12 @@ export class Narrator {
         return undefined;
       case "holds": {
         const [other] = this.#believers;
-        this.#grant(handling, at);
         this.#believers.add(handling);
+        if (!this.#isShared) {
+          const company = other ? ` ${this.#nameOf(other)} holds one of its own, too.` : "";
+          return { text: `${name} takes the lock of its own process.${company}` };
+        }
+        this.#grant(handling, at);
         return other
           ? {
               text: `${name} gets the lock. ${this.#nameOf(other)} still believes that it has it.`,
@@ -108,7 +116,7 @@ export class Narrator {
       case "identified": {
         const waited = at - (handling.trace.find((one) => one.type === "calls")?.at ?? at);
         if (waited < this.#ttl / 2) return undefined;
-        const isLate = this.#strategy.lock !== "none" && this.#holder?.handling !== handling;
+        const isLate = this.#isShared && this.#holder?.handling !== handling;
         return {
           text: `The identity service answers ${lower(name)} after ${seconds(waited)}.${isLate ? " Its lock is gone, and it does not notice." : ""}`,
           isKey: isLate,
@@ -157,6 +165,7 @@ export class Narrator {
           };
         }
         this.#believers.delete(handling);
+        if (!this.#isShared) return { text: `${name} is killed.`, isKey: true };
         this.#limit(handling, at + this.#ttl);
         return { text: `${name} is killed. Its lock stays until it expires.`, isKey: true };
     }
@@ -195,6 +204,7 @@ export class Narrator {
 
   #release(handling: Handling, at: number, name: string) {
     this.#believers.delete(handling);
+    if (!this.#isShared) return { text: `${name} releases the lock of its own process.` };
     const holder = this.#holder?.handling;
     if (holder === handling) {
       this.#end(at);

@@ -3,6 +3,7 @@ import { stockLock } from "../../core/inventory/inventory.ts";
 import { sleep } from "../../core/lock/abort.ts";
 import { hasCode } from "../../core/lock/errors.ts";
 import type { Fence } from "../../core/lock/fence.ts";
+import { KeyedQueue } from "../../core/lock/keyed-queue.ts";
 import type { AnyStore } from "../../infra/open.ts";
 import {
   decrAndTest,
@@ -35,6 +36,9 @@ export class OrderHandler {
   readonly #shop: Shop;
   readonly #config: WorkerConfig;
   readonly #injectFault: InjectFault;
+
+  /** The mutex of this process. */
+  readonly #mutex = new KeyedQueue(1);
 
   constructor(
     opened: AnyStore,
@@ -81,6 +85,7 @@ export class OrderHandler {
     const { strategy, ttlMillis } = this.#config;
     if (strategy.lock === "none") return { fence: undefined, release: async () => {} };
     if (strategy.lock === "lockstep") return this.#lockstepLock();
+    if (strategy.lock === "in-process") return this.#lockMutex();
     const shop = this.#shop;
     const owner = randomUUID();
     const beforeExpire = async () => {
@@ -90,20 +95,18 @@ export class OrderHandler {
     const taken =
       strategy.lock === "setnx-then-expire"
         ? await setnxThenExpire(existing(shop.setnx), options)
-        : await this.#setIfAbsent(owner);
+        : await poll(() => shop.setIfAbsent(owner, ttlMillis));
     if (taken !== "held") return taken;
     const isChecked = strategy.release === "owner-checked";
     const release = () => (isChecked ? shop.removeIfOwner(owner) : shop.remove());
     return { fence: undefined, release };
   }
 
-  async #setIfAbsent(owner: string): Promise<"held" | "busy"> {
-    const giveUpAt = monotonicNow() + LOCK_WAIT;
-    while (!(await this.#shop.setIfAbsent(owner, this.#config.ttlMillis))) {
-      if (monotonicNow() > giveUpAt) return "busy";
-      await sleep(pollPause());
-    }
-    return "held";
+  async #lockMutex(): Promise<HeldLock | "busy"> {
+    const { shop } = this.#config;
+    const taken = await poll(async () => this.#mutex.tryEnter(shop));
+    const release = async () => this.#mutex.leave(shop);
+    return taken === "busy" ? taken : { fence: undefined, release };
   }
 
   async #lockstepLock(): Promise<HeldLock | "busy"> {
@@ -194,6 +197,16 @@ export class OrderHandler {
     await sleep(this.#config.workMillis * (1 + Math.random()));
     if (fault === "freeze" || fault === "kill-before") await this.#injectFault(fault, trace);
   }
+}
+
+/** Tries to take a lock until the longest wait is over. */
+async function poll(take: () => Promise<boolean>): Promise<"held" | "busy"> {
+  const giveUpAt = monotonicNow() + LOCK_WAIT;
+  while (!(await take())) {
+    if (monotonicNow() > giveUpAt) return "busy";
+    await sleep(pollPause());
+  }
+  return "held";
 }
 
 /** Returns what the store has. oversell() refuses a strategy that its store does not have. */

@@ -15,7 +15,7 @@ export interface ReportSetting {
 }
 
 /** The most orders of a report, over all strategies: so many that the file stays below 1 MB. */
-export const MAX_REPORT_ORDERS = 900;
+export const MAX_REPORT_ORDERS = 960;
 
 /** The width of a drawing in pixels, and the pixels of a lock's ttl in between. */
 const MIN_WIDTH = 900;
@@ -89,7 +89,8 @@ ${SIGNS.map(([sign, text]) => `<li><svg width="34" height="16" aria-hidden="true
 <p>A lock that expires does not tell its holder. The holder is slow or frozen, goes on, and believes that it is alone: then two processes
 sell the same unit. No lock can prevent that. The stock can: every lock carries a fence, a number that rises with each holder, and the stock
 refuses a fence that is lower than the highest one it has seen. Choose <b>fence-claimed</b> or <b>lockstep</b> above: the same
-process is frozen, two believe that they hold the lock, and the late write bounces off the stock.</p>
+process is frozen, two believe that they hold the lock, and the late write bounces off the stock.
+<b>process-lock</b> needs no slow process: its lock is in the memory of each process, and holds no other process back.</p>
 <h2>The decisive moments</h2>
 <ol id="moments"></ol>
 <h2>All figures</h2>
@@ -178,10 +179,11 @@ function withFallbacks(css: string): string {
   );
 }
 
-/** Returns what the page needs of a frame, without names, for there are thousands: its time, its sentence, whether it is decisive, and the number of its message. */
+/** Returns what the page needs of a frame, without names, for there are thousands: its time, its sentence, the number of its message, and 1 if it is decisive. */
 function toShownFrame({ at, worker, text, isKey }: Frame, messages: Incident["messages"]) {
   const message = messages.findIndex((one) => one.to === at && one.worker === worker);
-  return [Math.round(at * 10) / 10, text, isKey ? 1 : 0, message];
+  const shown = [Math.round(at * 10) / 10, text, message];
+  return isKey ? [...shown, 1] : shown;
 }
 
 /** Returns the index of the frame with which the replay begins: the first one with two holders, or else the first decisive one. */
@@ -210,6 +212,7 @@ function choice(strategy: Strategy, sold: number, stock: number, i: number): str
 /** Says whether a strategy has a lock and a fence. */
 function kindOf(strategy: Strategy | undefined): string {
   if (!strategy || strategy.lock === "none") return " (no lock)";
+  if (strategy.lock === "in-process") return " (a lock in each process)";
   return strategy.fence === "none" ? " (lock only)" : " (lock + fence)";
 }
 

@@ -7,9 +7,10 @@ export interface Strategy {
   /**
    * `set-if-absent`: the incident's lock, a record with an expiry.
    * `setnx-then-expire`: the same in two commands, in Redis.
+   * `in-process`: a mutex in the memory of each process, which no other process sees.
    * `lockstep`: a lock of this library.
    */
-  readonly lock: "none" | "set-if-absent" | "setnx-then-expire" | "lockstep";
+  readonly lock: "none" | "set-if-absent" | "setnx-then-expire" | "in-process" | "lockstep";
 
   /** Whether a release deletes the lock of any owner, or only the caller's own. */
   readonly release: "unconditional" | "owner-checked";
@@ -57,6 +58,7 @@ export const STRATEGIES: readonly Strategy[] = [
   INCIDENT,
   { ...INCIDENT, name: "setnx-then-expire", lock: "setnx-then-expire" },
   { ...INCIDENT, name: "no-lock", lock: "none", stock: "compare-then-decrement" },
+  { ...INCIDENT, name: "process-lock", lock: "in-process", release: "owner-checked" },
   { ...INCIDENT, name: "owner-checked", release: "owner-checked" },
   { ...LOCKED, name: "renewed", renewal: true, operationIds: true },
   { ...LOCKED, name: "fence-on-write", renewal: true, operationIds: true, fence: "on-write" },
@@ -136,6 +138,11 @@ const SAFE_STOCK: readonly Strategy["stock"][] = [
 export function claimsSafe({ lock, fence, stock, operationIds }: Strategy): boolean {
   const isGuarded = fence === "claimed" || SAFE_STOCK.includes(stock);
   return operationIds && isGuarded && lock !== "setnx-then-expire";
+}
+
+/** Whether the processes share a lock: a store grants it. */
+export function hasSharedLock({ lock }: Strategy): boolean {
+  return lock !== "none" && lock !== "in-process";
 }
 
 /** Whether the library's inventory manages the stock, or the shop by hand as in the incident. */

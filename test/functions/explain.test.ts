@@ -62,6 +62,12 @@ test.each([
   ["select-for-update", 1, [], "sold 1 of 1: each sale waits until the stock's row is free"],
   ["decr-and-test", 1, [], "sold 1 of 1: DECR is atomic, and a result below zero is put back"],
   ["no-lock", 2, [], "sold 2 of 1: buyers read the same stock, and each of them sells"],
+  [
+    "process-lock",
+    2,
+    deleted,
+    "sold 2 of 1: each process has a lock of its own, so buyers of two processes read the same stock",
+  ],
   ["renewed", 1, frozen, "sold 1 of 1: two holders at once, which did no harm this time"],
   ["renewed", 1, frozen.slice(1), "sold 1 of 1: no two holders at once"],
   [
@@ -106,7 +112,9 @@ test("no line of a replay is wider than the terminal, and the conclusion names w
   const drawn = stripVTControlCharacters(drawReplay(report, 80));
   for (const line of drawn.split("\n")) expect(line.length).toBeLessThanOrEqual(80);
   for (const { name } of STRATEGIES) expect(drawn).toMatch(new RegExp(`^[✓~✗]  ${name} `, "m"));
-  expect(drawn).toMatch(/^Oversold: as-in-the-incident, setnx-then-expire, no-lock,/m);
+  expect(drawn).toMatch(
+    /^Oversold: as-in-the-incident, setnx-then-expire, no-lock,\s+process-lock,/m,
+  );
   expect(drawn).toMatch(/^Safe: fence-claimed, decrement-once, lockstep\./m);
 });
 

@@ -103,6 +103,37 @@ test("a late write is told with the fences of both holders", () => {
   );
 });
 
+test("a lock in each process is told as one of many, and no store grants it", () => {
+  const incident = incidentOf(
+    sale("process-lock", [
+      handled(
+        0,
+        "sold",
+        ["asks", 100],
+        ["holds", 110],
+        ["calls", 120],
+        ["identified", 2_000],
+        ["reads", 2_020, { sentAt: 2_010, stock: 1 }],
+        ["sold", 2_040, { sentAt: 2_030, stock: 0 }],
+        ["releases", 2_050],
+      ),
+      handled(1, "killed", ["asks", 1_900], ["holds", 1_910], ["dies", 2_045]),
+    ]),
+  );
+  expect(incident.frames.map(({ text }) => text)).toEqual([
+    "Process 1 takes the lock of its own process.",
+    "Process 2 takes the lock of its own process. Process 1 holds one of its own, too.",
+    "The identity service answers process 1 after 1.88 s.",
+    "Process 1 reads the stock: 1 left.",
+    "Process 1 sells, and writes 0.",
+    "Process 2 is killed.",
+    "Process 1 releases the lock of its own process.",
+  ]);
+  expect(incident.beliefs.map(({ overlaps }) => overlaps)).toEqual([false, true]);
+  expect(incident.grants).toEqual([]);
+  expect(incident.messages.map(({ type }) => type)).toEqual(["reads", "sold"]);
+});
+
 test("a sale with a fence makes older fences late, and is told as the claim that it is", () => {
   const late = sale("lockstep", [
     handled(0, "sold", ["holds", 100, { token: "9" }], ["sold", 150, { sentAt: 140 }]),

@@ -119,6 +119,7 @@ describe.concurrent.each(stores)("the incident on %s", (name, make) => {
     expect(of("as-in-the-incident").duplicates).toBeGreaterThan(0);
     expect(of("as-in-the-incident").overlaps).toBeGreaterThan(0);
     expect(of("no-lock").lowestStock).toBeLessThan(0);
+    expect(of("process-lock").oversold).toBeGreaterThan(0);
     expect(of("decrement").oversold).toBe(0);
     expect(of("decrement").duplicates).toBeGreaterThan(0);
     const safe = report.strategies.filter((strategy) => strategy.claimsSafe);
@@ -164,6 +165,18 @@ describe.concurrent.each(stores.filter(([name]) => name !== "sqlite"))(
     }, 300_000);
   },
 );
+
+test("a lock in each process oversells without any fault", async () => {
+  const { file, remove } = await temporaryFile();
+  const none = ["--slow", "0", "--freezes", "0", "--kills", "0", "--duplicates", "0"];
+  const only = ["--strategy", "process-lock", "--store", `sqlite:${file}`];
+  const { stdout, status } = await cli("oversell", "--json", ...only, ...none);
+  const [sale] = JSON.parse(stdout).strategies as StrategyReport[];
+  expect(sale?.oversold).toBeGreaterThan(0);
+  expect(sale).toMatchObject({ claimsSafe: false, duplicates: 0, stuck: 0 });
+  expect(status).toBe(0);
+  await remove();
+});
 
 test("a lock alone loses updates of frozen holders; a fence claimed before the read loses none", async () => {
   const { file, remove } = await temporaryFile();

@@ -138,7 +138,7 @@ export const oversellCommand = (version: string): CommandModule<unknown, Oversel
         describe: "write a JSON file for ui.perfetto.dev: holders, requests and stock over time",
       })
       .option("lock", {
-        choices: ["none", "set-if-absent", "setnx-then-expire", "lockstep"] as const,
+        choices: ["none", "set-if-absent", "setnx-then-expire", "in-process", "lockstep"] as const,
       })
       .option("release", { choices: ["unconditional", "owner-checked"] as const })
       .option("renewal", { type: "boolean" })

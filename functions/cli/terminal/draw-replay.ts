@@ -129,7 +129,7 @@ function conclude(strategies: readonly StrategyReport[]): string {
   return [
     oversold.length === 0
       ? "Nothing was oversold this time."
-      : `Oversold: ${namesOf(oversold)}. A check before the sale does not last, under a lock either: its holder does not notice that it expires.`,
+      : `Oversold: ${namesOf(oversold)}. A check before the sale does not last, under a lock either: it expires unnoticed, or other processes do not see it.`,
     ...(stuck.length > 0
       ? [`Stuck: ${namesOf(stuck)}. A lock without an expiry outlives the process that died.`]
       : []),

@@ -1,7 +1,7 @@
 /** The script of the report: the scrubber, and the switch between the strategies. It contacts nobody. */
 
 /**
- * @typedef {readonly [at: number, text: string, isKey: 0 | 1, message: number]} Frame The message is -1 if there is none.
+ * @typedef {readonly [at: number, text: string, message: number, isKey?: 1]} Frame The message is -1 if there is none.
  * @typedef {{ readonly headline: string, readonly why: string, readonly tone: string, readonly scale: number, readonly start: number, readonly frames: readonly Frame[] }} Replay
  */
 
@@ -56,7 +56,7 @@ function show() {
   const time = document.createElement("b");
   time.textContent = `${(at / 1_000).toFixed(2)} s `;
   sentence.append(time, text);
-  sentence.className = frame[2] ? "frame key" : "frame";
+  sentence.className = frame[3] ? "frame key" : "frame";
   scrubber.setAttribute("aria-valuetext", `${(at / 1_000).toFixed(2)} seconds: ${text}`);
   const cursor = section.querySelector(".cursor");
   cursor?.setAttribute("x1", String(x));
@@ -68,7 +68,7 @@ function show() {
 
 /** Shows what a message says: the one under the pointer, or else that of the moment. @param {Element} [pointed] */
 function tell(pointed) {
-  const message = replays[chosen]?.frames[Number(scrubber.value)]?.[3] ?? -1;
+  const message = replays[chosen]?.frames[Number(scrubber.value)]?.[2] ?? -1;
   const told = pointed ?? messages[chosen]?.[message];
   for (const one of messages[chosen] ?? []) one.classList.toggle("told", one === told);
   const label = sections[chosen]?.querySelector(".told-text");
@@ -103,7 +103,7 @@ function choose(index) {
 }
 
 /** @type {(frame: Frame, index: number) => readonly HTMLElement[]} */
-function toMoment([at, text, isKey], index) {
+function toMoment([at, text, , isKey], index) {
   if (!isKey) return [];
   const item = document.createElement("li");
   const button = document.createElement("button");
@@ -123,7 +123,7 @@ function goTo(index) {
 function goOn(step) {
   const { frames } = /** @type {Replay} */ (replays[chosen]);
   for (let i = Number(scrubber.value) + step; i >= 0 && i < frames.length; i += step) {
-    if (!frames[i]?.[2]) continue;
+    if (!frames[i]?.[3]) continue;
     goTo(i);
     return true;
   }
