@@ -1,5 +1,6 @@
 import type { CommandModule } from "yargs";
-import type { Journal, RunStatus } from "../../../core/journal/runs.ts";
+import type { Journal } from "../../../core/journal/journal.ts";
+import type { RunStatus } from "../../../core/journal/runs.ts";
 import { checkText } from "../../../core/lock/checks.ts";
 import type { Runtime } from "../../../core/steps/contract.ts";
 import { mapConcurrent } from "../../invocation/map-concurrent.ts";
