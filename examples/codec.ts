@@ -10,7 +10,8 @@ const codec = [Codec.compressed(), Codec.encrypted({ keys, current: "2026" })];
 
 const pay = workflow(
   { name: "pay", version: 1, input: z.object({ card: z.string() }) },
-  async (ctx, { card }) => ctx.step("charge", async () => `paid with ${card}`),
+  async (ctx, { card }) =>
+    ctx.step("charge", async ({ idempotencyKey }) => charge(card, idempotencyKey)),
 );
 
 const runtime = createRuntime({ journal: shop.journal, workflows: [pay], codec });
@@ -19,3 +20,8 @@ console.log(paid.status === "completed" && paid.output); // paid with 4242
 
 const stored = await shop.journal.show("order-1");
 console.log(stored?.input.split("~")[1]); // encrypted
+
+/** Your payment provider, which recognises a repetition by the key. */
+async function charge(card: string, _key: string) {
+  return `paid with ${card}`;
+}

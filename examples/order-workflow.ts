@@ -1,6 +1,7 @@
 import { stockLock } from "lockstep/inventory";
 import { openSqlite } from "lockstep/sqlite";
 import { createRuntime, TerminalError, workflow } from "lockstep/steps";
+import { runWorker } from "lockstep/worker";
 import { z } from "zod";
 
 await using shop = await openSqlite("shop.db");
@@ -10,9 +11,9 @@ await inventory.set({ sku: "kettle", quantity: 5, operationId: "count-2" });
 const Order = z.object({ id: z.string(), sku: z.string(), quantity: z.int().min(1) });
 const placeOrder = workflow(
   { name: "place-order", version: 1, input: Order, id: ({ id }) => id },
-  async (ctx, { sku, quantity }) => {
+  async (ctx, { id, sku, quantity }) => {
     const left = await ctx.step.tx(
-      "reserve",
+      "sell",
       { lock: stockLock(sku) },
       async ({ tx, fence, idempotencyKey: operationId }) => {
         const answer = await inventory.within(tx).decrement({ sku, quantity, operationId, fence });
@@ -22,26 +23,42 @@ const placeOrder = workflow(
       async (_, { tx, fence, idempotencyKey: operationId }) =>
         inventory.within(tx).restock({ sku, quantity, operationId, fence }),
     );
-    const payment = await ctx.step(
+    await ctx.step(
       "charge",
       { timeout: "8s" },
       async ({ idempotencyKey, signal }) => charge(quantity * 20, idempotencyKey, signal),
-      async (_, { stepIdempotencyKey }) => refund(stepIdempotencyKey),
+      async (_, { stepIdempotencyKey, idempotencyKey }) =>
+        refund(stepIdempotencyKey, idempotencyKey),
     );
-    return { left, payment };
+    const parcel = await ctx.step(
+      "ship",
+      { retry: { attempts: 300, max: "10m" } }, // the carrier may be away for a day
+      async ({ idempotencyKey }) => ship(id, idempotencyKey),
+    );
+    return `${left} left, ${parcel}`;
   },
 );
 
-const runtime = createRuntime({ journal, locks });
-const outcome = await runtime.run(placeOrder, { id: "order-8", sku: "kettle", quantity: 2 });
-console.log(outcome.status, outcome.status === "completed" && outcome.output.left); // completed 3
+const runtime = createRuntime({ journal, locks, workflows: [placeOrder] });
+const order = { id: "order-8", sku: "kettle", quantity: 2 };
+await runtime.start(placeOrder, order); // before you answer the buyer: no crash loses it from now on
 
-/** A payment provider, which recognises repetitions by the key. */
-async function charge(amount: number, key: string, signal: AbortSignal) {
+const stop = new AbortController(); // in production: process.once("SIGTERM", () => stop.abort())
+const worker = runWorker({ runtime, signal: stop.signal }); // in as many processes as you like
+const outcome = await runtime.run(placeOrder, order);
+console.log(outcome.status === "completed" && outcome.output); // 3 left, order-8 is under way
+stop.abort();
+await worker;
+
+/** Your payment provider: with the same key again, it charges nothing, and answers as the first time. */
+async function charge(amount: number, _key: string, signal: AbortSignal) {
   signal.throwIfAborted();
-  return `paid ${amount} for ${key}`;
+  return `paid ${amount}`;
 }
-/** Also called when it is unknown whether the charge was made. */
-async function refund(key: string) {
-  return `refunded what was paid for ${key}`;
+/** Refunds once what was charged under the key `charged`, if anything was. */
+async function refund(charged: string, _key: string) {
+  return `refunded ${charged}`;
+}
+async function ship(id: string, _key: string) {
+  return `${id} is under way`;
 }

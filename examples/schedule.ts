@@ -5,14 +5,15 @@ import { z } from "zod";
 
 await using shop = await openSqlite("shop.db");
 
+const timezone = "Europe/Berlin";
 const countStock = workflow(
   {
     name: "count-stock",
     version: 1,
     input: z.object({ day: z.string() }),
     schedule: new Schedule("30 6 * * MON-FRI", {
-      timezone: "Europe/Berlin",
-      input: (slot) => ({ day: slot.toISOString().slice(0, 10) }),
+      timezone,
+      input: (slot) => ({ day: slot.toLocaleDateString("sv", { timeZone: timezone }) }), // 2026-11-23
     }),
   },
   async (ctx, { day }) => {
@@ -21,5 +22,5 @@ const countStock = workflow(
 );
 
 const runtime = createRuntime({ journal: shop.journal, workflows: [countStock] });
-const worker = await runWorker({ runtime, signal: AbortSignal.timeout(500) }); // in production, no timeout
+const worker = await runWorker({ runtime, signal: AbortSignal.timeout(500) }); // in production, the signal of SIGTERM
 console.log(worker.isClean); // true

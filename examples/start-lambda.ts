@@ -1,7 +1,7 @@
 import { lazy, lockedHandler } from "lockstep/lambda";
 import { openMysql } from "lockstep/mysql";
 
-// The first event opens the store, later ones find it. For a secret of RDS: withSecret and rdsOptions.
+// The first event opens the store, later ones find it.
 const shop = lazy(() =>
   openMysql({ host: "127.0.0.1", port: 3306, user: "root", database: "shop" }),
 );

@@ -4,14 +4,16 @@ import { checkReplay, createTestRuntime, exportRun } from "lockstep/testing";
 import { z } from "zod";
 
 const Order = z.object({ id: z.string(), price: z.number() });
-const Approval = z.object({ by: z.string() });
+const signals = { approval: z.object({ by: z.string() }) };
 
 const buy = workflow(
-  { name: "buy", version: 1, input: Order, id: ({ id }) => id },
+  { name: "buy", version: 1, input: Order, signals, id: ({ id }) => id },
   async (ctx, { price }) => {
     await ctx.sleep("time to think", "14d");
-    const { by } = await ctx.waitFor("approval", Approval);
-    const receipt = await ctx.step("charge", async () => charge(price));
+    const { by } = await ctx.waitFor("approval");
+    const receipt = await ctx.step("charge", async ({ idempotencyKey }) =>
+      charge(price, idempotencyKey),
+    );
     return `${receipt}, approved by ${by}`;
   },
 );
@@ -32,12 +34,12 @@ const history = await exportRun(journal, "order-1");
 
 const changed = workflow({ name: "buy", version: 1, input: Order }, async (ctx, { price }) => {
   await ctx.sleep("time to think", "14d");
-  return ctx.step("charge", async () => charge(price));
+  return ctx.step("charge", async ({ idempotencyKey }) => charge(price, idempotencyKey));
 });
 const { divergence, commands } = await checkReplay(changed, history);
 console.log(divergence?.includes('"~signal/approval" was expected, and charge came')); // true
 console.log(commands.map(({ state }) => state).join(" ")); // same missing missing
 
-async function charge(price: number): Promise<string> {
+async function charge(price: number, _key: string): Promise<string> {
   throw new Error(`no test may charge ${price}`);
 }

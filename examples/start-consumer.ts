@@ -1,0 +1,41 @@
+import pg from "pg";
+
+const pool = new pg.Pool({ host: "127.0.0.1", port: 5432, user: "shop", database: "shop" });
+const ADD = "INSERT INTO answer (order_id, outcome) VALUES ($1, 'sold') ON CONFLICT DO NOTHING";
+const TAKE = "UPDATE stock SET on_hand = on_hand - $2 WHERE sku = $1 AND on_hand >= $2";
+const REFUSE = "UPDATE answer SET outcome = 'sold-out' WHERE order_id = $1";
+const FIND = "SELECT outcome FROM answer WHERE order_id = $1 AND mailed_at IS NULL";
+const MAILED = "UPDATE answer SET mailed_at = now() WHERE order_id = $1";
+
+/** Call it for each delivery. Acknowledge the message when it resolves; let it come again when it rejects. */
+async function onMessage(order: string, sku: string, quantity: number): Promise<void> {
+  const client = await pool.connect();
+  let isOver = false;
+  try {
+    await client.query("BEGIN");
+    // A second delivery waits here until the first one has committed, and then adds no row.
+    const { rowCount: isNew } = await client.query(ADD, [order]);
+    const isSold = isNew && (await client.query(TAKE, [sku, quantity])).rowCount === 1;
+    if (isNew && !isSold) await client.query(REFUSE, [order]);
+    await client.query("COMMIT");
+    isOver = true;
+  } finally {
+    client.release(!isOver); // after an error the connection is closed, and the server rolls back
+  }
+  const { rows } = await pool.query<{ outcome: string }>(FIND, [order]);
+  if (!rows[0]) return; // the mail is out
+  await mail(order, rows[0].outcome);
+  await pool.query(MAILED, [order]);
+}
+
+const mails: string[] = [];
+/** Your mail service. Give it the order's id as the key of the mail, if it knows keys. */
+async function mail(order: string, outcome: string): Promise<void> {
+  mails.push(`${order} ${outcome}`);
+}
+
+await onMessage("order-1", "spoon", 1);
+await onMessage("order-1", "spoon", 1); // delivered again
+await onMessage("order-2", "spoon", 1);
+console.log(mails.join(", ")); // order-1 sold, order-2 sold-out
+await pool.end();
