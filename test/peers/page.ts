@@ -108,7 +108,7 @@ The longest time from the first delivery until the second one was answered, in s
 ${pauseTable("service", services)}
 ${note ? `\n${note}.\n` : ""}
 The first executor of a \`step.tx\` holds the rows of its open transaction while it is frozen or cut off: its successor takes the run after one lease, and then
-waits for these rows until the first goes on or the server ends its connection. A plain step holds no rows.
+waits for these rows until the first goes on, for 10 s at most: then the server rolls a silent transaction back. A plain step holds no rows.
 
 ## The verdicts of two runs
 
