@@ -3,7 +3,9 @@ import { dirname, join, normalize } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import { CHAPTERS } from "../docs/site/chapters.ts";
+import { KINDS, RUNS, ratioOf } from "./bench/beside-dbos.ts";
 import type { Benchmarks } from "./bench/page.ts";
+import { type PeersRuns, servicesOf } from "./peers/page.ts";
 import { anchorsOf, blocksOf, examples, linksOf, pageAt, pages } from "./support/docs.ts";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
@@ -116,6 +118,9 @@ test.each(KEYS)("the page of the configuration has every key of %s", (_, paths, 
   expect([...kinds].filter((kind) => !shown(kind).test(page))).toEqual([]);
 });
 
+const DBOS_SERVICES = ["DBOS, a step", "DBOS, a transaction"];
+const OUR_SERVICES = ["Lockstep, a step with its fence", "Lockstep, step.tx"];
+
 describe("the numbers of a measurement", () => {
   const kept = (name: string) => JSON.parse(readFileSync(join(root, "docs", name), "utf8"));
 
@@ -123,26 +128,26 @@ describe("the numbers of a measurement", () => {
     "beside DBOS are right on %s",
     (path) => {
       const { suites }: Benchmarks = kept("benchmarks.json");
-      const { ratios, results } = suites.find(({ suite }) => suite === "postgres") ?? expect.fail();
-      const ratio = (name: string) => ratios.find((one) => one.name === name) ?? expect.fail(name);
-      const rate = (name: string) =>
-        results.find((one) => one.name === name)?.perSec ?? expect.fail(name);
-      const both = ["1 at a time", "8 at a time"];
-      const plain = both.map((n) => ratio(`plain steps over DBOS's, ${n}`));
-      const values = [
-        ...both.map((n) => ratio(`transacted steps over DBOS's, ${n}`).value),
-        ...both.map((n) => {
-          const ours = rate(`transacted steps, locks in the database, ${n}`);
-          return ours / rate(`transacted steps, DBOS (no locks), ${n}`);
-        }),
-        ...plain.map(({ value }) => value),
-      ];
-      const row = pageAt(path)
-        .split("\n")
-        .find((line) => line.includes("DBOS = 1"));
-      expect(row?.match(/\d\.\d+/g)).toEqual(values.map((value) => value.toFixed(2)));
-      // "with intervals that include 1"
-      for (const { low, high } of plain) expect([low < 1, high > 1]).toEqual([true, true]);
+      const report = suites.find(({ suite }) => suite === "postgres") ?? expect.fail();
+      const lines = pageAt(path).split("\n");
+      const rows = lines
+        .slice(lines.findIndex((line) => line.includes("DBOS = 1")))
+        .filter((line) => /^\|.*\d\.\d\d/.test(line));
+      for (const [i, kind] of KINDS.entries()) {
+        const measured = RUNS.flatMap((runs) => {
+          const { value, interval = [] } = ratioOf(report, kind, runs);
+          return [value, ...interval];
+        });
+        expect(rows[i]?.match(/\d\.\d+/g), rows[i]).toEqual(measured);
+      }
+      const { runs }: PeersRuns = kept("peers.json");
+      const services = servicesOf(runs.at(-1) ?? expect.fail());
+      const twice = [...DBOS_SERVICES, ...OUR_SERVICES].map((name) => {
+        const { outcomes } = services.find((one) => one.name === name) ?? expect.fail(name);
+        return `${outcomes.filter(({ losses }) => (losses.twice ?? 0) > 0).length}`;
+      });
+      const trials = lines.find((line) => line.includes("proof.md#the-same-operation")) ?? "";
+      expect(trials.match(/\d(?= of 7|\/7)/g)).toEqual(twice);
     },
   );
 

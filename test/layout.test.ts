@@ -66,6 +66,8 @@ const OWN: Readonly<Record<string, readonly string[]>> = {
     "functions/edge/locked-fetch.ts",
     "infra/servers/probes.ts",
   ],
+  // The engine in a secret of RDS: without it, the secret is one of MySQL.
+  postgres: ["functions/lambda/secret.ts"],
   // The experiments with Redis servers are options of the command.
   redis: ["functions/cli/commands/oversell.ts"],
   // The default store is a SQLite file in the user's folder of states, and texts name it as an example.

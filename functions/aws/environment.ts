@@ -1,5 +1,5 @@
 import * as z from "zod/mini";
-import { rdsOptions, readSecret as readSecretOfAws } from "../lambda/secret.ts";
+import { rdsUrl, readSecret as readSecretOfAws } from "../lambda/secret.ts";
 
 /** The configuration of the functions. For a secret, the environment has the ARN of the secret. */
 export interface FunctionEnvironment {
@@ -74,8 +74,5 @@ function issuesIn({ error }: { readonly error: z.core.$ZodError }): string {
 
 /** Returns the URL of the database in a secret of RDS. Every other secret is used as it is. */
 function toUrl(secret: string): string {
-  if (!secret.startsWith("{")) return secret;
-  const { host, port, user, password, database } = rdsOptions(secret);
-  const login = [user, password].map(encodeURIComponent).join(":");
-  return `mysqls://${login}@${host}:${port}/${encodeURIComponent(database)}`;
+  return secret.startsWith("{") ? rdsUrl(secret) : secret;
 }

@@ -67,22 +67,24 @@ async function closeQuietly(store: AsyncDisposable): Promise<void> {
   } catch {}
 }
 
-/** The options of `openMysql` in a secret that RDS keeps. */
+/** The options of `openMysql` and `openPostgres` in a secret that RDS keeps. */
 interface RdsOptions {
   readonly host: string;
-  readonly port: number;
+
+  /** Without it, that of the database. */
+  readonly port?: number;
   readonly user: string;
   readonly password: string;
   readonly database: string;
 }
 
 /**
- * Reads the JSON of a secret that RDS keeps for MySQL or MariaDB. `more` has what the JSON lacks: the secret of a master
- * user has user and password alone. Throws a TypeError that names a missing field, and shows no value.
+ * Reads the JSON of a secret that RDS keeps for MySQL, MariaDB or PostgreSQL. `more` has what the JSON lacks: the secret
+ * of a master user has user and password alone. Throws a TypeError that names a missing field, and shows no value.
  */
 export function rdsOptions(secret: string, more: Partial<RdsOptions> = {}): RdsOptions {
-  const { host, port = 3_306, username: user, password, dbname: database } = fieldsOf(secret);
-  const found = { host, port: Number(port), user, password, database };
+  const { host, port, username: user, password, dbname: database } = fieldsOf(secret);
+  const found = { host, port: port === undefined ? port : Number(port), user, password, database };
   const options = { ...withoutMissing(found), ...more };
   for (const field of ["host", "user", "password", "database"] as const) {
     if (typeof options[field] !== "string" || options[field] === "") {
@@ -90,6 +92,15 @@ export function rdsOptions(secret: string, more: Partial<RdsOptions> = {}): RdsO
     }
   }
   return options as RdsOptions;
+}
+
+/** Returns the URL of the database in a secret that RDS keeps, over TLS. PostgreSQL is told by the secret's engine. */
+export function rdsUrl(secret: string): string {
+  const { host, port, user, password, database } = rdsOptions(secret);
+  const login = [user, password].map(encodeURIComponent).join(":");
+  const address = `${login}@${host}${port === undefined ? "" : `:${port}`}/${encodeURIComponent(database)}`;
+  const isPostgres = /postgres/.test(String(fieldsOf(secret).engine));
+  return isPostgres ? `postgres://${address}?sslmode=verify-full` : `mysqls://${address}`;
 }
 
 function withoutMissing(fields: object): Partial<RdsOptions> {

@@ -3,6 +3,7 @@ import { availableParallelism, cpus } from "node:os";
 import { fileURLToPath } from "node:url";
 import { note, print } from "../../functions/cli/terminal/output.ts";
 import { run } from "../../infra/servers/processes.ts";
+import { measuredCode } from "../support/commit.ts";
 import type { GrowthReport } from "./growth/growth.ts";
 import { type Benchmarks, barsOf, benchmarksPage } from "./page.ts";
 import { installPeers, loadPeer } from "./peers.ts";
@@ -33,12 +34,14 @@ const MAIN = fileURLToPath(new URL("./main.ts", import.meta.url));
 
 /** Runs all suites, each in a process of its own: a process can have one DBOS. */
 export async function runAll({ rounds, block, seconds, json, write }: Options): Promise<void> {
+  const code = measuredCode();
   const suites: SuiteReport[] = [];
   const measured = ["--rounds", String(rounds), "--block", String(block)];
   for (const name of Object.keys(SUITES)) suites.push(await report(name, measured));
   const growth = await report<GrowthReport>("growth", ["--seconds", String(seconds)]);
   const benchmarks: Benchmarks = {
     date: new Date().toISOString().slice(0, 10),
+    ...code,
     node: process.versions.node,
     processors: availableParallelism(),
     processor: cpus()[0]?.model ?? "",

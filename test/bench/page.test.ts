@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { pageAt } from "../support/docs.ts";
+import { besideDbos, KINDS } from "./beside-dbos.ts";
 import { type Benchmarks, barsOf, benchmarksPage } from "./page.ts";
 
 const benchmarks: Benchmarks = JSON.parse(
@@ -9,6 +10,17 @@ const benchmarks: Benchmarks = JSON.parse(
 
 test("the page of the benchmarks is made from their results", () => {
   expect(pageAt("docs/benchmarks.md")).toBe(benchmarksPage(benchmarks));
+});
+
+test("steps are beside those of DBOS under locks in PostgreSQL first, with an interval once it was measured", () => {
+  const report = benchmarks.suites.find(({ suite }) => suite === "postgres") ?? expect.fail();
+  const rowsOf = (page: string) => page.split("\n").filter((line) => line.startsWith("| in a tr"));
+  const [first = ""] = rowsOf(besideDbos(report));
+  expect(first).toMatch(/under locks in PostgreSQL \| 1 \|/);
+  const [{ comparison: name }] = KINDS;
+  const ratio = { name: `${name}, 1 at a time`, value: 0.5, low: 0.4, high: 0.6, aim: 1 };
+  const ratios = [...report.ratios, { ...ratio, by: "rate", met: false } as const];
+  expect(rowsOf(besideDbos({ ...report, ratios }))[0]).toMatch(/\| 0\.50 \| 0\.40 to 0\.60 \|$/);
 });
 
 test("a ratio lies right of its aim when it is met, whether more or less is better", () => {

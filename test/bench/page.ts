@@ -1,12 +1,14 @@
 import { sum } from "simple-statistics";
+import { type MeasuredCode, nameCode } from "../support/commit.ts";
 import { table } from "../support/markdown.ts";
+import { besideDbos } from "./beside-dbos.ts";
 import { type GrowthReport, HEAD, toRow } from "./growth/growth.ts";
 import { isLargerBetter, type Ratio, type Result } from "./measure.ts";
 import type { Profiled } from "./profile.ts";
 import type { SuiteReport } from "./suite.ts";
 
 /** The results of `npm run bench -- --suite all`, as docs/benchmarks.json has them. */
-export interface Benchmarks {
+export interface Benchmarks extends MeasuredCode {
   readonly date: string;
   readonly node: string;
   readonly processors: number;
@@ -28,6 +30,9 @@ interface Chapter {
 
   /** The counts that the page has; all without it. */
   readonly counts?: RegExp;
+
+  /** Another part, before the tables. */
+  readonly part?: (report: SuiteReport) => string;
 }
 
 const CHAPTERS: readonly Chapter[] = [
@@ -37,6 +42,7 @@ const CHAPTERS: readonly Chapter[] = [
     text: `Beside bare statements, advisory locks, DBOS and graphile-worker on the same server. An advisory lock commits nothing, so it is no floor for a lock
 that survives its session. A run of one step has four commits: its start, its claim, the step's record and its end; a job of graphile-worker
 has fewer, and no history.`,
+    part: besideDbos,
   },
   {
     suite: "mysql",
@@ -62,8 +68,8 @@ has fewer, and no history.`,
   {
     suite: "steps",
     title: "Steps",
-    text: `Runs of 20 steps on MariaDB, beside DBOS on PostgreSQL: two databases, each with its own durable defaults. For both on one server see
-[PostgreSQL](#postgresql). A plain step is one statement in one round trip. A transacted step is one transaction in two round trips, besides its own
+    text: `Runs of 20 steps on MariaDB, beside DBOS on PostgreSQL: **two databases, each with its own durable defaults, so that no ratio here tells which
+package is faster**. For both on one server see [beside DBOS](#beside-dbos). A plain step is one statement in one round trip. A transacted step is one transaction in two round trips, besides its own
 statements.`,
   },
   {
@@ -79,18 +85,24 @@ export function benchmarksPage(benchmarks: Benchmarks): string {
   const { date, node, processors, processor, rounds, block, suites, growth } = benchmarks;
   const ratios = suites.flatMap((suite) => suite.ratios);
   const met = ratios.filter((ratio) => ratio.met);
-  const chapters = CHAPTERS.flatMap(({ suite, title, text, counts }) => {
+  const chapters = CHAPTERS.flatMap(({ suite, title, text, counts, part }) => {
     const found = suites.find((report) => report.suite === suite);
-    return found ? [`## ${title}\n\n${text}\n\n${tables(found, counts)}`] : [];
+    if (!found) return [];
+    const parts = [`## ${title}`, text, ...(part ? [part(found)] : []), tables(found, counts)];
+    return [parts.join("\n\n")];
   });
   return `# Benchmarks
 
 \`npm run bench -- --suite all --write\` makes this page from its results, which \`docs/benchmarks.json\` has in full; \`--suite NAME\` measures one suite.
-This run was on ${date}, on Node ${node} and ${processors} processors (${processor}), which clients and servers share. All contenders of a suite take turns, ${rounds} rounds
+This run was on ${date} on the code of ${nameCode(benchmarks)}, on Node ${node} and ${processors} processors (${processor}), which clients and servers share. All contenders of a suite take turns, ${rounds} rounds
 of ${block} ms each, and each ratio is taken within a round, so that other load of the machine meets both sides: the ratio is the median, with its
 95 % interval. **${met.length} of ${ratios.length} aims are met.**
 
 ![Each ratio over its aim](pictures/ratios.svg)
+
+An aim is a target that this project has set itself: a missed one says nothing of a peer, and a met one does not say "faster". Suites have other
+contenders and tables, and are measured one after the other: compare within a suite. *Per second* is the median of the rounds; p50 and p99 are those of one call, which may be a
+batch, or a run with its steps.
 
 *Rate*: operations per second of the first over those of the second; more is better. *Time* per operation, *p50* and *added* milliseconds: less is better. *Fairness*: Jain's
 index over the clients; 1 is even. *Count*: bytes, requests or statements, with their limit.

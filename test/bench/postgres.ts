@@ -72,6 +72,7 @@ export const postgresSuite: Suite = async (onProgress, { alone }) => {
   ]);
   return {
     server: server.version,
+    notes: steps.notes,
     contenders: [...contest.contenders, ...steps.contenders, ...jobs],
     comparisons: [
       ...contest.comparisons,

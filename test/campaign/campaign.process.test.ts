@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { LedgerEntry } from "../../core/inventory/inventory.ts";
+import { measuredCode } from "../support/commit.ts";
 import { campaign, verdictOf } from "./campaign.ts";
 import { faultMatrix } from "./fault-matrix.ts";
 import type { HistoryEvent } from "./history.ts";
@@ -11,11 +12,13 @@ import { renderHistory } from "./trace.ts";
 
 test("a short campaign on SQLite breaks no guarantee", async () => {
   await using store = await STORES.sqlite();
+  const code = measuredCode();
   const report = await campaign({ store, seconds: 5, seed: 7 });
   expect(report.violations).toEqual([]);
   for (const operation of ["acquire", "claim", "write", "sale", "run", "release"]) {
     expect(report.succeeded[operation], operation).toBeGreaterThan(0);
   }
+  expect(report).toMatchObject(code);
   expect(report.operations).toBeGreaterThan(100);
   // 35 resources, and some runs.
   expect(report.replay).toMatchObject({ histories: expect.toSatisfy((count) => count > 35) });

@@ -6,6 +6,7 @@ import { type AnyStore, open } from "../../infra/open.ts";
 import { NotInstalledError } from "../../infra/servers/binaries.ts";
 import { byName, describe, type Replay, replay } from "../models/replay.ts";
 import { Random } from "../simulation/random.ts";
+import { type MeasuredCode, measuredCode } from "../support/commit.ts";
 import { until, within } from "../support/until.ts";
 import { ClientClocks } from "./client-clocks.ts";
 import { History, type HistoryEvent } from "./history.ts";
@@ -32,7 +33,9 @@ export interface CampaignOptions {
 
 type Counts = Readonly<Record<string, number>>;
 
-export interface CampaignReport {
+export interface CampaignReport extends MeasuredCode {
+  /** Reports of earlier versions have that of their proof alone. */
+  readonly date?: string;
   readonly version: string;
   readonly seed: number;
   readonly seconds: number;
@@ -99,6 +102,7 @@ export async function campaign({
   onProgress = () => {},
   onFailure = () => {},
 }: CampaignOptions): Promise<CampaignReport> {
+  const [date, code] = [new Date().toISOString().slice(0, 10), measuredCode()];
   const history = new History(file);
   await using oracle = await Oracle.open();
   await using clocks = await ClientClocks.open(store, {
@@ -144,7 +148,7 @@ export async function campaign({
     const stock = inventory ? await checkStock(inventory, history) : [];
     const { refusals, ...replayed } = await replayAll(history.events);
     const report = {
-      version: store.version,
+      ...{ date, ...code, version: store.version },
       ...{ seed, seconds },
       violations: [
         ...hanging,

@@ -65,3 +65,13 @@ test("readEnvironment makes the URL of the store from a secret that RDS keeps", 
   const { store } = await readEnvironment({ LOCKSTEP_STORE_ARN: ARN }, read);
   expect(store).toBe("mysqls://shop:a%2Fb%3Ac%40@db:3307/shop");
 });
+
+test.each(["postgres", "aurora-postgresql"])(
+  "readEnvironment makes the URL of PostgreSQL from a secret of the engine %s",
+  async (engine) => {
+    const secret = { engine, username: "shop", password: "a/b", host: "db", dbname: "shop" };
+    const read = async () => JSON.stringify(secret);
+    const { store } = await readEnvironment({ LOCKSTEP_STORE_ARN: ARN }, read);
+    expect(store).toBe("postgres://shop:a%2Fb@db/shop?sslmode=verify-full");
+  },
+);

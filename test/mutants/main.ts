@@ -4,6 +4,7 @@ import yargs from "yargs";
 import { hideBin } from "yargs/helpers";
 import { print } from "../../functions/cli/terminal/output.ts";
 import { writeScorecard } from "../scorecard/write.ts";
+import { measuredCode } from "../support/commit.ts";
 import { CATALOGUE } from "./catalogue/index.ts";
 import { hunt, type Quarry, type Trial } from "./hunt.ts";
 import { ROOT } from "./mutant.ts";
@@ -31,6 +32,7 @@ const { only, workers, json, write } = await yargs(hideBin(process.argv))
   .strict()
   .parseAsync();
 
+const code = measuredCode();
 const all = Object.entries(CATALOGUE).flatMap(([room, mutants]) =>
   mutants.map((mutant): Quarry => ({ room, mutant })),
 );
@@ -68,6 +70,7 @@ function reportOf(some: readonly Trial[]): Report {
   const last = new Map(some.map((trial) => [trial.name, trial]));
   return {
     date: new Date().toISOString().slice(0, 10),
+    ...code,
     node: process.versions.node,
     trials: mutants.flatMap(({ name }) => last.get(name) ?? []),
   };

@@ -1,9 +1,10 @@
+import type { MeasuredCode } from "../support/commit.ts";
 import { table } from "../support/markdown.ts";
 import type { Trial } from "./hunt.ts";
 import type { TestedMutant } from "./mutant.ts";
 
 /** The results of all mutants. */
-export interface Report {
+export interface Report extends MeasuredCode {
   /** Of the last trial. */
   readonly date: string;
   readonly node: string;

@@ -6,6 +6,7 @@ import { note, print } from "../../functions/cli/terminal/output.ts";
 import { installPeers } from "../bench/peers.ts";
 import { proofPage } from "../prove/page.ts";
 import { writeScorecard } from "../scorecard/write.ts";
+import { measuredCode } from "../support/commit.ts";
 import { FAULTS, OPERATION_FAULTS } from "./faults.ts";
 import { CONTESTANTS, type ContestantName } from "./locks.ts";
 import { type PeersRun, type PeersRuns, peersTables } from "./page.ts";
@@ -62,6 +63,7 @@ const onProgress = (what: string) => {
   if (bar.isActive) bar.increment(/\d of \d/.test(what) ? 1 : 0, { what });
   else note(what);
 };
+const code = measuredCode();
 await installPeers(onProgress);
 const bounds = { rounds, ttl, seed, onProgress };
 const trials: Trial[] = [];
@@ -71,7 +73,8 @@ for (const name of service) {
   services.push(await tryService(name, { ...bounds, faults: serviceFaults }));
 }
 bar.stop();
-const run: PeersRun = { date: new Date().toISOString().slice(0, 10), seed, ttl, trials, services };
+const date = new Date().toISOString().slice(0, 10);
+const run: PeersRun = { date, ...code, seed, ttl, trials, services };
 if (write) {
   const { runs: former }: PeersRuns = JSON.parse(readFileSync(fileOf("peers.json"), "utf8"));
   const runs = [...former, run].slice(-2);

@@ -1,11 +1,15 @@
+import { type MeasuredCode, nameCode } from "../support/commit.ts";
 import { table } from "../support/markdown.ts";
 import { FAULTS, type Fault, OPERATION_FAULTS } from "./faults.ts";
 import type { Outcome, Trial } from "./try-lock.ts";
 import type { OperationOutcome, ServiceTrial } from "./try-service.ts";
 
 /** The results of `npm run peers`. */
-export interface PeersRun {
+export interface PeersRun extends MeasuredCode {
   readonly date: string;
+
+  /** What its numbers do not mean. */
+  readonly note?: string;
   readonly seed: number;
 
   /** The ttl of the locks, in milliseconds. */
@@ -41,7 +45,7 @@ interface Contest {
   readonly pause: number;
 }
 
-export type Verdict = "safe" | "loses" | "stuck";
+export type Verdict = "safe" | "loses" | "stuck" | "crashed";
 
 /** What was lost by each lock and each service under each fault. */
 export function peersTables(run: PeersRun): string {
@@ -51,13 +55,13 @@ export function peersTables(run: PeersRun): string {
 /** The part of the page of the proof that compares locks and services. */
 export function peersSection({ runs }: PeersRuns): string {
   const last = runs.at(-1) as PeersRun;
-  const { date, seed, ttl } = last;
+  const { date, note, seed, ttl } = last;
   const locks = locksOf(last);
   const services = servicesOf(last);
   const rounds = Math.max(...locks.flatMap(({ outcomes }) => outcomes.map((one) => one.rounds)));
   return `## The same faults on other locks
 
-\`npm run peers -- --write\` tries each lock as its documentation says it is used (run on ${date}, \`--seed ${seed}\`, which determines the order of the faults, and
+\`npm run peers -- --write\` tries each lock as its documentation says it is used (run on ${date} on the code of ${nameCode(last)}; \`--seed ${seed}\` determines the order of the faults, and
 the holder and the server that each one meets). Four processes take one lock, read a number, work, ask
 their lock whether they still hold it, and write the number plus one. The ttl is ${ttl / 1_000} s. Each fault meets a holder ${rounds} times. The table has the updates that
 were lost: another process had written between a holder's read and its write. "Stuck": within 30 s nobody got the lock. "Crashed":
@@ -82,22 +86,29 @@ ${pauseTable("lock", locks)}
 The same command tries packages that execute an operation once, each as its documentation says it is used. A queue delivers an operation to a process. A fault meets this execution, and the queue delivers the operation to a second process until
 that answers. When the first process has ended its execution, a third one is asked for the answer. An execution may take ${ttl / 1_000} s until another process
 may take the operation over. "Twice": the effect was there more than once. "Lost": the effect never was. "Overwritten": the third
-process got another answer than the second. "Stuck": no answer within 30 s.
+process got another answer than the second. "Stuck": no answer within 30 s. "Crashed": processes that ended by an error that nothing could catch; nothing was
+lost by that alone.
 
 ${lossTable("service", services)}
 
-An effect outside of the store is executed twice when its first executor is late or ends before the record: no record can prevent that. The fence of
-Lockstep's step lets the service refuse the effect of a late executor, and the idempotency key, which is not used here, lets it recognize the repetition. An effect in the
-transaction of its record is there once. Lambda kills a function at its timeout, but delivers what the function has sent. DBOS has no lease: nobody takes over an operation before its own process starts again, so that a frozen
-process delays the answer for as long as it is frozen (see the waits below).
+An effect outside of the store is executed twice when its first executor is late or ends before the record: no record can prevent that. The service here knows
+no idempotency keys, which would let it recognize the repetition. It compares fences, which a payment provider does not, and so refuses the late effect of an
+executor that was frozen before it. An effect in the transaction of its record is there once. Lambda kills a function at its timeout, but delivers what the function has sent.
+
+**Takeover or wait.** Lockstep has a lease: another process takes the operation over when it ends, also from a process that lives and is frozen or cut off, whose
+effect may already be there. DBOS is tried without Conductor, and has no lease then: nobody takes an operation over before its own process starts again. So a
+frozen or cut-off process has its effect once, and delays the answer until it goes on (see the waits below).
 
 ${stories(OPERATION_FAULTS)}
 
 ${usageTable("service", services)}
 
-The longest time until the second delivery was answered, in seconds:
+The longest time from the first delivery until the second one was answered, in seconds:
 
 ${pauseTable("service", services)}
+${note ? `\n${note}.\n` : ""}
+The first executor of a \`step.tx\` holds the rows of its open transaction while it is frozen or cut off: its successor takes the run after one lease, and then
+waits for these rows until the first goes on, for 10 s at most: then the server rolls a silent transaction back. A plain step holds no rows.
 
 ## The verdicts of two runs
 
@@ -105,10 +116,11 @@ ${verdictsOf(runs)}
 `;
 }
 
-/** Whether a lock or service lost anything, or stood still. */
-export function verdictOf({ losses, stuck }: Contest): Verdict {
+/** Whether a lock or service lost anything, stood still, or ended its process. */
+export function verdictOf({ losses, stuck, crashed }: Contest): Verdict {
   if (Object.values(losses).some((lost) => lost > 0)) return "loses";
-  return stuck > 0 ? "stuck" : "safe";
+  if (stuck > 0) return "stuck";
+  return crashed > 0 ? "crashed" : "safe";
 }
 
 /** The verdicts of a run, by the names of the lock or service and of the fault. */
@@ -127,7 +139,7 @@ function verdictsOf(runs: readonly PeersRun[]): string {
   const latter = [...verdicts(last)];
   const others = latter.filter(([cell, verdict]) => former.get(cell) !== verdict);
   const seeds = `\`--seed ${before.seed}\` and \`--seed ${last.seed}\``;
-  const same = `Of ${latter.length} cells of both tables, ${latter.length - others.length} have the same verdict in the last two runs (${seeds}): safe, loses, or stuck.`;
+  const same = `Of ${latter.length} cells of both tables, ${latter.length - others.length} have the same verdict in the last two runs (${seeds}): safe, loses, stuck, or crashed.`;
   if (others.length === 0) return same;
   const rows = others.map(([cell, verdict]) => [cell, former.get(cell) ?? "not tried", verdict]);
   return `${same} These differ:\n\n${table(["", "first run", "second run"], rows)}`;

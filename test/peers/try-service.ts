@@ -140,6 +140,7 @@ async function meet(
   { at, work, lasts, begin, end }: Fault,
   { operation, first, executors, server, ledger, ttl }: Meeting,
 ): Promise<Answers> {
+  await executors.warmUp(operation);
   let victim: Victim | undefined;
   const met = ledger.ambush.lay({
     at,
@@ -196,6 +197,12 @@ class Executors {
     } finally {
       child.off("message", listen).off("exit", end);
     }
+  }
+
+  /** Resolves when each executor has answered an operation of its own: a wait must not include the start of a process. */
+  async warmUp(operation: string): Promise<void> {
+    const slots = Array.from({ length: EXECUTORS }, (_, slot) => slot);
+    await Promise.all(slots.map((slot) => this.insist(slot, `${operation}-warm-up-${slot}`)));
   }
 
   /** Delivers the operation until it is answered; for 30 s at most. */

@@ -52,6 +52,7 @@ async function proveAll(): Promise<void> {
   bar.start(1, 0, { what: "" });
   const proof = await prove({
     ...bounds,
+    command: ["npm run prove --", ...hideBin(process.argv)].join(" "),
     simulationSeconds: seconds ?? bounds.simulationSeconds,
     stores: (store as CampaignStoreName[] | undefined) ?? bounds.stores,
     onFailure: writeFailure,

@@ -1,5 +1,7 @@
+import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
+import { measuredCode, nameCode } from "../support/commit.ts";
 import { pageAt } from "../support/docs.ts";
 import { isProven, proofPage } from "./page.ts";
 import type { Proof } from "./prove.ts";
@@ -37,6 +39,28 @@ test("a proof needs every mutant caught, late holders refused, and no violation"
     expect(isProven({ ...proof, ...change })).toBe(false);
   }
   expect(isProven({ ...proof, replay })).toBe(true);
+});
+
+test("the page tells what was not tested, by store, and the code that was", () => {
+  const campaigns = proof.campaigns.filter(({ store }) => store === "postgres");
+  const { addedBy: _, ...rest } = proof;
+  const page = proofPage({ ...rest, campaigns, commit: "1a2b3c4+" }, read("peers.json"));
+  expect(page).toContain("on the code of commit `1a2b3c4` with changes");
+  const rows = page.split("\n").filter((line) => line.startsWith("|"));
+  expect(rows.find((row) => row.includes("| none | all:"))).toContain("sqlite, mariadb, mysql");
+  expect(rows.find((row) => row.startsWith("| postgres |"))).toMatch(/\| 60 s, 4 late holders \|/);
+  expect(rows.find((row) => row.startsWith("| every store |"))).toContain("server's clock stepped");
+  expect(rows).toContain(
+    "| undo and cancellation | journal | undone, cancelled, no work after the end | none |",
+  );
+});
+
+test("a proof and a campaign name the commit that is checked out", () => {
+  const { commit } = measuredCode();
+  const head = execFileSync("git", ["rev-parse", "HEAD"], { encoding: "utf8" });
+  expect(head.startsWith(commit?.replace("+", "") ?? "")).toBe(true);
+  expect(nameCode({ commit: "1a2b3c4" })).toBe("commit `1a2b3c4`");
+  expect(nameCode({})).toBe("an unknown commit");
 });
 
 test("the page counts the histories that were replayed, and tells the event without a path", () => {

@@ -6,6 +6,7 @@ import { MODELS, type Search, search } from "../models/spin.ts";
 import { MUTANTS } from "../simulation/mutants.ts";
 import { type Failure, type Hunt, hunt, record, simulate } from "../simulation/run.ts";
 import type { Totals } from "../simulation/worker.ts";
+import { type MeasuredCode, measuredCode } from "../support/commit.ts";
 
 interface Bounds {
   /** How long schedules are simulated, in seconds. */
@@ -40,6 +41,7 @@ export const LONG: Bounds = {
 };
 
 export interface ProveOptions extends Bounds {
+  readonly command: string;
   readonly log: (line: string) => void;
 
   /** Called with the share that is done, and what is under way. */
@@ -56,8 +58,11 @@ interface ProvenModel extends Search {
 }
 
 /** What `npm run prove` measures. */
-export interface Proof {
+export interface Proof extends MeasuredCode {
   readonly date: string;
+
+  /** Repeats the proof. */
+  readonly command: string;
   readonly node: string;
   readonly processors: number;
   readonly models: readonly ProvenModel[];
@@ -80,6 +85,7 @@ export interface Proof {
 
 /** Searches the models, simulates schedules, replays some of them as paths of the models, hunts the mutants, and runs campaigns on real servers. */
 export async function prove(options: ProveOptions): Promise<Proof> {
+  const code = measuredCode();
   const models = await searchModels(options);
   const simulation = await simulateSchedules(options);
   const replayed = await replaySchedules(simulation.firstSeed, options);
@@ -91,6 +97,8 @@ export async function prove(options: ProveOptions): Promise<Proof> {
   const campaigns = await runCampaigns(options);
   return {
     date: new Date().toISOString().slice(0, 10),
+    ...code,
+    command: options.command,
     node: process.versions.node,
     processors: availableParallelism(),
     models,

@@ -3,6 +3,7 @@ import { isCaught, type Report } from "../mutants/page.ts";
 import { locksOf, type PeersRuns, servicesOf, verdictOf } from "../peers/page.ts";
 import { isProven } from "../prove/page.ts";
 import type { Proof } from "../prove/prove.ts";
+import { nameCode } from "../support/commit.ts";
 import { table } from "../support/markdown.ts";
 
 export interface Results {
@@ -23,7 +24,9 @@ export function scorecardPage(results: Results): string {
   return `# Scorecard
 
 What was measured, on one page. \`npm run scorecard\` makes it from the results of \`npm run prove\`, \`mutants\`, \`peers\` and \`bench\`, which the links lead to,
-with the commands that repeat them.
+with the commands that repeat them. [What was not tested](proof.md#not-tested), by store.
+
+${runsTable(results)}
 
 ## Proof
 
@@ -31,7 +34,8 @@ ${proofTable(results)}
 
 ## Losses under the same faults
 
-Each fault meets the holder of a lock, or the executor of an operation. Some of them cost an update, an effect or an answer.
+Each fault meets the holder of a lock, or the executor of an operation. Some of them cost an update, an effect or an answer. A count leaves out how long others
+wait: DBOS, tried without Conductor, repeats no effect of a frozen or cut-off process, and [waits for it](proof.md#the-same-operation-delivered-twice).
 
 ${peersTable(results)}
 
@@ -39,6 +43,20 @@ ${peersTable(results)}
 
 ${benchmarksTable(results)}
 `;
+}
+
+/** When and on which code each result was measured. */
+function runsTable({ proof, mutants, peers, benchmarks }: Results): string {
+  const runs = {
+    "[proof](proof.md)": proof,
+    "[mutants](mutants.md), the last trial": mutants,
+    "[losses](proof.md#the-same-faults-on-other-locks)": peers.runs.at(-1),
+    "[benchmarks](benchmarks.md)": benchmarks,
+  };
+  return table(
+    ["results", "of", "code"],
+    Object.entries(runs).map(([name, run]) => [name, run?.date ?? "", run ? nameCode(run) : ""]),
+  );
 }
 
 function proofTable({ proof, mutants, tests, defects }: Results): string {
@@ -113,16 +131,18 @@ function peersTable({ peers: { runs } }: Results): string {
   const [last] = runs.slice(-1);
   if (!last) return "There is no run.";
   const rows = [...locksOf(last), ...servicesOf(last)].map(({ name, package: from, outcomes }) => {
-    const losing = outcomes.filter((contest) => verdictOf(contest) !== "safe");
+    const losing = outcomes.filter((contest) => ["loses", "stuck"].includes(verdictOf(contest)));
+    const crashing = outcomes.filter((contest) => verdictOf(contest) === "crashed");
     const share = `${losing.length} of ${outcomes.length}`;
     return [
       name,
       from,
       losing.length > 0 ? `**${share}**` : share,
       losing.map(({ fault }) => fault).join(", "),
+      crashing.map(({ fault }) => fault).join(", "),
     ];
   });
-  return `${table(["lock or service", "package", "faults with a loss", "which"], rows)}
+  return `${table(["lock or service", "package", "faults with a loss", "which", "crashed, without a loss"], rows)}
 
 [The counts, and how each one is used](proof.md#the-same-faults-on-other-locks), with the verdicts of [two runs](proof.md#the-verdicts-of-two-runs).`;
 }

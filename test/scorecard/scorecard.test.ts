@@ -27,6 +27,8 @@ test("the scorecard tells each violation, and each loss of a peer", () => {
       outcomes: service.outcomes.map((outcome) => ({ ...outcome, lost: 1 })),
     })),
   }));
+  const crashed = scorecardPage(results).match(/\| DBOS, a transaction .*/)?.[0];
+  expect(crashed).toMatch(/\| 0 of 7 \| {2}\| cut off \|$/);
   const service = results.peers.runs.at(-1)?.services.at(-1);
   const faults = service?.outcomes.length;
   const losing = scorecardPage({ ...results, peers: { runs } });

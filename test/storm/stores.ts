@@ -13,7 +13,8 @@ export interface StormStores extends AsyncDisposable {
 
 export const STORES = {
   sqlite: openSqlite,
-  mysql: openMysql,
+  mysql: () => openSql("mariadb"),
+  postgres: () => openSql("postgres"),
   "mysql+etcd": openMysqlAndEtcd,
   "sqlite+redis": openSqliteAndRedis,
   dynamodb: openDynamodb,
@@ -27,8 +28,8 @@ async function openSqlite(): Promise<StormStores> {
   return { store, [Symbol.asyncDispose]: folder.remove };
 }
 
-async function openMysql(): Promise<StormStores> {
-  const server = await startServer("mariadb");
+async function openSql(name: "mariadb" | "postgres"): Promise<StormStores> {
+  const server = await startServer(name);
   const [node] = server.nodes;
   const restart = async () => {
     await node?.kill("SIGKILL");
@@ -42,7 +43,7 @@ async function openMysql(): Promise<StormStores> {
 }
 
 async function openMysqlAndEtcd(): Promise<StormStores> {
-  const [mysql, etcd] = await Promise.all([openMysql(), startServer("etcd")]);
+  const [mysql, etcd] = await Promise.all([openSql("mariadb"), startServer("etcd")]);
   return {
     ...mysql,
     locks: etcd.url.replace("etcd:", "etcd+http:"),

@@ -3,8 +3,8 @@ import type { PostgresOptions, PostgresTls } from "./database.ts";
 /**
  * A pool of the package pg.
  *
- * Lockstep reads the pool's settings and opens connections of its own: its guarantees depend on the settings of a session and
- * on the number of connections. The owner of the pool closes it.
+ * Lockstep reads the pool's settings and opens connections of its own: it must know their number, their sockets and their
+ * parsers, and a SET of the application must not reach them. The owner of the pool closes it.
  */
 export interface PgPool {
   connect(...args: never[]): unknown;

@@ -1,0 +1,88 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { expect, test } from "vitest";
+import { StoreUnavailableError } from "../../core/lock/errors.ts";
+import { createRuntime } from "../../core/steps/index.ts";
+import { injectFaults } from "../../core/steps/testing.ts";
+import { memoryJournal } from "../../core/stores/memory/journal.ts";
+import { flow } from "../support/flow.ts";
+import { until, within } from "../support/until.ts";
+
+/** A journal, and the same one for a process that can be cut off: its lease ends, and it takes itself for the holder. */
+function journals() {
+  const journal = memoryJournal();
+  let isCut = false;
+  const theirs = injectFaults(journal, () => {
+    if (isCut) throw new StoreUnavailableError("the journal", "cut off");
+  });
+  const cut = (is: boolean) => {
+    isCut = is;
+  };
+  return { journal, theirs, cut };
+}
+
+test("a worker that wakes after its run was undone has its effect all the same, and records nothing", async () => {
+  const { journal, theirs, cut } = journals();
+  const woken = Promise.withResolvers<void>();
+  const outside: string[] = [];
+  let signal: AbortSignal | undefined;
+  let begun = 0;
+  const charge = flow((ctx) =>
+    ctx.step(
+      "charge",
+      async (scope) => {
+        begun += 1;
+        ({ signal } = scope);
+        if (begun === 1) await woken.promise;
+        outside.push(`charged ${scope.idempotencyKey}`);
+      },
+      async (_, { outcome, stepIdempotencyKey }) => {
+        outside.push(`${outcome}: refund ${stepIdempotencyKey}`);
+      },
+    ),
+  );
+  const frozen = createRuntime({ journal: theirs, lease: 300 }).execute(
+    charge,
+    { n: 1 },
+    { id: "r" },
+  );
+  await until(() => begun === 1);
+  cut(true);
+  const other = createRuntime({ journal, workflows: [charge] });
+  await other.cancel("r");
+  const outcome = await within(20_000, other.run(charge, { n: 1 }, { id: "r" }));
+  expect(outcome).toMatchObject({ error: { code: "RUN_CANCELLED" }, compensated: "yes" });
+  cut(false);
+  woken.resolve();
+  expect(await within(20_000, frozen)).toMatchObject({ status: "busy" });
+  await until(() => outside.length === 2);
+  expect(outside).toEqual(["unknown: refund r/charge", "charged r/charge"]);
+  expect(signal?.aborted).toBe(true);
+  const { records = [] } = (await journal.show("r")) ?? {};
+  expect(records.filter(({ outcome: is, kind }) => is === "ok" && kind === "step")).toEqual([]);
+});
+
+test("the signal of a step aborts when the lease of its run has ended, and another worker executes the step with the same key", async () => {
+  const { journal, theirs, cut } = journals();
+  const keys: string[] = [];
+  const reasons: unknown[] = [];
+  const charge = flow((ctx) =>
+    ctx.step("charge", async ({ idempotencyKey, signal }) => {
+      keys.push(idempotencyKey);
+      if (keys.length > 1) return;
+      cut(true);
+      await sleep(20_000, undefined, { signal }).catch(() => reasons.push(signal.reason));
+    }),
+  );
+  const first = createRuntime({ journal: theirs, lease: 300 }).execute(
+    charge,
+    { n: 1 },
+    { id: "r" },
+  );
+  await until(() => keys.length === 1);
+  const other = createRuntime({ journal, workflows: [charge] });
+  const outcome = await within(20_000, other.run(charge, { n: 1 }, { id: "r" }));
+  expect(outcome).toMatchObject({ status: "completed" });
+  expect(keys).toEqual(["r/charge", "r/charge"]);
+  expect(await within(20_000, first)).toMatchObject({ status: "busy" });
+  expect(reasons).toHaveLength(1);
+});
