@@ -17,6 +17,18 @@ export function storeOption<T>(yargs: Argv<T>): Argv<T & StoreArgs> {
   });
 }
 
+/** Adds the option --store to a command that uses nothing but locks. */
+export function lockStoreOption<T>(yargs: Argv<T>): Argv<T & StoreArgs> {
+  const { locks, store } = readConfig();
+  return yargs.option("store", {
+    type: "string",
+    describe: "the URL of the locks' store; also from LOCKSTEP_LOCKS or LOCKSTEP_STORE",
+    default: locks ?? store,
+    defaultDescription: "one SQLite file per user",
+    requiresArg: true,
+  });
+}
+
 /** Adds the option --locks; `describe` says whose locks the store holds. */
 export function locksOption<T>(yargs: Argv<T>, describe: string) {
   return yargs.option("locks", {

@@ -93,6 +93,22 @@ test("the commands of the runbook do what it says", { timeout: 240_000 }, async 
   const raised = await inShell(raise, { cwd: folder, env: two });
   expect(raised.output).toContain("generation 2");
   expect(raised.output).toContain(".locks\n");
+  // Commands of locks alone, and those that show both, look there as well.
+  const there = await openSqlite(`${file}.locks`);
+  const held = await there.locks.lock("export", { ttl: "1m", wait: "1m" });
+  for (const words of ["lockstep list", "lockstep inspect export", "lockstep top"]) {
+    const { output } = await inShell(words, { cwd: folder, env: two });
+    expect(output, words).toContain("sqlite/");
+  }
+  const { status, output } = await inShell("lockstep lock export --wait 0", {
+    cwd: folder,
+    env: two,
+  });
+  expect([status, output]).toEqual([75, expect.stringContaining(String(held.fence))]);
+  const doctor = await inShell("lockstep doctor", { cwd: folder, env: two });
+  expect(doctor.output.match(/ok {7}reachable/g)).toHaveLength(2);
+  await held.unlock();
+  await there.close();
   await remove();
 });
 

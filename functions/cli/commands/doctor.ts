@@ -1,14 +1,16 @@
 import type { CommandModule } from "yargs";
+import type { AnyStore } from "../../../infra/open.ts";
 import { examine, failed } from "../../doctor/doctor.ts";
 import type { Finding } from "../../doctor/finding.ts";
 import { EXIT } from "../exit-status.ts";
-import { jsonOption, type StoreArgs, storeOption } from "../options.ts";
+import { jsonOption, locksOption, type StoreArgs, storeOption } from "../options.ts";
 import { withStore } from "../store.ts";
 import { colour } from "../terminal/draw-timeline.ts";
 import { print } from "../terminal/output.ts";
 
 interface DoctorArgs extends StoreArgs {
   readonly url: string | undefined;
+  readonly locks: string | undefined;
   readonly json: boolean;
 }
 
@@ -16,23 +18,24 @@ export const doctorCommand: CommandModule<unknown, DoctorArgs> = {
   command: "doctor [url]",
   describe: "Examine a store: reachable, version, tables, clock, durability, speed",
   builder: (yargs) =>
-    jsonOption(storeOption(yargs))
-      .positional("url", { type: "string", describe: "the store's URL, as for --store" })
+    jsonOption(locksOption(storeOption(yargs), "the store of the locks, examined as well"))
+      .positional("url", { type: "string", describe: "the URL of this store alone" })
       .example("$0 doctor redis://cache-1:6379", "what to change before locks go there")
       .epilog("Exit status: 0 healthy; 1 a problem; 69 unreachable, or refused."),
-  async handler({ url, store, json }) {
+  async handler({ url, store, locks, json }) {
     const findings: Finding[] = [];
     const report = (finding: Finding) => {
       findings.push(finding);
       if (!json) print(draw(finding));
     };
-    const named = url ?? store;
-    const work = async (opened: Parameters<Parameters<typeof withStore>[1]>[0]) => {
-      for await (const finding of examine(opened, named)) report(finding);
-    };
-    await withStore({ store: named }, work, { create: false }).catch((error) =>
-      report(failed(error)),
-    );
+    for (const each of url === undefined ? new Set([store, locks ?? store]) : [url]) {
+      const work = async (opened: AnyStore) => {
+        for await (const finding of examine(opened, each)) report(finding);
+      };
+      await withStore({ store: each }, work, { create: false }).catch((error) =>
+        report(failed(error)),
+      );
+    }
     if (json) print(JSON.stringify(findings));
     process.exitCode = exitStatusOfAll(findings);
   },

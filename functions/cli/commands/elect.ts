@@ -4,7 +4,7 @@ import type { Election, Leader } from "../../../core/lock/election.ts";
 import { hasCode } from "../../../core/lock/errors.ts";
 import { backoff, retry } from "../../../core/lock/retry.ts";
 import { type AnyStore, open, processLabel } from "../../../infra/open.ts";
-import { parseDuration, type StoreArgs, storeOption } from "../options.ts";
+import { lockStoreOption, parseDuration, type StoreArgs } from "../options.ts";
 import { HELD_HELP, holdAndRun, noticeHolder } from "../process/hold-and-run.ts";
 import type { HeldLock } from "../process/run-while-held.ts";
 import { listenForShutdown } from "../process/signals.ts";
@@ -25,7 +25,7 @@ export const electCommand = (command: readonly string[]): CommandModule<unknown,
   command: "elect <name>",
   describe: "Run a command as the leader of an election, or watch the leaders",
   builder: (yargs) =>
-    storeOption(yargs)
+    lockStoreOption(yargs)
       .positional("name", { type: "string", demandOption: true, describe: "the election's name" })
       .option("value", {
         type: "string",

@@ -1,6 +1,6 @@
 import type { CommandModule } from "yargs";
 import type { HolderInfo, LockInfo } from "../../../core/lock/lock.ts";
-import { jsonOption, type StoreArgs, storeOption } from "../options.ts";
+import { jsonOption, lockStoreOption, type StoreArgs } from "../options.ts";
 import { withStoreToRead } from "../store.ts";
 import { formatDuration } from "../terminal/duration.ts";
 import { print } from "../terminal/output.ts";
@@ -15,7 +15,7 @@ export const inspectCommand: CommandModule<unknown, InspectArgs> = {
   command: "inspect <name>",
   describe: "Show the holder of a lock, and its waiters",
   builder: (yargs) =>
-    jsonOption(storeOption(yargs))
+    jsonOption(lockStoreOption(yargs))
       .positional("name", { type: "string", demandOption: true, describe: "the lock's name" })
       .example("$0 inspect nightly-report", "show its holder and when it expires"),
   handler: (args) =>
@@ -35,7 +35,7 @@ export const listCommand: CommandModule<unknown, ListArgs> = {
   command: "list [prefix]",
   describe: "List held locks",
   builder: (yargs) =>
-    jsonOption(storeOption(yargs))
+    jsonOption(lockStoreOption(yargs))
       .positional("prefix", {
         type: "string",
         default: "",

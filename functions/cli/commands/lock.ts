@@ -2,7 +2,7 @@ import type { CommandModule } from "yargs";
 import { hasCode } from "../../../core/lock/errors.ts";
 import type { Lock } from "../../../core/lock/lock.ts";
 import type { AnyStore } from "../../../infra/open.ts";
-import { parseDuration, type StoreArgs, storeOption } from "../options.ts";
+import { lockStoreOption, parseDuration, type StoreArgs } from "../options.ts";
 import { HELD_HELP, holdAndRun, noticeHolder } from "../process/hold-and-run.ts";
 import { withStore, withTimeout } from "../store.ts";
 import { print } from "../terminal/output.ts";
@@ -21,7 +21,7 @@ export const lockCommand = (command: readonly string[]): CommandModule<unknown, 
   command: "lock <name>",
   describe: "Wait for a lock and run a command while holding it",
   builder: (yargs) =>
-    storeOption(yargs)
+    lockStoreOption(yargs)
       .positional("name", { type: "string", demandOption: true, describe: "the lock's name" })
       .option("ttl", {
         type: "string",

@@ -3,7 +3,7 @@ import type { Migration } from "../../../core/database/sql.ts";
 import { migrate, migrationStatus } from "../../../core/stores/sql/migrate.ts";
 import type { AnyStore } from "../../../infra/open.ts";
 import { EXIT } from "../exit-status.ts";
-import { type StoreArgs, storeOption } from "../options.ts";
+import { lockStoreOption, type StoreArgs, storeOption } from "../options.ts";
 import { withStore } from "../store.ts";
 import { print, warn } from "../terminal/output.ts";
 
@@ -83,7 +83,7 @@ export const generationCommand: CommandModule<unknown, GenerationArgs> = {
   command: "raise-generation",
   describe: "Make new fences higher than all old ones, after a store lost its tokens",
   builder: (yargs) =>
-    storeOption(yargs)
+    lockStoreOption(yargs)
       .option("at-least", {
         type: "number",
         default: 0,

@@ -1,11 +1,11 @@
 import type { CommandModule } from "yargs";
 import { sleep } from "../../../core/lock/abort.ts";
-import type { LockInfo } from "../../../core/lock/lock.ts";
+import type { LockInfo, LockStore } from "../../../core/lock/lock.ts";
 import type { Millis } from "../../../core/lock/time.ts";
 import type { AnyStore } from "../../../infra/open.ts";
-import { type StoreArgs, storeOption } from "../options.ts";
+import { locksOption, type StoreArgs, storeOption } from "../options.ts";
 import { onSignal } from "../process/signals.ts";
-import { withStoreToRead } from "../store.ts";
+import { withLocks, withStoreToRead } from "../store.ts";
 import { shortFence, truncate } from "../terminal/draw-timeline.ts";
 import { formatDuration } from "../terminal/duration.ts";
 import { print } from "../terminal/output.ts";
@@ -21,26 +21,37 @@ const MOST_ROWS = 20;
 /** The longest command of a holder, in columns. */
 const WORK_WIDTH = 30;
 
-export const topCommand: CommandModule<unknown, StoreArgs> = {
+interface TopArgs extends StoreArgs {
+  readonly locks: string | undefined;
+}
+
+export const topCommand: CommandModule<unknown, TopArgs> = {
   command: "top",
   describe: "Watch locks and open runs; in a pipe, print them once",
-  builder: (yargs) => storeOption(yargs).example("$0 top", "until Ctrl-C"),
+  builder: (yargs) =>
+    locksOption(storeOption(yargs), "the store of the locks").example("$0 top", "until Ctrl-C"),
   handler: (args) =>
-    withStoreToRead(args, async (opened) => {
-      const over = new AbortController();
-      using _listening = onSignal(() => over.abort());
-      if (!process.stdout.isTTY) return print(await draw(opened));
-      while (!over.signal.aborted) {
-        const shown = await draw(opened);
-        const lines = shown.split("\n").map((line) => truncate(line, process.stdout.columns));
-        print(`\x1b[H\x1b[2J${new Date().toISOString()}\n${lines.join("\n")}`);
-        await sleep(EVERY, over.signal).catch(() => {});
-      }
-    }),
+    withLocks(
+      args.locks,
+      (others) => withStoreToRead(args, (opened) => watch(opened, (others ?? opened).locks)),
+      { create: false },
+    ),
 };
 
-async function draw(opened: AnyStore): Promise<string> {
-  const locks = drawLocks(await opened.locks.list());
+async function watch(opened: AnyStore, locks: LockStore): Promise<void> {
+  const over = new AbortController();
+  using _listening = onSignal(() => over.abort());
+  if (!process.stdout.isTTY) return print(await draw(opened, locks));
+  while (!over.signal.aborted) {
+    const shown = await draw(opened, locks);
+    const lines = shown.split("\n").map((line) => truncate(line, process.stdout.columns));
+    print(`\x1b[H\x1b[2J${new Date().toISOString()}\n${lines.join("\n")}`);
+    await sleep(EVERY, over.signal).catch(() => {});
+  }
+}
+
+async function draw(opened: AnyStore, store: LockStore): Promise<string> {
+  const locks = drawLocks(await store.list());
   return opened.has("journal") ? `${locks}\n${await drawRuns(opened)}` : locks;
 }
 
