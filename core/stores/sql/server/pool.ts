@@ -7,6 +7,9 @@ import type { Killer, PoolDriver } from "./driver.ts";
 /** A connection with an answer within this time is used without a ping. */
 const FRESH: Millis = 1_000;
 
+/** A timer that is later than this tells of a frozen process. */
+const LATE_TIMER: Millis = 100;
+
 /** The longest wait for requests in flight when the pool closes. */
 const LONGEST_CLOSE: Millis = 2_000;
 
@@ -109,8 +112,9 @@ export class ConnectionPool<W extends Wire> {
     return this.#loaded;
   }
 
-  /** Makes a connection. Resolves to undefined when the server refuses one more. */
+  /** Makes a connection. Resolves to undefined when the server refuses one more, and when another attempt may help. */
   async #connect(connect: () => W, limit: AbortSignal): Promise<PooledConnection<W> | undefined> {
+    const startedAt = instant();
     const made = new PooledConnection(connect());
     this.#open.add(made);
     void made.closed.then(() => {
@@ -131,6 +135,8 @@ export class ConnectionPool<W extends Wire> {
         throw error;
       }
       made.destroy();
+      // The process was frozen, so the client's timer came before the answer that had arrived.
+      if (elapsedSince(startedAt) > LONGEST_CONNECT + LATE_TIMER) return undefined;
       if (!this.#driver.isFull(error)) throw error;
       this.#pauseConnecting(error);
       return undefined;
