@@ -2,11 +2,10 @@ import fc from "fast-check";
 import { describe, expect, test, vi } from "vitest";
 import { sleep } from "../../core/lock/abort.ts";
 import type { Claims } from "../../core/lock/claims.ts";
-import { deadlineIn } from "../../core/lock/duration.ts";
 import { StoreUnavailableError, UnknownOutcomeError } from "../../core/lock/errors.ts";
 import { pollingStore } from "../../core/lock/store.ts";
 import { type Memory, memoryClaims, newMemory } from "../../core/stores/memory/locks.ts";
-import { useVirtualClock } from "../support/timers.ts";
+import { finish, useVirtualClock } from "../support/timers.ts";
 
 useVirtualClock();
 
@@ -28,17 +27,6 @@ type Over = <T>(call: Call, work: () => Promise<T>, signal: AbortSignal) => Prom
 
 const lost = () => new UnknownOutcomeError("the wire", "it was done");
 const down = () => new StoreUnavailableError("the wire", "down");
-
-/** Runs the virtual clock until the promise has settled. */
-async function finish<T>(promise: Promise<T>): Promise<T> {
-  let settled = false;
-  const note = () => {
-    settled = true;
-  };
-  promise.then(note, note);
-  while (!settled) await vi.advanceTimersByTimeAsync(10);
-  return promise;
-}
 
 describe("a lock whose releases are published", () => {
   /** A waiter for a held lock, the times that it has read the lock, and how releases are published to it. */
@@ -499,40 +487,6 @@ describe("a release", () => {
   });
 });
 
-describe('the ttl "invocation"', () => {
-  test("ends shortly after the invocation, without renewal", async () => {
-    const memory = newMemory();
-    const renewals = vi.fn();
-    const over: Over = async (call, work) => {
-      if (call === "renew") renewals();
-      return work();
-    };
-    const store = pollingStore(wrap(memory, over));
-    const deadline = { remaining: () => 3_000 };
-    const lock = await store.lock("a", { ttl: "invocation", wait: 0, deadline });
-    expect((await store.inspect("a")).expiresIn).toBeCloseTo(5_000, -2);
-    await vi.advanceTimersByTimeAsync(4_900);
-    lock.assertHeld();
-    await vi.advanceTimersByTimeAsync(100);
-    expect(lock.signal.aborted).toBe(true);
-    expect(renewals).not.toHaveBeenCalled();
-  });
-
-  test("needs a deadline, and no wait outlasts it", async () => {
-    const store = pollingStore(memoryClaims(newMemory()));
-    await expect(store.lock("a", { ttl: "invocation", wait: 0 })).rejects.toThrow(TypeError);
-    const lock = await store.lock("a", { ttl: 60_000, wait: 0 });
-    const deadline = { remaining: () => 500 };
-    const start = performance.now();
-    const waiting = store.lock("a", { ttl: "invocation", wait: 60_000, deadline });
-    await expect(finish(waiting)).rejects.toMatchObject({ code: "LOCK_TIMEOUT" });
-    expect(performance.now() - start).toBeLessThan(600);
-    const over = { ttl: "invocation", wait: 1, deadline: { remaining: () => 0 } } as const;
-    await expect(finish(store.lock("a", over))).rejects.toMatchObject({ code: "LOCK_TIMEOUT" });
-    await lock.unlock();
-  });
-});
-
 test("two holders never believe at once, and nothing stays behind, under any delays and losses", async () => {
   const network = fc.record({
     delays: fc.array(fc.nat({ max: 700 }), { minLength: 20, maxLength: 60 }),
@@ -596,14 +550,3 @@ test("two holders never believe at once, and nothing stays behind, under any del
   // Under the worst faults no contender gets the lock; most runs are not like that.
   expect(turnsInAll).toBeGreaterThan(200);
 }, 60_000);
-
-test("a lock for a long invocation is provably held until its end", async () => {
-  const store = pollingStore(memoryClaims(newMemory()));
-  const span = 15 * 60_000;
-  const lock = await store.lock("a", { ttl: "invocation", wait: 0, deadline: deadlineIn(span) });
-  await vi.advanceTimersByTimeAsync(span);
-  lock.assertHeld();
-  await vi.advanceTimersByTimeAsync(3_000);
-  expect(() => lock.assertHeld()).toThrow(expect.objectContaining({ why: "expired" }));
-  await finish(lock.unlock());
-});

@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { z } from "zod";
 import { deadlineIn } from "../../core/lock/duration.ts";
@@ -411,6 +410,28 @@ describe.concurrent("workflows", () => {
     const again = { to: { city: "Ulm" }, from: { city: "Ulm" }, n: 1 };
     expect(await rt.execute(wf, again as never, { id: "r" })).toMatchObject({ output: 1 });
   });
+
+  test("a missing option of a runtime's call is named", async () => {
+    const shop = { journal: memoryJournal(), locks: memoryLocks() };
+    const wrong = (options: object) => () => createRuntime(options as RuntimeOptions);
+    expect(wrong({ journal: shop })).toThrow(
+      "createRuntime needs a journal, such as { journal: shop.journal }",
+    );
+    expect(wrong({ ...shop, locks: shop })).toThrow(
+      "locks must be a store of locks, such as { locks: shop.locks }",
+    );
+    const rt = createRuntime(shop);
+    const wf = flow(async (ctx) => ctx.waitFor("go", z.number()));
+    await rt.execute(wf, input, { id: "r" });
+    const missing = undefined as never;
+    const dedupe = "dedupe id must be a string, not undefined";
+    await expect(rt.signal("r", "go", 1, missing)).rejects.toThrow(dedupe);
+    await expect(rt.update("r", "go", 1, missing)).rejects.toThrow(dedupe);
+    await expect(rt.fork("r", missing)).rejects.toThrow("from must be a string, not undefined");
+    await expect(rt.start(wf, input, { singleton: "" })).rejects.toThrow(
+      "singleton must not be empty",
+    );
+  });
 });
 
 describe.concurrent("the locks of a step", () => {
@@ -483,112 +504,6 @@ describe.concurrent("the locks of a step", () => {
     const outcome = await rt.execute(wf, input, { deadline: deadlineIn(6_000) });
     expect(outcome.status).toBe("suspended");
     expect(begun).toBe(false);
-  });
-});
-
-describe.concurrent("children", () => {
-  test("a child with invalid input fails as a step does, also in a replay", async () => {
-    const rt = runtime();
-    const child = flow(async () => 1);
-    const wf = flow(async (ctx) => {
-      const bad = { n: "one" } as never;
-      const code = await ctx.child("a", child, bad).catch((error: { code: string }) => error.code);
-      await ctx.step("b", async () => {});
-      await ctx.sleep("nap", 100);
-      return code;
-    });
-    await rt.execute(wf, input, { id: "r" });
-    expect(await rt.run(wf, input, { id: "r" })).toMatchObject({ output: "INVALID" });
-  });
-
-  test("a child with the id of another run fails as a step does, also in a replay", async () => {
-    const rt = runtime();
-    const child = flow(async () => 1);
-    await rt.execute(child, { n: 5 }, { id: "taken" });
-    const wf = flow(async (ctx) => {
-      const options = { id: "taken" };
-      const code = await ctx
-        .child("a", child, input, options)
-        .catch((error: { code: string }) => error.code);
-      await ctx.step("b", async () => {});
-      await ctx.sleep("nap", 100);
-      return code;
-    });
-    await rt.execute(wf, input, { id: "r" });
-    expect(await rt.run(wf, input, { id: "r" })).toMatchObject({ output: "INPUT_CONFLICT" });
-  });
-
-  test("a child whose journal is unavailable does not fail its parent", async () => {
-    let cuts = 0;
-    const journal = injectFaults(memoryJournal(), (point) => {
-      const isFirst = point === "finish:before" && ++cuts === 1;
-      if (isFirst) throw new StoreUnavailableError("memory:", "cut off");
-    });
-    const rt = runtime({ journal, lease: 3_000 });
-    const child = flow(async () => "grown");
-    const wf = flow(async (ctx) => ctx.child("a", child, input));
-    const away = { code: "STORE_UNAVAILABLE" };
-    await expect(rt.execute(wf, input, { id: "r" })).rejects.toMatchObject(away);
-    expect(await rt.run(wf, input, { id: "r" })).toMatchObject({ output: "grown" });
-  });
-
-  test("a child is not started again when its parent resumes after the outcome was purged", async () => {
-    const rt = runtime();
-    let times = 0;
-    const child = flow(
-      async (ctx) => {
-        await ctx.waitFor("go", z.boolean());
-        return ++times;
-      },
-      { keep: 10 },
-    );
-    const wf = flow(async (ctx) => ctx.child("a", child, input));
-    await rt.execute(wf, input, { id: "r" });
-    await rt.signal("r/a", "go", true, { dedupeId: "a" });
-    expect(await rt.resume("r/a")).toMatchObject({ output: 1 });
-    await sleep(30);
-    expect(await rt.resume("r")).toMatchObject({ status: "completed", output: 1 });
-    expect(times).toBe(1);
-  });
-
-  test("a child of a run with a long id has an id", async () => {
-    const rt = runtime();
-    const child = flow(async () => "grown");
-    const wf = flow(async (ctx) => ctx.child("a", child, input));
-    expect(await rt.execute(wf, input, { id: "r".repeat(255) })).toMatchObject({ output: "grown" });
-  });
-
-  test("a missing option of a runtime's call is named", async () => {
-    const shop = { journal: memoryJournal(), locks: memoryLocks() };
-    const wrong = (options: object) => () => createRuntime(options as RuntimeOptions);
-    expect(wrong({ journal: shop })).toThrow(
-      "createRuntime needs a journal, such as { journal: shop.journal }",
-    );
-    expect(wrong({ ...shop, locks: shop })).toThrow(
-      "locks must be a store of locks, such as { locks: shop.locks }",
-    );
-    const rt = createRuntime(shop);
-    const wf = flow(async (ctx) => ctx.waitFor("go", z.number()));
-    await rt.execute(wf, input, { id: "r" });
-    const missing = undefined as never;
-    const dedupe = "dedupe id must be a string, not undefined";
-    await expect(rt.signal("r", "go", 1, missing)).rejects.toThrow(dedupe);
-    await expect(rt.update("r", "go", 1, missing)).rejects.toThrow(dedupe);
-    await expect(rt.fork("r", missing)).rejects.toThrow("from must be a string, not undefined");
-    await expect(rt.start(wf, input, { singleton: "" })).rejects.toThrow(
-      "singleton must not be empty",
-    );
-  });
-
-  test("a cancelled child fails its parent, which is not cancelled", async () => {
-    const rt = runtime();
-    const child = flow(async (ctx) => ctx.waitFor("go", z.boolean()));
-    const wf = flow(async (ctx) => ctx.child("a", child, input));
-    await rt.execute(wf, input, { id: "r" });
-    await rt.cancel("r/a");
-    await rt.resume("r/a");
-    await rt.resume("r");
-    expect((await rt.journal.show("r"))?.status).toBe("failed");
   });
 });
 

@@ -14,6 +14,17 @@ export function useVirtualClock(): void {
   });
 }
 
+/** Runs the virtual clock until the promise has settled. */
+export async function finish<T>(promise: Promise<T>): Promise<T> {
+  let settled = false;
+  const note = () => {
+    settled = true;
+  };
+  promise.then(note, note);
+  while (!settled) await vi.advanceTimersByTimeAsync(10);
+  return promise;
+}
+
 /** The longest span of a timer. */
 const NEVER = 2 ** 31 - 1;
 

@@ -435,7 +435,7 @@ export const LOCK = [
   ),
   ...mutantsOf(
     "core/lock/request.ts",
-    ["test/lock/polling.test.ts"],
+    ["test/lock/invocation.test.ts"],
     [
       {
         name: "several names that are taken in the caller's order",
