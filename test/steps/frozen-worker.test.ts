@@ -90,7 +90,7 @@ test("the signal of a step aborts when the lease of its run has ended, and anoth
 describe("the undo of a payment that a frozen worker is about to confirm", () => {
   /** Cancels first: from then on a confirmation fails, and one that came before is there to be refunded. */
   const cancelAndRefund: Undo = (payment) => {
-    if (!payment.cancel()) payment.refund();
+    if (!payment.cancel()) payment.refund("refund of pi_1");
   };
 
   test.each(MOMENTS)(
@@ -104,14 +104,14 @@ describe("the undo of a payment that a frozen worker is about to confirm", () =>
     },
   );
 
-  test("keeps the money of a confirmation that comes after a look and before the cancellation", async () => {
-    const lookAlone = {
+  test("keeps the money of a confirmation between a refund that found none and the cancellation", async () => {
+    const refundThenCancel = {
       create: (payment: Payment) => void payment.cancel(),
-      confirm: (payment: Payment) => void payment.refund(),
+      confirm: (payment: Payment) => payment.refund("refund of pi_1"),
     };
-    expect((await wakeInUndo("before them", lookAlone)).balance()).toBe(0);
-    expect((await wakeInUndo("between them", lookAlone)).balance()).toBe(1);
-    expect((await wakeInUndo("after them", lookAlone)).balance()).toBe(0);
+    expect((await wakeInUndo("before them", refundThenCancel)).balance()).toBe(0);
+    expect((await wakeInUndo("between them", refundThenCancel)).balance()).toBe(1);
+    expect((await wakeInUndo("after them", refundThenCancel)).balance()).toBe(0);
   });
 });
 
@@ -125,20 +125,23 @@ type Payment = ReturnType<typeof createPayment>;
 function createPayment() {
   let status: "created" | "cancelled" | "succeeded" = "created";
   let balance = 0;
+  const refunds = new Set<string>();
   return {
     balance: () => balance,
     confirm() {
       if (status === "cancelled") throw new TerminalError("CANCELLED", "the payment is cancelled");
       status = "succeeded";
-      balance = 1;
+      balance += 1;
     },
     /** Returns whether no confirmation can succeed any more. */
     cancel() {
       if (status !== "succeeded") status = "cancelled";
       return status === "cancelled";
     },
-    refund() {
-      balance = 0;
+    /** A second refund under a key is none. */
+    refund(key: string) {
+      if (status === "succeeded" && !refunds.has(key)) balance -= 1;
+      refunds.add(key);
     },
   };
 }
