@@ -69,7 +69,8 @@ ${table(
 
 - Below 1, DBOS is faster; where the interval includes 1, the difference is not certain. A ratio is the median over the rounds, and so not the quotient of the
   two rates, which are medians as well. Where no interval was measured, it is that quotient.
-- DBOS has no locks, and its transactions are those of its data source. Locks in memory serve one process: several workers need the first rows.
+- DBOS has no locks, and its transactions are those of its data source. Locks in memory serve one process: several workers need the first rows. A \`step.tx\` without a
+  lock, which is what a transaction of DBOS is, was not measured.
 - A run has 20 steps; the p50 and p99 below are those of a whole run. A step in a transaction inserts one row.
 - One client process and the server, on one machine: no network, no second worker. The server has its default settings, so every commit is durable.
 - Pools: 16 connections and three for Lockstep, 8 for DBOS's system database and 8 for its data source. Both have the isolation level read committed.

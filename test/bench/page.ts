@@ -40,8 +40,8 @@ const CHAPTERS: readonly Chapter[] = [
     suite: "postgres",
     title: "PostgreSQL",
     text: `Beside bare statements, advisory locks, DBOS and graphile-worker on the same server. An advisory lock commits nothing, so it is no floor for a lock
-that survives its session. A run of one step has four commits: its start, its claim, the step's record and its end; a job of graphile-worker
-has fewer, and no history.`,
+that survives its session. A run of one step, which another client starts and a worker takes, has four commits: its start, its claim, the step's record and its end
+(\`runtime.run\` starts and claims in one). A job of graphile-worker has fewer, and no history.`,
     part: besideDbos,
   },
   {
@@ -68,9 +68,9 @@ has fewer, and no history.`,
   {
     suite: "steps",
     title: "Steps",
-    text: `Runs of 20 steps on MariaDB, beside DBOS on PostgreSQL: **two databases, each with its own durable defaults, so that no ratio here tells which
-package is faster**. For both on one server see [beside DBOS](#beside-dbos). A plain step is one statement in one round trip. A transacted step is one transaction in two round trips, besides its own
-statements.`,
+    text: `Runs of 20 steps on MariaDB. The rates of DBOS are those on PostgreSQL, **another database with other defaults: no aim and no ratio compares them**. For both on
+one server see [beside DBOS](#beside-dbos). A plain step is one statement in one round trip. A transacted step is one transaction in two round trips, besides its own
+statements. The 2,000 children have one plain step each, and no locks; workers and server share the processors.`,
   },
   {
     suite: "functions",

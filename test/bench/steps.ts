@@ -52,18 +52,16 @@ export const stepsSuite: Suite = async (onProgress, { alone }) => {
   }
   const postgres = await startServer("postgres", { onProgress });
   const database = await openDatabase(server.url);
-  const comparison = await compareWithDbos(database, postgres.url, { onProgress, aims: [1, 1] });
+  const beside = await startBesideDbos(database, postgres.url, onProgress);
   return {
     server: `${server.version}; ${postgres.version}`,
     ...about,
-    contenders: comparison.contenders,
-    // Nobody should quote them for one database.
-    comparisons: comparison.comparisons.map((each) => {
-      return { ...each, name: `${each.name}, on two databases` };
-    }),
-    notes: [...notes, ...comparison.notes],
+    contenders: beside.contenders,
+    // No ratio: it would compare two databases.
+    comparisons: [],
+    notes: [...notes, ...beside.notes],
     async close() {
-      await comparison.close();
+      await beside.close();
       await database.close();
       await postgres.stop();
       await server.stop();
@@ -78,11 +76,27 @@ interface ComparisonOptions {
   readonly aims: readonly [number, number];
 }
 
-/** Compares steps in a database with those of DBOS in the database of the URL. */
+/** Compares steps in a database with those of DBOS in the database of the URL. Both are on one server. */
 export async function compareWithDbos(
   database: Database,
   url: string,
   { onProgress, aims: [aimOfOne, aimOfMany] }: ComparisonOptions,
+) {
+  const comparisons = RUNS.flatMap((clients) =>
+    KINDS.map(({ ours: of, theirs: over, comparison: name }): Comparison => {
+      const all = `, ${clients} at a time`;
+      const aim = clients === 1 ? aimOfOne : aimOfMany;
+      return { name: name + all, of: of + all, over: over + all, by: "rate", aim };
+    }),
+  );
+  return { ...(await startBesideDbos(database, url, onProgress)), comparisons };
+}
+
+/** Starts the contenders: steps in a database, and those of DBOS in the database of the URL. */
+async function startBesideDbos(
+  database: Database,
+  url: string,
+  onProgress: (step: string) => void,
 ) {
   await installPeers(onProgress);
   const { startDbos } = await loadPeer<Dbos>("dbos");
@@ -102,19 +116,12 @@ export async function compareWithDbos(
       named("transacted steps, DBOS (no locks)", dbos.transacted),
     ];
   });
-  const comparisons = RUNS.flatMap((clients) =>
-    KINDS.map(({ ours: of, theirs: over, comparison: name }): Comparison => {
-      const all = `, ${clients} at a time`;
-      const aim = clients === 1 ? aimOfOne : aimOfMany;
-      return { name: name + all, of: of + all, over: over + all, by: "rate", aim };
-    }),
-  );
   const close = async () => {
     await inMemory.close();
     await dbos.stop();
   };
   const packages = ["@dbos-inc/dbos-sdk", "@dbos-inc/postgres-datasource"].map(versionOf);
-  return { contenders, comparisons, notes: [`DBOS: ${packages.join(", ")}`], close };
+  return { contenders, notes: [`DBOS: ${packages.join(", ")}`], close };
 }
 
 async function openDatabase(url: string): Promise<Database> {

@@ -91,9 +91,9 @@ lost by that alone.
 
 ${lossTable("service", services)}
 
-An effect outside of the store is executed twice when its first executor is late or ends before the record: no record can prevent that. The service here knows
-no idempotency keys, which would let it recognize the repetition. It compares fences, which a payment provider does not, and so refuses the late effect of an
-executor that was frozen before it. An effect in the transaction of its record is there once. Lambda kills a function at its timeout, but delivers what the function has sent.
+An effect outside of the store is executed twice when its first executor is late or ends before the record: no record can prevent that. The service here is no
+payment provider: it knows no idempotency keys, by which a provider recognizes the repetition, and compares fences, by which it refuses the late effect of an
+executor that was frozen before it. Keys, which [the guarantees](guarantees.md#a-worker-is-frozen) ask for, were not tried. An effect in the transaction of its record is there once. Lambda kills a function at its timeout, but delivers what the function has sent.
 
 **Takeover or wait.** Lockstep has a lease: another process takes the operation over when it ends, also from a process that lives and is frozen or cut off, whose
 effect may already be there. DBOS is tried without Conductor, and has no lease then: nobody takes an operation over before its own process starts again. So a
@@ -108,7 +108,8 @@ The longest time from the first delivery until the second one was answered, in s
 ${pauseTable("service", services)}
 ${note ? `\n${note}.\n` : ""}
 The first executor of a \`step.tx\` holds the rows of its open transaction while it is frozen or cut off: its successor takes the run after one lease, and then
-waits for these rows until the first goes on, for 10 s at most: then the server rolls a silent transaction back. A plain step holds no rows.
+waits for these rows until the first goes on. No fault lasts for the 10 s after which the server rolls a silent transaction back
+(\`test/faults/silent-transactions.server.test.ts\` tests that). A plain step holds no rows.
 
 ## The verdicts of two runs
 

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { StoreUnavailableError } from "../../core/lock/errors.ts";
-import { createRuntime } from "../../core/steps/index.ts";
+import { createRuntime, TerminalError } from "../../core/steps/index.ts";
 import { injectFaults } from "../../core/steps/testing.ts";
 import { memoryJournal } from "../../core/stores/memory/journal.ts";
 import { flow } from "../support/flow.ts";
@@ -86,3 +86,116 @@ test("the signal of a step aborts when the lease of its run has ended, and anoth
   expect(await within(20_000, first)).toMatchObject({ status: "busy" });
   expect(reasons).toHaveLength(1);
 });
+
+describe("the undo of a payment that a frozen worker is about to confirm", () => {
+  /** Cancels first: from then on a confirmation fails, and one that came before is there to be refunded. */
+  const cancelAndRefund: Undo = (payment) => {
+    if (!payment.cancel()) payment.refund("refund of pi_1");
+  };
+
+  test.each(MOMENTS)(
+    "keeps no money if it cancels first, and the worker wakes %s",
+    async (moment) => {
+      const payment = await wakeInUndo(moment, {
+        create: cancelAndRefund,
+        confirm: cancelAndRefund,
+      });
+      expect(payment.balance()).toBe(0);
+    },
+  );
+
+  test("keeps the money of a confirmation between a refund that found none and the cancellation", async () => {
+    const refundThenCancel = {
+      create: (payment: Payment) => void payment.cancel(),
+      confirm: (payment: Payment) => payment.refund("refund of pi_1"),
+    };
+    expect((await wakeInUndo("before them", refundThenCancel)).balance()).toBe(0);
+    expect((await wakeInUndo("between them", refundThenCancel)).balance()).toBe(1);
+    expect((await wakeInUndo("after them", refundThenCancel)).balance()).toBe(0);
+  });
+});
+
+const MOMENTS = ["before them", "between them", "after them"] as const;
+
+type Undo = (payment: Payment) => void;
+
+type Payment = ReturnType<typeof createPayment>;
+
+/** A payment of a provider such as Stripe: a confirmation moves the money, and none succeeds after a cancellation. */
+function createPayment() {
+  let status: "created" | "cancelled" | "succeeded" = "created";
+  let balance = 0;
+  const refunds = new Set<string>();
+  return {
+    balance: () => balance,
+    confirm() {
+      if (status === "cancelled") throw new TerminalError("CANCELLED", "the payment is cancelled");
+      status = "succeeded";
+      balance += 1;
+    },
+    /** Returns whether no confirmation can succeed any more. */
+    cancel() {
+      if (status !== "succeeded") status = "cancelled";
+      return status === "cancelled";
+    },
+    /** A second refund under a key is none. */
+    refund(key: string) {
+      if (status === "succeeded" && !refunds.has(key)) balance -= 1;
+      refunds.add(key);
+    },
+  };
+}
+
+/** A worker freezes before it confirms, another one undoes the cancelled run, and the first one wakes. */
+async function wakeInUndo(
+  moment: (typeof MOMENTS)[number],
+  undos: Readonly<Record<"create" | "confirm", Undo>>,
+): Promise<Payment> {
+  const { journal, theirs, cut } = journals();
+  const payment = createPayment();
+  const woken = Promise.withResolvers<void>();
+  let begun = 0;
+  let ended = 0;
+  const wake = async () => {
+    cut(false);
+    woken.resolve();
+    await until(() => ended === 1);
+  };
+  const pay = flow(async (ctx) => {
+    await ctx.step(
+      "create",
+      async () => {},
+      async () => {
+        undos.create(payment);
+        if (moment === "after them") await wake();
+      },
+    );
+    await ctx.step(
+      "confirm",
+      async () => {
+        begun += 1;
+        await woken.promise;
+        try {
+          payment.confirm();
+        } finally {
+          ended += 1;
+        }
+      },
+      async () => {
+        if (moment === "before them") await wake();
+        undos.confirm(payment);
+        if (moment === "between them") await wake();
+      },
+    );
+  });
+  const frozen = createRuntime({ journal: theirs, lease: 300 }).execute(pay, { n: 1 }, { id: "r" });
+  await until(() => begun === 1);
+  cut(true);
+  const other = createRuntime({ journal, workflows: [pay] });
+  await other.cancel("r");
+  const outcome = await within(20_000, other.run(pay, { n: 1 }, { id: "r" }));
+  expect(outcome).toMatchObject({ error: { code: "RUN_CANCELLED" }, compensated: "yes" });
+  expect(await within(20_000, frozen)).toMatchObject({ status: "busy" });
+  expect(begun).toBe(1);
+  return payment;
+}
