@@ -270,14 +270,13 @@ async function stillLocked(locks: LockStore): Promise<readonly CampaignViolation
   const names = await held();
   const taken = await Promise.all(
     SKUS.map(stockLock).map(async (name) => {
-      const lock = await locks.lock(name, { ttl: TTL, wait: TTL }).catch(() => undefined);
-      await lock?.unlock();
-      return lock ? [] : [name];
+      const taking = locks.withLock(name, { ttl: TTL, wait: TTL }, async () => undefined);
+      const error = await taking.catch((reason: Error) => reason);
+      return error ? [`${name}: ${error.message}`] : [];
     }),
   );
-  return [...new Set([...names, ...taken.flat()])].map(
-    (name) => `free at the end: ${name} is still locked` as const,
-  );
+  const still = names.map((name) => `${name} is still locked`);
+  return [...still, ...taken.flat()].map((problem) => `free at the end: ${problem}` as const);
 }
 
 async function checkStock(

@@ -3,8 +3,8 @@ import type { Fault } from "./nemesis.ts";
 
 /** The faults of etcd, by its JSON gateway. `ports` are those of all nodes. */
 
-/** The bytes of etcd's database: more than a campaign writes between two compactions. */
-export const QUOTA = 64_000_000;
+/** The bytes of etcd's database: more than the records of all sales of ten minutes. */
+export const QUOTA = 256_000_000;
 
 /** How long a request may take, in milliseconds: a node may be frozen or dead. */
 const LIMIT = 10_000;

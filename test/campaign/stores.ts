@@ -168,10 +168,11 @@ function mysql(name: "mariadb" | "mysql"): Open {
   };
 }
 
-/** PostgreSQL, or a PgBouncer before it, whose wire is the only one. */
+/** PostgreSQL with a clock that can be stepped, or a PgBouncer before it, whose wire is the only one. */
 function postgres(name: "postgres" | "pgbouncer"): Open {
   return async (log) => {
-    const { server, store } = await onServers(name, { log });
+    const { env, steps } = await steppable(log);
+    const { server, store } = await onServers(name, { log, ...env });
     const [{ config }] = server.nodes as readonly [ServerNode, ...ServerNode[]];
     const vacuum = async () => {
       const connectionString = KINDS.postgres.url([config.port]);
@@ -182,7 +183,7 @@ function postgres(name: "postgres" | "pgbouncer"): Open {
     };
     return withTables(
       { ...store, stopSignal: "SIGINT" },
-      { [CLOCK_STEP]: "the clock shim needs processes of the own user", compaction: vacuum },
+      { [CLOCK_STEP]: steps(server), compaction: vacuum },
     );
   };
 }

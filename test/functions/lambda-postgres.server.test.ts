@@ -14,6 +14,7 @@ import {
 import { eventOf, within } from "../support/queue-handlers.ts";
 import { SECRET_ARN, secretsManager } from "../support/secrets-manager.ts";
 import { temporaryDatabase } from "../support/under-test.ts";
+import { until } from "../support/until.ts";
 
 describe.each(inject("postgresServers"))("functions on $name", (server) => {
   test("open the database of a secret of RDS, make its tables, sell once, lock and continue runs", async () => {
@@ -67,12 +68,10 @@ describe.each(inject("postgresServers"))("functions on $name", (server) => {
     const take = queueHandler(runtime, ship, { parked: "leave" });
     expect(await take(eventOf([{ id: "a" }]), within())).toEqual({ batchItemFailures: [] });
     const sweep = sweepHandler(runtime);
-    await expect
-      .poll(async () => (await sweep({}, within()), (await journal.show("a"))?.status), {
-        timeout: 20_000,
-        interval: 500,
-      })
-      .toBe("completed");
+    await until(async () => {
+      await sweep({}, within());
+      return (await journal.show("a"))?.status === "completed";
+    });
     await (await shop()).close();
     await drop();
   });
