@@ -79,7 +79,7 @@ test("the commands of the runbook do what it says", { timeout: 240_000 }, async 
   expect(outputOf("lockstep top")).toContain("nightly-report");
   expect(outputOf("lockstep inspect")).toContain(String(lock.fence));
   expect(outputOf("lockstep release")).toContain('"fencedOut":true');
-  expect(outputOf("lockstep runs list --status blocked")).toContain("order-8");
+  expect(outputOf("lockstep runs list --status blocked")).toMatch(/order-8 .*blocked \(MISUSE\)/);
   expect(outputOf("lockstep runs show order-8")).toContain("MISUSE");
   expect(outputOf("lockstep runs retry order-8")).toContain("reopened");
   const raise = lines.find((line) => line.includes("raise-generation --at-least 2")) ?? "";
