@@ -100,11 +100,8 @@ test("the commands of the runbook do what it says", { timeout: 240_000 }, async 
     const { output } = await inShell(words, { cwd: folder, env: two });
     expect(output, words).toContain("│ export │");
   }
-  const { status, output } = await inShell("lockstep lock export --wait 0", {
-    cwd: folder,
-    env: two,
-  });
-  expect([status, output]).toEqual([75, expect.stringContaining(String(held.fence))]);
+  const busy = await inShell("lockstep lock export --wait 0", { cwd: folder, env: two });
+  expect(busy.status).toBe(75);
   const doctor = await inShell("lockstep doctor", { cwd: folder, env: two });
   expect(doctor.output.match(/ok {7}reachable/g)).toHaveLength(2);
   await held.unlock();
