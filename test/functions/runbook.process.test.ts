@@ -64,6 +64,8 @@ test("the commands of the runbook do what it says", { timeout: 240_000 }, async 
     PATH: `${join(folder, "bin")}:${process.env.PATH}`,
     LOCKSTEP_STORE: `sqlite:${file}`,
   };
+  const listed = await inShell("lockstep runs list --status blocked --json", { cwd: folder, env });
+  expect(listed.output).toContain('"code":"MISUSE"');
   const shown = new Map<string, string>();
   for (const line of lines) {
     const words = line.replace("FENCE", String(lock.fence));
