@@ -92,6 +92,9 @@ export interface RunInfo extends WorkflowVersion {
   readonly crashes: number;
   readonly cancelled: boolean;
 
+  /** Why the run is blocked, encoded. */
+  readonly error: string | undefined;
+
   /** Of a fork: the run whose results it uses, and the key of the first step of its own. */
   readonly origin: { readonly runId: string; readonly step: string } | undefined;
   readonly startedAt: Date;
@@ -107,9 +110,6 @@ export interface RunDetails extends RunInfo, PageOfRecords {
   readonly input: string;
   readonly signals: readonly RunSignal[];
   readonly ending: RunResult | undefined;
-
-  /** Why the run is blocked, encoded. */
-  readonly error: string | undefined;
 
   /** The ids of the run's forks, at most MOST_FORKS, the oldest first. */
   readonly forks: readonly string[];

@@ -187,7 +187,8 @@ function readsOf(options: ConsoleOptions): Hono {
   api.get("/runs", async (c) => {
     const query = RunFilter.parse(c.req.query());
     const { journal } = present("journal", options.runtime);
-    return send({ runs: await journal.list({ ...(query as RunQuery), limit: MOST_ROWS }) });
+    const runs = await journal.list({ ...(query as RunQuery), limit: MOST_ROWS });
+    return send({ runs: runs.map((run) => ({ ...run, error: shownProblem(run.error) })) });
   });
 
   api.get("/queues", async (c) => {

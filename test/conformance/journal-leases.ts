@@ -139,7 +139,8 @@ export function describeLeases({ journal, underTest }: JournalFixture): void {
       });
       expect(await journal.show(run.runId)).toMatchObject({ status: "blocked", error });
       const blocked = await journal.list({ workflow: "order", status: "blocked", limit: 1_000 });
-      expect(blocked.map(({ runId }) => runId)).toContain(run.runId);
+      expect(blocked.find(({ runId }) => runId === run.runId)).toMatchObject({ error });
+      expect(await journal.find(run.runId)).toMatchObject({ error });
       await expectRejection(journal.append(run, record("late")), STALE);
       const other = await running(journal);
       await journal.block(other, { error, blocks: 1, retryIn: 0 });

@@ -382,7 +382,7 @@ describe.concurrent("lockstep", () => {
       const read = (...args: readonly string[]) =>
         cliInProcess(...args, "--store", `sqlite:${path}`);
       expect(await read("list")).toMatchObject({ ...empty, store: `sqlite:${path}` });
-      expect((await read("inspect", "a")).stdout).toContain("never locked");
+      expect((await read("inspect", "a")).stdout).toContain("│ none ");
       expect(await read("inventory", "get", "a")).toMatchObject({ status: 1 });
       expect(await read("inventory", "history", "a")).toMatchObject(empty);
       expect(await read("inventory", "list")).toMatchObject(empty);

@@ -64,6 +64,8 @@ test("the commands of the runbook do what it says", { timeout: 240_000 }, async 
     PATH: `${join(folder, "bin")}:${process.env.PATH}`,
     LOCKSTEP_STORE: `sqlite:${file}`,
   };
+  const listed = await inShell("lockstep runs list --status blocked --json", { cwd: folder, env });
+  expect(listed.output).toContain('"code":"MISUSE"');
   const shown = new Map<string, string>();
   for (const line of lines) {
     const words = line.replace("FENCE", String(lock.fence));
@@ -79,7 +81,7 @@ test("the commands of the runbook do what it says", { timeout: 240_000 }, async 
   expect(outputOf("lockstep top")).toContain("nightly-report");
   expect(outputOf("lockstep inspect")).toContain(String(lock.fence));
   expect(outputOf("lockstep release")).toContain('"fencedOut":true');
-  expect(outputOf("lockstep runs list --status blocked")).toContain("order-8");
+  expect(outputOf("lockstep runs list --status blocked")).toMatch(/order-8 .*blocked \(MISUSE\)/);
   expect(outputOf("lockstep runs show order-8")).toContain("MISUSE");
   expect(outputOf("lockstep runs retry order-8")).toContain("reopened");
   const raise = lines.find((line) => line.includes("raise-generation --at-least 2")) ?? "";

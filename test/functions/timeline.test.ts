@@ -174,6 +174,18 @@ test("a trace has a lane for each step, with its waits and its work in microseco
   );
 });
 
+test("the reason of a blocked run is shown whole, and the output of a completed one in one line", () => {
+  const long = "x".repeat(300);
+  const blocked = { ...failed, status: "blocked", ending: undefined } as const;
+  const error = encode({ name: "TerminalError", code: "MISUSE", message: long });
+  expect(drawRun({ ...blocked, error }, 100)).toContain(
+    `blocked  MISUSE: ${long}; is tried again in `,
+  );
+  const ending = { status: "completed", value: encode(long), at: at(0) } as const;
+  const completed = { ...failed, ...ending, ending: { ...ending, compensated: undefined } };
+  expect(drawRun(completed, 100).split("\n").at(-1)).toHaveLength(100);
+});
+
 test("the last lines show the event that a run waits for, and the deadline", () => {
   const parked = {
     ...failed,

@@ -135,12 +135,12 @@ export function after(span: Millis): Pick<Run, "until" | "untilDate"> {
 }
 
 export function info(run: Run): RunInfo {
-  const { runId, part, workflow, version, status, epoch, owner, crashes, cancelled } = run;
+  const { runId, part, workflow, version, status, epoch, owner, crashes, cancelled, error } = run;
   const { queue, key, priority, origin, startedAt, changedAt, untilDate, ending } = run;
   return {
     ...{ queue, key, priority, origin },
     ...{ runId, part, workflow, version, status, epoch, owner, crashes, cancelled },
-    ...{ startedAt, changedAt },
+    ...{ error, startedAt, changedAt },
     reason: status === "parked" ? run.reason : undefined,
     waitsFor: status === "parked" ? run.waitsFor : undefined,
     inProgress: status === "running" ? run.inProgress : [],
@@ -149,7 +149,7 @@ export function info(run: Run): RunInfo {
 }
 
 export function details(run: Run, forks: readonly Run[], page?: RecordPage): RunDetails {
-  const { input, ending, error } = run;
+  const { input, ending } = run;
   const signals = unreceived(run);
   const more = {
     ...pageOf(run, page),
@@ -157,7 +157,7 @@ export function details(run: Run, forks: readonly Run[], page?: RecordPage): Run
     forks: forks.map(({ runId }) => runId),
     now: new Date(),
   };
-  return { ...info(run), input, ending, error, ...more };
+  return { ...info(run), input, ending, ...more };
 }
 
 export function unreceived({ signals, received }: Run): readonly RunSignal[] {

@@ -80,7 +80,7 @@ function locksTable(locks: readonly LockInfo[]): string {
     workOf(about),
     about?.since?.toISOString() ?? "",
     expiresIn === undefined ? "" : `${Math.ceil(expiresIn)} ms`,
-    fence ?? "never locked",
+    fence ?? "none",
     waiters,
   ]);
   const head = ["lock", "holder", "for", "since", "expires in", "last fence", "waiters"];

@@ -14,7 +14,7 @@ import { unknownRun } from "../../../core/steps/errors.ts";
 import { exportRun } from "../../../core/steps/replay-check.ts";
 import { isEnded } from "../../../core/steps/run-end.ts";
 import { createRuntime } from "../../../core/steps/runtime.ts";
-import { shownFailure, shownValue } from "../../json/shown-value.ts";
+import { shownError, shownFailure, shownValue } from "../../json/shown-value.ts";
 import { holdersFor } from "../holders.ts";
 import { toJson } from "../json.ts";
 import { jsonOption, locksOption, parseInteger, type StoreArgs, storeOption } from "../options.ts";
@@ -59,7 +59,9 @@ export const listCommand: CommandModule<unknown, ListArgs> = {
     await withStoreToRead(args, async (opened) => {
       const query = { workflow, status, queue, key, after, limit };
       const runs = await opened.journal.list(query);
-      if (args.json) return print(toJson(runs));
+      if (args.json) {
+        return print(toJson(runs.map((run) => ({ ...run, error: shownFailure(run.error) }))));
+      }
       const head = ["run", "workflow", "status", "started", "due", "crashes", "last executed by"];
       print(table(head, runs.map(rowOf)));
     });
@@ -67,13 +69,22 @@ export const listCommand: CommandModule<unknown, ListArgs> = {
 };
 
 function rowOf(run: RunInfo): readonly (string | number)[] {
-  const { runId, workflow, version, status, reason, startedAt, dueAt, crashes, owner } = run;
+  const { runId, workflow, version, status, reason, error, startedAt, dueAt, crashes, owner } = run;
   const isCancelling = run.cancelled && !isEnded(status);
-  const notes = [...(reason ? [reason] : []), ...(isCancelling ? ["to be cancelled"] : [])];
+  const notes = [
+    ...(reason ? [reason] : []),
+    ...(error === undefined ? [] : [codeOf(error)]),
+    ...(isCancelling ? ["to be cancelled"] : []),
+  ];
   const state = notes.length > 0 ? `${status} (${notes.join(", ")})` : status;
   const started = startedAt.toISOString().replace(/\.\d+Z$/, "Z");
   const due = dueAt ? formatDueAt(dueAt) : "";
   return [runId, `${workflow} v${version}`, state, started, due, crashes, owner];
+}
+
+function codeOf(error: string): string {
+  const { code, name } = shownError(error);
+  return code ?? name;
 }
 
 function formatDueAt(dueAt: Date): string {

@@ -15,7 +15,9 @@ export function drawRun(run: RunDetails, width: number, holders = NOBODY): strin
   const entries = timelineOf(run);
   const until = run.ending?.at ?? (run.status === "running" ? run.now : run.changedAt);
   const end = Math.max(since(run, until), ...entries.map(({ at }) => at));
-  const cut = (text: string) => truncate(escapeControls(text), width);
+  const cut = (text: string, longest = width) => truncate(escapeControls(text), longest);
+  // Why a run does not go on is not cut to the width: the cause stands at the end of the message.
+  const longest = run.status === "completed" ? width : LONGEST_REASON;
   const legend = entries.some(({ isResumed }) => isResumed)
     ? [colour("faint", "↻ resumed: the run was parked, or its process was lost")]
     : [];
@@ -24,16 +26,18 @@ export function drawRun(run: RunDetails, width: number, holders = NOBODY): strin
     ...(run.part > 1 ? [cut(`part ${run.part}: ctx.continueAsNew ended the one before`)] : []),
     cut(`started ${run.startedAt.toISOString()}, last executed by ${run.owner || "nobody"}`),
     cut(`input  ${toJson(shownValue(run.input))}`),
-    ...familyOf(run).map(cut),
+    ...familyOf(run).map((line) => cut(line)),
     "",
     ...(entries.length > 0 ? [drawTimeline(entries, end, width), ...legend] : ["no steps yet"]),
     ...(run.next === undefined
       ? []
       : [colour("faint", cut(`more records: --after '${run.next}'`))]),
     "",
-    ...outcomeLines(run, holders).map(cut),
+    ...outcomeLines(run, holders).map((line) => cut(line, longest)),
   ].join("\n");
 }
+
+const LONGEST_REASON = 1_000;
 
 type Holders = ReadonlyMap<string, string>;
 

@@ -10,9 +10,9 @@ import { continueAsNew, finish, reopen } from "./finish.ts";
 import { block, claimRun, park, renew, takeRun, wakeWaiting } from "./lease.ts";
 import { readLimits, setLimits } from "./limits.ts";
 import { purge } from "./purge.ts";
-import { list, queueDepths, show } from "./queries.ts";
+import { infoOf, list, queueDepths, show } from "./queries.ts";
 import { append, latestOf, pageOf, readKept, readValues } from "./records.ts";
-import { deleteItems, RUNS, toInfo } from "./runs.ts";
+import { deleteItems, RUNS } from "./runs.ts";
 import { cancelChildren, requestCancel, sendSignal } from "./signals.ts";
 import { fork, startRuns } from "./start.ts";
 import { startKeyed } from "./start-keyed.ts";
@@ -57,7 +57,7 @@ export function dynamodbJournal(dynamodb: Dynamodb): Journal {
     wakeWaiting: (lock) => wakeWaiting(context, lock),
     async find(runId) {
       const head = await readKept(context, runId);
-      return head && toInfo(head);
+      return head && infoOf(context, head);
     },
     async latest(runId, prefix) {
       const head = await readKept(context, runId);

@@ -42,7 +42,7 @@ export async function list(
   const flush = async () => {
     const heads = await readRuns(context, ids);
     ids = [];
-    found.push(...heads.filter(isWanted).map(toInfo));
+    found.push(...(await Promise.all(heads.filter(isWanted).map((head) => infoOf(context, head)))));
   };
   for await (const sk of newestFirst(context, listsFor(status), to)) {
     const { id } = fromTimed(sk);
@@ -53,6 +53,12 @@ export async function list(
   }
   await flush();
   return found.slice(0, limit);
+}
+
+/** Reads nothing but errors that are too long for the run's own item. */
+export async function infoOf(context: JournalContext, head: Head): Promise<RunInfo> {
+  const error = head.status === "blocked" ? await storedValueOf(context, head) : undefined;
+  return { ...toInfo(head), error };
 }
 
 /** A run keeps its place in the list of all when it ends: none is missed. */
@@ -128,7 +134,8 @@ export async function show(
     to: endOf("9"),
   });
   const ids = forks.map(({ sk = "" }) => fromTimed(sk).id);
-  const [records, signals, input, ending, existing] = await Promise.all([
+  const [info, records, signals, input, ending, existing] = await Promise.all([
+    infoOf(context, head),
     pageOf(context, head, page),
     readSignals(context, head),
     readStored(context.dynamodb, partitionOf(runId), head.input),
@@ -136,12 +143,11 @@ export async function show(
     readRuns(context, ids),
   ]);
   return {
-    ...toInfo(head),
+    ...info,
     ...records,
     input,
     signals,
     ending,
-    error: head.status === "blocked" ? await storedValueOf(context, head) : undefined,
     forks: existing.slice(0, MOST_FORKS).map((fork) => fork.runId),
     now: new Date(context.clock.now()),
   };

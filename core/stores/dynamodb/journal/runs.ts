@@ -332,7 +332,8 @@ export function opened(head: Head, now: number): Head {
   };
 }
 
-export function toInfo(head: Head): RunInfo {
+/** All but the error, which may have an item of its own. */
+export function toInfo(head: Head): Omit<RunInfo, "error"> {
   const { runId, part, workflow, version, status, epoch, owner, crashes } = head;
   const { queue, key, priority, origin, reason, waitsFor, inProgress = [], dueAt } = head;
   return {

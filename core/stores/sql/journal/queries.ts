@@ -8,12 +8,11 @@ import { toMillis } from "../micros.ts";
 import { readValues } from "./large-values.ts";
 import { selectPage, toPage } from "./pages.ts";
 import {
-  INFO,
+  INFO_AND_ERROR,
   isKept,
   RECORD,
   SIGNAL,
   toDate,
-  toError,
   toInfo,
   toRecord,
   toResult,
@@ -34,7 +33,7 @@ export async function list(
   ];
   const wanted = conditions.reduce((all, one) => sql`${all} ${one}`, isKept(now));
   const rows = await database.read(sql`
-    SELECT ${INFO} FROM lockstep_run WHERE ${wanted}
+    SELECT ${INFO_AND_ERROR} FROM lockstep_run WHERE ${wanted}
     ORDER BY started_at DESC, run_id DESC LIMIT ${limit}`);
   return rows.map(toInfo);
 }
@@ -73,7 +72,7 @@ async function isAfter(database: Database, runId: string): Promise<Sql> {
 
 export async function find(database: Database, runId: string): Promise<RunInfo | undefined> {
   const { now } = database.dialect;
-  const read = sql`SELECT ${INFO} FROM lockstep_run WHERE run_id = ${runId} AND ${isKept(now)}`;
+  const read = sql`SELECT ${INFO_AND_ERROR} FROM lockstep_run WHERE run_id = ${runId} AND ${isKept(now)}`;
   const [row] = await retryUntilKnown(database.address, "a run was read", undefined, (limit) =>
     database.read(read, limit),
   );
@@ -109,7 +108,7 @@ export async function show(
   const { now } = database.dialect;
   const statements = [
     sql`
-      SELECT ${INFO}, input, value, compensated, ${now} AS now
+      SELECT ${INFO_AND_ERROR}, input, value, compensated, ${now} AS now
       FROM lockstep_run WHERE run_id = ${runId} AND ${isKept(now)}`,
     selectPage(runId, page),
     sql`SELECT ${SIGNAL} FROM lockstep_signal AS s
@@ -130,7 +129,6 @@ export async function show(
       ...toPage(records, page),
       signals: signals.map(toSignal),
       ending: toResult(row),
-      error: toError(row),
       forks: forks.map((fork) => asText(fork.run_id)),
       now: toDate(row.now),
     }

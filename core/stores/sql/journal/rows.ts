@@ -61,6 +61,9 @@ export const INFO = sql`
   run_id, part, workflow, version, queue, turn_key, priority, status, ${exact(sql`epoch`)} AS epoch, owner,
   reason, waits_for, in_progress, crashes, cancelled, origin_run, origin_step, started_at, changed_at, due_at`;
 
+/** The same, and the encoded error of a blocked run. */
+export const INFO_AND_ERROR = sql`${INFO}, CASE WHEN status = 'blocked' THEN value END AS block_error`;
+
 export function toInfo(row: Row): RunInfo {
   return {
     runId: asText(row.run_id),
@@ -78,6 +81,7 @@ export function toInfo(row: Row): RunInfo {
     inProgress: asText(row.status) === "running" ? (optional(row.in_progress, toSteps) ?? []) : [],
     crashes: asNumber(row.crashes),
     cancelled: asNumber(row.cancelled) > 0,
+    error: optional(row.block_error, asText),
     origin: toOrigin(row),
     startedAt: toDate(row.started_at),
     changedAt: toDate(row.changed_at),
