@@ -16,15 +16,15 @@ export function combine(
   const isHeld = holds.length + silent >= needed && holds.length > 0;
   // Locks without an expiry come first.
   const ends = holds.map(({ expiresIn }) => expiresIn).sort((a, b) => (b ?? HIGH) - (a ?? HIGH));
-  const fences = infos
-    .map(({ fence = "" }) => fence)
-    .sort()
-    .reverse();
+  const fencesOf = (some: readonly LockRecord[]) => some.map(({ fence = "" }) => fence);
+  const fences = fencesOf(infos).sort().reverse();
+  // Later claims that were not granted have tried the other masters.
+  const fence = isHeld ? commonest(fencesOf(holds))[0] : reached(fences);
   return {
     name,
     holder: isHeld ? holder : undefined,
     expiresIn: isHeld ? reached(ends) : undefined,
-    fence: (agreedFence(infos, needed) ?? reached(fences)) || undefined,
+    fence: (agreedFence(infos, needed) ?? fence) || undefined,
     waiters: 0,
   };
 }
