@@ -7,7 +7,7 @@ interface Line {
   readonly quantity: number;
 }
 
-/** Sells all lines of an order or none. A repeated order is sold once. */
+/** Sells all lines of an order or none. A repeated order is sold once; one that was sold out is tried anew. */
 async function sell(order: string, lines: readonly Line[]): Promise<"sold" | "sold-out"> {
   const client = await pool.connect(); // one connection from BEGIN to COMMIT
   let isOver = false;
