@@ -8,6 +8,7 @@ interface Line {
   readonly quantity: number;
 }
 
+// CREATE TABLE cart_sale (cart TEXT PRIMARY KEY, attempt TEXT NOT NULL, lines TEXT NOT NULL, sold_at TIMESTAMPTZ NOT NULL DEFAULT now())
 const shop = lazy(() =>
   openPostgres({ host: "127.0.0.1", port: 5432, user: "shop", database: "shop" }),
 );

@@ -38,19 +38,23 @@ const peers = join(root, "test/bench/peers");
 
 /** Tables of the reader's own, for the programs on PostgreSQL: those that the pages make and fill, and others. */
 const OWN_TABLES = `
-  ${["docs/start.md", "docs/stock.md", "docs/shops.md"].flatMap((path) => blocksOf(pageAt(path), "sql")).join("")}
+  ${["docs/start.md", "docs/stock.md"].flatMap((path) => blocksOf(pageAt(path), "sql")).join("")}
+  ${["start-stock.ts", "medusa.ts"].flatMap(statementsOf).join(";")};
   CREATE TABLE report (name TEXT PRIMARY KEY, units INT NOT NULL);
   INSERT INTO report VALUES ('stock', 0);`;
 
-/** The same on MySQL: the programs say them in comments. */
+/** The same on MySQL. */
 const OWN_MYSQL_TABLES = [
-  ...["start-sqs-own.ts", "shop-mysql.ts"].flatMap((name) =>
-    [...(examples.get(name) ?? "").matchAll(/^\/\/ ((?:CREATE|INSERT) .*)$/gm)].map(
-      ([, statement = ""]) => statement,
-    ),
-  ),
+  ...statementsOf("start-sqs-own.ts"),
+  ...statementsOf("shop-mysql.ts"),
   "INSERT INTO seat VALUES (1, 'order-1'), (2, NULL), (3, NULL), (4, 'order-1'), (5, NULL)",
 ];
+
+/** The statements that a program says in its comments. */
+function statementsOf(program: string): readonly string[] {
+  const comments = (examples.get(program) ?? "").matchAll(/^\/\/ ((?:CREATE|INSERT) .*)$/gm);
+  return [...comments].map(([, statement = ""]) => statement);
+}
 
 let packed: PackedProject;
 let project: string;
