@@ -190,7 +190,7 @@ describe("an example", () => {
     const env = { ...Object.fromEntries(outside), NO_COLOR: "1" };
     const vitest = join(root, "node_modules/vitest/vitest.mjs");
     const { stdout } = await run(process.execPath, [vitest, "run"], { cwd: folder, env });
-    expect(stdout).toMatch(/Tests +6 passed/);
+    expect(stdout).toMatch(/Tests +8 passed/);
   });
 
   const isProgram = (name: string) => name.endsWith(".ts") && !name.endsWith(".test.ts");
