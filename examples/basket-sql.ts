@@ -7,7 +7,7 @@ interface Line {
   readonly quantity: number;
 }
 
-/** Sets all lines aside for 15 minutes, or none. Repeat it under the same id after a lost answer alone. */
+/** Sets all lines aside for 15 minutes, or none. One id per attempt: the same one again only after a lost answer. */
 function reserve(id: string, lines: readonly Line[]): Promise<boolean> {
   return transaction(async (client) => {
     const sorted = lines.toSorted((a, b) => (a.sku < b.sku ? -1 : 1));
