@@ -7,26 +7,27 @@ interface Line {
   readonly quantity: number;
 }
 
-/** Sets all lines aside for 15 minutes, or none. The id is new for each attempt. */
+/** Sets all lines aside for 15 minutes, or none. One id per attempt: the same one again only after a lost answer. */
 function reserve(id: string, lines: readonly Line[]): Promise<boolean> {
   return transaction(async (client) => {
     const sorted = lines.toSorted((a, b) => (a.sku < b.sku ? -1 : 1));
+    const insert = `INSERT INTO basket (id, lines, expires_at)
+      VALUES ($1, $2, now() + interval '15 minutes') ON CONFLICT DO NOTHING`;
+    const { rowCount: isNew } = await client.query(insert, [id, JSON.stringify(sorted)]);
+    if (!isNew) return true; // a repetition
     for (const { sku, quantity } of sorted) {
       const take = "UPDATE stock SET on_hand = on_hand - $2 WHERE sku = $1 AND on_hand >= $2";
       if ((await client.query(take, [sku, quantity])).rowCount === 0) return false;
     }
-    const insert = `INSERT INTO basket (id, lines, expires_at)
-      VALUES ($1, $2, now() + interval '15 minutes')`;
-    await client.query(insert, [id, JSON.stringify(sorted)]);
     return true;
   });
 }
 
-/** Whether the units are sold: not if the basket has expired. A repetition is answered alike. */
-async function pay(id: string): Promise<boolean> {
-  const sell = `UPDATE basket SET state = 'sold'
+/** The buyer has paid: whether the units are sold now. Not if the basket has expired. Repeatable. */
+async function sell(id: string): Promise<boolean> {
+  const mark = `UPDATE basket SET state = 'sold'
     WHERE id = $1 AND (state = 'sold' OR (state = 'open' AND expires_at > now()))`;
-  return (await pool.query(sell, [id])).rowCount === 1;
+  return (await pool.query(mark, [id])).rowCount === 1;
 }
 
 /** The buyer has left, or comes again with another basket. */
@@ -70,9 +71,10 @@ const lines = [
   { sku: "knife", quantity: 1 },
 ];
 console.log(await reserve("attempt-1", lines)); // true
+console.log(await reserve("attempt-1", lines)); // true
 console.log(await reserve("attempt-2", lines)); // false
 await cancel("attempt-1");
 console.log(await reserve("attempt-3", lines)); // true
 await sweep();
-console.log(await pay("attempt-3")); // true
+console.log(await sell("attempt-3")); // true
 await pool.end();

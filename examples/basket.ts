@@ -31,7 +31,7 @@ function reserveBasket(attempt: string, lines: readonly Line[], before?: Reserve
       const { outcome } = await stock.reserve({ ...change, expiresIn: "15m" });
       if (outcome !== "applied") return false; // without a commit, nothing has changed
     }
-    await tx.commit([]);
+    await tx.commit([]); // commits what `stock` has changed
     return true;
   });
 }
@@ -56,17 +56,20 @@ async function cancelBasket(
   lines: readonly Line[],
   stock: StockOperations = inventory,
 ) {
-  for (const { id, sku } of lines) {
+  for (const { id, sku } of lines.toSorted(bySku)) {
     const reservation = `${attempt}/${id}`;
     await stock.cancel({ sku, reservation, operationId: `${reservation}/cancelled` });
   }
 }
 
-/** Shows expired units as on hand. No sale needs it: a change that is short of units does the same. */
-async function sweep() {
-  for (const { sku, reserved } of await inventory.list({ limit: 10_000 })) {
+/** Puts expired units back on hand, for pages that show them. A sale that is short of units does so itself. */
+async function sweep(after = ""): Promise<void> {
+  const page = await inventory.list({ after, limit: 1_000 });
+  for (const { sku, reserved } of page) {
     if (reserved > 0) await inventory.expire(sku);
   }
+  const last = page.at(-1);
+  if (last) await sweep(last.sku);
 }
 
 function bySku(one: Line, other: Line) {

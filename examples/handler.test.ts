@@ -12,6 +12,7 @@ test("a message that comes twice sells once, and only a broken one comes back", 
   const Records = Object.entries(bodies).map(([messageId, body]) => {
     return { messageId, body, attributes: {}, eventSourceARN: "arn:aws:sqs:eu-west-1:1:orders" };
   });
+  // `as never`: `SQSEvent` has more members, which nothing here needs.
   const answer = await handler({ Records } as never, { getRemainingTimeInMillis: () => 10_000 });
 
   expect(answer).toEqual({ batchItemFailures: [{ itemIdentifier: "broken" }] });

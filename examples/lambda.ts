@@ -20,8 +20,8 @@ export const migrate = migrateHandler(shop);
 
 export const report = lockedHandler(
   async () => (await etcd()).locks,
-  { name: (event: { day: string }) => `report/${event.day}` },
-  async ({ day }, lock) => `${day} under ${lock.fence}`,
+  { name: "report" },
+  async ({ day }: { day: string }, lock) => `${day} under ${lock.fence}`,
 );
 
 export const sales = stockHandler(

@@ -23,16 +23,18 @@ const placeOrder = workflow(
       async (_, { tx, fence, idempotencyKey: operationId }) =>
         inventory.within(tx).restock({ sku, quantity, operationId, fence }),
     );
+    const payment = await ctx.step("prepare", { effect: "none" }, async ({ idempotencyKey }) =>
+      prepare(quantity * 20, idempotencyKey),
+    );
     await ctx.step(
       "charge",
       { timeout: "8s" },
-      async ({ idempotencyKey, signal }) => charge(quantity * 20, idempotencyKey, signal),
-      async (_, { stepIdempotencyKey, idempotencyKey }) =>
-        refund(stepIdempotencyKey, idempotencyKey),
+      async ({ idempotencyKey, signal }) => confirm(payment, idempotencyKey, signal),
+      async (_, { idempotencyKey }) => refund(payment, idempotencyKey),
     );
     const parcel = await ctx.step(
       "ship",
-      { retry: { attempts: 300, max: "10m" } }, // the carrier may be away for a day
+      { retry: { attempts: 150, max: "10m" } }, // the carrier may be away for half a day
       async ({ idempotencyKey }) => ship(id, idempotencyKey),
     );
     return `${left} left, ${parcel}`;
@@ -50,14 +52,18 @@ console.log(outcome.status === "completed" && outcome.output); // 3 left, order-
 stop.abort();
 await worker;
 
-/** Your payment provider: with the same key again, it charges nothing, and answers as the first time. */
-async function charge(amount: number, _key: string, signal: AbortSignal) {
-  signal.throwIfAborted();
-  return `paid ${amount}`;
+/** Your payment provider makes a payment that moves no money yet, one per key. */
+async function prepare(amount: number, _key: string) {
+  return `payment of ${amount}`;
 }
-/** Refunds once what was charged under the key `charged`, if anything was. */
-async function refund(charged: string, _key: string) {
-  return `refunded ${charged}`;
+/** Moves the money, once. Declined: throw new TerminalError("DECLINED", "no money", { effect: "none" }). */
+async function confirm(payment: string, _key: string, signal: AbortSignal) {
+  signal.throwIfAborted();
+  return `${payment} is confirmed`;
+}
+/** Cancels the payment: no confirmation can follow. If it is confirmed already, refunds it. */
+async function refund(payment: string, _key: string) {
+  return `${payment} is back`;
 }
 async function ship(id: string, _key: string) {
   return `${id} is under way`;

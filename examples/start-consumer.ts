@@ -7,16 +7,20 @@ const REFUSE = "UPDATE answer SET outcome = 'sold-out' WHERE order_id = $1";
 const FIND = "SELECT outcome FROM answer WHERE order_id = $1 AND mailed_at IS NULL";
 const MAILED = "UPDATE answer SET mailed_at = now() WHERE order_id = $1";
 
+interface Line {
+  readonly sku: string;
+  readonly quantity: number;
+}
+
 /** Call it for each delivery. Acknowledge the message when it resolves; let it come again when it rejects. */
-async function onMessage(order: string, sku: string, quantity: number): Promise<void> {
+async function onMessage(order: string, lines: readonly Line[]): Promise<void> {
   const client = await pool.connect();
   let isOver = false;
   try {
     await client.query("BEGIN");
     // A second delivery waits here until the first one has committed, and then adds no row.
     const { rowCount: isNew } = await client.query(ADD, [order]);
-    const isSold = isNew && (await client.query(TAKE, [sku, quantity])).rowCount === 1;
-    if (isNew && !isSold) await client.query(REFUSE, [order]);
+    if (isNew && !(await take(client, lines))) await client.query(REFUSE, [order]);
     await client.query("COMMIT");
     isOver = true;
   } finally {
@@ -28,14 +32,27 @@ async function onMessage(order: string, sku: string, quantity: number): Promise<
   await pool.query(MAILED, [order]);
 }
 
+/** Takes the units of all lines, or of none. */
+async function take(client: pg.PoolClient, lines: readonly Line[]): Promise<boolean> {
+  await client.query("SAVEPOINT untouched");
+  for (const { sku, quantity } of lines.toSorted((a, b) => (a.sku < b.sku ? -1 : 1))) {
+    const { rowCount: isTaken } = await client.query(TAKE, [sku, quantity]);
+    if (isTaken) continue;
+    await client.query("ROLLBACK TO SAVEPOINT untouched");
+    return false;
+  }
+  return true;
+}
+
 const mails: string[] = [];
 /** Your mail service. Give it the order's id as the key of the mail, if it knows keys. */
 async function mail(order: string, outcome: string): Promise<void> {
   mails.push(`${order} ${outcome}`);
 }
 
-await onMessage("order-1", "spoon", 1);
-await onMessage("order-1", "spoon", 1); // delivered again
-await onMessage("order-2", "spoon", 1);
+const spoon = { sku: "spoon", quantity: 1 };
+await onMessage("order-1", [spoon]);
+await onMessage("order-1", [spoon]); // delivered again
+await onMessage("order-2", [{ sku: "cup", quantity: 1 }, spoon]); // takes no cup either
 console.log(mails.join(", ")); // order-1 sold, order-2 sold-out
 await pool.end();

@@ -13,11 +13,11 @@ export async function sell({ order, seat }: { order: string; seat: string }) {
   return sale.outcome;
 }
 
-/** Runs once at a time for each day, and ends before its lock does. */
+/** Runs once at a time, and ends before its lock does. */
 export const report = lockedHandler(
   async () => (await shop()).locks,
-  { name: (event: { day: string }) => `report/${event.day}` },
-  async ({ day }, lock) => {
+  { name: "report" },
+  async ({ day }: { day: string }, lock) => {
     lock.assertHeld(); // before every effect outside
     return `the report of ${day}`;
   },

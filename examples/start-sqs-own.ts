@@ -1,5 +1,7 @@
-import mysql, { type RowDataPacket } from "mysql2/promise";
+import mysql, { type Connection, type ResultSetHeader, type RowDataPacket } from "mysql2/promise";
 
+// CREATE TABLE seat (id INT PRIMARY KEY, taken_by VARCHAR(64))
+// CREATE TABLE answer (order_id VARCHAR(64) COLLATE utf8mb4_bin PRIMARY KEY, has_seat BOOLEAN)
 const pool = mysql.createPool({ host: "127.0.0.1", port: 3306, user: "root", database: "shop" });
 
 interface Batch {
@@ -12,9 +14,9 @@ export async function handler({ Records }: Batch) {
   for (const { messageId, body } of Records) {
     try {
       const { orderId, seat } = JSON.parse(body);
-      const isTaken = await take(seat, orderId);
+      const hasSeat = await take(seat, orderId);
       // Tell the customer.
-      console.log(orderId, isTaken ? "has the seat" : "is too late");
+      console.log(orderId, hasSeat ? "has the seat" : "is too late");
     } catch (error) {
       console.error(error);
       batchItemFailures.push({ itemIdentifier: messageId }); // SQS delivers this one again
@@ -23,12 +25,33 @@ export async function handler({ Records }: Batch) {
   return { batchItemFailures };
 }
 
-/** Whether the order has the seat. A message that comes twice is answered as the first time. */
+/** Whether the order gets the seat. A message that comes twice is answered as the first time, also if the seat is free by then. */
 async function take(seat: number, order: string): Promise<boolean> {
+  const connection = await pool.getConnection(); // one connection from BEGIN to COMMIT
+  let isOver = false;
+  try {
+    await connection.beginTransaction();
+    const hasSeat = await takeWithin(connection, seat, order);
+    await connection.commit();
+    isOver = true;
+    return hasSeat;
+  } finally {
+    if (isOver) connection.release();
+    else connection.destroy(); // after an error: the server rolls back
+  }
+}
+
+async function takeWithin(connection: Connection, seat: number, order: string) {
+  // A second delivery waits here until the first one has committed, and then finds its answer.
+  const add =
+    "INSERT INTO answer (order_id) VALUES (?) ON DUPLICATE KEY UPDATE order_id = order_id";
+  await connection.execute(add, [order]);
+  const find = "SELECT has_seat FROM answer WHERE order_id = ? FOR UPDATE";
+  const [[answer]] = await connection.execute<RowDataPacket[]>(find, [order]);
+  if (answer?.has_seat != null) return answer.has_seat === 1;
   const update = "UPDATE seat SET taken_by = ? WHERE id = ? AND taken_by IS NULL";
-  await pool.execute(update, [order, seat]);
-  const select = "SELECT taken_by FROM seat WHERE id = ?";
-  const [[found]] = await pool.execute<RowDataPacket[]>(select, [seat]);
-  if (!found) throw new Error(`there is no seat ${seat}`);
-  return found.taken_by === order;
+  const [taken] = await connection.execute<ResultSetHeader>(update, [order, seat]);
+  const set = "UPDATE answer SET has_seat = ? WHERE order_id = ?";
+  await connection.execute(set, [taken.affectedRows, order]);
+  return taken.affectedRows === 1;
 }

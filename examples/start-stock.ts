@@ -1,5 +1,6 @@
 import pg from "pg";
 
+// CREATE TABLE sale (order_id TEXT PRIMARY KEY, lines JSONB NOT NULL)
 const pool = new pg.Pool({ host: "127.0.0.1", port: 5432, user: "shop", database: "shop" });
 
 interface Line {
@@ -7,7 +8,7 @@ interface Line {
   readonly quantity: number;
 }
 
-/** Sells all lines of an order or none. A repeated order is sold once. */
+/** Sells all lines of an order or none. A repeated order is sold once; one that was sold out is tried anew. */
 async function sell(order: string, lines: readonly Line[]): Promise<"sold" | "sold-out"> {
   const client = await pool.connect(); // one connection from BEGIN to COMMIT
   let isOver = false;

@@ -36,22 +36,25 @@ const CLIENTS = ["mysql2", "pg", "etcd3", "ioredis", "vitest"];
 const PEERS = ["redlock", "@aws-lambda-powertools/idempotency"];
 const peers = join(root, "test/bench/peers");
 
-/** Tables of the reader's own, for the programs on PostgreSQL: those that the pages make, and others. */
+/** Tables of the reader's own, for the programs on PostgreSQL: those that the pages make and fill, and others. */
 const OWN_TABLES = `
   ${["docs/start.md", "docs/stock.md"].flatMap((path) => blocksOf(pageAt(path), "sql")).join("")}
-  CREATE TABLE purchase (id TEXT PRIMARY KEY, sku TEXT NOT NULL, quantity INT NOT NULL);
+  ${["start-stock.ts", "medusa.ts"].flatMap(statementsOf).join(";")};
   CREATE TABLE report (name TEXT PRIMARY KEY, units INT NOT NULL);
-  INSERT INTO stock VALUES ('cup', 5), ('spoon', 1), ('fork', 1), ('knife', 1);
   INSERT INTO report VALUES ('stock', 0);`;
 
 /** The same on MySQL. */
 const OWN_MYSQL_TABLES = [
-  "CREATE TABLE seat (id INT PRIMARY KEY, taken_by VARCHAR(64))",
+  ...statementsOf("start-sqs-own.ts"),
+  ...statementsOf("shop-mysql.ts"),
   "INSERT INTO seat VALUES (1, 'order-1'), (2, NULL), (3, NULL), (4, 'order-1'), (5, NULL)",
-  "CREATE TABLE stock (sku VARCHAR(64) PRIMARY KEY, on_hand INT NOT NULL)",
-  "INSERT INTO stock VALUES ('cup', 5)",
-  "CREATE TABLE sale (order_id VARCHAR(64) PRIMARY KEY, `lines` JSON NOT NULL)",
 ];
+
+/** The statements that a program says in its comments. */
+function statementsOf(program: string): readonly string[] {
+  const comments = (examples.get(program) ?? "").matchAll(/^\/\/ ((?:CREATE|INSERT) .*)$/gm);
+  return [...comments].map(([, statement = ""]) => statement);
+}
 
 let packed: PackedProject;
 let project: string;
@@ -187,7 +190,7 @@ describe("an example", () => {
     const env = { ...Object.fromEntries(outside), NO_COLOR: "1" };
     const vitest = join(root, "node_modules/vitest/vitest.mjs");
     const { stdout } = await run(process.execPath, [vitest, "run"], { cwd: folder, env });
-    expect(stdout).toMatch(/Tests +6 passed/);
+    expect(stdout).toMatch(/Tests +8 passed/);
   });
 
   const isProgram = (name: string) => name.endsWith(".ts") && !name.endsWith(".test.ts");
@@ -210,29 +213,54 @@ describe("an example", () => {
   test("of tables of your own has taken two seats, and sold one order", async () => {
     const taken = "SELECT id FROM seat WHERE taken_by = 'order-7' ORDER BY id";
     expect((await connection.query(taken))[0]).toEqual([{ id: 2 }, { id: 3 }]);
-    expect((await connection.query("SELECT order_id FROM sale"))[0]).toEqual([
-      { order_id: "order-7" },
+    const sales = "SELECT order_id, outcome FROM sale ORDER BY order_id";
+    expect((await connection.query(sales))[0]).toEqual([
+      { order_id: "order-7", outcome: "sold" },
+      { order_id: "order-8", outcome: "sold-out" },
     ]);
-    expect((await connection.query("SELECT on_hand FROM stock"))[0]).toEqual([{ on_hand: 3 }]);
+    const left = "SELECT on_hand FROM stock ORDER BY sku";
+    expect((await connection.query(left))[0]).toEqual([{ on_hand: 3 }, { on_hand: 1 }]);
+  });
+
+  test("of a shop on MySQL answers a repetition as the first time, and refuses what its column cannot hold", async () => {
+    await connection.query("INSERT INTO stock VALUES ('saucer', 5)");
+    const printed = await changed("shop-mysql.ts", (code) =>
+      code.replace(
+        /console\.log\(await sell.*(?=await pool\.end)/s,
+        `const sells = (order: string, quantity: number) => sell(order, [{ sku: "saucer", quantity }]);
+         const eight = await Promise.all(Array.from({ length: 8 }, () => sells("order-20", 4)));
+         console.log([...new Set(eight)].join());
+         const again = await Promise.all(Array.from({ length: 8 }, () => sells("order-21", 2)));
+         await pool.query("UPDATE stock SET on_hand = 9 WHERE sku = 'saucer'"); // a delivery of saucers
+         console.log([...new Set(again), await sells("order-21", 2)].join());
+         console.log(await sells("x".repeat(65), 1).catch(({ code }) => code));\n`,
+      ),
+    );
+    expect(printed).toEqual(["sold", "sold-out,sold-out", "ER_DATA_TOO_LONG"]);
+    const left = "SELECT on_hand FROM stock WHERE sku = 'saucer'";
+    expect((await connection.query(left))[0]).toEqual([{ on_hand: 9 }]);
   });
 
   test("of a consumer answers each order once, also when its deliveries come at the same moment", async () => {
     const shop = postgres.open();
-    await shop.batch([sql`INSERT INTO stock VALUES ('straw', 5)`]);
+    await shop.batch([sql`INSERT INTO stock VALUES ('lid', 9), ('straw', 5)`]);
     const printed = await changed("start-consumer.ts", (code) =>
       code.replace(
         /await onMessage\(.*(?=console\.log)/s,
-        `await Promise.all(Array.from({ length: 8 }, () => onMessage("order-3", "straw", 4)));
-         await onMessage("order-4", "straw", 2);
+        `const straws = (quantity: number) => [{ sku: "lid", quantity: 1 }, { sku: "straw", quantity }];
+         await Promise.all(Array.from({ length: 8 }, () => onMessage("order-3", straws(4))));
+         await onMessage("order-4", straws(2));
          await pool.query("UPDATE stock SET on_hand = 9 WHERE sku = 'straw'"); // a delivery of straws
-         await onMessage("order-4", "straw", 2);\n`,
+         await onMessage("order-4", straws(2));\n`,
       ),
     );
     const mails = printed.join().split(", ");
     expect(new Set(mails)).toEqual(new Set(["order-3 sold", "order-4 sold-out"]));
     expect(mails.filter((mail) => mail.startsWith("order-4"))).toHaveLength(1);
-    const [left] = await shop.read(sql`SELECT on_hand FROM stock WHERE sku = 'straw'`);
-    expect(left?.on_hand).toBe(9);
+    const left = await shop.read(
+      sql`SELECT on_hand FROM stock WHERE sku IN ('lid', 'straw') ORDER BY sku`,
+    );
+    expect(left).toEqual([{ on_hand: 8 }, { on_hand: 9 }]); // the order that was sold out has taken no lid
     await shop.close();
   });
 
@@ -245,7 +273,9 @@ describe("an example", () => {
         .replaceAll("knife", "cap")
         .replaceAll("attempt-", "late-");
     await shop.batch([sql`INSERT INTO stock VALUES ('cork', 1), ('cap', 1)`]);
-    expect(await changed("basket-sql.ts", inSql)).toEqual(["true", "false", "true", "false"]);
+    expect(await changed("basket-sql.ts", inSql)).toEqual([
+      ...["true", "true", "false", "true", "false"],
+    ]);
     const left = await shop.read(sql`SELECT on_hand FROM stock WHERE sku IN ('cork', 'cap')`);
     expect(left).toEqual([{ on_hand: 1 }, { on_hand: 1 }]);
     // The second buyer gets the units of the first one, and the first one's basket is sold out.
@@ -290,7 +320,7 @@ async function calling(name: string, body: string): Promise<readonly string[]> {
   return stdout.trim().split("\n");
 }
 
-describe("the functions of the starts", () => {
+describe("the functions of the docs", () => {
   beforeAll(async () => {
     for (const sku of ["12A", "teapot", "cup"]) {
       await cli("inventory", "set", sku, "1", "--store", database.url);
@@ -335,8 +365,8 @@ describe("the functions of the starts", () => {
          record("1", { orderId: "order-9", seat: 5 }),
          record("2", { orderId: "order-10", seat: 5 }),
          record("3", { orderId: "order-9", seat: 5 }),
-         record("4", { orderId: "order-9", seat: 77 }),
-         record("5", { orderId: "order-11" }),
+         record("4", { orderId: "order-11" }),
+         record("5", { orderId: "order-12", seat: 77 }),
        ];
        console.log(JSON.stringify(await start.handler({ Records })));`,
     );
@@ -344,8 +374,38 @@ describe("the functions of the starts", () => {
       "order-9 has the seat",
       "order-10 is too late",
       "order-9 has the seat",
-      '{"batchItemFailures":[{"itemIdentifier":"4"},{"itemIdentifier":"5"}]}',
+      "order-12 is too late",
+      '{"batchItemFailures":[{"itemIdentifier":"4"}]}',
     ]);
+  });
+
+  test("answer an order as the first time when the seat is free again", async () => {
+    await connection.query("UPDATE seat SET taken_by = NULL WHERE id = 5"); // order-9 was cancelled
+    const answers = await calling(
+      "start-sqs-own.ts",
+      `const bodies = ["order-9", "order-10"].map((orderId) => JSON.stringify({ orderId, seat: 5 }));
+       await start.handler({ Records: bodies.map((body, i) => ({ messageId: String(i), body })) });`,
+    );
+    expect(answers).toEqual(["order-9 has the seat", "order-10 is too late"]);
+    const taken = "SELECT taken_by FROM seat WHERE id = 5";
+    expect((await connection.query(taken))[0]).toEqual([{ taken_by: null }]);
+  });
+
+  test("sell a cart of Medusa once, also when it is completed twice at a time, and return it once", async () => {
+    await cli("inventory", "set", "lamp", "2", "--store", postgres.url);
+    const answers = await calling(
+      "medusa.ts",
+      `const lines = [{ id: "line-1", sku: "lamp", quantity: 1 }];
+       const sell = (cart: string, attempt: string) => start.sellCart(cart, attempt, lines);
+       const both = await Promise.all([sell("cart-1", "attempt-1"), sell("cart-1", "attempt-2")]);
+       console.log(both.toSorted().join());
+       await start.returnCart("cart-1", "attempt-3", lines); // not the attempt that has sold
+       console.log(await sell("cart-2", "attempt-4"), await sell("cart-3", "attempt-5"));
+       await start.returnCart("cart-2", "attempt-4", lines);
+       await start.returnCart("cart-2", "attempt-4", lines);
+       console.log(await sell("cart-2", "attempt-6"), await sell("cart-3", "attempt-7"));`,
+    );
+    expect(answers).toEqual(["sold,the cart is being completed", "sold sold out", "sold sold out"]);
   });
 
   test("serve the stock over HTTP to whoever has the token", async () => {

@@ -61,6 +61,47 @@ test("a worker that wakes after its run was undone has its effect all the same, 
   expect(records.filter(({ outcome: is, kind }) => is === "ok" && kind === "step")).toEqual([]);
 });
 
+test("an undo that cancels a prepared payment leaves a worker that wakes nothing to confirm", async () => {
+  const { journal, theirs, cut } = journals();
+  const woken = Promise.withResolvers<void>();
+  const payments = new Map<string, "prepared" | "confirmed" | "cancelled" | "refunded">();
+  let begun = 0;
+  const charge = flow(async (ctx) => {
+    const payment = await ctx.step("prepare", { effect: "none" }, async ({ idempotencyKey }) => {
+      payments.set(idempotencyKey, "prepared");
+      return idempotencyKey;
+    });
+    await ctx.step(
+      "charge",
+      async () => {
+        begun += 1;
+        if (begun === 1) await woken.promise;
+        if (payments.get(payment) !== "prepared") throw new Error("the payment is cancelled");
+        payments.set(payment, "confirmed");
+      },
+      async () => {
+        const isConfirmed = payments.get(payment) === "confirmed";
+        payments.set(payment, isConfirmed ? "refunded" : "cancelled");
+      },
+    );
+  });
+  const frozen = createRuntime({ journal: theirs, lease: 300 }).execute(
+    charge,
+    { n: 1 },
+    { id: "r" },
+  );
+  await until(() => begun === 1);
+  cut(true);
+  const other = createRuntime({ journal, workflows: [charge] });
+  await other.cancel("r");
+  const outcome = await within(20_000, other.run(charge, { n: 1 }, { id: "r" }));
+  expect(outcome).toMatchObject({ error: { code: "RUN_CANCELLED" }, compensated: "yes" });
+  cut(false);
+  woken.resolve();
+  expect(await within(20_000, frozen)).toMatchObject({ status: "busy" });
+  expect([...payments.values()]).toEqual(["cancelled"]);
+});
+
 test("the signal of a step aborts when the lease of its run has ended, and another worker executes the step with the same key", async () => {
   const { journal, theirs, cut } = journals();
   const keys: string[] = [];
