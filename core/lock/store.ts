@@ -171,7 +171,10 @@ class LockClient implements LockStore {
     checkName(name);
     using limit = follow(signal, this.#closing.signal);
     limit.signal.throwIfAborted();
-    await this.#backend.whenFree(name, limit.signal);
+    await this.#backend.whenFree(name, limit.signal).catch((error) => {
+      limit.signal.throwIfAborted();
+      throw error;
+    });
   }
 
   async inspect(name: string): Promise<LockInfo> {

@@ -348,6 +348,24 @@ describe("a claim whose answer is lost", () => {
   });
 });
 
+describe("a wait for a free lock", () => {
+  test("ends with its signal's reason, also while a read has no answer", async () => {
+    const memory = newMemory();
+    const over: Over = async (call, work, signal) => {
+      if (call !== "freeIn") return work();
+      await sleep(60_000, signal).catch(() => {});
+      throw down();
+    };
+    const store = pollingStore(wrap(memory, over));
+    const stop = new AbortController();
+    const waiting = store.whenFree?.("a", stop.signal);
+    const stopped = new Error("stopped");
+    await vi.advanceTimersByTimeAsync(50);
+    stop.abort(stopped);
+    await expect(finish(waiting ?? Promise.resolve())).rejects.toBe(stopped);
+  });
+});
+
 describe("a renewal", () => {
   test("counts from before it was sent: the lock is lost before the store gives it to another owner", async () => {
     const memory = newMemory();
