@@ -397,13 +397,13 @@ describe("the functions of the docs", () => {
       "medusa.ts",
       `const lines = [{ id: "line-1", sku: "lamp", quantity: 1 }];
        const sell = (cart: string, attempt: string) => start.sellCart(cart, attempt, lines);
-       const both = await Promise.all([sell("cart-1", "attempt-1"), sell("cart-1", "attempt-2")]);
+       const both = await Promise.all([sell("cart-1", "medusa-1"), sell("cart-1", "medusa-2")]);
        console.log(both.toSorted().join());
-       await start.returnCart("cart-1", "attempt-3", lines); // not the attempt that has sold
-       console.log(await sell("cart-2", "attempt-4"), await sell("cart-3", "attempt-5"));
-       await start.returnCart("cart-2", "attempt-4", lines);
-       await start.returnCart("cart-2", "attempt-4", lines);
-       console.log(await sell("cart-2", "attempt-6"), await sell("cart-3", "attempt-7"));`,
+       await start.returnCart("cart-1", "medusa-3", lines); // not the attempt that has sold
+       console.log(await sell("cart-2", "medusa-4"), await sell("cart-3", "medusa-5"));
+       await start.returnCart("cart-2", "medusa-4", lines);
+       await start.returnCart("cart-2", "medusa-4", lines);
+       console.log(await sell("cart-2", "medusa-6"), await sell("cart-3", "medusa-7"));`,
     );
     expect(answers).toEqual(["sold,the cart is being completed", "sold sold out", "sold sold out"]);
   });

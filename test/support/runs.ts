@@ -72,12 +72,20 @@ export function taken(journal: Journal, runId: string): Promise<RunKey> {
 
 /** Returns the ids of the workflow's due runs, the longest due first. Dates are whole milliseconds, rounded down. */
 export async function dueOf(journal: Journal, workflow: string): Promise<readonly string[]> {
+  return (await dueTimesOf(journal, workflow)).map(({ runId }) => runId);
+}
+
+/** Returns the due runs with their times, the longest due first. Runs of the same millisecond have any order. */
+export async function dueTimesOf(
+  journal: Journal,
+  workflow: string,
+): Promise<readonly { readonly runId: string; readonly dueAt: number }[]> {
   await pause(2);
   const runs = await journal.list({ workflow, limit: 10_000 });
   return runs
     .filter(({ dueAt }) => dueAt && dueAt.getTime() < Date.now())
-    .sort((a, b) => Number(a.dueAt) - Number(b.dueAt))
-    .map(({ runId }) => runId);
+    .map(({ runId, dueAt }) => ({ runId, dueAt: Number(dueAt) }))
+    .sort((a, b) => a.dueAt - b.dueAt);
 }
 
 /** Requests due runs of version 1 of the workflow. */
