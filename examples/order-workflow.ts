@@ -23,14 +23,17 @@ const placeOrder = workflow(
       async (_, { tx, fence, idempotencyKey: operationId }) =>
         inventory.within(tx).restock({ sku, quantity, operationId, fence }),
     );
-    const payment = await ctx.step("prepare", { effect: "none" }, async ({ idempotencyKey }) =>
-      prepare(quantity * 20, idempotencyKey),
+    const payment = await ctx.step(
+      "prepare",
+      { effect: "none" },
+      async ({ idempotencyKey }) => prepare(quantity * 20, idempotencyKey),
+      async (prepared) => refund(prepared),
     );
     await ctx.step(
       "charge",
       { timeout: "8s" },
       async ({ idempotencyKey, signal }) => confirm(payment, idempotencyKey, signal),
-      async (_, { idempotencyKey }) => refund(payment, idempotencyKey),
+      async () => refund(payment),
     );
     const parcel = await ctx.step(
       "ship",
@@ -61,8 +64,8 @@ async function confirm(payment: string, _key: string, signal: AbortSignal) {
   signal.throwIfAborted();
   return `${payment} is confirmed`;
 }
-/** Cancels the payment: no confirmation can follow. If it is confirmed already, refunds it. */
-async function refund(payment: string, _key: string) {
+/** Cancels the payment, and refunds it if it is confirmed, under a key made of its id. Still processing: throw. */
+async function refund(payment: string) {
   return `${payment} is back`;
 }
 async function ship(id: string, _key: string) {
