@@ -27,7 +27,7 @@ const placeOrder = workflow(
       "prepare",
       { effect: "none" },
       async ({ idempotencyKey }) => prepare(quantity * 20, idempotencyKey),
-      async (prepared) => refund(prepared),
+      async (prepared) => prepared && refund(prepared),
     );
     await ctx.step(
       "charge",
