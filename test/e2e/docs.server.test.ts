@@ -233,10 +233,15 @@ describe("an example", () => {
          const again = await Promise.all(Array.from({ length: 8 }, () => sells("order-21", 2)));
          await pool.query("UPDATE stock SET on_hand = 9 WHERE sku = 'saucer'"); // a delivery of saucers
          console.log([...new Set(again), await sells("order-21", 2)].join());
+         const plate = [{ sku: "plate", quantity: 1 }];
+         console.log(await sell("order-22", plate).catch(({ message }) => message));
+         await pool.query("INSERT INTO stock VALUES ('plate', 1)");
+         console.log(await sell("order-22", plate));
          console.log(await sells("x".repeat(65), 1).catch(({ code }) => code));\n`,
       ),
     );
-    expect(printed).toEqual(["sold", "sold-out,sold-out", "ER_DATA_TOO_LONG"]);
+    const known = ["there is no plate", "sold"];
+    expect(printed).toEqual(["sold", "sold-out,sold-out", ...known, "ER_DATA_TOO_LONG"]);
     const left = "SELECT on_hand FROM stock WHERE sku = 'saucer'";
     expect((await connection.query(left))[0]).toEqual([{ on_hand: 9 }]);
   });
