@@ -32,7 +32,7 @@ const placeOrder = workflow(
     await ctx.step(
       "charge",
       { timeout: "8s" },
-      async ({ idempotencyKey, signal }) => confirm(payment, idempotencyKey, signal),
+      async ({ signal }) => confirm(payment, signal),
       async () => refund(payment),
     );
     const parcel = await ctx.step(
@@ -59,12 +59,12 @@ await worker;
 async function prepare(amount: number, _key: string) {
   return `payment of ${amount}`;
 }
-/** Moves the money, once. Declined: throw new TerminalError("DECLINED", "no money", { effect: "none" }). */
-async function confirm(payment: string, _key: string, signal: AbortSignal) {
+/** Moves the money, under a key made of its id. Declined: throw new TerminalError("DECLINED", "no money", { effect: "none" }). */
+async function confirm(payment: string, signal: AbortSignal) {
   signal.throwIfAborted();
   return `${payment} is confirmed`;
 }
-/** Cancels the payment, and refunds it if it is confirmed, under a key made of its id. Still processing: throw. */
+/** Cancels the payment. If it is confirmed already, refunds it, under another key made of its id. Still processing: throw. */
 async function refund(payment: string) {
   return `${payment} is back`;
 }
