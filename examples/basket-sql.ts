@@ -1,6 +1,7 @@
 import pg from "pg";
 
 const pool = new pg.Pool({ host: "127.0.0.1", port: 5432, user: "shop", database: "shop" });
+pool.on("error", console.error); // without it, an idle connection that breaks ends the process
 
 interface Line {
   readonly sku: string;

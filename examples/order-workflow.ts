@@ -23,14 +23,17 @@ const placeOrder = workflow(
       async (_, { tx, fence, idempotencyKey: operationId }) =>
         inventory.within(tx).restock({ sku, quantity, operationId, fence }),
     );
-    const payment = await ctx.step("prepare", { effect: "none" }, async ({ idempotencyKey }) =>
-      prepare(quantity * 20, idempotencyKey),
+    const payment = await ctx.step(
+      "prepare",
+      { effect: "none" },
+      async ({ idempotencyKey }) => prepare(quantity * 20, idempotencyKey),
+      async (prepared) => prepared && refund(prepared),
     );
     await ctx.step(
       "charge",
       { timeout: "8s" },
-      async ({ idempotencyKey, signal }) => confirm(payment, idempotencyKey, signal),
-      async (_, { idempotencyKey }) => refund(payment, idempotencyKey),
+      async ({ signal }) => confirm(payment, signal),
+      async () => refund(payment),
     );
     const parcel = await ctx.step(
       "ship",
@@ -56,13 +59,13 @@ await worker;
 async function prepare(amount: number, _key: string) {
   return `payment of ${amount}`;
 }
-/** Moves the money, once. Declined: throw new TerminalError("DECLINED", "no money", { effect: "none" }). */
-async function confirm(payment: string, _key: string, signal: AbortSignal) {
+/** Moves the money, under a key made of its id. Declined: throw new TerminalError("DECLINED", "no money", { effect: "none" }). */
+async function confirm(payment: string, signal: AbortSignal) {
   signal.throwIfAborted();
   return `${payment} is confirmed`;
 }
-/** Cancels the payment: no confirmation can follow. If it is confirmed already, refunds it. */
-async function refund(payment: string, _key: string) {
+/** Cancels the payment. If it is confirmed already, refunds it, under another key made of its id. Still processing: throw. */
+async function refund(payment: string) {
   return `${payment} is back`;
 }
 async function ship(id: string, _key: string) {

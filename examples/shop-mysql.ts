@@ -49,6 +49,9 @@ async function take(connection: Connection, lines: readonly Line[]): Promise<boo
     const update = "UPDATE stock SET on_hand = on_hand - ? WHERE sku = ? AND on_hand >= ?";
     const [taken] = await connection.execute<ResultSetHeader>(update, [quantity, sku, quantity]);
     if (taken.affectedRows === 1) continue;
+    const look = "SELECT sku FROM stock WHERE sku = ?";
+    const [[known]] = await connection.execute<RowDataPacket[]>(look, [sku]);
+    if (!known) throw new Error(`there is no ${sku}`);
     await connection.query("ROLLBACK TO SAVEPOINT untouched");
     return false;
   }

@@ -1,8 +1,10 @@
 import pg from "pg";
 
 const pool = new pg.Pool({ host: "127.0.0.1", port: 5432, user: "shop", database: "shop" });
+pool.on("error", console.error); // without it, an idle connection that breaks ends the process
 const ADD = "INSERT INTO answer (order_id, outcome) VALUES ($1, 'sold') ON CONFLICT DO NOTHING";
 const TAKE = "UPDATE stock SET on_hand = on_hand - $2 WHERE sku = $1 AND on_hand >= $2";
+const KNOWN = "SELECT sku FROM stock WHERE sku = $1";
 const REFUSE = "UPDATE answer SET outcome = 'sold-out' WHERE order_id = $1";
 const FIND = "SELECT outcome FROM answer WHERE order_id = $1 AND mailed_at IS NULL";
 const MAILED = "UPDATE answer SET mailed_at = now() WHERE order_id = $1";
@@ -38,6 +40,8 @@ async function take(client: pg.PoolClient, lines: readonly Line[]): Promise<bool
   for (const { sku, quantity } of lines.toSorted((a, b) => (a.sku < b.sku ? -1 : 1))) {
     const { rowCount: isTaken } = await client.query(TAKE, [sku, quantity]);
     if (isTaken) continue;
+    const { rowCount: isKnown } = await client.query(KNOWN, [sku]);
+    if (!isKnown) throw new Error(`there is no ${sku}`);
     await client.query("ROLLBACK TO SAVEPOINT untouched");
     return false;
   }

@@ -233,10 +233,15 @@ describe("an example", () => {
          const again = await Promise.all(Array.from({ length: 8 }, () => sells("order-21", 2)));
          await pool.query("UPDATE stock SET on_hand = 9 WHERE sku = 'saucer'"); // a delivery of saucers
          console.log([...new Set(again), await sells("order-21", 2)].join());
+         const plate = [{ sku: "plate", quantity: 1 }];
+         console.log(await sell("order-22", plate).catch(({ message }) => message));
+         await pool.query("INSERT INTO stock VALUES ('plate', 1)");
+         console.log(await sell("order-22", plate));
          console.log(await sells("x".repeat(65), 1).catch(({ code }) => code));\n`,
       ),
     );
-    expect(printed).toEqual(["sold", "sold-out,sold-out", "ER_DATA_TOO_LONG"]);
+    const known = ["there is no plate", "sold"];
+    expect(printed).toEqual(["sold", "sold-out,sold-out", ...known, "ER_DATA_TOO_LONG"]);
     const left = "SELECT on_hand FROM stock WHERE sku = 'saucer'";
     expect((await connection.query(left))[0]).toEqual([{ on_hand: 9 }]);
   });
@@ -251,17 +256,41 @@ describe("an example", () => {
          await Promise.all(Array.from({ length: 8 }, () => onMessage("order-3", straws(4))));
          await onMessage("order-4", straws(2));
          await pool.query("UPDATE stock SET on_hand = 9 WHERE sku = 'straw'"); // a delivery of straws
-         await onMessage("order-4", straws(2));\n`,
+         await onMessage("order-4", straws(2));
+         const flute = () => onMessage("order-5", [{ sku: "flute", quantity: 1 }]);
+         await flute().catch(({ message }) => console.log(message));
+         await pool.query("INSERT INTO stock VALUES ('flute', 1)");
+         await flute();\n`,
       ),
     );
-    const mails = printed.join().split(", ");
-    expect(new Set(mails)).toEqual(new Set(["order-3 sold", "order-4 sold-out"]));
+    const [unknown, ...rest] = printed;
+    expect(unknown).toBe("there is no flute");
+    const mails = rest.join().split(", ");
+    expect(new Set(mails)).toEqual(new Set(["order-3 sold", "order-4 sold-out", "order-5 sold"]));
     expect(mails.filter((mail) => mail.startsWith("order-4"))).toHaveLength(1);
     const left = await shop.read(
       sql`SELECT on_hand FROM stock WHERE sku IN ('lid', 'straw') ORDER BY sku`,
     );
     expect(left).toEqual([{ on_hand: 8 }, { on_hand: 9 }]); // the order that was sold out has taken no lid
     await shop.close();
+  });
+
+  test("of an order undoes its payment by both steps, and a retry makes another payment", async () => {
+    const [, declined = ""] =
+      /Declined: throw new (.*)\. \*\/$/m.exec(examples.get("order-workflow.ts") ?? "") ?? [];
+    const printed = await changed("order-workflow.ts", (code) =>
+      code
+        .replace("return `payment of", "return _key; `")
+        .replace(/return .* confirmed`/, `if (payment.endsWith("e")) throw new ${declined}`)
+        .replace(/return .* is back`/, "console.log(payment)")
+        .replace(/return .* under way`/, 'throw new TerminalError("REFUSED")')
+        .replace(
+          /console\.log\(outcome.*/,
+          "await runtime.retry(order.id); await runtime.run(placeOrder, order);",
+        ),
+    );
+    const [first, second] = ["order-8/prepare", "order-8/prepare@1"];
+    expect(printed).toEqual([first, second, second]); // the first one was declined
   });
 
   test("of a basket sells nothing after its expiry, and puts its units back", async () => {
@@ -367,6 +396,8 @@ describe("the functions of the docs", () => {
          record("3", { orderId: "order-9", seat: 5 }),
          record("4", { orderId: "order-11" }),
          record("5", { orderId: "order-12", seat: 77 }),
+         record("6", { orderId: "order-9", seat: 2 }),
+         record("7", { orderId: 0, seat: 5 }),
        ];
        console.log(JSON.stringify(await start.handler({ Records })));`,
     );
@@ -374,9 +405,15 @@ describe("the functions of the docs", () => {
       "order-9 has the seat",
       "order-10 is too late",
       "order-9 has the seat",
-      "order-12 is too late",
-      '{"batchItemFailures":[{"itemIdentifier":"4"}]}',
+      `{"batchItemFailures":${JSON.stringify(["4", "5", "6", "7"].map((itemIdentifier) => ({ itemIdentifier })))}}`,
     ]);
+    await connection.query("INSERT INTO seat VALUES (77, NULL)");
+    const later = await calling(
+      "start-sqs-own.ts",
+      `const body = JSON.stringify({ orderId: "order-12", seat: 77 });
+       await start.handler({ Records: [{ messageId: "5", body }] });`,
+    );
+    expect(later).toEqual(["order-12 has the seat"]);
   });
 
   test("answer an order as the first time when the seat is free again", async () => {
