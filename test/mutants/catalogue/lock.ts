@@ -343,6 +343,12 @@ export const LOCK = [
   ),
   ...mutantsOf("core/lock/store.ts", MEMORY, [
     {
+      name: "a wait for a free lock that ends with the store's error",
+      find: "limit.signal.throwIfAborted();\n      throw error;",
+      replace: "throw error;",
+      tests: ["test/lock/polling.test.ts"],
+    },
+    {
       name: "a list with the slots of incidents",
       find: ".filter((info) => !isIncidentSlot(info))",
       replace: "",

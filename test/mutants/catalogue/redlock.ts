@@ -42,6 +42,17 @@ export const REDLOCK = [
     },
   ]),
   ...mutantsOf(
+    "core/stores/redlock/info.ts",
+    ["test/stores/redlock/info.test.ts"],
+    [
+      {
+        name: "the fence of a refused claim for the holder's",
+        find: "const fence = isHeld ? commonest(fencesOf(holds))[0] : reached(fences);",
+        replace: "const fence = reached(fences);",
+      },
+    ],
+  ),
+  ...mutantsOf(
     "core/stores/redlock/scripts.ts",
     ["test/stores/redlock/claims.server.test.ts"],
     [

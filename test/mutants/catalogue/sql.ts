@@ -4,6 +4,7 @@ import { mutantsOf } from "../mutant.ts";
 const LOCKS = ["test/stores/sqlite.process.test.ts"];
 const STOCK = ["test/inventory/sqlite.process.test.ts"];
 const MARIADB = ["test/inventory/mysql.server.test.ts"];
+const SILENT = ["test/faults/silent-transactions.server.test.ts"];
 
 export const SQL = [
   ...mutantsOf("core/stores/sql/locks.ts", LOCKS, []),
@@ -225,6 +226,20 @@ export const SQL = [
         replace: `if (open && failure() === undefined) await query(["COMMIT"]).catch(() => {});`,
       },
       {
+        name: "a transaction that goes on after a silence",
+        find: "if (answeredAt && elapsedSince(answeredAt) >= LONGEST_SILENCE) {",
+        replace: "if (answeredAt && elapsedSince(answeredAt) < 0) {",
+        tests: SILENT,
+        only: "after a pause",
+      },
+      {
+        name: "a silent transaction that is repeated for ever",
+        find: "if (error.message === SILENT && attempt > 0) {",
+        replace: "if (error.message === SILENT && attempt < 0) {",
+        tests: SILENT,
+        only: "each time",
+      },
+      {
         name: "a rolled-back transaction that is not repeated",
         find: "if (!(error instanceof RolledBackError)) return undefined;",
         replace: "if (error !== null) return undefined;",
@@ -246,9 +261,23 @@ export const SQL = [
       },
     ],
   ),
+  ...mutantsOf("core/stores/postgres/database.ts", SILENT, [
+    {
+      name: "a silent transaction that PostgreSQL keeps",
+      find: "limitSilence: [`SET LOCAL idle_in_transaction_session_timeout = ${LONGEST_SILENCE}`],",
+      replace: "limitSilence: [],",
+      only: "by the server",
+    },
+  ]),
   ...mutantsOf(
     "core/stores/sql/server/pool.ts",
-    ["test/faults/mysql-connections.server.test.ts"],
-    [],
+    ["test/faults/frozen-connect.server.test.ts"],
+    [
+      {
+        name: "a connection that is not tried again after a freeze",
+        find: "if (elapsedSince(startedAt) > LONGEST_CONNECT + LATE_TIMER) return undefined;",
+        replace: "",
+      },
+    ],
   ),
 ];
