@@ -10,11 +10,12 @@ import { type AnyView, type Place, refine, view } from "./view.ts";
 const STATUSES = ["running", "parked", "blocked", "completed", "failed", "cancelled"];
 
 /** As JSON. */
-type Run = Omit<RunInfo, "epoch" | "startedAt" | "changedAt" | "dueAt" | "inProgress"> & {
+type Run = Omit<RunInfo, "epoch" | "startedAt" | "changedAt" | "dueAt" | "inProgress" | "error"> & {
   readonly epoch: string;
   readonly startedAt: string;
   readonly changedAt: string;
   readonly dueAt?: string;
+  readonly error?: string;
   readonly inProgress: readonly { readonly waitsFor?: string }[];
 };
 
@@ -105,7 +106,6 @@ interface RunAnswer extends Run {
   readonly output?: string;
   readonly compensated?: string;
   readonly endedAt?: string;
-  readonly error?: string;
   readonly next?: string;
   readonly forks: readonly string[];
   readonly bars: readonly Bar[];
