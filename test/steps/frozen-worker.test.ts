@@ -20,8 +20,32 @@ function journals() {
   return { journal, theirs, cut };
 }
 
+/**
+ * Executes the run "r" in a worker that is cut off once `hasBegun`, cancels the run, and has another worker undo it. Resolves to
+ * how to wait for the first worker.
+ */
+async function undoneBesides(
+  { journal, theirs, cut }: ReturnType<typeof journals>,
+  workflow: ReturnType<typeof flow>,
+  hasBegun: () => boolean,
+) {
+  const frozen = createRuntime({ journal: theirs, lease: 300 }).execute(
+    workflow,
+    { n: 1 },
+    { id: "r" },
+  );
+  await until(hasBegun);
+  cut(true);
+  const other = createRuntime({ journal, workflows: [workflow] });
+  await other.cancel("r");
+  const outcome = await within(20_000, other.run(workflow, { n: 1 }, { id: "r" }));
+  expect(outcome).toMatchObject({ error: { code: "RUN_CANCELLED" }, compensated: "yes" });
+  return () => frozen;
+}
+
 test("a worker that wakes after its run was undone has its effect all the same, and records nothing", async () => {
-  const { journal, theirs, cut } = journals();
+  const both = journals();
+  const { journal, cut } = both;
   const woken = Promise.withResolvers<void>();
   const outside: string[] = [];
   let signal: AbortSignal | undefined;
@@ -40,20 +64,10 @@ test("a worker that wakes after its run was undone has its effect all the same, 
       },
     ),
   );
-  const frozen = createRuntime({ journal: theirs, lease: 300 }).execute(
-    charge,
-    { n: 1 },
-    { id: "r" },
-  );
-  await until(() => begun === 1);
-  cut(true);
-  const other = createRuntime({ journal, workflows: [charge] });
-  await other.cancel("r");
-  const outcome = await within(20_000, other.run(charge, { n: 1 }, { id: "r" }));
-  expect(outcome).toMatchObject({ error: { code: "RUN_CANCELLED" }, compensated: "yes" });
+  const frozen = await undoneBesides(both, charge, () => begun === 1);
   cut(false);
   woken.resolve();
-  expect(await within(20_000, frozen)).toMatchObject({ status: "busy" });
+  expect(await within(20_000, frozen())).toMatchObject({ status: "busy" });
   await until(() => outside.length === 2);
   expect(outside).toEqual(["unknown: refund r/charge", "charged r/charge"]);
   expect(signal?.aborted).toBe(true);
@@ -62,7 +76,8 @@ test("a worker that wakes after its run was undone has its effect all the same, 
 });
 
 test("an undo that cancels a prepared payment leaves a worker that wakes nothing to confirm", async () => {
-  const { journal, theirs, cut } = journals();
+  const both = journals();
+  const { cut } = both;
   const woken = Promise.withResolvers<void>();
   const payments = new Map<string, "prepared" | "confirmed" | "cancelled" | "refunded">();
   let begun = 0;
@@ -85,20 +100,10 @@ test("an undo that cancels a prepared payment leaves a worker that wakes nothing
       },
     );
   });
-  const frozen = createRuntime({ journal: theirs, lease: 300 }).execute(
-    charge,
-    { n: 1 },
-    { id: "r" },
-  );
-  await until(() => begun === 1);
-  cut(true);
-  const other = createRuntime({ journal, workflows: [charge] });
-  await other.cancel("r");
-  const outcome = await within(20_000, other.run(charge, { n: 1 }, { id: "r" }));
-  expect(outcome).toMatchObject({ error: { code: "RUN_CANCELLED" }, compensated: "yes" });
+  const frozen = await undoneBesides(both, charge, () => begun === 1);
   cut(false);
   woken.resolve();
-  expect(await within(20_000, frozen)).toMatchObject({ status: "busy" });
+  expect(await within(20_000, frozen())).toMatchObject({ status: "busy" });
   expect([...payments.values()]).toEqual(["cancelled"]);
 });
 
@@ -192,7 +197,8 @@ async function wakeInUndo(
   moment: (typeof MOMENTS)[number],
   undos: Readonly<Record<"create" | "confirm", Undo>>,
 ): Promise<Payment> {
-  const { journal, theirs, cut } = journals();
+  const both = journals();
+  const { cut } = both;
   const payment = createPayment();
   const woken = Promise.withResolvers<void>();
   let begun = 0;
@@ -229,14 +235,8 @@ async function wakeInUndo(
       },
     );
   });
-  const frozen = createRuntime({ journal: theirs, lease: 300 }).execute(pay, { n: 1 }, { id: "r" });
-  await until(() => begun === 1);
-  cut(true);
-  const other = createRuntime({ journal, workflows: [pay] });
-  await other.cancel("r");
-  const outcome = await within(20_000, other.run(pay, { n: 1 }, { id: "r" }));
-  expect(outcome).toMatchObject({ error: { code: "RUN_CANCELLED" }, compensated: "yes" });
-  expect(await within(20_000, frozen)).toMatchObject({ status: "busy" });
+  const frozen = await undoneBesides(both, pay, () => begun === 1);
+  expect(await within(20_000, frozen())).toMatchObject({ status: "busy" });
   expect(begun).toBe(1);
   return payment;
 }
