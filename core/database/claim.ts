@@ -43,7 +43,16 @@ export function claim(dialect: Dialect, fence: Fence): Sql {
         ELSE ${claimed.generation} END`;
 }
 
-function ownerOf(fence: Fence): string {
+/** Raises the claim as `claim` does, and reads it as `readClaim` does, in the last result. */
+export function claimAndRead(dialect: Dialect, fence: Fence): readonly Sql[] {
+  if (!dialect.hasFunctions) return [claim(dialect, fence), readClaim(fence)];
+  const { resource, generation, token } = fence;
+  return [
+    sql`SELECT * FROM lockstep_claim_fence(${resource}, ${generation}, ${token}, ${ownerOf(fence)})`,
+  ];
+}
+
+export function ownerOf(fence: Fence): string {
   return fenceOwner(fence) ?? "";
 }
 
@@ -85,6 +94,6 @@ export function checkClaim(fence: Fence, [row]: readonly Row[]): void {
  */
 export async function claimFence(database: Database, tx: Transaction, fence: Fence): Promise<void> {
   checkFence(fence, fence?.resource);
-  const [, answer] = await tx.batch([claim(database.dialect, fence), readClaim(fence)]);
-  checkClaim(fence, answer?.rows ?? []);
+  const results = await tx.batch(claimAndRead(database.dialect, fence));
+  checkClaim(fence, results.at(-1)?.rows ?? []);
 }

@@ -116,8 +116,11 @@ export interface Dialect {
   /** Makes a change answer with the number that it stores. Undefined: a SELECT has to read the number. */
   readonly returning: ((number: Sql) => Sql) | undefined;
 
-  /** Takes and releases one lock by functions that migrations have made. Undefined: by the statements of all databases. */
-  readonly lockFunctions?: LockFunctions;
+  /**
+   * Whether migrations have made functions of the most frequent statements. PostgreSQL keeps the plans of functions, and
+   * plans the text of a statement anew each time.
+   */
+  readonly hasFunctions: boolean;
 
   /** Ends a SELECT: reads committed rows, and no other transaction changes them before this one ends. */
   readonly forShare: Sql;
@@ -127,15 +130,6 @@ export interface Dialect {
 
   /** As `forUpdate`, but leaves out rows that another transaction has locked. */
   readonly skipLocked: Sql;
-}
-
-/** Expressions of function calls. Spans are in microseconds from now. */
-export interface LockFunctions {
-  /** The fence of a lock that was free, expired or the owner's; NULL for another owner's lock. */
-  take(name: string, owner: string, span: number, wait: number): Sql;
-
-  /** 1, and 0 for a lock that is another owner's or expired. Publishes the release to waiters that listen. */
-  drop(name: string, owner: string): Sql;
 }
 
 /**

@@ -248,3 +248,8 @@ export const RUN_STATUSES = [
   "failed",
   "cancelled",
 ] as const satisfies readonly RunStatus[];
+
+/** Whether a run with this status has not ended. */
+export function isOpen(status: RunStatus): status is Exclude<RunStatus, FinalStatus> {
+  return status === "running" || status === "parked" || status === "blocked";
+}

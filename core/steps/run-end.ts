@@ -1,6 +1,6 @@
 import type { Journal } from "../journal/journal.ts";
 import type { RunDetails } from "../journal/queries.ts";
-import type { RunStatus } from "../journal/runs.ts";
+import { isOpen } from "../journal/runs.ts";
 import { sleep } from "../lock/abort.ts";
 import { elapsedSince, instant, type Millis } from "../lock/time.ts";
 import { unknownRun } from "./errors.ts";
@@ -14,14 +14,10 @@ export async function runAtEnd(journal: Journal, runId: string, wait: Millis): P
   for (;;) {
     const status = (await journal.find(runId))?.status;
     const left = wait - elapsedSince(startedAt);
-    if (status === undefined || isEnded(status) || left <= 0) break;
+    if (status === undefined || !isOpen(status) || left <= 0) break;
     await sleep(Math.min(END_POLL, left));
   }
   const run = await journal.show(runId);
   if (!run) throw unknownRun(runId);
   return run;
-}
-
-export function isEnded(status: RunStatus): boolean {
-  return status === "completed" || status === "failed" || status === "cancelled";
 }

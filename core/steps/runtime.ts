@@ -1,12 +1,12 @@
 import type { Journal } from "../journal/journal.ts";
 import type { RunInfo } from "../journal/queries.ts";
 import type { RecordPage } from "../journal/records.ts";
-import type {
-  KeyedStart,
-  NewRun,
-  RunStatus,
-  StartedRun,
-  WorkflowVersion,
+import {
+  isOpen,
+  type KeyedStart,
+  type NewRun,
+  type StartedRun,
+  type WorkflowVersion,
 } from "../journal/runs.ts";
 import { sleep } from "../lock/abort.ts";
 import { checkSpan, checkText } from "../lock/checks.ts";
@@ -342,10 +342,6 @@ function checkSameFork({ runId, origin }: RunInfo, originId: string, from: strin
   if (isSame) return runId;
   const problem = `run ${quote(runId)} exists, and is no fork of ${quote(originId)} at ${quote(from)}`;
   throw new TerminalError("FORK_CONFLICT", `${problem}; use another id`);
-}
-
-function isOpen(status: RunStatus): boolean {
-  return status !== "completed" && status !== "failed" && status !== "cancelled";
 }
 
 function toUpdateOutcome({ output, error }: UpdateAnswer & { readonly output?: unknown }) {

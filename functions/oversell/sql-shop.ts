@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { checkClaim, claim, isClaimed, readClaim } from "../../core/database/claim.ts";
+import { checkClaim, claim, claimAndRead, isClaimed } from "../../core/database/claim.ts";
 import {
   asNumber,
   asText,
@@ -100,8 +100,8 @@ export function sqlShop(database: Database, inventory: Inventory, shop: string):
     },
 
     async claim(fence) {
-      const [, answer] = await database.batch([claim(database.dialect, fence), readClaim(fence)]);
-      checkClaim(fence, answer?.rows ?? []);
+      const results = await database.batch(claimAndRead(database.dialect, fence));
+      checkClaim(fence, results.at(-1)?.rows ?? []);
     },
 
     async write(sale, stock, fence, claimed = false) {

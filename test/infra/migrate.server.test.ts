@@ -27,13 +27,14 @@ async function expectOnce(open: () => Database): Promise<void> {
     "0011-awaited-locks",
     "0012-lock-functions",
     "0013-runs-of-queues",
+    "0014-functions",
   ]);
   expect(await migrate(clients[0] as Database)).toEqual([]);
   const versions = await clients[0]?.read(
     sql`SELECT version FROM lockstep_migration ORDER BY version`,
   );
   expect(versions?.map(({ version }) => Number(version))).toEqual([
-    0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13,
+    0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14,
   ]);
   for (const client of clients) await client.close();
 }

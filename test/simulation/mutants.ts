@@ -151,8 +151,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a fence that is claimed at the write alone",
     file: "core/stores/sql/inventory/index.ts",
-    find: `const [, answer] = await database.batch([claim(database.dialect, fence), readClaim(fence)]);
-  checkClaim(fence, answer?.rows ?? []);`,
+    find: `const results = await database.batch(claimAndRead(database.dialect, fence));
+  checkClaim(fence, results.at(-1)?.rows ?? []);`,
     replace: "",
   },
   {
@@ -256,9 +256,9 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a step of a transaction that is not recorded with it",
     file: "core/stores/sql/journal/transactional-step.ts",
-    find: "  const results = await commitWith(tx, large, [insert, ...more]);",
+    find: "  const results = await commitWith(tx, large, insert);",
     replace: `  await tx.commit([]);
-  const results = await context.database.batch([insert, ...more]);`,
+  const results = await context.database.batch(insert);`,
   },
 ];
 

@@ -3,7 +3,7 @@ import { type Dialect, sql } from "../../database/sql.ts";
 /** The SQL of MySQL and MariaDB. */
 export const mysqlDialect: Dialect = {
   name: "mysql",
-  migrationCount: 13,
+  migrationCount: 14,
   migrations: async () => (await import("./migrations.ts")).migrations,
   isOptimistic: false,
   ddlCommits: true,
@@ -13,6 +13,7 @@ export const mysqlDialect: Dialect = {
   proposed: (_, value) => value,
   // The number comes with the answer to the statement: no state of the session is used.
   returning: (number) => sql`LAST_INSERT_ID(${number})`,
+  hasFunctions: false,
   // Not FOR SHARE, which MariaDB does not know.
   forShare: sql`LOCK IN SHARE MODE`,
   forUpdate: sql`FOR UPDATE`,

@@ -397,4 +397,6 @@ SET @add = IF((SELECT COUNT(*) FROM information_schema.columns WHERE table_schem
 SET @add = IF((SELECT COUNT(*) FROM information_schema.statistics WHERE table_schema = DATABASE() AND table_name = 'lockstep_run' AND index_name = 'lockstep_run_queue') = 0, 'ALTER TABLE lockstep_run ADD KEY lockstep_run_queue (queue, started_at)', 'DO 0'); PREPARE change_run FROM @add; EXECUTE change_run; DEALLOCATE PREPARE change_run;
 `,
   },
+  // Functions of PostgreSQL alone.
+  { name: "0014-functions", script: "" },
 ];

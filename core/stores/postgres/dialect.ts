@@ -3,7 +3,7 @@ import { type Dialect, raw, sql } from "../../database/sql.ts";
 /** The SQL of PostgreSQL. */
 export const postgresDialect: Dialect = {
   name: "postgres",
-  migrationCount: 13,
+  migrationCount: 14,
   migrations: async () => (await import("./migrations.ts")).migrations,
   isOptimistic: false,
   ddlCommits: false,
@@ -14,11 +14,7 @@ export const postgresDialect: Dialect = {
   onConflict: (columns) => raw(`ON CONFLICT (${columns}) DO UPDATE SET`),
   proposed: (column) => raw(`excluded.${column}`),
   returning: undefined,
-  lockFunctions: {
-    take: (name, owner, span, wait) =>
-      sql`CAST(lockstep_take(${name}, ${owner}, ${span}, ${wait}) AS TEXT)`,
-    drop: (name, owner) => sql`CAST(lockstep_drop(${name}, ${owner}) AS INTEGER)`,
-  },
+  hasFunctions: true,
   forShare: sql`FOR SHARE`,
   forUpdate: sql`FOR UPDATE`,
   skipLocked: sql`FOR UPDATE SKIP LOCKED`,

@@ -455,4 +455,102 @@ $$;
 CREATE INDEX IF NOT EXISTS lockstep_run_queue ON lockstep_run (queue, started_at);
 `,
   },
+  {
+    name: "0014-functions",
+    script: `
+-- A plan is kept while its table grows: one that scans the table, right for a few rows, would be slow for many. So functions
+-- that read by a key use its index at any size.
+ALTER FUNCTION lockstep_drop(TEXT, TEXT) SET enable_seqscan = off;
+
+-- Sells units if they suffice, the operation id is new and the fence holds its claim, and records the sale. Answers with the units on
+-- hand. NULL: nothing was changed.
+CREATE OR REPLACE FUNCTION lockstep_decrement(
+  of_sku TEXT, units BIGINT, operation TEXT, hash BYTEA, of_resource TEXT, of_generation INTEGER, of_token BIGINT, of_owner TEXT)
+RETURNS BIGINT LANGUAGE plpgsql SET enable_seqscan = off AS $$
+DECLARE
+  stock RECORD;
+BEGIN
+  UPDATE lockstep_stock SET on_hand = on_hand - units, sold = sold + units, seq = seq + 1
+  WHERE sku = of_sku AND on_hand >= units
+    AND (of_resource IS NULL OR EXISTS (
+      SELECT 1 FROM lockstep_claim
+      WHERE resource = of_resource AND generation = of_generation AND token = of_token
+        AND (owner = of_owner OR owner IS NULL)
+      FOR SHARE))
+    AND NOT EXISTS (SELECT 1 FROM lockstep_ledger WHERE operation_id = operation)
+  RETURNING on_hand, seq INTO stock;
+  IF NOT FOUND THEN RETURN NULL; END IF;
+  INSERT INTO lockstep_ledger (
+    sku, seq, operation_id, payload_hash, kind, quantity, outcome, on_hand, generation, token, at)
+  VALUES (
+    of_sku, stock.seq, operation, hash, 'decrement', units, 'applied', stock.on_hand, of_generation, of_token,
+    CAST(EXTRACT(EPOCH FROM statement_timestamp()) * 1000000 AS BIGINT));
+  RETURN stock.on_hand;
+END;
+$$;
+
+-- Raises the resource's claim to this fence, unless the claim is higher, or equal and of another owner. Answers with the claim.
+CREATE OR REPLACE FUNCTION lockstep_claim_fence(
+  of_resource TEXT, of_generation INTEGER, of_token BIGINT, of_owner TEXT)
+RETURNS lockstep_claim LANGUAGE plpgsql AS $$
+DECLARE
+  claimed lockstep_claim;
+BEGIN
+  INSERT INTO lockstep_claim AS c (resource, generation, token, owner)
+  VALUES (of_resource, of_generation, of_token, of_owner)
+  ON CONFLICT (resource) DO UPDATE SET
+    generation = CASE WHEN (c.generation, c.token) < (of_generation, of_token) THEN of_generation ELSE c.generation END,
+    token = CASE WHEN (c.generation, c.token) < (of_generation, of_token) THEN of_token ELSE c.token END,
+    owner = CASE
+      WHEN (c.generation, c.token) < (of_generation, of_token) THEN of_owner
+      WHEN (c.generation, c.token) = (of_generation, of_token) THEN COALESCE(c.owner, of_owner)
+      ELSE c.owner END
+  RETURNING c.* INTO claimed;
+  RETURN claimed;
+END;
+$$;
+
+-- Inserts a record of a run, and answers with its time, which is later than that of the run's last record. NULL for last_at: the last
+-- record is read. Fails for a holder that has lost the run: the columns epoch and part refuse NULL.
+CREATE OR REPLACE FUNCTION lockstep_append(
+  of_run TEXT, of_epoch BIGINT, last_at BIGINT, key TEXT, kind TEXT, outcome TEXT, attempt INTEGER, value TEXT,
+  value_id TEXT, value_bytes BIGINT, args_hash TEXT, fence TEXT, took BIGINT, waited BIGINT)
+RETURNS BIGINT LANGUAGE plpgsql SET enable_seqscan = off AS $$
+DECLARE
+  time_now BIGINT := CAST(EXTRACT(EPOCH FROM statement_timestamp()) * 1000000 AS BIGINT);
+  run RECORD;
+BEGIN
+  SELECT r.part, r.epoch INTO run FROM lockstep_run AS r
+  WHERE r.run_id = of_run AND r.epoch = of_epoch AND r.status = 'running' FOR SHARE;
+  IF last_at IS NULL THEN
+    SELECT COALESCE(MAX(s.at), 0) INTO last_at FROM lockstep_step AS s
+    WHERE s.run_id = of_run AND s.part = run.part;
+  END IF;
+  time_now := GREATEST(time_now, last_at + 1);
+  INSERT INTO lockstep_step (
+    run_id, part, step_key, epoch, kind, outcome, attempt, value, value_id, value_bytes, args_hash, fence, took, waited, at)
+  VALUES (
+    of_run, run.part, key, run.epoch, kind, outcome, attempt, value, value_id, value_bytes, args_hash, fence, took, waited,
+    time_now);
+  RETURN time_now;
+END;
+$$;
+
+-- Reads the run's state, with the record of this key if it exists.
+CREATE OR REPLACE FUNCTION lockstep_read_state(of_run TEXT, of_key TEXT)
+RETURNS TABLE (
+  run_epoch BIGINT, status TEXT, step_key TEXT, epoch BIGINT, kind TEXT, outcome TEXT, attempt INTEGER, value TEXT,
+  value_bytes BIGINT, args_hash TEXT, fence TEXT, took BIGINT, waited BIGINT, part INTEGER, at BIGINT)
+LANGUAGE plpgsql SET enable_seqscan = off AS $$
+BEGIN
+  RETURN QUERY
+  SELECT r.epoch, r.status, s.step_key, s.epoch, s.kind, s.outcome, s.attempt, s.value, s.value_bytes, s.args_hash, s.fence,
+    s.took, s.waited, s.part, s.at
+  FROM lockstep_run AS r
+  LEFT JOIN lockstep_step AS s ON s.run_id = r.run_id AND s.part = r.part AND s.step_key = of_key
+  WHERE r.run_id = of_run;
+END;
+$$;
+`,
+  },
 ];

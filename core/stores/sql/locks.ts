@@ -48,7 +48,7 @@ export function sqlClaims(database: Database): Claims {
     now,
     forShare,
     forUpdate,
-    lockFunctions,
+    hasFunctions,
     onConflict,
     proposed,
     returning = (number) => number,
@@ -66,9 +66,9 @@ export function sqlClaims(database: Database): Claims {
 
     async claim({ names, owner, ttl, lockDelay }, signal) {
       const [name = "", ...others] = names;
-      if (lockFunctions && others.length === 0) {
-        const taken = lockFunctions.take(name, owner, micros(ttl), micros(ttl + lockDelay));
-        const fence = await select(database, taken, signal);
+      if (hasFunctions && others.length === 0) {
+        const take = sql`lockstep_take(${name}, ${owner}, ${micros(ttl)}, ${micros(ttl + lockDelay)})`;
+        const fence = await select(database, take, signal);
         return fence == null ? undefined : [toToken(fence)];
       }
       const these = list(names);
@@ -139,8 +139,9 @@ export function sqlClaims(database: Database): Claims {
 
     async drop(names, owner, signal) {
       const [name = "", ...others] = names;
-      if (lockFunctions && others.length === 0) {
-        return asNumber(await select(database, lockFunctions.drop(name, owner), signal)) === 1;
+      if (hasFunctions && others.length === 0) {
+        const drop = sql`CAST(lockstep_drop(${name}, ${owner}) AS INTEGER)`;
+        return asNumber(await select(database, drop, signal)) === 1;
       }
       const drop = sql`
         DELETE FROM lockstep_lock

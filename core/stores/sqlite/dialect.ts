@@ -3,7 +3,7 @@ import { type Dialect, raw, sql } from "../../database/sql.ts";
 /** The SQL of SQLite. */
 export const sqliteDialect: Dialect = {
   name: "sqlite",
-  migrationCount: 13,
+  migrationCount: 14,
   migrations: async () => (await import("./migrations.ts")).migrations,
   isOptimistic: false,
   ddlCommits: false,
@@ -11,6 +11,7 @@ export const sqliteDialect: Dialect = {
   onConflict: (column) => raw(`ON CONFLICT (${column}) DO UPDATE SET`),
   proposed: (column) => raw(`excluded.${column}`),
   returning: undefined,
+  hasFunctions: false,
   // Each transaction takes the file's write lock at its start.
   forShare: sql``,
   forUpdate: sql``,

@@ -396,4 +396,6 @@ ALTER TABLE lockstep_run ADD COLUMN taken_over INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX IF NOT EXISTS lockstep_run_queue ON lockstep_run (queue, started_at);
 `,
   },
+  // Functions of PostgreSQL alone.
+  { name: "0014-functions", script: "" },
 ];

@@ -3,6 +3,7 @@ import { decodeChildResult, parentStepOf } from "../../../core/journal/child-res
 import type { RunDetails, RunInfo } from "../../../core/journal/queries.ts";
 import { RECORDS_PER_PAGE, type StepRecord } from "../../../core/journal/records.ts";
 import {
+  isOpen,
   RUN_STATUSES,
   type RunResult,
   type RunSignal,
@@ -12,7 +13,6 @@ import { checkText, checkWhole } from "../../../core/lock/checks.ts";
 import type { OpenStore } from "../../../core/lock/open-store.ts";
 import { unknownRun } from "../../../core/steps/errors.ts";
 import { exportRun } from "../../../core/steps/replay-check.ts";
-import { isEnded } from "../../../core/steps/run-end.ts";
 import { createRuntime } from "../../../core/steps/runtime.ts";
 import { shownError, shownFailure, shownValue } from "../../json/shown-value.ts";
 import { holdersFor } from "../holders.ts";
@@ -70,7 +70,7 @@ export const listCommand: CommandModule<unknown, ListArgs> = {
 
 function rowOf(run: RunInfo): readonly (string | number)[] {
   const { runId, workflow, version, status, reason, error, startedAt, dueAt, crashes, owner } = run;
-  const isCancelling = run.cancelled && !isEnded(status);
+  const isCancelling = run.cancelled && isOpen(status);
   const notes = [
     ...(reason ? [reason] : []),
     ...(error === undefined ? [] : [codeOf(error)]),

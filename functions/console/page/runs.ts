@@ -1,13 +1,12 @@
 import { html, nothing, svg, type TemplateResult } from "lit-html";
 import type { RunInfo } from "../../../core/journal/queries.ts";
+import { isOpen, RUN_STATUSES } from "../../../core/journal/runs.ts";
 import type { Bar } from "../shapes.ts";
 import { type Action, button } from "./actions.ts";
 import { clock, formatDuration, href, shortFence } from "./format.ts";
 import { type Cell, choice, emptyLine, facts, searchField, table } from "./parts.ts";
 import { read } from "./server.ts";
 import { type AnyView, type Place, refine, view } from "./view.ts";
-
-const STATUSES = ["running", "parked", "blocked", "completed", "failed", "cancelled"];
 
 /** As JSON. */
 type Run = Omit<RunInfo, "epoch" | "startedAt" | "changedAt" | "dueAt" | "inProgress" | "error"> & {
@@ -31,7 +30,7 @@ export function runsView(place: Place): AnyView {
     load: () => read("runs", words()),
     draw: ({ runs }) => html`
       <form class="filters" @submit=${(event: Event) => event.preventDefault()}>
-        ${choice(place, "status", "Status", STATUSES)} ${searchField(place, "workflow", "Workflow")}
+        ${choice(place, "status", "Status", RUN_STATUSES)} ${searchField(place, "workflow", "Workflow")}
         ${searchField(place, "queue", "Queue")} ${searchField(place, "key", "Key")}
       </form>
       ${
@@ -53,7 +52,7 @@ export function runsView(place: Place): AnyView {
                 html`<a href=${href("runs", run.runId)}>${run.runId}</a>`,
                 `${run.workflow} v${run.version}`,
                 statusOf(run),
-                waitOf(run),
+                html`${waitOf(run)}${errorOf(run)}`,
                 clock(run.startedAt),
                 run.key === undefined ? run.queue : `${run.queue} / ${run.key}`,
                 run.crashes || undefined,
@@ -70,7 +69,7 @@ export function runsView(place: Place): AnyView {
 }
 
 function statusOf({ status, cancelled }: Run): TemplateResult {
-  const isCancelling = cancelled && !["completed", "failed", "cancelled"].includes(status);
+  const isCancelling = cancelled && isOpen(status);
   return html`<span class="badge ${status}">${status}</span>${isCancelling ? " to be cancelled" : nothing}`;
 }
 
@@ -93,6 +92,11 @@ function waitOf(run: Run, holders: Holders = {}): Cell {
   if (dueAt === undefined) return what;
   const left = Date.parse(dueAt) - Date.now();
   return html`${what}${left > 0 ? `, due in ${formatDuration(left)}` : "; due"}`;
+}
+
+/** Why the run is blocked. */
+function errorOf({ error }: Run): TemplateResult | typeof nothing {
+  return error === undefined ? nothing : html`<div class="error">${error}</div>`;
 }
 
 function lockWait(lock: string, holders: Holders): TemplateResult {
@@ -152,10 +156,9 @@ export function runView(id: string, place: Place): AnyView {
 
 /** The actions that the run's status allows. */
 function actionsOf({ runId, status, queue }: RunAnswer): readonly Action[] {
-  const isOpen = ["running", "parked", "blocked"].includes(status);
   const fork = forkOf(runId);
   const retry = retryOf(runId);
-  if (!isOpen) return status === "completed" ? [fork] : [retry, fork];
+  if (!isOpen(status)) return status === "completed" ? [fork] : [retry, fork];
   const open = [signalOf(runId), cancelOf(runId), fork, limitOf(queue)];
   return status === "blocked" ? [retry, ...open] : open;
 }

@@ -62,6 +62,12 @@ export const JOURNALS = [
       only: "a parent|its parent|parent",
     },
     {
+      name: "an end of a child that is taken for a run without a parent",
+      find: "(statement) => sql`${statement} AND parent_run IS NULL`,",
+      replace: "(statement) => statement,",
+      only: "parent",
+    },
+    {
       name: "a refused completion that is reported as one",
       find: `return ended === "parked" ? "cancelled" : "ended";`,
       replace: `return ended === "parked" ? "ended" : "ended";`,

@@ -23,9 +23,9 @@ export const SQL = [
     },
     {
       name: "a claim in a transaction whose answer is not read",
-      find: `const [, answer] = await tx.batch([claim(database.dialect, fence), readClaim(fence)]);
-  checkClaim(fence, answer?.rows ?? []);`,
-      replace: "await tx.batch([claim(database.dialect, fence), readClaim(fence)]);",
+      find: `const results = await tx.batch(claimAndRead(database.dialect, fence));
+  checkClaim(fence, results.at(-1)?.rows ?? []);`,
+      replace: "await tx.batch(claimAndRead(database.dialect, fence));",
       tests: ["test/database/sqlite.process.test.ts", "test/database/sql.server.test.ts"],
     },
   ]),
@@ -134,7 +134,7 @@ export const SQL = [
   ...mutantsOf("core/stores/sql/inventory/batch.ts", MARIADB, [
     {
       name: "a batch of a late holder",
-      find: "if (fence && isNew) checkClaim(fence, rows[1] ?? []);",
+      find: "if (fence && isNew) checkClaim(fence, rows.at(-4) ?? []);",
       replace: "void checkClaim;",
       only: "late|fence|batch",
     },
@@ -191,6 +191,36 @@ export const SQL = [
         name: "a function of PostgreSQL that releases another owner's lock",
         find: "WHERE name = lock_name AND owner = lock_owner\n",
         replace: "WHERE name = lock_name\n",
+      },
+      {
+        name: "a function of PostgreSQL that sells without the fence's claim",
+        find: "WHERE resource = of_resource AND generation = of_generation AND token = of_token\n",
+        replace: "WHERE resource = of_resource\n",
+        tests: ["test/inventory/postgres.server.test.ts"],
+      },
+      {
+        name: "a function of PostgreSQL that sells an operation twice",
+        find: "WHERE operation_id = operation)\n",
+        replace: "WHERE operation_id = operation AND FALSE)\n",
+        tests: ["test/inventory/postgres.server.test.ts"],
+      },
+      {
+        name: "a function of PostgreSQL that gives an equal claim to another owner",
+        find: "THEN COALESCE(c.owner, of_owner)\n",
+        replace: "THEN of_owner\n",
+        tests: ["test/inventory/postgres.server.test.ts", "test/steps/postgres.server.test.ts"],
+      },
+      {
+        name: "a function of PostgreSQL that records for a holder that has lost its run",
+        find: "WHERE r.run_id = of_run AND r.epoch = of_epoch AND r.status = 'running' FOR SHARE;",
+        replace: "WHERE r.run_id = of_run FOR SHARE;",
+        tests: ["test/journal/postgres.server.test.ts"],
+      },
+      {
+        name: "a function of PostgreSQL that records before an earlier record",
+        find: "time_now := GREATEST(time_now, last_at + 1);\n",
+        replace: "",
+        tests: ["test/journal/postgres.server.test.ts"],
       },
     ],
   ),

@@ -384,8 +384,8 @@ export const STEPS_ROOM = [
     },
     {
       name: "a step's transaction that does not claim its fences",
-      find: "...sorted.flatMap((fence) => [claim(database.dialect, fence), readClaim(fence)]),",
-      replace: "...sorted.flatMap((fence) => [readClaim(fence), readClaim(fence)]),",
+      find: "statements: claimAndRead(dialect, fence) }));",
+      replace: "statements: claimAndRead(dialect, fence).slice(-1) }));",
       tests: ["test/journal/sqlite.process.test.ts"],
     },
     {

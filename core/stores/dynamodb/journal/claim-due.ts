@@ -1,4 +1,5 @@
 import type { DueQuery, DueRun } from "../../../journal/queries.ts";
+import { isOpen } from "../../../journal/runs.ts";
 import type { WaitingRun } from "../../../journal/turn-order.ts";
 import { sleep } from "../../../lock/abort.ts";
 import { quote } from "../../../lock/errors.ts";
@@ -12,7 +13,6 @@ import {
   fromTimed,
   type Head,
   isDue,
-  isOpen,
   type JournalContext,
   kept,
   SHARDS,

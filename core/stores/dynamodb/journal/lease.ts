@@ -1,15 +1,16 @@
 import type { BlockRequest, ParkRequest } from "../../../journal/changes.ts";
-import type {
-  ClaimedRun,
-  RunClaim,
-  RunClaimResult,
-  RunKey,
-  RunLeaseRequest,
-  RunNotFound,
-  RunRenewal,
-  RunResult,
-  RunState,
-  StepInProgress,
+import {
+  type ClaimedRun,
+  isOpen,
+  type RunClaim,
+  type RunClaimResult,
+  type RunKey,
+  type RunLeaseRequest,
+  type RunNotFound,
+  type RunRenewal,
+  type RunResult,
+  type RunState,
+  type StepInProgress,
 } from "../../../journal/runs.ts";
 import { hasCode, quote } from "../../../lock/errors.ts";
 import { type Backoff, backoff, retry } from "../../../lock/retry.ts";
@@ -24,7 +25,6 @@ import {
   hasStatus,
   held,
   isDue,
-  isOpen,
   type JournalContext,
   kept,
   nextEpoch,

@@ -1,7 +1,7 @@
 import { MOST_FORKS } from "../../../journal/journal.ts";
 import type { QueueDepth, RunDetails, RunInfo, RunQuery } from "../../../journal/queries.ts";
 import type { RecordPage } from "../../../journal/records.ts";
-import type { RunStatus } from "../../../journal/runs.ts";
+import { isOpen, type RunStatus } from "../../../journal/runs.ts";
 import { unknownCursor } from "../../../journal/validated.ts";
 import type { Dynamodb } from "../client/dynamodb.ts";
 import { endingOf, storedValueOf } from "./lease.ts";
@@ -11,7 +11,6 @@ import {
   fromTimed,
   type Head,
   isDue,
-  isOpen,
   type JournalContext,
   partitionOf,
   readRuns,

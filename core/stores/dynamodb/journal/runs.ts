@@ -1,13 +1,13 @@
 import { StaleRunError } from "../../../journal/journal.ts";
 import type { RunInfo } from "../../../journal/queries.ts";
-import type {
-  Compensation,
-  FinalStatus,
-  NewRun,
-  ParentRun,
-  ParkReason,
-  RunKey,
-  RunStatus,
+import {
+  type Compensation,
+  isOpen,
+  type NewRun,
+  type ParentRun,
+  type ParkReason,
+  type RunKey,
+  type RunStatus,
 } from "../../../journal/runs.ts";
 import { DEFAULT_QUEUE, type TurnOrder } from "../../../journal/turn-order.ts";
 import type { Millis } from "../../../lock/time.ts";
@@ -263,10 +263,6 @@ function firstEpoch(now: number, former: Head | undefined): bigint {
   const next = BigInt(now) * 1_000_000n + BigInt(salt % 1_000_000);
   const last = former ? BigInt(former.epoch) : 0n;
   return next > last ? next : last + 1n;
-}
-
-export function isOpen(status: RunStatus): status is Exclude<RunStatus, FinalStatus> {
-  return status === "running" || status === "parked" || status === "blocked";
 }
 
 /** The run, unless its result has expired. */

@@ -1,12 +1,16 @@
 import { worstOf } from "../../../journal/child-result.ts";
-import type { CancelledChildren, NewSignal, RunSignal } from "../../../journal/runs.ts";
+import {
+  type CancelledChildren,
+  isOpen,
+  type NewSignal,
+  type RunSignal,
+} from "../../../journal/runs.ts";
 import { quote } from "../../../lock/errors.ts";
 import type { ItemWrite } from "../client/dynamodb.ts";
 import {
   cancelled,
   endOf,
   type Head,
-  isOpen,
   itemOf,
   type JournalContext,
   kept,

@@ -1,11 +1,10 @@
-import type { KeyedRun, KeyedStart, NewRun } from "../../../journal/runs.ts";
+import { isOpen, type KeyedRun, type KeyedStart, type NewRun } from "../../../journal/runs.ts";
 import { quote } from "../../../lock/errors.ts";
 import type { ChangePlan } from "./documents.ts";
 import { maker, stateOf } from "./lease.ts";
 import {
   create,
   type Head,
-  isOpen,
   type JournalContext,
   kept,
   once,

@@ -20,6 +20,7 @@ import { quote } from "../../../lock/errors.ts";
 import type { Fence } from "../../../lock/fence.ts";
 import { retryUntilKnown } from "../../../lock/retry.ts";
 import {
+  applyCall,
   applyStatements,
   readLedger,
   readStock,
@@ -75,8 +76,17 @@ async function tryApply(
   limit: AbortSignal | undefined,
 ): Promise<StockResult | undefined> {
   const { database, claimed } = context;
+  const claims = claimUnlessKnown(context, operation);
+  const call = applyCall(database.dialect, operation);
+  if (call) {
+    const results = await database.batch([...claims, call], limit);
+    const onHand = results.at(-1)?.rows[0]?.on_hand;
+    if (onHand == null) return undefined;
+    if (operation.fence) claimed.add(operation.fence);
+    return { outcome: "applied", remaining: asNumber(onHand), replayed: false };
+  }
   const { before, change, record, after } = applyStatements(database.dialect, operation);
-  const first = [...claimUnlessKnown(context, operation), ...before];
+  const first = [...claims, ...before];
   // In the same batch: after the commit, no further answer may be lost.
   const reads = database.dialect.returning ? [] : [readLedger(operation)];
   const results = await database.batch([...first, change, record, ...after, ...reads], limit);

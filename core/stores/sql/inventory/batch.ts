@@ -1,4 +1,4 @@
-import { checkClaim, claim, readClaim } from "../../../database/claim.ts";
+import { checkClaim, claimAndRead } from "../../../database/claim.ts";
 import {
   asBigInt,
   asNumber,
@@ -94,7 +94,7 @@ interface OnHand {
 function readState(dialect: Dialect, { sku, fence, operations }: OperationBatch): readonly Sql[] {
   const ids = list(operations.map(({ operationId }) => operationId));
   return [
-    ...(fence ? [claim(dialect, fence), readClaim(fence)] : []),
+    ...(fence ? claimAndRead(dialect, fence) : []),
     sql`
       SELECT on_hand, seq, ${dialect.now} AS at FROM lockstep_stock
       WHERE sku = ${sku} ${dialect.forUpdate}`,
@@ -112,13 +112,13 @@ function toState(
   results: readonly { rows: readonly Row[] }[],
 ): State {
   const rows = results.map((result) => result.rows);
-  const [stock, expired, ledger = []] = rows.slice(fence ? 2 : 0);
+  const [stock, expired, ledger = []] = rows.slice(-3);
   const recorded = new Map(
     ledger.map((entry) => [asText(entry.operation_id), toPriorResult(entry)]),
   );
   // Recorded operations keep their results, whatever the fence.
   const isNew = operations.some(({ operationId }) => !recorded.has(operationId));
-  if (fence && isNew) checkClaim(fence, rows[1] ?? []);
+  if (fence && isNew) checkClaim(fence, rows.at(-4) ?? []);
   const [row] = stock ?? [];
   if (row === undefined) throw unknownSku(sku);
   return {

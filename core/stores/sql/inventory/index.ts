@@ -1,4 +1,4 @@
-import { checkClaim, claim, readClaim } from "../../../database/claim.ts";
+import { checkClaim, claim, claimAndRead } from "../../../database/claim.ts";
 import {
   asBigInt,
   asNumber,
@@ -103,8 +103,8 @@ function toLevel(sku: string, row: Row): StockLevel {
 
 async function claimResource(database: Database, fence: Fence): Promise<void> {
   checkFence(fence, fence?.resource);
-  const [, answer] = await database.batch([claim(database.dialect, fence), readClaim(fence)]);
-  checkClaim(fence, answer?.rows ?? []);
+  const results = await database.batch(claimAndRead(database.dialect, fence));
+  checkClaim(fence, results.at(-1)?.rows ?? []);
 }
 
 async function readHistory(

@@ -1,4 +1,4 @@
-import { isClaimed } from "../../../database/claim.ts";
+import { isClaimed, ownerOf } from "../../../database/claim.ts";
 import { type Dialect, list, type Sql, sql } from "../../../database/sql.ts";
 import type { StockOutcome } from "../../../inventory/inventory.ts";
 import { type Operation, payloadHash } from "../../../inventory/operation.ts";
@@ -29,6 +29,20 @@ export interface Statements {
 /** Builds the statements that apply the operation. */
 export function applyStatements(dialect: Dialect, operation: Operation): Statements {
   return APPLY[operation.kind](dialect, { ...operation, mark: crypto.randomUUID() });
+}
+
+/**
+ * The call of a function that applies a decrement, in the same way, as the only statement. Its value is the units on hand, and
+ * NULL if nothing was changed. Undefined for other kinds, and for databases without functions.
+ */
+export function applyCall(dialect: Dialect, operation: Operation): Sql | undefined {
+  if (!dialect.hasFunctions || operation.kind !== "decrement") return undefined;
+  const { sku, quantity, operationId, fence } = operation;
+  const claimed = fence
+    ? sql`${fence.resource}, ${fence.generation}, ${fence.token}, ${ownerOf(fence)}`
+    : sql`NULL, NULL, NULL, NULL`;
+  return sql`
+    SELECT lockstep_decrement(${sku}, ${quantity}, ${operationId}, ${payloadHash(operation)}, ${claimed}) AS on_hand`;
 }
 
 /**

@@ -38,12 +38,9 @@ export async function append(
   write.begin();
   const what = `record ${quote(record.key)} of run ${quote(run.runId)} was written`;
   const written = await retryUntilKnown(database.address, what, signal, async (limit) => {
-    const { dialect } = database;
     const last = context.lastWrites.get(run);
-    const isOneStatement = last !== undefined && dialect.returning !== undefined;
-    const more = isOneStatement ? [] : [selectWrittenAt(run, record.key)];
     try {
-      const statements = [insertRecord(dialect, run, record, last, large), ...more];
+      const statements = insertRecord(database.dialect, run, record, last, large);
       const results = await writeWith(database, large, statements, limit);
       return toWritten(context, run, record, writtenAt(results), large);
     } catch (error) {
@@ -64,7 +61,7 @@ export async function existingRecord(
   limit: AbortSignal,
 ): Promise<WrittenRecord | undefined> {
   if (!isRefusal(error)) throw error;
-  const found = toState(run, await database.read(readState(run, key), limit));
+  const found = toState(run, await database.read(readState(database.dialect, run, key), limit));
   if (!found && !(error instanceof DuplicateKeyError)) throw error;
   return found;
 }
@@ -75,18 +72,28 @@ export function isRefusal(error: unknown): boolean {
 }
 
 /**
- * Inserts the record. The insert fails with its transaction if this holder has lost the run: the epoch is then NULL,
- * which the column refuses. The lock on the run's row keeps others from claiming the run until the transaction ends.
+ * Inserts the record, and answers with its time. The insert fails with its transaction if this holder has lost the run: the
+ * epoch is then NULL, which the column refuses. The lock on the run's row keeps others from claiming the run until the
+ * transaction ends.
  */
 export function insertRecord(
   dialect: Dialect,
-  { runId, epoch }: RunKey,
+  run: RunKey,
   record: NewRecord,
   last: bigint | undefined,
   large: LargeValue | undefined,
-): Sql {
+): readonly Sql[] {
+  const { runId, epoch } = run;
   const { key, kind, outcome, attempt, argsHash, fence, took, waited } = record;
   const value = large ? undefined : record.value;
+  const result = sql`
+      ${kind}, ${outcome}, ${attempt}, ${value ?? null}, ${large?.id ?? null},
+      ${large?.bytes ?? null}, ${argsHash ?? null}, ${fence ?? null}, ${spanOf(took)}, ${spanOf(waited)}`;
+  if (dialect.hasFunctions) {
+    return [
+      sql`SELECT lockstep_append(${runId}, ${epoch}, ${last ?? null}, ${key}, ${result}) AS at`,
+    ];
+  }
   const { forShare, now, returning = (number) => number } = dialect;
   const lastAt =
     last ??
@@ -95,7 +102,7 @@ export function insertRecord(
       SELECT COALESCE(MAX(at), 0) AS last FROM lockstep_step
       WHERE run_id = ${runId} AND part = ${partOf(runId)}) AS m)`;
   const at = sql`CASE WHEN ${lastAt} < ${now} THEN ${now} ELSE ${lastAt} + 1 END`;
-  return sql`
+  const insert = sql`
     INSERT INTO lockstep_step (
       run_id, part, step_key, epoch, kind, outcome, attempt, value, value_id, value_bytes, args_hash, fence, took,
       waited, at)
@@ -103,24 +110,26 @@ export function insertRecord(
       ${runId}, ${partOf(runId)}, ${key}, (
         SELECT epoch FROM lockstep_run
         WHERE run_id = ${runId} AND epoch = ${epoch} AND status = 'running' ${forShare}),
-      ${kind}, ${outcome}, ${attempt}, ${value ?? null}, ${large?.id ?? null},
-      ${large?.bytes ?? null}, ${argsHash ?? null}, ${fence ?? null},
-      ${spanOf(took)}, ${spanOf(waited)}, ${returning(at)})`;
+      ${result}, ${returning(at)})`;
+  const isAnswered = last !== undefined && dialect.returning !== undefined;
+  return isAnswered ? [insert] : [insert, selectWrittenAt(run, key)];
 }
 
 function spanOf(span: Millis | undefined): number | null {
   return span === undefined ? null : micros(span);
 }
 
-/** Reads the time of the record, for databases without `returning`. */
-export function selectWrittenAt({ runId }: RunKey, key: string): Sql {
+/** Reads the time of the record. */
+function selectWrittenAt({ runId }: RunKey, key: string): Sql {
   return sql`
     SELECT at FROM lockstep_step
     WHERE run_id = ${runId} AND part = ${partOf(runId)} AND step_key = ${key}`;
 }
 
-export function writtenAt([inserted, read]: readonly SqlResult[]): bigint {
-  return inserted?.returned ?? asBigInt(read?.rows[0]?.at);
+/** The time with which `insertRecord` was answered. */
+export function writtenAt(results: readonly SqlResult[]): bigint {
+  const last = results.at(-1);
+  return last?.returned ?? asBigInt(last?.rows[0]?.at);
 }
 
 export function toWritten(
@@ -144,7 +153,8 @@ export function toWritten(
 }
 
 /** Reads the run's state, with the record if it exists. No row without such a run. */
-export function readState({ runId }: RunKey, key: string): Sql {
+export function readState(dialect: Dialect, { runId }: RunKey, key: string): Sql {
+  if (dialect.hasFunctions) return sql`SELECT * FROM lockstep_read_state(${runId}, ${key})`;
   return sql`
     SELECT ${exact(sql`r.epoch`)} AS run_epoch, r.status, ${RECORD} FROM lockstep_run AS r
     LEFT JOIN lockstep_step AS s ON s.run_id = r.run_id AND s.part = r.part

@@ -40,14 +40,35 @@ export class Finisher {
     const { status, value, parent } = request;
     const isAlone = parent === undefined || signal || value.length > LONGEST_IN_BATCH;
     const end = { run, request };
-    const database = parent === undefined ? this.#database : this.#due;
-    const row = await (isAlone
-      ? endRuns(database, [end], signal).then(([own]) => own)
-      : this.#children.add(parent, end));
+    const alone =
+      parent === undefined ? await endWithoutParent(this.#database, end, signal) : undefined;
+    const row =
+      alone ??
+      (await (isAlone
+        ? endRuns(this.#due, [end], signal).then(([own]) => own)
+        : this.#children.add(parent, end)));
     const isRefused = status === "completed" && asNumber(row?.cancelled ?? 0) > 0;
     const ended = checkStatus(isRefused ? [...ENDED, "parked"] : ENDED, run, row ? [row] : []);
     return ended === "parked" ? "cancelled" : "ended";
   }
+}
+
+/** Ends a run without a parent in one batch, which may be repeated. Resolves to its row, and to undefined for a child. */
+async function endWithoutParent(
+  database: Database,
+  end: RunEnd,
+  signal: AbortSignal | undefined,
+): Promise<Row | undefined> {
+  const { runId } = end.run;
+  const statements = [endRun(database.dialect.now, end), statusOf([runId])].map(
+    (statement) => sql`${statement} AND parent_run IS NULL`,
+  );
+  const what = `run ${quote(runId)} was ended`;
+  const { rows } = await retryUntilKnown(database.address, what, signal, async (limit) => {
+    const [, found] = await database.batch(statements, limit);
+    return found;
+  });
+  return rows[0];
 }
 
 /** Ends the runs and signals their parents in one batch, which may be repeated. Resolves to each run's row. */

@@ -9,17 +9,18 @@ import {
 } from "../../../database/sql.ts";
 import type { RunInfo } from "../../../journal/queries.ts";
 import type { RecordKind, RecordOutcome, StepRecord } from "../../../journal/records.ts";
-import type {
-  Compensation,
-  FinalStatus,
-  ParentRun,
-  ParkReason,
-  RunKey,
-  RunResult,
-  RunSignal,
-  RunState,
-  RunStatus,
-  StepInProgress,
+import {
+  type Compensation,
+  type FinalStatus,
+  isOpen,
+  type ParentRun,
+  type ParkReason,
+  type RunKey,
+  type RunResult,
+  type RunSignal,
+  type RunState,
+  type RunStatus,
+  type StepInProgress,
 } from "../../../journal/runs.ts";
 import type { Millis } from "../../../lock/time.ts";
 import { micros, toMillis } from "../micros.ts";
@@ -92,10 +93,6 @@ export function toInfo(row: Row): RunInfo {
 function toSteps(text: unknown): readonly StepInProgress[] {
   const steps: readonly StepInProgress[] = JSON.parse(asText(text));
   return steps.map((step) => ({ ...step, since: new Date(step.since) }));
-}
-
-export function isOpen(status: RunStatus): status is Exclude<RunStatus, FinalStatus> {
-  return status === "running" || status === "parked" || status === "blocked";
 }
 
 /** A condition: the run has not ended. */

@@ -10,19 +10,20 @@ import {
   sql,
 } from "../../../database/sql.ts";
 import { encodeChildResult, worstOf } from "../../../journal/child-result.ts";
-import type {
-  CancelledChildren,
-  Compensation,
-  FinishRequest,
-  NewSignal,
-  RunKey,
-  RunStatus,
+import {
+  type CancelledChildren,
+  type Compensation,
+  type FinishRequest,
+  isOpen,
+  type NewSignal,
+  type RunKey,
+  type RunStatus,
 } from "../../../journal/runs.ts";
 import { quote } from "../../../lock/errors.ts";
 import { retryUntilKnown } from "../../../lock/retry.ts";
 import { chunksOf } from "../chunks.ts";
 import { toReopened } from "./reopen.ts";
-import { isKept, isOpen, isOpenSql } from "./rows.ts";
+import { isKept, isOpenSql } from "./rows.ts";
 
 /**
  * Sends a signal in one batch. The lock on the run's row keeps the conditions of the later statements true until the

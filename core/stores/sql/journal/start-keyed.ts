@@ -1,5 +1,11 @@
 import { asText, type Database, type Dialect, type Row, sql } from "../../../database/sql.ts";
-import type { KeyedRun, KeyedStart, NewRun } from "../../../journal/runs.ts";
+import {
+  isOpen,
+  type KeyedRun,
+  type KeyedStart,
+  type NewRun,
+  type RunStatus,
+} from "../../../journal/runs.ts";
 import { quote } from "../../../lock/errors.ts";
 import { retryUntilKnown } from "../../../lock/retry.ts";
 import { addBacklog, backlogOf } from "./backlogs.ts";
@@ -34,7 +40,7 @@ export function startKeyed(
         sql`SELECT ${state} FROM lockstep_run WHERE run_id = ${known} ${dialect.forUpdate}`,
       ]);
       const [row] = current?.rows ?? [];
-      const isSame = row !== undefined && (known === runId || isOpen(row, quiet));
+      const isSame = row !== undefined && (known === runId || isEnough(row, quiet));
       if (isSame && quiet === undefined) return toStarted(row);
       const backlog = addBacklog(dialect, backlogOf(run));
       const change = isSame
@@ -56,9 +62,9 @@ export function startKeyed(
 }
 
 /** Whether the start does not need a new run. */
-function isOpen(row: Row, quiet: number | undefined): boolean {
+function isEnough(row: Row, quiet: number | undefined): boolean {
   if (quiet !== undefined) return asText(row.status) === "parked" && isDebounced(row);
-  return ["running", "parked", "blocked"].includes(asText(row.status));
+  return isOpen(asText(row.status) as RunStatus);
 }
 
 function isDebounced({ reason }: Row): boolean {

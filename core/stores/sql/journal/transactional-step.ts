@@ -1,10 +1,9 @@
-import { checkClaim, claim, readClaim } from "../../../database/claim.ts";
+import { checkClaim, claimAndRead } from "../../../database/claim.ts";
 import { asBigInt, sql, type Transaction } from "../../../database/sql.ts";
 import type { NewRecord, StepRecord, TransactionalStep } from "../../../journal/records.ts";
 import type { RunKey } from "../../../journal/runs.ts";
 import { race } from "../../../lock/abort.ts";
 import { hasCode, quote } from "../../../lock/errors.ts";
-import type { Fence } from "../../../lock/fence.ts";
 import { retryUntilKnown } from "../../../lock/retry.ts";
 import { LONGEST_CALL } from "../../../lock/time.ts";
 import {
@@ -12,7 +11,6 @@ import {
   insertRecord,
   isRefusal,
   readState,
-  selectWrittenAt,
   toState,
   toWritten,
   writtenAt,
@@ -97,17 +95,23 @@ async function begin(
   tx: Transaction,
   { run, key, fences }: StepRequest,
 ): Promise<WrittenRecord | undefined> {
-  const sorted = fences.toSorted((a, b) => (a.resource < b.resource ? -1 : 1));
-  const results = await tx.batch([
-    ...sorted.flatMap((fence) => [claim(database.dialect, fence), readClaim(fence)]),
-    readState(run, key),
-    ...(lastWrites.get(run) === undefined ? [readLastAt(run)] : []),
-  ]);
-  const [state, last] = results.slice(2 * sorted.length).map(({ rows }) => rows);
-  const before = toState(run, state ?? []);
+  const { dialect } = database;
+  const claims = fences
+    .toSorted((a, b) => (a.resource < b.resource ? -1 : 1))
+    .map((fence) => ({ fence, statements: claimAndRead(dialect, fence) }));
+  const rows = (
+    await tx.batch([
+      ...claims.flatMap(({ statements }) => statements),
+      readState(dialect, run, key),
+      ...(lastWrites.get(run) === undefined ? [readLastAt(run)] : []),
+    ])
+  ).map((result) => result.rows);
+  const claimed = claims.map(({ statements }) => rows.splice(0, statements.length).at(-1) ?? []);
+  const [state = [], last] = rows;
+  const before = toState(run, state);
   if (before) return before;
-  sorted.forEach((fence: Fence, i) => {
-    checkClaim(fence, results[2 * i + 1]?.rows ?? []);
+  claims.forEach(({ fence }, i) => {
+    checkClaim(fence, claimed[i] ?? []);
   });
   if (last) lastWrites.record(run, asBigInt(last[0]?.last));
   return undefined;
@@ -143,13 +147,12 @@ async function runBody(
 async function commit(
   context: SqlJournalContext,
   tx: Transaction,
-  { run, key }: StepRequest,
+  { run }: StepRequest,
   record: NewRecord,
 ): Promise<WrittenRecord> {
-  const { dialect } = context.database;
-  const more = dialect.returning ? [] : [selectWrittenAt(run, key)];
   const large = toLargeValue(run, record);
-  const insert = insertRecord(dialect, run, record, context.lastWrites.get(run), large);
-  const results = await commitWith(tx, large, [insert, ...more]);
+  const last = context.lastWrites.get(run);
+  const insert = insertRecord(context.database.dialect, run, record, last, large);
+  const results = await commitWith(tx, large, insert);
   return toWritten(context, run, record, writtenAt(results), large);
 }

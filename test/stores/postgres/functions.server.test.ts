@@ -1,0 +1,62 @@
+import { expect, inject, test } from "vitest";
+import { asNumber, asText, type Sql, sql } from "../../../core/database/sql.ts";
+import { migrate } from "../../../core/stores/sql/migrate.ts";
+import { temporaryDatabase } from "../../support/under-test.ts";
+
+const LOCK = sql`
+  INSERT INTO lockstep_lock (name, owner, expires_at, free_at)
+  SELECT 'lock' || i, 'me', 9223372036854775807, 0 FROM generate_series(1, 5) AS i`;
+
+const STOCK = sql`
+  INSERT INTO lockstep_stock (sku, on_hand, reserved, sold, supplied, seq, changed_by)
+  SELECT 'sku' || i, 9, 0, 0, 9, 0, '' FROM generate_series(1, 5) AS i`;
+
+const LEDGER = sql`
+  INSERT INTO lockstep_ledger (sku, seq, operation_id, kind, quantity, outcome, on_hand, at)
+  SELECT 'other', i, 'other' || i, 'decrement', 1, 'applied', 9, 0 FROM generate_series(1, 5) AS i`;
+
+const CLAIM = sql`
+  INSERT INTO lockstep_claim (resource, generation, token, owner)
+  SELECT 'sku/sku' || i, 0, 1, 'me' FROM generate_series(1, 5) AS i`;
+
+const RUN = sql`
+  INSERT INTO lockstep_run (
+    run_id, workflow, version, input, input_hash, status, epoch, owner, claimed_by, crashes, cancelled, signals, started_at,
+    changed_at)
+  SELECT 'run' || i, 'w', 1, '', '', 'running', 1, 'me', '', 0, 0, 0, 0, 0 FROM generate_series(1, 5) AS i`;
+
+const CALLS: readonly (readonly [name: string, call: Sql])[] = [
+  [
+    "lockstep_decrement",
+    sql`SELECT lockstep_decrement('sku1', 1, 'sale', decode('00', 'hex'), 'sku/sku1', 0, 1, 'me') AS value`,
+  ],
+  [
+    "lockstep_append",
+    sql`
+      SELECT lockstep_append(
+        'run1', 1, NULL, 'step', 'step', 'ok', 1, '1', NULL, NULL, NULL, NULL, NULL, NULL) AS value`,
+  ],
+  ["lockstep_read_state", sql`SELECT run_epoch AS value FROM lockstep_read_state('run1', 'step')`],
+  ["lockstep_drop", sql`SELECT CAST(lockstep_drop('lock1', 'me') AS INTEGER) AS value`],
+];
+
+for (const server of inject("postgresServers")) {
+  // A session keeps the plan, and the table may have 100,000 rows before PostgreSQL makes another one.
+  test.each(CALLS)(`%s scans no table, however small, on ${server.name}`, async (_, call) => {
+    const { open, drop } = await temporaryDatabase(server);
+    await using filler = open();
+    await migrate(filler);
+    await filler.batch([LOCK, STOCK, LEDGER, CLAIM, RUN, sql`ANALYZE`]);
+    await using database = open();
+    const scanned = await database.transaction(async (tx) => {
+      const [answer] = await tx.batch([call]);
+      expect(asNumber(answer?.rows[0]?.value)).toBeGreaterThan(0);
+      const [scans] = await tx.batch([
+        sql`SELECT relname FROM pg_stat_xact_user_tables WHERE seq_scan > 0 ORDER BY relname`,
+      ]);
+      return scans?.rows.map((row) => asText(row.relname));
+    });
+    expect(scanned).toEqual([]);
+    await drop();
+  });
+}
