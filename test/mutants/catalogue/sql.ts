@@ -194,7 +194,9 @@ export const SQL = [
       },
       {
         name: "a function of PostgreSQL that sells without the fence's claim",
-        find: "WHERE resource = of_resource AND generation = of_generation AND token = of_token\n",
+        find: `WHERE resource = of_resource AND generation = of_generation AND token = of_token
+        AND (owner = of_owner OR owner IS NULL)
+`,
         replace: "WHERE resource = of_resource\n",
         tests: ["test/inventory/postgres.server.test.ts"],
       },
@@ -220,7 +222,7 @@ export const SQL = [
         name: "a function of PostgreSQL that records before an earlier record",
         find: "time_now := GREATEST(time_now, last_at + 1);\n",
         replace: "",
-        tests: ["test/journal/postgres.server.test.ts"],
+        tests: ["test/stores/postgres/functions.server.test.ts"],
       },
     ],
   ),

@@ -1,5 +1,5 @@
 import { expect, inject, test } from "vitest";
-import { asNumber, asText, type Sql, sql } from "../../../core/database/sql.ts";
+import { asBigInt, asNumber, asText, type Sql, sql } from "../../../core/database/sql.ts";
 import { migrate } from "../../../core/stores/sql/migrate.ts";
 import { temporaryDatabase } from "../../support/under-test.ts";
 
@@ -25,17 +25,18 @@ const RUN = sql`
     changed_at)
   SELECT 'run' || i, 'w', 1, '', '', 'running', 1, 'me', '', 0, 0, 0, 0, 0 FROM generate_series(1, 5) AS i`;
 
+function append(key: string, last: bigint | null): Sql {
+  return sql`
+    SELECT lockstep_append(
+      'run1', 1, ${last}, ${key}, 'step', 'ok', 1, '1', NULL, NULL, NULL, NULL, NULL, NULL) AS value`;
+}
+
 const CALLS: readonly (readonly [name: string, call: Sql])[] = [
   [
     "lockstep_decrement",
     sql`SELECT lockstep_decrement('sku1', 1, 'sale', decode('00', 'hex'), 'sku/sku1', 0, 1, 'me') AS value`,
   ],
-  [
-    "lockstep_append",
-    sql`
-      SELECT lockstep_append(
-        'run1', 1, NULL, 'step', 'step', 'ok', 1, '1', NULL, NULL, NULL, NULL, NULL, NULL) AS value`,
-  ],
+  ["lockstep_append", append("step", null)],
   ["lockstep_read_state", sql`SELECT run_epoch AS value FROM lockstep_read_state('run1', 'step')`],
   ["lockstep_drop", sql`SELECT CAST(lockstep_drop('lock1', 'me') AS INTEGER) AS value`],
 ];
@@ -59,4 +60,23 @@ for (const server of inject("postgresServers")) {
     expect(scanned).toEqual([]);
     await drop();
   });
+
+  test.each(["read", "given"])(
+    `a record is later than the last one, whose time is %s, although the clock was stepped back, on ${server.name}`,
+    async (how) => {
+      const { open, drop } = await temporaryDatabase(server);
+      await using database = open();
+      await migrate(database);
+      const last = 2n ** 60n;
+      await database.batch([
+        RUN,
+        sql`
+          INSERT INTO lockstep_step (run_id, part, step_key, epoch, kind, outcome, attempt, at)
+          VALUES ('run1', 1, 'first', 1, 'step', 'ok', 1, ${last})`,
+      ]);
+      const [answer] = await database.batch([append("second", how === "given" ? last : null)]);
+      expect(asBigInt(answer?.rows[0]?.value)).toBe(last + 1n);
+      await drop();
+    },
+  );
 }
