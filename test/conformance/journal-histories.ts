@@ -1,4 +1,4 @@
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { sql } from "../../core/database/sql.ts";
 import {
   LARGE_RESULT,
@@ -99,7 +99,7 @@ export function describeHistories({ journal, underTest }: JournalFixture): void 
       );
     });
 
-    test("is fenced like its record, and deleted with its run", async () => {
+    test("is fenced like its record, and deleted with its run", async ({ onTestFinished }) => {
       const database = underTest.openDatabase?.();
       onTestFinished(() => database?.close());
       const countOf = async (runId: string) => {

@@ -4,7 +4,7 @@ import { mkdir, realpath } from "node:fs/promises";
 import { createServer } from "node:http";
 import { type AddressInfo, connect, createServer as createTcpServer } from "node:net";
 import { dirname, join } from "node:path";
-import { describe, expect, inject, onTestFinished, test } from "vitest";
+import { describe, expect, inject, test } from "vitest";
 import { raw } from "../../core/database/sql.ts";
 import { dynamodbTable } from "../../core/stores/dynamodb/client/table.ts";
 import { put } from "../../core/stores/etcd/client/etcd.ts";
@@ -304,7 +304,7 @@ describe.concurrent("lockstep doctor", () => {
 
   test(
     "finds that DynamoDB throttles",
-    async () => {
+    async ({ onTestFinished }) => {
       const throttling = createServer((_, response) => {
         const type = "com.amazonaws.dynamodb.v20120810#ThrottlingException";
         response.writeHead(400).end(JSON.stringify({ __type: type, message: "too many" }));
@@ -502,7 +502,7 @@ describe.concurrent("lockstep doctor", () => {
 
   test(
     "ends with 1 for a server that is too old",
-    async () => {
+    async ({ onTestFinished }) => {
       await using server = await startServer("redis", {
         args: ["--appendonly", "yes", "--appendfsync", "always"],
       });

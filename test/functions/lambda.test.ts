@@ -1,4 +1,4 @@
-import { describe, expect, onTestFinished, test, vi } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import type { Lock } from "../../core/lock/lock.ts";
 import { memoryLocks } from "../../core/stores/memory/locks.ts";
 import { lazy, lockedHandler } from "../../functions/lambda/index.ts";
@@ -124,7 +124,9 @@ describe.concurrent("lockedHandler", () => {
   });
 });
 
-test("rejects when the body has outlived its lock, also when the store does not answer", async () => {
+test("rejects when the body has outlived its lock, also when the store does not answer", async ({
+  onTestFinished,
+}) => {
   const store = memoryLocks();
   const lock = async (...given: Parameters<typeof store.lock>) => {
     const held = await store.lock(...given);

@@ -8,7 +8,7 @@ import {
 } from "../../core/database/sql.ts";
 import { stockLock } from "../../core/inventory/inventory.ts";
 import type { Attempt, History } from "./history.ts";
-import { COUNTED, type Shared, SOLD } from "./program.ts";
+import { COUNTED, type Shared, SOLD } from "./shared.ts";
 import { type Entry, StockModel, toEntry } from "./stock-model.ts";
 
 /** Judges the whole history, after everything has come to rest. */

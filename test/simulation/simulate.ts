@@ -8,8 +8,9 @@ import { History, type Violation } from "./history.ts";
 import { checkEnd } from "./judge.ts";
 import { Network, RemoteDatabase, StoreServer } from "./network.ts";
 import type { ClientPlan, MachineFault, Operation, Plan } from "./plan.ts";
-import { Client, COUNTED, type Shared, SOLD } from "./program.ts";
+import { Client } from "./program.ts";
 import { Random } from "./random.ts";
+import { COUNTED, type Shared, SOLD } from "./shared.ts";
 import { Machine, World } from "./world.ts";
 
 export interface Result {
