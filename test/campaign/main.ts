@@ -1,44 +1,51 @@
 import { createWriteStream } from "node:fs";
 import { finished } from "node:stream/promises";
-import { parseArgs } from "node:util";
+import yargs from "yargs";
+import { hideBin } from "yargs/helpers";
+import { names, whole } from "../support/options.ts";
 import { type CampaignReport, campaign } from "./campaign.ts";
 import { faultMatrix } from "./fault-matrix.ts";
-import { type CampaignStoreName, STORES, USUAL_STORES } from "./stores.ts";
+import { STORES, USUAL_STORES } from "./stores.ts";
 import { writeFailure } from "./trace.ts";
 
-/**
- * npm run campaign -- --store mysql,etcd-cluster --seconds 600: kills, freezes, dead connections, restarts and other faults
- * while processes contend for locks. The default is all stores except MySQL, which few machines have beside MariaDB.
- *
- * Prints a JSON report for each store, then how often each fault has met something on each store. `--history FILE` keeps
- * the events, one line of JSON each. A history that breaks a guarantee is also written to `campaign-STORE-SEED.json`, for ui.perfetto.dev. The exit status is 1 if a guarantee was broken, and 2 if too little was tried to tell.
- */
-const { values } = parseArgs({
-  options: {
-    store: { type: "string", default: USUAL_STORES.join(",") },
-    seconds: { type: "string", default: "60" },
-    seed: { type: "string", default: String(Date.now() % 1_000_000) },
-    history: { type: "string" },
-  },
-});
+const values = await yargs(hideBin(process.argv))
+  .scriptName("npm run campaign --")
+  .usage(
+    `$0 --store mariadb,etcd-cluster --seconds 600
+
+Kills, freezes, dead connections, restarts and other faults while processes contend for locks. Prints a JSON report for each store, then how often each fault has met something on each store. A history that breaks a guarantee is also written to campaign-STORE-SEED.json, for ui.perfetto.dev. The exit status is 1 if a guarantee was broken, and 2 if too little was tried to tell.`,
+  )
+  .option(
+    "store",
+    names("store", STORES, {
+      default: USUAL_STORES.join(","),
+      describe: `the stores, of ${Object.keys(STORES).join(", ")}`,
+    }),
+  )
+  .option("seconds", whole("seconds", 1, { default: 60, describe: "how long, for each store" }))
+  .option("seed", {
+    ...whole("seed", 0, { default: Date.now() % 1_000_000, describe: "determines the faults" }),
+    defaultDescription: "another one each time",
+  })
+  .option("history", {
+    type: "string",
+    describe: "the file that keeps the events, one line of JSON each",
+  })
+  .strict()
+  .parseAsync();
 const log = (line: string) => process.stderr.write(`${line}\n`);
 
-const names = values.store.split(",") as CampaignStoreName[];
-const unknown = names.filter((name) => !Object.hasOwn(STORES, name));
-if (unknown.length > 0) {
-  throw new TypeError(`unknown store ${unknown}: --store takes ${Object.keys(STORES).join(", ")}`);
-}
 const file = values.history === undefined ? undefined : createWriteStream(values.history);
 const reports: (CampaignReport & { readonly store: string })[] = [];
-for (const name of names) {
+for (const name of values.store) {
   await using store = await STORES[name](log);
   const report = await campaign({
     store,
-    seconds: Number(values.seconds),
-    seed: Number(values.seed),
+    seconds: values.seconds,
+    seed: values.seed,
     ...(file && { history: file }),
     onProgress: (line) => log(`${name} ${line}`),
-    onFailure: (trace) => writeFailure(name, Number(values.seed), trace),
+    onFailure: (trace) => writeFailure(name, values.seed, trace),
   });
   reports.push({ store: name, ...report });
   process.stdout.write(`${JSON.stringify({ store: name, ...report }, null, 2)}\n`);

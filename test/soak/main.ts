@@ -1,9 +1,19 @@
-import { parseArgs } from "node:util";
+import yargs from "yargs";
+import { hideBin } from "yargs/helpers";
 import { startServer } from "../../infra/servers/start.ts";
+import { whole } from "../support/options.ts";
 import { soak } from "./soak.ts";
 
-/** npm run soak -- --seconds 120: soaks the workflow on new servers, etcd for the locks and MariaDB for the journal. */
-const { values } = parseArgs({ options: { seconds: { type: "string", default: "120" } } });
+const { seconds } = await yargs(hideBin(process.argv))
+  .scriptName("npm run soak --")
+  .usage(
+    `$0
+
+Workers execute orders on new servers, etcd for the locks and MariaDB for the journal, and are killed every few seconds. Then orders, units and charges are counted. Prints a JSON report. The exit status is 1 if a guarantee was broken.`,
+  )
+  .option("seconds", whole("seconds", 1, { default: 120, describe: "how long" }))
+  .strict()
+  .parseAsync();
 const log = (line: string) => process.stderr.write(`${line}\n`);
 
 const [mysql, etcd] = await Promise.all([
@@ -12,7 +22,6 @@ const [mysql, etcd] = await Promise.all([
 ]);
 try {
   log(`${mysql.version}; ${etcd.version}`);
-  const seconds = Number(values.seconds);
   const report = await soak({ store: mysql.url, locks: etcd.url, seconds, onProgress: log });
   process.stdout.write(`${JSON.stringify(report, null, 2)}\n`);
   process.exitCode = report.faults.length === 0 ? 0 : 1;
