@@ -135,7 +135,7 @@ describe("the numbers of a measurement", () => {
         .filter((line) => /^\|.*\d\.\d\d/.test(line));
       for (const [i, kind] of KINDS.entries()) {
         const measured = RUNS.flatMap((runs) => {
-          const { value, interval = [] } = ratioOf(report, kind, runs);
+          const { value, interval } = ratioOf(report, kind, runs);
           return [value, ...interval];
         });
         expect(rows[i]?.match(/\d\.\d+/g), rows[i]).toEqual(measured);

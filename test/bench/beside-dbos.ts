@@ -28,7 +28,7 @@ export const KINDS = [
 
 type Measured = Pick<SuiteReport, "results" | "ratios">;
 
-/** Returns the ratio of a kind of steps, with its interval; that of the two rates, without one, if the comparison was not measured. */
+/** Returns the rates of a kind of steps, and their ratio with its interval. */
 export function ratioOf(
   { results, ratios }: Measured,
   { ours, theirs, comparison }: (typeof KINDS)[number],
@@ -39,10 +39,10 @@ export function ratioOf(
     if (!found) throw new RangeError(`unknown contender "${name}"`);
     return found.perSec;
   };
-  const rates = { ours: rateOf(ours), theirs: rateOf(theirs) };
   const ratio = ratios.find(({ name }) => name === `${comparison}, ${runs} at a time`);
-  const value = (ratio?.value ?? rates.ours / rates.theirs).toFixed(2);
-  return { ...rates, value, interval: ratio && [ratio.low.toFixed(2), ratio.high.toFixed(2)] };
+  if (!ratio) throw new RangeError(`unknown comparison "${comparison}"`);
+  const interval = [ratio.low.toFixed(2), ratio.high.toFixed(2)];
+  return { ours: rateOf(ours), theirs: rateOf(theirs), value: ratio.value.toFixed(2), interval };
 }
 
 /** The part of the page that compares steps on one PostgreSQL with those of DBOS. */
@@ -56,7 +56,7 @@ export function besideDbos(report: Measured): string {
         ours.toLocaleString("en"),
         theirs.toLocaleString("en"),
         value,
-        interval?.join(" to ") ?? "not measured",
+        interval.join(" to "),
       ];
     }),
   );
@@ -68,7 +68,7 @@ ${table(
 )}
 
 - Below 1, DBOS is faster; where the interval includes 1, the difference is not certain. A ratio is the median over the rounds, and so not the quotient of the
-  two rates, which are medians as well. Where no interval was measured, it is that quotient.
+  two rates, which are medians as well.
 - DBOS has no locks, and its transactions are those of its data source. Locks in memory serve one process: several workers need the first rows. A \`step.tx\` without a
   lock, which is what a transaction of DBOS is, was not measured.
 - A run has 20 steps; the p50 and p99 below are those of a whole run. A step in a transaction inserts one row.

@@ -12,15 +12,17 @@ test("the page of the benchmarks is made from their results", () => {
   expect(pageAt("docs/benchmarks.md")).toBe(benchmarksPage(benchmarks));
 });
 
-test("steps are beside those of DBOS under locks in PostgreSQL first, with an interval once it was measured", () => {
+test("steps are beside those of DBOS under locks in PostgreSQL first, with their ratio and its interval", () => {
   const report = benchmarks.suites.find(({ suite }) => suite === "postgres") ?? expect.fail();
-  const rowsOf = (page: string) => page.split("\n").filter((line) => line.startsWith("| in a tr"));
-  const [first = ""] = rowsOf(besideDbos(report));
-  expect(first).toMatch(/under locks in PostgreSQL \| 1 \|/);
-  const [{ comparison: name }] = KINDS;
-  const ratio = { name: `${name}, 1 at a time`, value: 0.5, low: 0.4, high: 0.6, aim: 1 };
-  const ratios = [...report.ratios, { ...ratio, by: "rate", met: false } as const];
-  expect(rowsOf(besideDbos({ ...report, ratios }))[0]).toMatch(/\| 0\.50 \| 0\.40 to 0\.60 \|$/);
+  const [{ comparison }] = KINDS;
+  const measured = { value: 0.5, low: 0.4, high: 0.6 };
+  const ratios = report.ratios.map((ratio) =>
+    ratio.name === `${comparison}, 1 at a time` ? { ...ratio, ...measured } : ratio,
+  );
+  const rows = besideDbos({ ...report, ratios }).split("\n");
+  expect(rows.find((line) => line.startsWith("| in a tr"))).toMatch(
+    /under locks in PostgreSQL \| 1 \| .* \| 0\.50 \| 0\.40 to 0\.60 \|$/,
+  );
 });
 
 test("a ratio lies right of its aim when it is met, whether more or less is better", () => {

@@ -13,10 +13,11 @@ import { sqlInventory } from "../../core/stores/sql/inventory/index.ts";
 import { sqlJournal } from "../../core/stores/sql/journal/index.ts";
 import type { TransactionalInventory } from "../../core/stores/transactional-inventory.ts";
 import type { JournalUnderTest } from "../support/journal-under-test.ts";
-import { delaying, type Lossy, losing } from "../support/lossy.ts";
+import { delaying } from "../support/lossy.ts";
 import { claimed, claimOf, DONE, newRunId, record, running } from "../support/runs.ts";
 import type { Opened } from "../support/stock-within.ts";
 import { pause, until } from "../support/until.ts";
+import { describeLostMessages, type TransactOptions } from "./lost-messages.ts";
 
 /** Tests steps that commit in one transaction with their records. */
 export function describeTransactions(name: string, make: () => Promise<JournalUnderTest>): void {
@@ -66,7 +67,7 @@ export function describeTransactions(name: string, make: () => Promise<JournalUn
       run: RunKey,
       key: string,
       body: (tx: Opened) => Promise<NewRecord>,
-      { fences = [], signal, on = journal }: On = {},
+      { fences = [], signal, on = journal }: TransactOptions = {},
     ): Promise<StepRecord> => {
       if (!on.transact) throw new Error("no transactions");
       return on.transact(run, { key, fences }, body, signal);
@@ -505,107 +506,11 @@ export function describeTransactions(name: string, make: () => Promise<JournalUn
       }
     });
 
-    describe("a run with a lost message", () => {
-      /** A child that sells, and a parent that waits for it: together, every kind of write. */
-      const scenario = async ({ database: on, settled }: Lossy): Promise<void> => {
-        const [own, stock] = [sqlJournal(on), sqlInventory(on)];
-        const sku = await stocked(5);
-        const parentClaim = claimOf(newRunId());
-        const parent = { ...parentClaim, ...(await claimed(own, parentClaim)) };
-        const childClaim = claimOf(newRunId(), {
-          parent: { runId: parent.runId, signal: "child" },
-        });
-        const child = { ...childClaim, ...(await claimed(own, childClaim)) };
-        await own.append(parent, record("child", { kind: "child" }));
-        const parking = { reason: "child", wakeIn: Number.POSITIVE_INFINITY, signalsSeen: 0 };
-        await own.park(parent, parking as Parameters<Journal["park"]>[1]);
-        await using lock = await locks.lock(stockLock(sku), { ttl: 20_000, wait: 0 });
-        const { fence } = lock;
-        const sold = await transact(
-          child,
-          "sell",
-          async (tx) => {
-            const operationId = `${child.runId}/sell`;
-            const change = { sku, quantity: 2, operationId, fence };
-            const { remaining } = await stock.within(tx).decrement(change);
-            await tx.batch([effect(child.runId)]);
-            return record("sell", { value: `${remaining}` });
-          },
-          { fences: [fence], on: own },
-        );
-        expect(sold.value).toBe("3");
-        // Without a fence, the record's key alone prevents a second commit.
-        await transact(child, "more", leaving(child.runId, "more"), { on: own });
-        const written = await own.append(child, record("last"));
-        expect(written.epoch).toBe(child.epoch);
-        expect(await own.renew(child, 30_000)).toBeDefined();
-        await own.finish(child, DONE);
-        const longClaim = claimOf(newRunId());
-        const long = { ...longClaim, ...(await claimed(own, longClaim)) };
-        await own.append(long, record("a", { value: "x".repeat(10_000) }));
-        const next = { part: 1, input: '"next"', received: [] };
-        expect(await own.continueAsNew(long, next)).toBe("continued");
-        const second = await claimed(own, longClaim);
-        expect(second).toMatchObject({ part: 2, input: next.input, epoch: long.epoch + 1n });
-        expect(second.records).toEqual([]);
-        const woken = await claimed(own, parentClaim);
-        expect(woken).toMatchObject({ crashes: 0, records: [{ key: "child" }] });
-        expect(woken.signals).toMatchObject([{ name: "child", dedupeId: child.runId }]);
-        expect(await own.take(parentClaim)).toMatchObject({ kind: "busy" });
-        // A late request of the refused call would take the run once it is due.
-        await settled();
-        expect(await own.cancel(parent.runId)).toBe("requested");
-        const signal = { name: "a", dedupeId: "1", payload: "" };
-        expect(["delivered", "duplicate"]).toContain(await own.signal(parent.runId, signal));
-        expect(await own.finish({ ...parent, epoch: woken.epoch }, DONE)).toBe("cancelled");
-        const { epoch } = await claimed(own, parentClaim);
-        await own.finish({ ...parent, epoch }, { ...DONE, status: "cancelled" });
-        ended.push({ sku, parent, child });
-      };
-
-      interface EndedRuns {
-        readonly sku: string;
-        readonly parent: RunKey;
-        readonly child: RunKey;
-      }
-      const ended: EndedRuns[] = [];
-
-      const expectOnce = async ({ sku, parent, child }: EndedRuns): Promise<void> => {
-        expect(await effects(child.runId)).toBe(2);
-        expect(await inventory.get(sku)).toMatchObject({ onHand: 3, sold: 2 });
-        expect(await inventory.history(sku)).toHaveLength(2);
-        const shown = await journal.show(child.runId);
-        expect(shown).toMatchObject({ status: "completed", epoch: child.epoch, crashes: 0 });
-        expect(await recordsOf(child)).toEqual(["sell", "more", "last"]);
-        const told = await journal.show(parent.runId);
-        expect(told).toMatchObject({ status: "cancelled", epoch: parent.epoch + 2n });
-        expect(told?.signals.map((signal) => signal.name)).toEqual(["child", "a"]);
-      };
-
-      const exhaust = async (lossy: (database: Database, nth: number) => Lossy) => {
-        const own = openDatabase();
-        for (let nth = 1; ; nth += 1) {
-          const fault = lossy(own, nth);
-          await scenario(fault);
-          await fault.settled();
-          await expectOnce(ended.at(-1) as EndedRuns);
-          if (!fault.isOver()) return nth - 1;
-        }
-      };
-
-      test("commits each write once when any request or answer is lost", async () => {
-        expect(await exhaust(losing)).toBeGreaterThan(30);
-      });
-
-      test("commits each write once when any request arrives late", async () => {
-        expect(await exhaust(delaying)).toBeGreaterThan(10);
-      });
+    describeLostMessages({
+      journal: () => journal,
+      inventory: () => inventory,
+      locks: () => locks,
+      ...{ openDatabase, transact, effect, effects, leaving, stocked, recordsOf },
     });
   });
-}
-
-interface On {
-  readonly fences?: readonly Fence[];
-  readonly signal?: AbortSignal;
-  readonly on?: Journal;
 }
