@@ -1,5 +1,5 @@
 import { spawn } from "node:child_process";
-import { appendFileSync, writeFileSync } from "node:fs";
+import { appendFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { DecrementBatch, DecrementResult, Inventory } from "../../core/inventory/inventory.ts";
 import { sleep } from "../../core/lock/abort.ts";
@@ -57,22 +57,29 @@ function faulty(inventory: Inventory): Inventory {
     ...inventory,
     async decrementMany(batch) {
       const fault = nextFault(batch);
-      if (fault === "freeze") return sellLate(inventory, batch);
-      if (fault === "hang-before") hang();
-      const answers = await inventory.decrementMany(batch);
-      if (fault === "hang-after") hang();
-      return answers;
+      if (fault?.kind === "freeze") return sellLate(inventory, batch);
+      if (fault?.kind === "hang-before") hang();
+      try {
+        const answers = await inventory.decrementMany(batch);
+        if (fault) hang();
+        return answers;
+      } catch (error) {
+        // There was no sale to hang after: the next attempt has the fault.
+        if (fault) rmSync(fault.note);
+        throw error;
+      }
     },
   };
 }
 
-/** Returns a fault that has not happened yet. */
-function nextFault({ orders }: DecrementBatch): Fault | undefined {
-  const ill = orders.find(({ operationId }) => {
-    const fault = faults.get(operationId);
-    return fault && note(`${fault} ${operationId}`);
-  });
-  return ill && faults.get(ill.operationId);
+/** Returns a fault that has not happened yet, and notes it. */
+function nextFault({ orders }: DecrementBatch) {
+  for (const { operationId } of orders) {
+    const kind = faults.get(operationId);
+    const name = `${kind} ${operationId}`;
+    if (kind && note(name)) return { kind, note: join(STORM_NOTES, name) };
+  }
+  return undefined;
 }
 
 /** Resolves to false when the event has happened before. */
