@@ -66,7 +66,9 @@ export function fill(ports: readonly number[]): Fault {
   const value = Buffer.alloc(1_000_000).toString("base64");
   const makeRoom = async () => {
     const { header } = await ask<Status>(port, "kv/deleterange", { key });
-    await ask(port, "kv/compaction", { revision: header.revision }).catch(() => {});
+    // `physical`: the old revisions are gone with the answer. Otherwise the files would be as large as before.
+    const compaction = { revision: header.revision, physical: true };
+    await ask(port, "kv/compaction", compaction).catch(() => {});
     for (const each of ports) await ask(each, "maintenance/defragment", {});
     const { alarms = [] } = await ask<{ alarms?: readonly object[] }>(
       port,
