@@ -6,6 +6,7 @@ import {
   type Database,
   type Dialect,
   exact,
+  list,
   type Row,
   type Sql,
   sql,
@@ -46,13 +47,16 @@ export function claim(dialect: Dialect, fence: Fence): Sql {
 /** Raises the claim as `claim` does, and reads it as `readClaim` does, in the last result. */
 export function claimAndRead(dialect: Dialect, fence: Fence): readonly Sql[] {
   if (!dialect.hasFunctions) return [claim(dialect, fence), readClaim(fence)];
-  const { resource, generation, token } = fence;
-  return [
-    sql`SELECT * FROM lockstep_claim_fence(${resource}, ${generation}, ${token}, ${ownerOf(fence)})`,
-  ];
+  return [sql`SELECT * FROM lockstep_claim_fence(${fenceArguments(fence)})`];
 }
 
-export function ownerOf(fence: Fence): string {
+/** The arguments of the database's functions for a fence: resource, generation, token and owner. NULL without a fence. */
+export function fenceArguments(fence: Fence | undefined): Sql {
+  if (fence === undefined) return list([null, null, null, null]);
+  return list([fence.resource, fence.generation, fence.token, ownerOf(fence)]);
+}
+
+function ownerOf(fence: Fence): string {
   return fenceOwner(fence) ?? "";
 }
 

@@ -40,9 +40,9 @@ A flash sale on the Lambda host. Prints a JSON report. The exit status is 1 if a
       default: 50,
       describe: "the messages per thousand that are delivered twice at a time",
     }),
-    second: whole("second", 0, {
+    second: whole("second", 1, {
       default: 200,
-      describe: "a second of the queue, in milliseconds",
+      describe: "the length of a second of the queue, in milliseconds",
     }),
     seed: whole("seed", 0, { default: 1, describe: "determines the faults" }),
     limit: whole("limit", 1, { default: 300_000, describe: "the longest sale, in milliseconds" }),

@@ -134,7 +134,7 @@ export const SQL = [
   ...mutantsOf("core/stores/sql/inventory/batch.ts", MARIADB, [
     {
       name: "a batch of a late holder",
-      find: "if (fence && isNew) checkClaim(fence, rows.at(-4) ?? []);",
+      find: "if (fence && isNew) checkClaim(fence, claimed);",
       replace: "void checkClaim;",
       only: "late|fence|batch",
     },

@@ -111,14 +111,14 @@ function toState(
   { sku, fence, operations }: OperationBatch,
   results: readonly { rows: readonly Row[] }[],
 ): State {
-  const rows = results.map((result) => result.rows);
-  const [stock, expired, ledger = []] = rows.slice(-3);
+  // From the end: a claim takes one statement or two.
+  const [ledger = [], expired, stock, claimed = []] = results.map(({ rows }) => rows).reverse();
   const recorded = new Map(
     ledger.map((entry) => [asText(entry.operation_id), toPriorResult(entry)]),
   );
   // Recorded operations keep their results, whatever the fence.
   const isNew = operations.some(({ operationId }) => !recorded.has(operationId));
-  if (fence && isNew) checkClaim(fence, rows.at(-4) ?? []);
+  if (fence && isNew) checkClaim(fence, claimed);
   const [row] = stock ?? [];
   if (row === undefined) throw unknownSku(sku);
   return {

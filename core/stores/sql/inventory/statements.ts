@@ -1,4 +1,4 @@
-import { isClaimed, ownerOf } from "../../../database/claim.ts";
+import { fenceArguments, isClaimed } from "../../../database/claim.ts";
 import { type Dialect, list, type Sql, sql } from "../../../database/sql.ts";
 import type { StockOutcome } from "../../../inventory/inventory.ts";
 import { type Operation, payloadHash } from "../../../inventory/operation.ts";
@@ -38,11 +38,9 @@ export function applyStatements(dialect: Dialect, operation: Operation): Stateme
 export function applyCall(dialect: Dialect, operation: Operation): Sql | undefined {
   if (!dialect.hasFunctions || operation.kind !== "decrement") return undefined;
   const { sku, quantity, operationId, fence } = operation;
-  const claimed = fence
-    ? sql`${fence.resource}, ${fence.generation}, ${fence.token}, ${ownerOf(fence)}`
-    : sql`NULL, NULL, NULL, NULL`;
   return sql`
-    SELECT lockstep_decrement(${sku}, ${quantity}, ${operationId}, ${payloadHash(operation)}, ${claimed}) AS on_hand`;
+    SELECT lockstep_decrement(
+      ${sku}, ${quantity}, ${operationId}, ${payloadHash(operation)}, ${fenceArguments(fence)}) AS on_hand`;
 }
 
 /**

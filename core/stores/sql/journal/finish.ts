@@ -37,19 +37,22 @@ export class Finisher {
     request: FinishRequest,
     signal: AbortSignal | undefined,
   ): Promise<"ended" | "cancelled"> {
-    const { status, value, parent } = request;
-    const isAlone = parent === undefined || signal || value.length > LONGEST_IN_BATCH;
-    const end = { run, request };
-    const alone =
-      parent === undefined ? await endWithoutParent(this.#database, end, signal) : undefined;
-    const row =
-      alone ??
-      (await (isAlone
-        ? endRuns(this.#due, [end], signal).then(([own]) => own)
-        : this.#children.add(parent, end)));
-    const isRefused = status === "completed" && asNumber(row?.cancelled ?? 0) > 0;
+    const row = await this.#end({ run, request }, signal);
+    const isRefused = request.status === "completed" && asNumber(row?.cancelled ?? 0) > 0;
     const ended = checkStatus(isRefused ? [...ENDED, "parked"] : ENDED, run, row ? [row] : []);
     return ended === "parked" ? "cancelled" : "ended";
+  }
+
+  /** Ends the run, and resolves to its row. A child whose request names no parent takes a second batch. */
+  async #end(end: RunEnd, signal: AbortSignal | undefined): Promise<Row | undefined> {
+    const { parent, value } = end.request;
+    const row = parent === undefined && (await endWithoutParent(this.#database, end, signal));
+    if (row) return row;
+    if (parent === undefined || signal || value.length > LONGEST_IN_BATCH) {
+      const [own] = await endRuns(this.#due, [end], signal);
+      return own;
+    }
+    return this.#children.add(parent, end);
   }
 }
 

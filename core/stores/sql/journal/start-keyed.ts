@@ -40,7 +40,7 @@ export function startKeyed(
         sql`SELECT ${state} FROM lockstep_run WHERE run_id = ${known} ${dialect.forUpdate}`,
       ]);
       const [row] = current?.rows ?? [];
-      const isSame = row !== undefined && (known === runId || isEnough(row, quiet));
+      const isSame = row !== undefined && (known === runId || isReusable(row, quiet));
       if (isSame && quiet === undefined) return toStarted(row);
       const backlog = addBacklog(dialect, backlogOf(run));
       const change = isSame
@@ -61,8 +61,8 @@ export function startKeyed(
   );
 }
 
-/** Whether the start does not need a new run. */
-function isEnough(row: Row, quiet: number | undefined): boolean {
+/** Whether the start takes this run in place of a new one. */
+function isReusable(row: Row, quiet: number | undefined): boolean {
   if (quiet !== undefined) return asText(row.status) === "parked" && isDebounced(row);
   return isOpen(asText(row.status) as RunStatus);
 }
