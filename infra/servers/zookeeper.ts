@@ -51,7 +51,7 @@ function configuration(config: NodeConfig, all: readonly NodeConfig[]): string {
     `dataDir=${join(config.folder, "data")}`,
     "tickTime=200",
     "maxSessionTimeout=3600000",
-    "initLimit=50",
+    "initLimit=25",
     "syncLimit=15",
     "maxClientCnxns=0",
     "admin.enableServer=false",

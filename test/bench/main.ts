@@ -1,5 +1,6 @@
 import yargs from "yargs";
 import { hideBin } from "yargs/helpers";
+import { whole } from "../support/options.ts";
 import { runAll } from "./all.ts";
 import { growthSuite } from "./growth/growth.ts";
 import { GROWING_STORES, type GrowingStoreName } from "./growth/stores.ts";
@@ -19,16 +20,17 @@ const options = await yargs(hideBin(process.argv))
     demandOption: true,
     describe: "the suite to run",
   })
-  .option("rounds", {
-    type: "number",
-    default: 15,
-    describe: "the number of rounds; every contender runs once per round",
-  })
-  .option("block", {
-    type: "number",
-    default: 250,
-    describe: "milliseconds of one contender in one round",
-  })
+  .option(
+    "rounds",
+    whole("rounds", 1, {
+      default: 15,
+      describe: "the number of rounds; every contender runs once per round",
+    }),
+  )
+  .option(
+    "block",
+    whole("block", 1, { default: 250, describe: "milliseconds of one contender in one round" }),
+  )
   .option("json", { type: "boolean", default: false, describe: "print one JSON document" })
   .option("alone", {
     type: "boolean",
@@ -47,11 +49,13 @@ const options = await yargs(hideBin(process.argv))
     coerce: toStores,
     describe: "for growth: the stores",
   })
-  .option("seconds", {
-    type: "number",
-    default: 840,
-    describe: "for growth: the time of all stores together, which ends the growth of slow ones",
-  })
+  .option(
+    "seconds",
+    whole("seconds", 1, {
+      default: 840,
+      describe: "for growth: the time of all stores together, which ends the growth of slow ones",
+    }),
+  )
   .option("write", {
     type: "boolean",
     default: false,

@@ -23,10 +23,14 @@ Kills, freezes, dead connections, restarts and other faults while processes cont
     }),
   )
   .option("seconds", whole("seconds", 1, { default: 60, describe: "how long, for each store" }))
-  .option("seed", {
-    ...whole("seed", 0, { default: Date.now() % 1_000_000, describe: "determines the faults" }),
-    defaultDescription: "another one each time",
-  })
+  .option(
+    "seed",
+    whole("seed", 0, {
+      default: Date.now() % 1_000_000,
+      defaultDescription: "another one each time",
+      describe: "determines the faults",
+    }),
+  )
   .option("history", {
     type: "string",
     describe: "the file that keeps the events, one line of JSON each",

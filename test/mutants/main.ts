@@ -5,6 +5,7 @@ import { hideBin } from "yargs/helpers";
 import { print } from "../../functions/cli/terminal/output.ts";
 import { writeScorecard } from "../scorecard/write.ts";
 import { measuredCode } from "../support/commit.ts";
+import { whole } from "../support/options.ts";
 import { CATALOGUE } from "./catalogue/index.ts";
 import { hunt, type Quarry, type Trial } from "./hunt.ts";
 import { ROOT } from "./mutant.ts";
@@ -17,11 +18,10 @@ const { only, workers, json, write } = await yargs(hideBin(process.argv))
     array: true,
     describe: "try the mutants alone whose name, file or room has one of these texts",
   })
-  .option("workers", {
-    type: "number",
-    default: 2,
-    describe: "how many mutants are tried at a time",
-  })
+  .option(
+    "workers",
+    whole("workers", 1, { default: 2, describe: "how many mutants are tried at a time" }),
+  )
   .option("json", { type: "boolean", default: false, describe: "print one JSON document" })
   .option("write", {
     type: "boolean",

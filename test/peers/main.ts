@@ -7,6 +7,7 @@ import { installPeers } from "../bench/peers.ts";
 import { proofPage } from "../prove/page.ts";
 import { writeScorecard } from "../scorecard/write.ts";
 import { measuredCode } from "../support/commit.ts";
+import { whole } from "../support/options.ts";
 import { FAULTS, OPERATION_FAULTS } from "./faults.ts";
 import { CONTESTANTS, type ContestantName } from "./locks.ts";
 import { type PeersRun, type PeersRuns, peersTables } from "./page.ts";
@@ -32,14 +33,19 @@ faults to our steps and to other packages, and counts the effects. Without names
     default: FAULT_NAMES,
     describe: "the faults to inject",
   })
-  .option("rounds", { type: "number", default: 3, describe: "how often each fault is injected" })
-  .option("ttl", { type: "number", default: 2_000, describe: "the ttl of locks, in milliseconds" })
-  .option("seed", {
-    type: "number",
-    default: Date.now() % 1_000_000,
-    defaultDescription: "another one each time",
-    describe: "determines the order of the faults, and which process and server each one meets",
-  })
+  .option(
+    "rounds",
+    whole("rounds", 1, { default: 3, describe: "how often each fault is injected" }),
+  )
+  .option("ttl", whole("ttl", 1, { default: 2_000, describe: "the ttl of locks, in milliseconds" }))
+  .option(
+    "seed",
+    whole("seed", 0, {
+      default: Date.now() % 1_000_000,
+      defaultDescription: "another one each time",
+      describe: "determines the order of the faults, and which process and server each one meets",
+    }),
+  )
   .option("json", { type: "boolean", default: false, describe: "print one JSON document" })
   .option("write", {
     type: "boolean",

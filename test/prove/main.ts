@@ -8,17 +8,20 @@ import { STORES } from "../campaign/stores.ts";
 import { writeFailure } from "../campaign/trace.ts";
 import { writeScorecard } from "../scorecard/write.ts";
 import { replay } from "../simulation/run.ts";
+import { whole } from "../support/options.ts";
 import { isProven, proofPage } from "./page.ts";
 import { LONG, prove, QUICK } from "./prove.ts";
 
 const { seed, long, seconds, json, write, store } = await yargs(hideBin(process.argv))
   .scriptName("npm run prove --")
-  .option("seed", {
-    type: "number",
-    describe: "replay the simulated schedule of this seed, shrunk if it fails, and nothing else",
-  })
+  .option(
+    "seed",
+    whole("seed", 0, {
+      describe: "replay the simulated schedule of this seed, shrunk if it fails, and nothing else",
+    }),
+  )
   .option("long", { type: "boolean", default: false, describe: "go on for hours" })
-  .option("seconds", { type: "number", describe: "how long schedules are simulated" })
+  .option("seconds", whole("seconds", 1, { describe: "how long schedules are simulated" }))
   .option("store", {
     type: "string",
     array: true,

@@ -1,7 +1,11 @@
 import { checkWhole } from "../../core/lock/checks.ts";
 
 /** An option of yargs: a whole number from `least`. */
-export function whole(name: string, least: number, more: { default: number; describe: string }) {
+export function whole<More extends { default?: number; describe: string }>(
+  name: string,
+  least: number,
+  more: More,
+) {
   const coerce = (value: number) => {
     checkWhole(`--${name}`, value, least, Number.MAX_SAFE_INTEGER);
     return value;
