@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { type AddressInfo, connect, createServer } from "node:net";
 import { inject } from "vitest";
 import { Connection } from "../../core/stores/zookeeper/client/connection.ts";
-import { closeRequest } from "../../core/stores/zookeeper/client/requests.ts";
+import { closeRequest, type Request } from "../../core/stores/zookeeper/client/requests.ts";
 import type { Path, ZooKeeperSession } from "../../core/stores/zookeeper/client/zookeeper.ts";
 import { sortedBySequence } from "../../core/stores/zookeeper/locks/queue.ts";
 import type { Server, ServerNode } from "../../infra/servers/server.ts";
@@ -53,24 +53,35 @@ export async function endSession(
   session: bigint,
   password: Uint8Array,
 ): Promise<void> {
-  // The owner reconnects at once, and may be faster than our request, or than the answer to our connection.
-  for (let isOver = false; !isOver; ) {
-    const told = Promise.withResolvers<void>();
-    const opening = Connection.open(server, {
-      request: { session, password, timeout: 20_000, lastZxid: 0n },
-      events: { changed() {}, answered: () => told.resolve(), ended: () => told.resolve() },
-      span: 4_000,
-      signal: new AbortController().signal,
-    });
-    const opened = await opening.catch(() => undefined);
-    if (!opened) continue;
-    const { connection, response } = opened;
-    isOver = response.timeout <= 0;
-    const { kind, body } = closeRequest();
-    if (!isOver) connection.request(kind, body);
-    await told.promise;
-    connection.destroy();
-  }
+  while ((await actAs(server, session, password, closeRequest())) !== "expired");
+}
+
+/**
+ * Sends a request as another client that knows the id and the password of a session. The owner of the session reconnects at
+ * once, and may be faster than the request, or than the answer to the new connection: "ended".
+ */
+export async function actAs(
+  server: string,
+  session: bigint,
+  password: Uint8Array,
+  { kind, body }: Request<unknown>,
+): Promise<"answered" | "ended" | "expired"> {
+  const told = Promise.withResolvers<"answered" | "ended">();
+  const answered = () => told.resolve("answered");
+  const opening = Connection.open(server, {
+    request: { session, password, timeout: 20_000, lastZxid: 0n },
+    events: { changed() {}, answered, ended: () => told.resolve("ended") },
+    span: 4_000,
+    signal: new AbortController().signal,
+  });
+  const opened = await opening.catch(() => undefined);
+  if (!opened) return "ended";
+  const { connection, response } = opened;
+  const isExpired = response.timeout <= 0;
+  if (!isExpired) connection.request(kind, body);
+  const outcome = await told.promise;
+  connection.destroy();
+  return isExpired ? "expired" : outcome;
 }
 
 /** Opens a connection that reads the password of the first session, at the end of the server's first message. */

@@ -5,11 +5,17 @@ import type { LockStore } from "../../../core/lock/lock.ts";
 import type { StoreOptions } from "../../../core/lock/store.ts";
 import { zookeeperClient } from "../../../core/stores/zookeeper/client/client.ts";
 import {
+  createRequest,
+  type Request,
+  syncRequest,
+} from "../../../core/stores/zookeeper/client/requests.ts";
+import {
   type ZooKeeper,
   type ZooKeeperSession,
   zookeeperElection,
 } from "../../../core/stores/zookeeper/index.ts";
 import { zookeeperLocks } from "../../../core/stores/zookeeper/locks/index.ts";
+import { newNodePrefix } from "../../../core/stores/zookeeper/locks/queue.ts";
 import type { ServerNode } from "../../../infra/servers/server.ts";
 import { startServer } from "../../../infra/servers/start.ts";
 import { type AnyFault, FAULTS, faulty } from "../../support/faulty-zookeeper.ts";
@@ -17,6 +23,7 @@ import { strike } from "../../support/strike.ts";
 import { TcpProxy } from "../../support/tcp-proxy.ts";
 import { pause, until, within } from "../../support/until.ts";
 import {
+  actAs,
   endSession,
   freshRoot,
   lineOf,
@@ -251,6 +258,28 @@ test("a waiter enters the queue again when another client ends its session", asy
   expect(await ownerOf(`${root}/a`, 1, owner)).not.toBe(owner);
   await holder.unlock();
   expect(await (await waiting).unlock()).toBe("released");
+});
+
+test("a node that a server brings back is removed once its session has a new connection", async () => {
+  await using wire = await overhear(servers[0] ?? "");
+  await using client = zookeeperClient({ servers: [`127.0.0.1:${wire.port}`] });
+  const root = freshRoot();
+  const [ours, theirs] = [openStore({ root }, client), openStore({ root })];
+  const lock = await ours.lock("a", { ttl: LONG, wait: LONG });
+  const owner = await ownerOf(`${root}/a`, 0);
+  const act = async (request: Request<unknown>) =>
+    actAs(servers[0] ?? "", owner, await wire.password, request);
+  const node = { path: `${root}/a/${newNodePrefix()}`, mode: "sequential" } as const;
+  await until(async () => (await act(createRequest(node, "anyone"))) === "answered");
+  await until(async () => {
+    // The owner reconnects each time, the first time maybe too early.
+    await act(syncRequest());
+    await pause(500);
+    return (await lineOf(admin, `${root}/a`)).length === 1;
+  });
+  lock.assertHeld();
+  expect(await lock.unlock()).toBe("released");
+  await (await theirs.lock("a", { ttl: LONG, wait: LONG })).unlock();
 });
 
 test("a waiter survives an outage of the server that is longer than its ttl", async () => {

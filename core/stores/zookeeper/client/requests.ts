@@ -23,6 +23,7 @@ const KINDS = {
   create2: 15,
   createContainer: 19,
   auth: 100,
+  ephemerals: 103,
   closeSession: -11,
 } as const;
 
@@ -80,6 +81,15 @@ export function childrenRequest(
     writes: false,
     decode: (answer) => answer.list(() => answer.text()),
     absent: nothing,
+  };
+}
+
+export function ephemeralsRequest(): Request<readonly Path[]> {
+  return {
+    kind: KINDS.ephemerals,
+    body: new Writer().text("/"),
+    writes: false,
+    decode: (answer) => answer.list(() => answer.text()),
   };
 }
 

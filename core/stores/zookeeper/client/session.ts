@@ -24,6 +24,7 @@ import {
   childrenRequest,
   closeRequest,
   createRequest,
+  ephemeralsRequest,
   multiRequest,
   type Request,
   readRequest,
@@ -64,6 +65,7 @@ export class LiveSession implements ZooKeeperSession {
   readonly #access: Access;
   readonly #ended = new AbortController();
   readonly #watches = new Watches();
+  readonly #onReconnect: (() => Promise<void>)[] = [];
   readonly #pipeline: RequestPipeline;
   readonly #validity: SessionValidity;
   #id = 0n;
@@ -198,6 +200,14 @@ export class LiveSession implements ZooKeeperSession {
     return this.#send(multiRequest(ops, this.#access), signal);
   }
 
+  ephemerals(): Promise<readonly Path[]> {
+    return this.#send(ephemeralsRequest());
+  }
+
+  onReconnect(call: () => Promise<void>): void {
+    this.#onReconnect.push(call);
+  }
+
   unwatch(path: Path, watch: Watch): void {
     this.#watches.remove(path, watch);
   }
@@ -298,9 +308,11 @@ export class LiveSession implements ZooKeeperSession {
     const { session, password, timeout } = response;
     if (timeout <= 0) this.#end(new SessionExpiredError(this.id));
     if (this.signal.aborted) return connection.destroy();
+    const isFirst = this.#id === 0n;
     this.#id = session;
     this.#password = password;
     this.#attached(connection, timeout);
+    if (!isFirst) for (const call of this.#onReconnect) call().catch(() => {});
   }
 
   #attached(connection: Connection, ttl: Millis): void {

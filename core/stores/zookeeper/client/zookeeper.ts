@@ -122,6 +122,20 @@ export interface ZooKeeperSession extends AsyncDisposable {
   multi(ops: readonly MultiOp[], signal?: AbortSignal): Promise<readonly (Path | undefined)[]>;
 
   /**
+   * Resolves to the paths of the ephemeral nodes of this session, as its server has them. ZooKeeper before 3.6 refuses.
+   *
+   * @internal
+   */
+  ephemerals(): Promise<readonly Path[]>;
+
+  /**
+   * Calls back whenever the session has a new connection, but for the first one. A rejection is ignored.
+   *
+   * @internal
+   */
+  onReconnect(call: () => Promise<void>): void;
+
+  /**
    * Removes a watch from a path.
    *
    * @internal

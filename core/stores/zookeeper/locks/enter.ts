@@ -6,6 +6,7 @@ import { NotQueuedError } from "../../../lock/session-queue.ts";
 import type { Millis } from "../../../lock/time.ts";
 import { parentOf } from "../client/names.ts";
 import { NoNodeError, type Path, type ZooKeeperSession, type Zxid } from "../client/zookeeper.ts";
+import { forgetNodes, keepNodes } from "./left-over.ts";
 import { contendersIn, createPath, createQueue, newNodePrefix, removeIfThere } from "./queue.ts";
 import { lostPlace, predecessorsOf, type QueueNode, ZooKeeperQueueEntry } from "./queue-entry.ts";
 
@@ -86,7 +87,27 @@ class EnterRequest {
     this.#options = options;
   }
 
-  enter(): Promise<ZooKeeperQueueEntry> {
+  async enter(): Promise<ZooKeeperQueueEntry> {
+    const { session } = this.#options;
+    keepNodes(session, this.#prefix);
+    try {
+      return await this.#enterUntilKnown();
+    } catch (error) {
+      if (!this.#mayExist) forgetNodes(session, this.#prefix);
+      throw error;
+    }
+  }
+
+  /** Resolves to undefined when another entry came first. */
+  async enterFirst(): Promise<ZooKeeperQueueEntry | undefined> {
+    const entry = await this.enter();
+    if (entry.wasFirst) return entry;
+    await this.#withdraw();
+    forgetNodes(this.#options.session, this.#prefix);
+    return undefined;
+  }
+
+  #enterUntilKnown(): Promise<ZooKeeperQueueEntry> {
     const { session, patience, signal } = this.#options;
     const pauseOf = requestPauses(patience);
     let lost = 0;
@@ -105,14 +126,6 @@ class EnterRequest {
       return pause;
     };
     return retry(() => this.#enterOnce(), pauseAfter);
-  }
-
-  /** Resolves to undefined when another entry came first. */
-  async enterFirst(): Promise<ZooKeeperQueueEntry | undefined> {
-    const entry = await this.enter();
-    if (entry.wasFirst) return entry;
-    await this.#withdraw();
-    return undefined;
   }
 
   async #enterOnce(): Promise<ZooKeeperQueueEntry> {
@@ -135,7 +148,10 @@ class EnterRequest {
         if (!predecessors) throw lostPlace(session);
         return { ...node, predecessor: predecessors.at(-1) };
       });
-      const entered = { nodes: await Promise.all(nodes), token, read: read?.data, data };
+      const entered = {
+        ...{ nodes: await Promise.all(nodes), prefix: this.#prefix },
+        ...{ token, read: read?.data, data },
+      };
       return new ZooKeeperQueueEntry(session, entered);
     };
     return withinAttempt(enter, ttl, signal, patience);

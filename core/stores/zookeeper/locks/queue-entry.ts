@@ -4,11 +4,15 @@ import { hasCode, SessionExpiredError } from "../../../lock/errors.ts";
 import { Notifier } from "../../../lock/notifier.ts";
 import { after, type Millis } from "../../../lock/time.ts";
 import { NoNodeError, type Path, type ZooKeeperSession, type Zxid } from "../client/zookeeper.ts";
+import { forgetNodes, keepNodes } from "./left-over.ts";
 import { contendersIn, removeIfThere, sortedBySequence } from "./queue.ts";
 
 /** An entry as the answers to its creation describe it. */
 export interface ZooKeeperEntered {
   readonly nodes: readonly QueueNode[];
+
+  /** The beginning of the names of its nodes. */
+  readonly prefix: string;
 
   /** The czxid of its nodes. */
   readonly token: Zxid;
@@ -54,10 +58,12 @@ export class ZooKeeperQueueEntry implements CandidateEntry {
   /** A node's name is unique: each entry creates its own nodes. */
   readonly isAdopted = false;
   #session: ZooKeeperSession;
+  readonly #prefix: string;
   readonly #nodes: readonly QueueNode[];
 
-  constructor(session: ZooKeeperSession, { nodes, token, read, data }: ZooKeeperEntered) {
+  constructor(session: ZooKeeperSession, { nodes, prefix, token, read, data }: ZooKeeperEntered) {
     this.#session = session;
+    this.#prefix = prefix;
     this.paths = nodes.map(({ path }) => path);
     this.token = token;
     this.read = read;
@@ -106,6 +112,12 @@ export class ZooKeeperQueueEntry implements CandidateEntry {
   }
 
   async leave(limit?: AbortSignal): Promise<boolean> {
+    const wasThere = await this.#remove(limit);
+    forgetNodes(this.#session, this.#prefix);
+    return wasThere;
+  }
+
+  async #remove(limit?: AbortSignal): Promise<boolean> {
     try {
       if (this.paths.length === 1) await this.#session.remove(this.key, limit);
       else await this.#session.multi(this.#removals(), limit);
@@ -128,12 +140,14 @@ export class ZooKeeperQueueEntry implements CandidateEntry {
     const creations = this.paths.map((path) => {
       return { op: "create", node: { path, data, mode: "ephemeral" } } as const;
     });
+    keepNodes(to, this.#prefix);
     try {
       await to.multi([...this.#removals(), ...creations], limit);
     } catch (error) {
       if (error instanceof NoNodeError) return false;
       if (!hasCode(error, "UNKNOWN_OUTCOME") || !(await this.#hasMoved(to, limit))) throw error;
     }
+    forgetNodes(this.#session, this.#prefix);
     this.#session = to;
     return true;
   }

@@ -13,6 +13,11 @@ export function newNodePrefix(): string {
   return `_c_${crypto.randomUUID()}-lock-`;
 }
 
+/** Returns the prefix of a node of `newNodePrefix`; undefined for another node. */
+export function prefixOf(path: Path): string | undefined {
+  return /\/(_c_[0-9a-f-]{36}-lock-)-?\d{9,10}$/.exec(path)?.[1];
+}
+
 /** The beginning of the names of Curator's, ZooKeeper's own and our contenders' nodes. */
 const CONTENDER = /^(_c_[0-9a-f-]{36}-|x--?\d+-)/;
 
