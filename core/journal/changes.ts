@@ -52,7 +52,7 @@ export interface ContinueRequest {
 export interface ReopenRequest {
   readonly supersede: readonly string[];
 
-  /** Whether the cancellation is taken back, and the run's time counts from now. */
+  /** Whether the run's time counts from now, and the cancellation is taken back unless the run is blocked. */
   readonly isRetry: boolean;
 }
 

@@ -155,7 +155,7 @@ export interface ClaimedRun extends PageOfRecords {
   /** Consecutive claims after a lease that expired without a record, `park`, `block` or `finish`. */
   readonly crashes: number;
 
-  /** Whether the lease of the holder before had expired: that process was lost, or hangs. */
+  /** Whether the lease of a holder has expired since the last record: that process was lost, or hangs. */
   readonly takenOver: boolean;
 
   /** Consecutive calls of `block` without a record or `park` between them. */

@@ -201,6 +201,7 @@ export class Context implements WorkflowContext {
     const key = execution.history.keyOf(`~signal/${signal}`);
     const command: WorkflowCommand = { key, kind: "signal" };
     const history = execution.match(command);
+    this.#markReceived(signal, execution.history.earlierResult(command));
     for (let number = 1; number <= history.failures; number += 1) {
       this.#markReceived(signal, history.attempt("retry", number));
     }

@@ -13,7 +13,7 @@ export type RunEvent =
       readonly workflow: string;
       readonly crashes: number;
 
-      /** Whether the lease of the holder before had expired: that process was lost, or hangs. */
+      /** Whether the lease of a holder has expired since the last record: that process was lost, or hangs. */
       readonly takenOver: boolean;
     }
   /** A record was written. */

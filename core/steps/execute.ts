@@ -62,9 +62,10 @@ async function executePhases(execution: RunExecution, context: Context): Promise
   if (continuation && !refusal) {
     return { continue: { input: continuation.input, received: context.received } };
   }
-  if (body instanceof Suspension && !refusal) return { park: execution.toPark(body) };
+  const stop = refusal ?? execution.abandonment;
+  if (body instanceof Suspension && !stop) return { park: execution.toPark(body) };
   const ended = body instanceof Suspension ? undefined : body;
-  const failure = execution.recordedFailure ?? execution.cancellation ?? refusal ?? ended?.error;
+  const failure = execution.recordedFailure ?? execution.cancellation ?? stop ?? ended?.error;
   if (!failure) {
     const value = ended?.output ?? encode(undefined);
     return { finish: { status: "completed", value } };

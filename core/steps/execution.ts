@@ -5,6 +5,7 @@ import type { NewRecord, StepRecord } from "../journal/records.ts";
 import type { ClaimedRun, ParkReason, RunKey } from "../journal/runs.ts";
 import { sleep } from "../lock/abort.ts";
 import { hasCode, quote } from "../lock/errors.ts";
+import { nextTurn } from "../lock/event-loop.ts";
 import type { Lease } from "../lock/lease.ts";
 import type { LockStore } from "../lock/lock.ts";
 import { after, type Deadline, type Millis } from "../lock/time.ts";
@@ -122,6 +123,9 @@ export class RunExecution {
   /** Aborts the attempts of the workflow's steps. */
   readonly #attempts = new AbortController();
   #stopError: TerminalError | undefined;
+
+  /** How often a call of the workflow's code was refused with that error. */
+  #refusals = 0;
   #continuation: Continuation | undefined;
   #isUndoing = false;
 
@@ -294,7 +298,7 @@ export class RunExecution {
   #live(command: WorkflowCommand, work: () => Promise<StepRecord>): Promise<StepRecord> {
     return this.#bodyGate.pass(async () => {
       await this.catchUp(command.key);
-      this.checkMayBegin();
+      await this.#checkMayCall();
       const earlier = this.history.earlierResult(command);
       try {
         const record = earlier
@@ -358,7 +362,7 @@ export class RunExecution {
   /** Whether a crashed execution may have begun an attempt of the step, whose start is not recorded. */
   #mayHaveBegun({ key, undo, atMostOnce, kind }: Step): boolean {
     const isUnrecorded = !undo && !atMostOnce && kind === "step" && !this.history.record(key);
-    return isUnrecorded && this.claimed.crashes > 0 && !this.#hasWritten;
+    return isUnrecorded && this.claimed.takenOver && !this.#hasWritten;
   }
 
   effectOf(step: Step): Promise<StepEffect> {
@@ -494,6 +498,27 @@ export class RunExecution {
     this.#checkDrain("deadline", 0);
   }
 
+  /**
+   * Throws unless the workflow's code may call. Code that catches the error and calls again gets a turn of the event loop
+   * each time, and no more answers in the end: the run is undone without it.
+   */
+  async #checkMayCall(): Promise<void> {
+    try {
+      this.checkMayBegin();
+    } catch (error) {
+      if (error !== this.#stopError) throw error;
+      this.#refusals += 1;
+      if (this.#refusals > MOST_REFUSALS) throw new Suspension("deadline", 0);
+      await nextTurn();
+      throw error;
+    }
+  }
+
+  /** Why the run is undone although its code has not ended. */
+  get abandonment(): ErrorInfo | undefined {
+    return this.#refusals > MOST_REFUSALS ? toErrorInfo(this.#stopError) : undefined;
+  }
+
   #checkDrain(reason: ParkReason, wakeIn: Millis): void {
     if (this.#options.drain?.aborted) throw new Suspension(reason, wakeIn);
   }
@@ -554,6 +579,9 @@ export class RunExecution {
     return Math.min(longest, this.deadline.remaining() / 2);
   }
 }
+
+/** The most calls of a stopped run that are refused with an error. */
+const MOST_REFUSALS = 1_000;
 
 /** The number of records that is reported. */
 const LONG_HISTORY = 10_000;

@@ -300,10 +300,10 @@ export class RunExecutor {
   }
 
   /** Executes again a run that was cancelled during its last step: its completion was refused. */
-  #undoCancelled({ key, deadline, signal, drain }: ClaimedExecution): Promise<Execution> {
+  #undoCancelled({ key, ...options }: ClaimedExecution): Promise<Execution> {
+    const { deadline, signal, drain, lockWait } = options;
     this.#services.notify({ type: "parked", runId: key.runId, reason: "deadline", wakeIn: 0 });
-    const options = { deadline, signal, drain };
-    return this.#take(key.runId, options);
+    return this.#take(key.runId, { deadline, signal, drain, lockWait });
   }
 
   async #resultOf({ renewal, ...options }: ClaimedExecution): Promise<ExecutionResult> {

@@ -122,7 +122,23 @@ export function describeLeases({ journal, underTest }: JournalFixture): void {
       expect(third.epoch).toBeGreaterThan(second.epoch);
       expect(third.startedAt).toEqual(second.startedAt);
       await journal.park({ ...first, epoch: third.epoch }, { ...FOREVER, wakeIn: 0 });
-      expect(await claimed(journal, claim)).toMatchObject({ crashes: 0, takenOver: false });
+      expect((await claimed(journal, claim)).crashes).toBe(0);
+    });
+
+    test("knows of a process that was lost until the next record", async () => {
+      const { claim, ...first } = await running(journal, { ttl: 50 });
+      await journal.append(first, record("a"));
+      await pause(80);
+      let run = { ...first, epoch: (await claimed(journal, claim)).epoch };
+      for (let parks = 0; parks < 2; parks += 1) {
+        await journal.park(run, { ...FOREVER, wakeIn: 0 });
+        const next = await claimed(journal, claim);
+        expect(next.takenOver).toBe(true);
+        run = { ...run, epoch: next.epoch };
+      }
+      await journal.append(run, record("b"));
+      await journal.park(run, { ...FOREVER, wakeIn: 0 });
+      expect((await claimed(journal, claim)).takenOver).toBe(false);
     });
   });
 

@@ -38,6 +38,14 @@ export function describeReopening({ journal }: JournalFixture): void {
       expect(await claimed(journal, claim)).toMatchObject({ cancelled: true });
     });
 
+    test("stays cancelled when it was blocked", async () => {
+      const { claim, ...run } = await running(journal);
+      await journal.block(run, { error: '"why"', blocks: 1, retryIn: 600_000 });
+      await journal.cancel(run.runId);
+      expect(await journal.reopen(run, { supersede: [], isRetry: true })).toBe(true);
+      expect(await claimed(journal, claim)).toMatchObject({ cancelled: true });
+    });
+
     test("was ended or blocked: an open run is left alone", async () => {
       const { claim, ...run } = await running(journal);
       const request = { supersede: [], isRetry: true };

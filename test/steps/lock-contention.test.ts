@@ -1,8 +1,43 @@
 import { expect, test } from "vitest";
+import type { LockOptions } from "../../core/lock/lock.ts";
+import { createRuntime } from "../../core/steps/index.ts";
 import { LockContention } from "../../core/steps/lock-contention.ts";
 import { memoryJournal } from "../../core/stores/memory/journal.ts";
 import { memoryLocks } from "../../core/stores/memory/locks.ts";
+import { flow } from "../support/flow.ts";
 import { until } from "../support/until.ts";
+
+test("a cancellation during the last step waits for no busy lock of an undo", async () => {
+  await using store = memoryLocks();
+  const journal = memoryJournal();
+  const waits: unknown[] = [];
+  const locks = new Proxy(store, {
+    get(target, member) {
+      const value: unknown = Reflect.get(target, member);
+      if (typeof value !== "function") return value;
+      return (...args: readonly unknown[]) => {
+        if (member === "lock") waits.push((args[1] as LockOptions).wait);
+        return value.apply(target, args);
+      };
+    },
+  });
+  const wf = flow(async (ctx) => {
+    await ctx.step(
+      "reserve",
+      { lock: "cup" },
+      async () => {},
+      async () => {},
+    );
+    await ctx.step("last", async () => {
+      await journal.cancel("r");
+      await store.lock("cup", { ttl: 20_000, wait: 0 });
+    });
+  });
+  const rt = createRuntime({ journal, locks });
+  const outcome = await rt.execute(wf, { n: 1 }, { id: "r", lockWait: 0 });
+  expect(outcome).toMatchObject({ status: "suspended", reason: "lock-busy" });
+  expect(waits.every((wait) => wait === 0)).toBe(true);
+});
 
 test("a process watches 100 busy locks at most, and none that no run waits for", async () => {
   await using store = memoryLocks();

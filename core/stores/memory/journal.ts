@@ -85,13 +85,14 @@ export function memoryJournal(): Journal {
       inProgress: [],
       ...after(ttl),
       crashes: isKept ? run.crashes + (isCrash ? 1 : 0) : 0,
+      takenOver: status === "running" || (run.takenOver && !hasWritten),
       blocks: isKept ? run.blocks : 0,
       error: undefined,
       knownCancelled: run.cancelled,
       changedAt: new Date(),
     } satisfies Partial<Run>);
     const { epoch, part, workflow, version, input, parent, startedAt } = run;
-    const { crashes, blocks, cancelled } = run;
+    const { crashes, takenOver, blocks, cancelled } = run;
     const { records, next, signals } = { ...pageOf(run), signals: unreceived(run) };
     const signalsSeen = run.signals.length;
     const begun = {
@@ -104,9 +105,18 @@ export function memoryJournal(): Journal {
       parent,
       startedAt,
       now: new Date(),
-      takenOver: status === "running",
     };
-    return { kind: "claimed", ...begun, crashes, blocks, cancelled, records, next, signals };
+    return {
+      kind: "claimed",
+      ...begun,
+      crashes,
+      takenOver,
+      blocks,
+      cancelled,
+      records,
+      next,
+      signals,
+    };
   };
 
   /** Adds a signal to the run, unless the run has it. */
@@ -361,8 +371,9 @@ export function memoryJournal(): Journal {
       });
       run.records.clear();
       for (const [key, record] of renamed) run.records.set(key, record);
+      const cancelled = run.cancelled && run.status === "blocked";
       open(run);
-      if (isRetry) Object.assign(run, { cancelled: false, startedAt: new Date() });
+      if (isRetry) Object.assign(run, { cancelled, startedAt: new Date() });
       return true;
     },
 

@@ -54,6 +54,7 @@ export interface Run extends Omit<NewRun, "owner" | "turn"> {
   /** The same time by the wall clock, for display. */
   untilDate: Date | undefined;
   crashes: number;
+  takenOver: boolean;
   blocks: number;
 
   /** The encoded error of a blocked run. */
@@ -89,6 +90,7 @@ export function create(claim: NewRun, origin?: RunInfo["origin"]): Run {
     inProgress: [],
     ...after(0),
     crashes: 0,
+    takenOver: false,
     blocks: 0,
     error: undefined,
     cancelled: false,

@@ -46,6 +46,32 @@ export function describeCancels({ newId, runtime }: StepsHarness): void {
       expect((await ours.journal.find(id))?.status).toBe("cancelled");
     });
 
+    test("a body that catches the cancellation and calls again for ever is left, and the run is undone", async () => {
+      const rt = runtime();
+      const log: string[] = [];
+      let calls = 0;
+      const wf = flow(async (ctx) => {
+        await ctx.step(
+          "reserve",
+          async () => {},
+          async () => log.push("undo reserve"),
+        );
+        for (;;) {
+          calls += 1;
+          await ctx.sleep("pause", "1h").catch(() => {});
+        }
+      });
+      const id = newId();
+      expect(await rt.execute(wf, { n: 1 }, { id })).toMatchObject({ status: "suspended" });
+      await rt.cancel(id);
+      const outcome = await within(60_000, rt.resume(id));
+      expect(outcome).toMatchObject({ error: { code: "RUN_CANCELLED" }, compensated: "yes" });
+      expect(log).toEqual(["undo reserve"]);
+      const before = calls;
+      await sleep(50);
+      expect(calls).toBe(before);
+    });
+
     test("a cancellation during the last step wins over the completion, and the step is undone", async () => {
       const [ours, theirs] = [runtime({ lease: "10m" }), runtime()];
       const log: string[] = [];

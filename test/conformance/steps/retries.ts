@@ -35,6 +35,30 @@ export function describeRetries({ newId, recordsOf, runtime, toEnd }: StepsHarne
       await expect(ours.retry(newId())).rejects.toMatchObject({ code: "UNKNOWN_RUN" });
     });
 
+    test("gives each signal to one wait, also to one that is repeated", async () => {
+      const rt = runtime();
+      let isDown = true;
+      const retry = { attempts: 2, base: 20, max: 20, jitter: "none" } as const;
+      const wf = flow(async (ctx) => {
+        const ship = ctx.step("ship", { retry }, async ({ attempt }) => {
+          if (isDown) throw attempt === 1 ? new Error("away") : new TerminalError("AWAY");
+        });
+        const [, ...received] = await Promise.all([
+          ship,
+          ctx.waitFor("ok", z.string()),
+          ctx.waitFor("ok", z.string(), { timeout: "1h" }),
+        ]);
+        return received;
+      });
+      const id = newId();
+      expect(await rt.execute(wf, { n: 1 }, { id })).toMatchObject({ status: "suspended" });
+      await rt.signal(id, "ok", "once", { dedupeId: "1" });
+      expect(await toEnd(rt, wf, id)).toMatchObject({ error: { code: "AWAY" } });
+      isDown = false;
+      await rt.retry(id);
+      expect(await rt.execute(wf, { n: 1 }, { id })).toMatchObject({ status: "suspended" });
+    });
+
     test("executes undone steps again with fresh keys, and undoes them again when it fails", async () => {
       const rt = runtime();
       const log: string[] = [];

@@ -3,6 +3,7 @@ import { z } from "zod";
 import { type StepScope, TerminalError } from "../../../core/steps/index.ts";
 import type { StepOptions } from "../../../core/steps/step-options.ts";
 import { flow } from "../../support/flow.ts";
+import { until } from "../../support/until.ts";
 import type { StepsHarness } from "./harness.ts";
 
 /** Undos of failed, cancelled and timed-out runs. */
@@ -228,6 +229,32 @@ export function describeUndos({ newId, openLocks, recordsOf, runtime, toEnd }: S
       await theirs.cancel(id);
       const outcome = await toEnd(theirs, wf, id);
       expect(outcome).toMatchObject({ error: { code: "RUN_CANCELLED" }, compensated: "unclear" });
+    });
+
+    test("a run is unclear when its process died after a record, whoever parks it before the cancellation", async () => {
+      const rt = runtime();
+      const wf = flow(async (ctx) => {
+        await ctx.step("pay", async () => 1);
+        await ctx.step("mail", async () => 1);
+      });
+      for (const drain of [undefined, AbortSignal.abort()]) {
+        const runId = newId();
+        await rt.start(wf, { n: 1 }, { id: runId });
+        const taken = await rt.journal.take({ runId, owner: "a process that dies", ttl: 500 });
+        if (taken.kind !== "claimed") throw new Error(`not claimed but ${taken.kind}`);
+        const paid = {
+          key: "pay",
+          kind: "step",
+          outcome: "ok",
+          attempt: 1,
+          value: undefined,
+        } as const;
+        await rt.journal.append({ runId, epoch: taken.epoch }, paid);
+        if (drain) await until(async () => (await rt.resume(runId, { drain })).status !== "busy");
+        await rt.cancel(runId);
+        const outcome = await toEnd(rt, wf, runId);
+        expect(outcome).toMatchObject({ error: { code: "RUN_CANCELLED" }, compensated: "unclear" });
+      }
     });
 
     test("a step that has not begun is not undone", async () => {

@@ -29,8 +29,14 @@ export const JOURNALS = [
     },
     {
       name: "a takeover that is not told",
-      find: "taken_over = CASE WHEN status = 'running' THEN 1 ELSE 0 END,",
-      replace: "taken_over = 0,",
+      find: "WHEN status = 'running' THEN 1",
+      replace: "WHEN 1 = 0 THEN 1",
+      only: "claim",
+    },
+    {
+      name: "a lost process that the next park makes forgotten",
+      find: `WHEN taken_over = 1 AND NOT \${hasWritten} THEN 1`,
+      replace: "WHEN 1 = 0 THEN 1",
       only: "claim",
     },
     {
@@ -191,8 +197,14 @@ export const JOURNALS = [
     },
     {
       name: "a retry of the undos that takes the cancellation back",
-      find: "const restart = isRetry ?",
-      replace: "const restart = isRetry !== undefined ?",
+      find: "isRetry ? restart",
+      replace: "isRetry !== undefined ? restart",
+      only: "reopened",
+    },
+    {
+      name: "a retry of a blocked run that takes its cancellation back",
+      find: "CASE WHEN status = 'blocked' THEN cancelled ELSE 0 END",
+      replace: "0",
       only: "reopened",
     },
   ]),

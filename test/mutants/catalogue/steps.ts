@@ -173,11 +173,23 @@ export const STEPS_ROOM = [
     },
     {
       name: "a cancelled run whose code goes on and completes",
-      find: "const failure = execution.recordedFailure ?? execution.cancellation ?? refusal ?? ended?.error;",
-      replace: "const failure = execution.recordedFailure ?? refusal ?? ended?.error;",
+      find: "const failure = execution.recordedFailure ?? execution.cancellation ?? stop ?? ended?.error;",
+      replace: "const failure = execution.recordedFailure ?? stop ?? ended?.error;",
+    },
+  ]),
+  ...mutantsOf("core/steps/context.ts", STEPS, [
+    {
+      name: "a signal that two waits receive, one of them repeated",
+      find: "this.#markReceived(signal, execution.history.earlierResult(command));",
+      replace: "",
     },
   ]),
   ...mutantsOf("core/steps/execution.ts", STEPS, [
+    {
+      name: "a step that a lost process may have begun, and that counts as not begun",
+      find: "isUnrecorded && this.claimed.takenOver && !this.#hasWritten",
+      replace: "isUnrecorded && this.claimed.crashes > 0 && !this.#hasWritten",
+    },
     {
       name: "an execution that goes on after its lease",
       find: "if (lease.remaining() <= 0) return new EngineFailure(new StaleRunError(key));",

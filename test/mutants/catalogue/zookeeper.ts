@@ -29,6 +29,20 @@ export const ZOOKEEPER = [
       only: "the rest of a set",
     },
   ]),
+  ...mutantsOf("core/stores/zookeeper/locks/left-over.ts", STORE, [
+    {
+      name: "a node that a server brings back and the session keeps",
+      find: "prefix !== undefined && !kept.has(prefix)",
+      replace: "prefix !== undefined && kept.size < 0",
+      only: "brings back",
+    },
+    {
+      name: "a new connection that removes the nodes of held locks",
+      find: "!kept.has(prefix)",
+      replace: "kept.size >= 0",
+      only: "brings back",
+    },
+  ]),
   ...mutantsOf("core/stores/zookeeper/locks/lock-queues.ts", CONFORMANCE, [
     {
       name: "fences of ZooKeeper without the generation",

@@ -168,7 +168,8 @@ export async function reopen(
       const { epoch } = head;
       const superseded =
         supersede.length > 0 ? { superseded: { epoch, keys: await keys(head) } } : {};
-      const restart = isRetry ? { cancelled: false, startedAt: now } : {};
+      const cancelled = head.cancelled && head.status === "blocked";
+      const restart = isRetry ? { cancelled, startedAt: now } : {};
       reopened = { ...opened(head, now), ...restart, ...superseded };
       return { docs: [reopened], result: true };
     },

@@ -37,10 +37,9 @@ import {
 import { readSignals } from "./signals.ts";
 import { readStored } from "./values.ts";
 
-/** The result of a claim: the run under its new holder, and whether the claim ended another holder's lease. */
+/** The result of a claim: the run under its new holder. */
 export interface Taken {
   readonly head: Head;
-  readonly takenOver: boolean;
   readonly now: number;
 }
 
@@ -124,8 +123,8 @@ export async function planClaim(
   now: number,
 ): Promise<ChangePlan<Head, Taken> & { readonly docs: readonly [Head] }> {
   const { status, hasWritten, crashes, blocks, cancelled } = before;
-  const takenOver = status === "running";
-  const isCrash = takenOver && !hasWritten;
+  const isRunning = status === "running";
+  const isCrash = isRunning && !hasWritten;
   const isKept = isCrash || status === "blocked";
   const head: Head = {
     ...(await settled(dynamodb, before)),
@@ -137,13 +136,14 @@ export async function planClaim(
     inProgress: [],
     dueAt: timeIn(now, ttl),
     crashes: isKept ? crashes + (isCrash ? 1 : 0) : 0,
+    takenOver: isRunning || (before.takenOver && !hasWritten),
     blocks: isKept ? blocks : 0,
     hasWritten: false,
     value: undefined,
     knownCancelled: cancelled,
     changedAt: now,
   };
-  return { docs: [head], result: { head, takenOver, now } };
+  return { docs: [head], result: { head, now } };
 }
 
 async function toClaimResult(
@@ -161,9 +161,9 @@ const AGAIN: Backoff = { base: 50, factor: 2, max: 1_000 };
 /** Reads what the new holder of a run needs. */
 export async function toClaimed(
   context: JournalContext,
-  { head, takenOver, now }: Taken,
+  { head, now }: Taken,
 ): Promise<ClaimedRun> {
-  const { part, workflow, version, parent, crashes, blocks, cancelled } = head;
+  const { part, workflow, version, parent, crashes, takenOver, blocks, cancelled } = head;
   // The run is the caller's: it would wait for the end of its lease.
   const [input, page, signals] = await retry(
     () =>

@@ -58,6 +58,7 @@ export interface Head {
   readonly dueAt?: number | undefined;
   readonly expiresAt?: number | undefined;
   readonly crashes: number;
+  readonly takenOver: boolean;
   readonly blocks: number;
 
   /** Whether the run has a record of this epoch. */
@@ -245,6 +246,7 @@ export function create(
     epoch: String(epoch),
     dueAt: now,
     crashes: 0,
+    takenOver: false,
     blocks: 0,
     hasWritten: false,
     cancelled: false,

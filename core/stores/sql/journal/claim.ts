@@ -119,7 +119,10 @@ export function updateToRunning(
         WHEN status = 'blocked' THEN crashes
         WHEN status <> 'running' OR ${hasWritten} THEN 0
         ELSE crashes + 1 END,
-      taken_over = CASE WHEN status = 'running' THEN 1 ELSE 0 END,
+      taken_over = CASE
+        WHEN status = 'running' THEN 1
+        WHEN taken_over = 1 AND NOT ${hasWritten} THEN 1
+        ELSE 0 END,
       status = 'running', epoch = epoch + 1, owner = ${owner}, claimed_by = ${mark}, reason = NULL, waits_for = NULL,
       in_progress = NULL, due_at = ${now} + ${micros(ttl)}, changed_at = ${now},
       cancelled = CASE WHEN cancelled = 1 THEN 2 ELSE cancelled END

@@ -27,10 +27,12 @@ export function reopen(
   const { runId, epoch } = run;
   const { now } = database.dialect;
   const mark = crypto.randomUUID();
-  const restart = isRetry ? sql`cancelled = 0, started_at = ${now},` : sql``;
+  // The cancellation comes first: it reads the old status, and MySQL assigns from left to right.
+  const restart = sql`
+    cancelled = CASE WHEN status = 'blocked' THEN cancelled ELSE 0 END, started_at = ${now},`;
   const open = sql`
     UPDATE lockstep_run
-    SET ${toReopened(now)}, ${restart} claimed_by = ${mark}, reopened_by = ${mark}
+    SET ${isRetry ? restart : sql``} ${toReopened(now)}, claimed_by = ${mark}, reopened_by = ${mark}
     WHERE run_id = ${runId} AND epoch = ${epoch} AND status NOT IN ('running', 'parked')
       AND ${isKept(now)}`;
   const statements = [
