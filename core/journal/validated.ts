@@ -281,7 +281,8 @@ function checkDistinct(runs: readonly NewRun[]): void {
   }
 }
 
-function checkTurn({ queue, key, priority = 0 }: RunTurn): void {
+/** Throws a TypeError or RangeError for properties that no run can have. */
+export function checkTurn({ queue, key, priority = 0 }: RunTurn): void {
   if (queue !== undefined) checkId("queue", queue);
   if (key !== undefined) checkId("key", key);
   checkWhole("priority", priority, -HIGHEST_PRIORITY, HIGHEST_PRIORITY);

@@ -1,5 +1,6 @@
 import type { Compensation, ParkReason, RunResult, RunTurn } from "../journal/runs.ts";
 import { DEFAULT_QUEUE } from "../journal/turn-order.ts";
+import { checkTurn } from "../journal/validated.ts";
 import { checkText, checkWhole } from "../lock/checks.ts";
 import { type Duration, toMillis } from "../lock/duration.ts";
 import { quote } from "../lock/errors.ts";
@@ -170,6 +171,7 @@ export function workflow<S extends Schema, Output, Signals extends SignalSchemas
         key: definition.key?.(input),
         priority: typeof priority === "function" ? priority(input) : priority,
       };
+      checkTurn(turn);
       return { runId, input, inputHash, onConflict, turn };
     },
     run: (ctx, input) => body(ctx as WorkflowContext<Signals>, input as OutputOf<S>),

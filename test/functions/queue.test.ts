@@ -172,6 +172,38 @@ describe.concurrent("a queue handler", () => {
     expect(await journal.list()).toHaveLength(1);
   });
 
+  test("treats an input that is too large, and a key or a priority that no run can have, as poison", async () => {
+    const definition = { version: 1, input: z.object({ text: z.string() }) };
+    const workflows = [
+      workflow({ name: "large", ...definition }, async () => 1),
+      workflow({ name: "key", ...definition, key: () => 7 as never }, async () => 1),
+      workflow({ name: "priority", ...definition, priority: () => "high" as never }, async () => 1),
+    ];
+    for (const [i, one] of workflows.entries()) {
+      const recorded = recordHooks();
+      const runtime = createRuntime({ journal: memoryJournal() });
+      const handler = queueHandler(runtime, one, recorded.options);
+      const event = eventOf([{ text: "x".repeat(i === 0 ? 2 ** 20 : 1) }]);
+      expect(await handler(event, within())).toEqual({ batchItemFailures: [] });
+      expect(recorded.codes()).toEqual([i === 0 ? "TOO_LARGE" : undefined]);
+    }
+  });
+
+  test("treats a failed run as poison when isPoison throws", async () => {
+    const isPoison = () => {
+      throw new Error("no decision");
+    };
+    const poison: PoisonMessage[] = [];
+    const { handler } = orderQueue(
+      async () => {
+        throw new TerminalError("SOLD_OUT");
+      },
+      { poison: { to: async (one) => void poison.push(one), isPoison } },
+    );
+    expect(await handler(eventOf(orders("1")), within())).toEqual({ batchItemFailures: [] });
+    expect(poison).toMatchObject([{ error: { message: "no decision" } }]);
+  });
+
   test("retries poison that could not be handed over", async () => {
     const to = async () => {
       throw new Error("the other queue is away");

@@ -36,7 +36,10 @@ export interface QueueHandlerOptions<Input> extends BatchOptions, LockWaitOption
 }
 
 export interface RunPoisonOptions extends PoisonOptions {
-  /** Decides whether a failed run makes its message poison. Default true. The journal has the outcome in any case. */
+  /**
+   * Decides whether a failed run makes its message poison. Default true; an error of `isPoison` makes it poison too. The
+   * journal has the outcome in any case.
+   */
   readonly isPoison?: (error: RunError) => boolean;
 }
 
@@ -112,8 +115,12 @@ function dispositionOf(
   if (outcome.status === "completed") return DONE;
   if (outcome.status === "failed") {
     const { error } = outcome;
-    const isPoison = poisonOptions?.isPoison?.(error) ?? true;
-    return isPoison ? poison(error) : DONE;
+    try {
+      const isPoison = poisonOptions?.isPoison?.(error) ?? true;
+      return isPoison ? poison(error) : DONE;
+    } catch (failure) {
+      return poison(failure);
+    }
   }
   // Another process executes the run and may finish soon, or the run does not exist yet. No wake-up time is known.
   if (outcome.status === "busy") return retry("busy");
@@ -124,8 +131,10 @@ function dispositionOf(
   return retry("parked", outcome.wakeIn);
 }
 
-/** The journal refuses the message itself: its id belongs to another input, or the message is too long. */
+const REFUSALS: ReadonlySet<unknown> = new Set(["INPUT_CONFLICT", "INVALID", "TOO_LARGE"]);
+
+/** The journal refuses the message itself: its id belongs to another input, or the message is too large. */
 function isPermanent(error: unknown): boolean {
-  const code = (error as { readonly code?: unknown } | undefined)?.code;
-  return code === "INPUT_CONFLICT" || code === "INVALID" || error instanceof RangeError;
+  const { code } = Object(error) as { readonly code?: unknown };
+  return REFUSALS.has(code) || error instanceof RangeError;
 }
