@@ -172,7 +172,7 @@ export interface Runtime {
   /**
    * Sends an update to a run: a signal that the workflow answers, with `ctx.answer`. Waits for the answer until `wait`
    * is over, while any process executes the run. Default 10 s. A second call with the same dedupe id gets the same
-   * answer. Rejects as `signal` does.
+   * answer, and rejects with SIGNAL_CONFLICT for another payload. Rejects as `signal` does.
    */
   update(
     runId: string,

@@ -137,6 +137,12 @@ export function inputConflict(runId: string): TerminalError {
   return new TerminalError("INPUT_CONFLICT", `${problem}; use another id, or the same input`);
 }
 
+/** The dedupe id was used for another payload. The call had no effect. */
+export function signalConflict(name: string): TerminalError {
+  const problem = `a signal ${quote(name)} with this dedupe id has another payload`;
+  return new TerminalError("SIGNAL_CONFLICT", `${problem}; use another id, or the same payload`);
+}
+
 /** The most issues of an invalid value that are reported, and the longest of them in characters. */
 const MOST_ISSUES = 10;
 const LONGEST_ISSUE = 200;

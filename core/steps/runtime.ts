@@ -15,7 +15,7 @@ import { quote } from "../lock/errors.ts";
 import { listener } from "../lock/listener.ts";
 import { elapsedSince, instant, type Millis } from "../lock/time.ts";
 import type { WakeUps } from "../lock/wake-ups.ts";
-import { answerKey, publishedPrefix, type UpdateAnswer } from "./answers.ts";
+import { answerKey, checkSamePayload, publishedPrefix, type UpdateAnswer } from "./answers.ts";
 import { decode, encodeResult } from "./codec.ts";
 import { codedJournal } from "./coded-journal.ts";
 import type {
@@ -214,6 +214,7 @@ class Engine implements Runtime {
     const limit = toMillis("wait", wait);
     const startedAt = instant();
     let answer = await this.signal(runId, name, payload, { dedupeId });
+    if (answer !== "delivered") await this.#checkRepeated(runId, name, payload, dedupeId);
     for (let pause = UPDATE_POLL; ; pause = Math.min(2 * pause, POLL)) {
       signal?.throwIfAborted();
       const record = await this.#journal.latest(runId, answerKey(name, dedupeId));
@@ -226,6 +227,12 @@ class Engine implements Runtime {
       if (status === undefined || !isOpen(status)) answer = "ended";
       else await sleep(Math.min(pause, left), signal);
     }
+  }
+
+  async #checkRepeated(runId: string, name: string, payload: unknown, dedupeId: string) {
+    const run = await this.#journal.show(runId, { limit: 1 });
+    const first = run?.signals.find((one) => one.name === name && one.dedupeId === dedupeId);
+    if (first) checkSamePayload(first, payload);
   }
 
   show(runId: string, page?: RecordPage) {

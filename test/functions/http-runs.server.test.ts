@@ -378,6 +378,7 @@ describe("a run", () => {
     for (let i = 0; i < 2; i += 1) {
       expect(await update(7)).toMatchObject({ status: 200, body: { output: { total: 12 } } });
     }
+    expect(await update(8)).toMatchObject({ status: 422, body: { code: "SIGNAL_CONFLICT" } });
     const late = await update(7, { key: newKey() });
     expect(late).toMatchObject({ status: 409, body: { code: "RUN_ENDED" } });
     const other = newKey();
@@ -388,6 +389,20 @@ describe("a run", () => {
     await start(ask, "sleep", sleeping);
     const later = await ask("POST", `/runs/${sleeping}/updates/paid`, { key, body: { amount: 1 } });
     expect(later).toMatchObject({ status: 202, body: { runId: sleeping } });
+  });
+
+  test("refuses an update of another payload under the same key before the answer, too", async () => {
+    const { ask } = await serve();
+    const runId = newKey();
+    await start(ask, "sleep", runId);
+    const key = newKey();
+    const update = (body: unknown) => ask("POST", `/runs/${runId}/updates/news`, { key, body });
+    expect((await update({ a: 1, b: [2] })).status).toBe(202);
+    expect((await update({ b: [2], a: 1 })).status).toBe(202);
+    expect(await update({ a: 2 })).toMatchObject({
+      status: 422,
+      body: { code: "SIGNAL_CONFLICT" },
+    });
   });
 
   test("goes on after a retry, unless it has completed", async () => {

@@ -4,9 +4,8 @@ import { deadline as limitOf, race } from "../../../core/lock/abort.ts";
 import type { Duration } from "../../../core/lock/duration.ts";
 import { quote, UnknownOutcomeError } from "../../../core/lock/errors.ts";
 import type { Deadline, Millis } from "../../../core/lock/time.ts";
-import { decode, hashOf } from "../../../core/steps/codec.ts";
+import { checkSamePayload } from "../../../core/steps/answers.ts";
 import type { Runtime } from "../../../core/steps/contract.ts";
-import { isSealed } from "../../../core/steps/envelope.ts";
 import { unknownRun } from "../../../core/steps/errors.ts";
 import { runAtEnd } from "../../../core/steps/run-end.ts";
 import type { AnyWorkflow, RunOutcome, Workflow } from "../../../core/steps/workflow.ts";
@@ -127,7 +126,7 @@ export class RunHandlers {
     // The signal may have ended the run while its response was lost: a repetition with the same key must succeed.
     const first = run?.signals.find((one) => one.name === name && one.dedupeId === request.key);
     if (!first && delivered === "ended") throw this.#ended(runId);
-    if (first) checkSame(first.payload, payload);
+    if (first) checkSamePayload(first, payload);
     return this.#resume(runId, request, true);
   }
 
@@ -257,13 +256,6 @@ export class RunHandlers {
 /** Throws a Problem for a text that is no cursor. */
 function toPageProblem(error: unknown): never {
   throw error instanceof RangeError ? new Problem(400, "INVALID", error.message) : error;
-}
-
-/** Throws a Problem if the earlier signal with the same key has another payload. */
-function checkSame(first: string, payload: unknown): void {
-  // Only a process with the codec can tell.
-  if (isSealed(first) || hashOf(decode(first)) === hashOf(payload)) return;
-  throw new Problem(422, "SIGNAL_CONFLICT", "this key was used for a signal with another payload");
 }
 
 /** The time after the deadline in which the journal may still answer: the execution parks its run by then. */

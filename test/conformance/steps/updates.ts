@@ -92,6 +92,20 @@ export function describeUpdates({ newId, recordsOf, runtime, toEnd }: StepsHarne
       expect(await rt.update(id, "add", 5, options)).toEqual({ status: "answered", output: 5 });
     });
 
+    test("an update with the dedupe id of another payload is refused, before the answer and after the end", async () => {
+      const rt = runtime();
+      const wf = counter();
+      const id = newId();
+      await rt.start(wf, { n: 1 }, { id });
+      const add = (n: number) => rt.update(id, "add", n, { dedupeId: "a", wait: 0 });
+      const refused = { code: "SIGNAL_CONFLICT", message: expect.stringContaining('"add"') };
+      await add(10);
+      await expect(add(9)).rejects.toMatchObject(refused);
+      expect(await toEnd(rt, wf, id)).toMatchObject({ output: 10 });
+      expect(await add(10)).toEqual({ status: "answered", output: 10 });
+      await expect(add(9)).rejects.toMatchObject(refused);
+    });
+
     test("a run that ends without an answer ends the wait, and an invalid update is refused", async () => {
       const rt = runtime();
       const wf = signalled(signals, async (ctx) => ctx.waitFor("close"));
