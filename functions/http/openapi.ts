@@ -136,7 +136,7 @@ const PROBLEMS: Readonly<Record<number, string>> = {
   408: "the body was incomplete when the time was over",
   409: "a conflict with the current state: sold out, in progress, or ended",
   410: "the run has failed",
-  413: "the body is too large",
+  413: "the body or a value in it is too large",
   415: "the body is not JSON",
   422: "the key was used with another payload, or the run has failed",
   423: "a lock is busy; the run resumes when the lock is free",

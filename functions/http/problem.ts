@@ -97,6 +97,7 @@ const MAPPINGS: Readonly<Record<string, Mapping>> = {
   FENCED_OUT: [409, "a later holder has the lock; nothing has changed"],
   INPUT_CONFLICT: [422, undefined],
   SIGNAL_CONFLICT: [422, undefined],
+  TOO_LARGE: [413, undefined],
   OPERATION_CONFLICT: [422, undefined],
   LOCK_TIMEOUT: [423, "the lock is busy", RETRY_SOON],
   TOO_MANY_WAITERS: [429, "too many requests wait for locks", RETRY_SOON],

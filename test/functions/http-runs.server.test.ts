@@ -405,6 +405,17 @@ describe("a run", () => {
     });
   });
 
+  test("answers a value that is too large for the journal with a 413", async () => {
+    const { ask } = await serve({ bodyLimit: 2 ** 22 });
+    const runId = newKey();
+    await start(ask, "sleep", runId);
+    const body = { text: "x".repeat(2 ** 20) };
+    for (const kind of ["signals", "updates"]) {
+      const sent = await ask("POST", `/runs/${runId}/${kind}/news`, { key: newKey(), body });
+      expect(sent).toMatchObject({ status: 413, body: { code: "TOO_LARGE" } });
+    }
+  });
+
   test("goes on after a retry, unless it has completed", async () => {
     const { ask } = await serve();
     const runId = newKey();
