@@ -28,6 +28,9 @@ export interface EventRequest {
 /** Names of methods and headers. */
 const TOKEN = /^[\w!#$%&'*+.^`|~-]+$/;
 
+/** A client's Host header. One with a path or a query would change those of the URL. */
+const HOST = /^([\w.-]+|\[[\da-f:.]+\])(:\d+)?$/i;
+
 /** Undefined for an event that is not a valid request. Throws a TypeError for an event of another source. */
 export function eventRequest(event: HttpEvent): EventRequest | undefined {
   if (event?.requestContext === undefined) {
@@ -119,10 +122,10 @@ function partsV1(event: APIGatewayProxyEvent | ALBEvent): EventParts {
   const { domainName, path, stage } =
     event.requestContext as APIGatewayProxyEvent["requestContext"];
   const headers = listsOf(event.multiValueHeaders, event.headers);
-  const host = headers.find(([name]) => name.toLowerCase() === "host")?.[1][0];
+  const host = headers.find(([name]) => name.toLowerCase() === "host")?.[1][0] ?? "";
   return {
     method: event.httpMethod,
-    host: domainName ?? host ?? "localhost",
+    host: domainName ?? (HOST.test(host) ? host : "localhost"),
     path: event.path,
     ...(path !== undefined && { sentPath: path }),
     stage,

@@ -176,6 +176,23 @@ test.each([true, false])(
   },
 );
 
+test("a Host header that is more than a host changes no path", async () => {
+  const { invoke } = await deployed();
+  const hosts = [
+    "shop.example/stock/b#",
+    "shop.example/stock/b?",
+    "a\\stock\\b#",
+    "a@b",
+    "a b",
+    "",
+  ];
+  for (const host of [...hosts, "shop.example:8443", "[::1]:80"]) {
+    const event = albEvent({ path: "/stock/a", headers: { ...headers, host } }, { lists: false });
+    const { json } = await invoke(event);
+    expect(json).toMatchObject({ code: "UNKNOWN_SKU", detail: expect.stringContaining('sku "a"') });
+  }
+});
+
 test("pages of the allowed origins may call the app, without credentials for the preflight", async () => {
   const { app } = await deployed({ origins: ["https://shop.example"] });
   const ask = (method: string, origin: string, more: Record<string, string> = {}) =>
