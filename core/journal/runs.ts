@@ -95,8 +95,8 @@ export interface KeyedStart {
   readonly quiet?: Millis | undefined;
 }
 
-/** The run of a keyed start. */
-export type KeyedRun = { readonly runId: string } & RunState;
+/** The run of a keyed start. `cancelled`: the cancelled run of a singleton, which has not ended. */
+export type KeyedRun = { readonly runId: string; readonly cancelled: boolean } & RunState;
 
 export interface ParentRun {
   readonly runId: string;

@@ -174,6 +174,12 @@ export function runCancelled(runId: string): TerminalError {
   return new TerminalError("RUN_CANCELLED", `run ${quote(runId)} was cancelled`);
 }
 
+/** A singleton is one open run per key, and the cancelled run still has to be undone. */
+export function singletonCancelled(runId: string): TerminalError {
+  const problem = `the singleton's run ${quote(runId)} was cancelled and has not ended`;
+  return new TerminalError("RUN_CANCELLED", `${problem}; start again after its end`);
+}
+
 export function runTimeout(runId: string, timeout: Millis): TerminalError {
   return new TerminalError("RUN_TIMEOUT", `run ${quote(runId)} took longer than ${timeout} ms`);
 }

@@ -29,7 +29,7 @@ import type {
 import { Actors, type EntityHandle } from "./entity/actor.ts";
 import type { Entity, EntityHandlers } from "./entity/entity.ts";
 import { Envelopes } from "./envelope.ts";
-import { TerminalError, unknownRun } from "./errors.ts";
+import { singletonCancelled, TerminalError, unknownRun } from "./errors.ts";
 import type { RuntimeServices } from "./execution.ts";
 import { planFork } from "./fork.ts";
 import { LockContention } from "./lock-contention.ts";
@@ -141,6 +141,7 @@ class Engine implements Runtime {
     const withId = { ...options, id: crypto.randomUUID() };
     const { run } = await this.#executor.prepare(workflow, input, withId);
     const started = await this.#journal.startKeyed(run, keyed);
+    if (started.cancelled) throw singletonCancelled(started.runId);
     const { outcome } = await this.#executor.execute(started.runId, async () => started, {});
     return outcome as RunOutcome<O>;
   }

@@ -24,6 +24,7 @@ export function exitStatusOf(error: unknown): number {
   if (hasStepsCode(error, "INVALID")) return EXIT.usage;
   if (hasStepsCode(error, "UNKNOWN_RUN", "UNKNOWN_WORKFLOW", "INPUT_CONFLICT")) return EXIT.no;
   if (hasStepsCode(error, "RUN_COMPLETED", "UNDO_FAILED", "NO_FAILED_UNDO")) return EXIT.no;
+  if (hasStepsCode(error, "RUN_CANCELLED", "SIGNAL_CONFLICT")) return EXIT.no;
   if (hasStepsCode(error, "UNKNOWN_STEP", "FORK_CONFLICT", "RUN_UNDOING")) return EXIT.no;
   if (hasStepsCode(error, "UNREADABLE_VALUE")) return EXIT.no;
   if (hasCode(error, "LOCK_TIMEOUT", "TOO_MANY_WAITERS")) return EXIT.busy;

@@ -91,6 +91,7 @@ const MAPPINGS: Readonly<Record<string, Mapping>> = {
   UNDO_FAILED: [409, undefined],
   NO_FAILED_UNDO: [409, undefined],
   RUN_UNDOING: [409, undefined],
+  RUN_CANCELLED: [409, undefined, RETRY_SOON],
   FORK_CONFLICT: [422, undefined],
   UNKNOWN_STEP: [422, undefined],
   UNKNOWN_WORKFLOW: [404, undefined],

@@ -10,6 +10,7 @@ import { describeParking } from "./journal-parking.ts";
 import { describeRecords } from "./journal-records.ts";
 import { describeReopening } from "./journal-reopen.ts";
 import { describeResults } from "./journal-results.ts";
+import { describeKeyedStarts } from "./journal-starts.ts";
 import { describeTurns } from "./journal-turns.ts";
 
 /** Tests each property of the journal contract. */
@@ -30,6 +31,7 @@ export function describeJournal(name: string, make: () => Promise<JournalUnderTe
 
     const fixture = { underTest: late(() => opened), journal: late(() => client.journal) };
     describeLeases(fixture);
+    describeKeyedStarts(fixture);
     describeRecords(fixture);
     describeHistories(fixture);
     describeContinuing(fixture);

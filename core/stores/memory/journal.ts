@@ -216,16 +216,18 @@ export function memoryJournal(): Journal {
     async startKeyed(claim, { key, quiet }) {
       const at = JSON.stringify([claim.workflow, key]);
       const last = find(started.get(at) ?? "");
-      const isSame = quiet === undefined ? !last?.ending : last?.reason === "debounce";
+      const isOwn = last?.runId === claim.runId;
+      const isDebounced = last?.reason === "debounce" && !last.cancelled;
+      const isSame = isOwn || (quiet === undefined ? !last?.ending : isDebounced);
       const run = last && isSame ? last : create(claim);
       runs.set(run.runId, run);
       started.set(at, run.runId);
-      if (quiet !== undefined) {
+      if (quiet !== undefined && !isOwn) {
         const { version, input, inputHash, queue, key: turnKey, priority } = create(claim);
         const latest = { version, input, inputHash, queue, key: turnKey, priority };
         Object.assign(run, latest, { reason: "debounce" as const, ...after(quiet) });
       }
-      return { runId: run.runId, ...stateOf(run) };
+      return { runId: run.runId, cancelled: run.cancelled, ...stateOf(run) };
     },
 
     async take(request) {

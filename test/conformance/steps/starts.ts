@@ -58,6 +58,18 @@ export function describeStarts({ newId, runtime }: StepsHarness): void {
       expect(await again()).toMatchObject({ runId: next.runId });
     });
 
+    test("that was cancelled refuses starts until its undos have ended", async () => {
+      const rt = shared();
+      const key = newId();
+      const start = () => rt.start(report, { n: 1 }, { singleton: key });
+      const { runId } = await start();
+      await rt.cancel(runId);
+      const refused = { code: "RUN_CANCELLED", message: expect.stringContaining(runId) };
+      await expect(start()).rejects.toMatchObject(refused);
+      expect(await rt.resume(runId)).toMatchObject({ error: { code: "RUN_CANCELLED" } });
+      expect((await start()).runId).not.toBe(runId);
+    });
+
     test("answers a run that another process executes as busy", async () => {
       const rt = shared();
       const { promise, resolve } = Promise.withResolvers<void>();
@@ -88,6 +100,19 @@ export function describeStarts({ newId, runtime }: StepsHarness): void {
       expect(last.runId).toBe(first.runId);
       const ended = await until(async () => {
         const outcome = await rt.resume(first.runId);
+        return outcome.status === "completed" && outcome;
+      });
+      expect(ended.output).toBe("b");
+    });
+
+    test("after the cancellation of its run starts a new run", async () => {
+      const rt = shared();
+      const debounce = { key: newId(), for: 30 };
+      const first = await rt.start(save, { text: "a" }, { debounce });
+      await rt.cancel(first.runId);
+      const second = await rt.start(save, { text: "b" }, { debounce });
+      const ended = await until(async () => {
+        const outcome = await rt.resume(second.runId);
         return outcome.status === "completed" && outcome;
       });
       expect(ended.output).toBe("b");

@@ -40,6 +40,8 @@ export async function startKeyed(
       async plan(found, now): Promise<ChangePlan<Head, KeyedRun | undefined>> {
         if (isOther) return { result: undefined };
         const known = last === undefined ? undefined : kept(found[0], now);
+        // A repetition after a lost answer.
+        if (known?.runId === run.runId) return { result: await toStarted(known, now) };
         if (known && isSame(known, quiet)) {
           const head = quiet === undefined ? known : await debounced(known, now);
           const docs = found.length === 1 ? [head] : [head, found[1]];
@@ -63,7 +65,8 @@ export async function startKeyed(
   }
 
   async function toStarted(head: Head, now: number): Promise<KeyedRun> {
-    return { runId: head.runId, ...(await stateOf(context, head, now)) };
+    const { runId, cancelled } = head;
+    return { runId, cancelled, ...(await stateOf(context, head, now)) };
   }
 
   /** A run that waits for its first execution, with the new input and a new wait. */
@@ -75,6 +78,7 @@ export async function startKeyed(
 }
 
 /** Whether the start does not need a new run. */
-function isSame({ status, reason }: Head, quiet: number | undefined): boolean {
-  return quiet === undefined ? isOpen(status) : status === "parked" && reason === "debounce";
+function isSame({ status, reason, cancelled }: Head, quiet: number | undefined): boolean {
+  if (quiet === undefined) return isOpen(status);
+  return status === "parked" && reason === "debounce" && !cancelled;
 }

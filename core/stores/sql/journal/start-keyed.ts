@@ -1,4 +1,11 @@
-import { asText, type Database, type Dialect, type Row, sql } from "../../../database/sql.ts";
+import {
+  asNumber,
+  asText,
+  type Database,
+  type Dialect,
+  type Row,
+  sql,
+} from "../../../database/sql.ts";
 import {
   isOpen,
   type KeyedRun,
@@ -29,7 +36,7 @@ export function startKeyed(
   const lock = sql`
     INSERT INTO lockstep_start (workflow, start_key, run_id) VALUES (${workflow}, ${key}, '')
     ${dialect.onConflict("workflow, start_key")} run_id = lockstep_start.run_id`;
-  const state = sql`run_id, ${runState(dialect.now)}`;
+  const state = sql`run_id, cancelled, ${runState(dialect.now)}`;
   const last = sql`SELECT run_id FROM lockstep_start WHERE ${isKey}`;
   const what = `a run of ${quote(workflow)} was started`;
   return retryUntilKnown(address, what, signal, (limit) =>
@@ -40,7 +47,8 @@ export function startKeyed(
         sql`SELECT ${state} FROM lockstep_run WHERE run_id = ${known} ${dialect.forUpdate}`,
       ]);
       const [row] = current?.rows ?? [];
-      const isSame = row !== undefined && (known === runId || isReusable(row, quiet));
+      if (row && known === runId) return toStarted(row);
+      const isSame = row !== undefined && isReusable(row, quiet);
       if (isSame && quiet === undefined) return toStarted(row);
       const backlog = addBacklog(dialect, backlogOf(run));
       const change = isSame
@@ -63,12 +71,17 @@ export function startKeyed(
 
 /** Whether the start takes this run in place of a new one. */
 function isReusable(row: Row, quiet: number | undefined): boolean {
-  if (quiet !== undefined) return asText(row.status) === "parked" && isDebounced(row);
-  return isOpen(asText(row.status) as RunStatus);
+  const status = asText(row.status) as RunStatus;
+  if (quiet === undefined) return isOpen(status);
+  return status === "parked" && isDebounced(row) && !isCancelled(row);
 }
 
 function isDebounced({ reason }: Row): boolean {
   return reason != null && asText(reason) === "debounce";
+}
+
+function isCancelled({ cancelled }: Row): boolean {
+  return asNumber(cancelled) > 0;
 }
 
 /** Gives a run that waits for its first execution the new input and a new wait. */
@@ -92,5 +105,5 @@ function wait({ now }: Dialect, runId: string, quiet: number) {
 }
 
 function toStarted(row: Row): KeyedRun {
-  return { runId: asText(row.run_id), ...toRunState(row) };
+  return { runId: asText(row.run_id), cancelled: isCancelled(row), ...toRunState(row) };
 }
