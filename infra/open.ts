@@ -7,6 +7,7 @@ import type { Database } from "../core/database/sql.ts";
 import type { StockEventOptions, StockListener } from "../core/inventory/events.ts";
 import type { Inventory } from "../core/inventory/inventory.ts";
 import type { Journal } from "../core/journal/journal.ts";
+import { quote } from "../core/lock/errors.ts";
 import type { LockEvent } from "../core/lock/events.ts";
 import type { OpenStore } from "../core/lock/open-store.ts";
 import type { StoreOptions } from "../core/lock/store.ts";
@@ -275,6 +276,11 @@ function toFile(path: string): string {
   if (file === "" || file.startsWith("//")) {
     throw new TypeError(
       'the store "sqlite:" needs a path, such as "sqlite:shop.db" or "sqlite:/var/lib/shop.db"',
+    );
+  }
+  if (file.includes("?")) {
+    throw new TypeError(
+      `the store "sqlite:" takes no options, and a path without "?": ${quote(`sqlite:${file}`)}`,
     );
   }
   return file;

@@ -92,10 +92,17 @@ async function loadCommands(words: Words): Promise<AnyCommand[]> {
   return Promise.all((named ? [named] : [...all.values()]).map((load) => load()));
 }
 
+/** The commands that run another one. */
+const RUNNING = ["lock", "elect"];
+
 /** Reduces a message of yargs to one line. "Did you mean lock?" gets the words that yargs has read. */
-function describeUsageError(message: string, { own }: Words): string {
+function describeUsageError(message: string, { own, hasSeparator }: Words): string {
   const [suggestion] = /(?<=^Did you mean ).*(?=\?$)/.exec(message) ?? [];
-  if (suggestion === undefined) return message.replaceAll(/\n\s*/g, " ");
+  if (suggestion === undefined) {
+    const line = message.replaceAll(/\n\s*/g, " ");
+    const isCommand = /^Unknown argument/.test(line) && RUNNING.includes(own[0] ?? "");
+    return isCommand && !hasSeparator ? `${line}; a command follows a "--"` : line;
+  }
   const read = own.filter((word) => !word.startsWith("-")).slice(0, 2);
   return `"${read.join(" ")}" is no command: did you mean ${suggestion}?`;
 }
@@ -106,7 +113,7 @@ const REPEATABLE = ["_", "ids", "strategy", "compare"];
 /** Throws a TypeError for errors that yargs accepts. */
 function checkUsage(args: ArgumentsCamelCase, { command, hasSeparator }: Words): void {
   if (hasSeparator && command.length === 0) throw new TypeError('no command follows the "--"');
-  if (command.length > 0 && !["lock", "elect"].includes(String(args._[0]))) {
+  if (command.length > 0 && !RUNNING.includes(String(args._[0]))) {
     throw new TypeError('only "lockstep lock" and "lockstep elect" take a command after "--"');
   }
   for (const [option, value] of Object.entries(args)) {

@@ -12,6 +12,7 @@ export const EXIT = {
   unavailable: 69,
   software: 70,
   cannotCreate: 73,
+  cannotWrite: 74,
   busy: 75,
   lost: 76,
   notExecutable: 126,

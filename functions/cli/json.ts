@@ -1,12 +1,17 @@
 /**
- * Formats a value as one line of plain JSON: dates and bigints become strings, maps and sets become lists. Undefined
- * and infinite values are left out.
+ * Formats a value as one line of plain JSON: dates and bigints become strings, maps and sets become lists, an object
+ * within itself becomes null. Undefined and infinite values are left out.
  */
 export function toJson(value: unknown): string {
-  return JSON.stringify(value, (_, part: unknown) => {
+  /** The objects around a part, the outermost one first. */
+  const around: unknown[] = [];
+  return JSON.stringify(value, function (this: unknown, _, part: unknown) {
+    while (around.length > 0 && around.at(-1) !== this) around.pop();
     if (typeof part === "bigint") return part.toString();
-    if (part instanceof Map || part instanceof Set) return [...part];
-    return part === Number.POSITIVE_INFINITY ? undefined : part;
+    if (around.includes(part)) return null;
+    const shown = part instanceof Map || part instanceof Set ? [...part] : part;
+    if (typeof shown === "object") around.push(shown);
+    return shown === Number.POSITIVE_INFINITY ? undefined : shown;
   });
 }
 

@@ -3,12 +3,21 @@ import "./process/startup.ts";
 
 // An old Node, which `startup.ts` refuses, cannot even link the other modules.
 const { executeCommand } = await import("./execute-command.ts");
+const { EXIT } = await import("./exit-status.ts");
 const { timeLeftToExit } = await import("./store.ts");
 
-// A reader that closes the pipe early, as in `lockstep list | head -1`, is no error.
 for (const stream of [process.stdout, process.stderr]) {
   stream.on("error", (error: NodeJS.ErrnoException) => {
-    if (error.code !== "EPIPE") throw error;
+    // A reader that closes the pipe early, as in `lockstep list | head -1`, is no error.
+    if (error.code === "EPIPE") return;
+    if (stream === process.stdout) {
+      process.stderr.write(`lockstep: cannot write the output: ${error.message}\n`);
+    }
+    process.once("exit", () => {
+      process.exitCode = EXIT.cannotWrite;
+    });
+    // A command that goes on until it is interrupted releases what it holds.
+    process.emit("SIGTERM", "SIGTERM");
   });
 }
 

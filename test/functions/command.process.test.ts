@@ -50,6 +50,14 @@ describe.concurrent("lockstep lock -- command", () => {
     expect(isRunning(pid)).toBe(false);
   });
 
+  test("without a command releases the lock when it cannot print its line", async () => {
+    const args = [MAIN, "lock", "full", ...store, "--ttl", "10m"].map(shellWord).join(" ");
+    using run = runProgram("sh", ["-c", `${shellWord(node)} ${args} > /dev/full`]);
+    expect(await run.ended).toBe(74);
+    using next = lock("full", "true");
+    expect(await next.ended).toBe(0);
+  });
+
   test("releases the lock only after all descendants of the command have ended", async () => {
     const file = join(folder, "stamps");
     const stubborn = `trap "" TERM; while :; do date +%s%N >>${file}; sleep 0.01; done`;

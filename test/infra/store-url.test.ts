@@ -3,6 +3,7 @@ import { describe, expect, expectTypeOf, test } from "vitest";
 import type { EtcdStore } from "../../core/stores/etcd/store.ts";
 import type { MemoryStore } from "../../core/stores/memory/index.ts";
 import type { SqlStore } from "../../core/stores/sql/store.ts";
+import { openSqlite } from "../../core/stores/sqlite/index.ts";
 import type { ZooKeeperStore } from "../../core/stores/zookeeper/index.ts";
 import { readConfig } from "../../infra/config.ts";
 import { type AnyStore, open } from "../../infra/open.ts";
@@ -80,6 +81,9 @@ describe("a store's URL", () => {
     for (const url of ["sqlite:", "sqlite://shop.db", "sqlite://a b", "sqlite://:memory:"]) {
       await expect(open(url)).rejects.toThrow("sqlite:/var/lib/shop.db");
     }
+    // SQLite takes an empty path for a database of the connection alone.
+    await expect(openSqlite("")).rejects.toThrow('a path such as "shop.db"');
+    await expect(open("sqlite:shop.db?mode=ro")).rejects.toThrow('a path without "?"');
     await remove();
   });
 

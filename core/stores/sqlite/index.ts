@@ -38,7 +38,7 @@ interface SqliteOptions extends SqlStoreOptions {
  *     await shop.inventory.set({ sku: "teapot", quantity: 10, operationId: "count-1" });
  */
 export async function openSqlite(file: string, options: SqliteOptions = {}): Promise<SqlStore> {
-  if (typeof file !== "string" || file.includes("://")) {
+  if (typeof file !== "string" || file === "" || file.includes("://")) {
     throw cannotOpen("openSqlite", file, 'a path such as "shop.db"');
   }
   const { create = true, migrates = true, ...others } = options;
