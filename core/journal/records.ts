@@ -10,7 +10,9 @@ export type RecordKind =
   | "value"
   | "undo"
   | "failure"
-  | "fork";
+  | "fork"
+  /** The answer to an update that the workflow has discarded. */
+  | "refusal";
 
 /**
  * `ok`, `failed`: the final record of a step, under the step's key. `retry`: a failed attempt, under the key, "@" and

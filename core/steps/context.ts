@@ -4,7 +4,7 @@ import type { Compensation, RunSignal } from "../journal/runs.ts";
 import { checkFunction, checkText, checkWhole } from "../lock/checks.ts";
 import { type Duration, toMillis } from "../lock/duration.ts";
 import { quote } from "../lock/errors.ts";
-import type { Deadline } from "../lock/time.ts";
+import type { Deadline, Millis } from "../lock/time.ts";
 import { answerKey, publishedPrefix, type UpdateAnswer } from "./answers.ts";
 import { runStep } from "./attempt.ts";
 import { BodyCalls } from "./calls.ts";
@@ -164,7 +164,8 @@ export class Context implements WorkflowContext {
     handler: (payload: never) => Promise<unknown>,
     options: WaitOptions | undefined,
   ): Promise<unknown> {
-    const { dedupeId, value } = await this.#receiveNext(update, [options]);
+    const refuse = (discarded: StepRecord) => this.#refuse(update, discarded);
+    const { dedupeId, value } = await this.#receiveNext(update, [options], refuse);
     if (dedupeId === undefined) return value;
     const work = async () => {
       const output = await handler(value as never);
@@ -176,6 +177,15 @@ export class Context implements WorkflowContext {
     await this.#value<UpdateAnswer>(answerKey(update, dedupeId), () => answer, false);
     if (settled.status === "rejected") throw settled.reason;
     return settled.value;
+  }
+
+  /** Answers the sender of a discarded update, unless an earlier execution has done so. */
+  async #refuse(update: string, { value }: StepRecord): Promise<void> {
+    const execution = this.#execution;
+    const { dedupeId, error } = execution.decode<DiscardedSignal>(value);
+    const key = answerKey(update, dedupeId);
+    if (execution.history.record(key)) return;
+    await execution.append(okRecord({ key, kind: "refusal" }, { error } satisfies UpdateAnswer));
   }
 
   waitFor(signal: string, ...rest: readonly (Schema | WaitOptions | undefined)[]): Promise<never> {
@@ -193,6 +203,7 @@ export class Context implements WorkflowContext {
   async #receiveNext(
     signal: string,
     rest: readonly (Schema | WaitOptions | undefined)[],
+    onDiscarded = async (_: StepRecord) => {},
   ): Promise<ReceivedSignal> {
     checkSignalName(signal);
     const [schema, options] = this.#schemaOf(signal, rest);
@@ -207,6 +218,9 @@ export class Context implements WorkflowContext {
     }
     const record = await execution.answer(command, history, async () => {
       let discarded = history.failures;
+      for (let number = 1; number <= discarded; number += 1) {
+        await onDiscarded(history.attempt("retry", number) as StepRecord);
+      }
       for (let next = this.#receive(signal); next; next = this.#receive(signal)) {
         const { dedupeId } = next;
         const received = await this.#record(command, next, schema, discarded + 1).catch((error) => {
@@ -215,6 +229,7 @@ export class Context implements WorkflowContext {
         });
         const written = await execution.append(received);
         if (written.outcome === "ok") return written;
+        await onDiscarded(written);
         discarded += 1;
       }
       if (timeout === undefined) throw new Suspension("signal", Number.POSITIVE_INFINITY);
@@ -247,7 +262,8 @@ export class Context implements WorkflowContext {
       return { ...okRecord(command, undefined), value: text };
     } catch (error) {
       if (!(error instanceof TerminalError)) throw error;
-      const discarded = { dedupeId, error: decode(encodeError(error)), retryIn: 0 };
+      const info = decode<ErrorInfo>(encodeError(error));
+      const discarded: DiscardedSignal = { dedupeId, error: info, retryIn: 0 };
       return {
         ...okRecord(command, discarded),
         key: attemptKey(command.key, "retry", number),
@@ -439,6 +455,12 @@ async function settled(promise: Promise<unknown>): Promise<PromiseSettledResult<
 
 export function signalId(signal: string, dedupeId: string | undefined): string {
   return JSON.stringify([signal, dedupeId]);
+}
+
+interface DiscardedSignal {
+  readonly dedupeId: string;
+  readonly error: ErrorInfo;
+  readonly retryIn: Millis;
 }
 
 interface ReceivedSignal {

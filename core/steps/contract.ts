@@ -172,7 +172,8 @@ export interface Runtime {
   /**
    * Sends an update to a run: a signal that the workflow answers, with `ctx.answer`. Waits for the answer until `wait`
    * is over, while any process executes the run. Default 10 s. A second call with the same dedupe id gets the same
-   * answer, and rejects with SIGNAL_CONFLICT for another payload. Rejects as `signal` does.
+   * answer, and rejects with SIGNAL_CONFLICT for another payload. Rejects as `signal` does, and with INVALID for an update
+   * that the run's workflow does not declare, if this runtime knows the workflow.
    */
   update(
     runId: string,
@@ -181,7 +182,7 @@ export interface Runtime {
     options: { readonly dedupeId: string; readonly wait?: Duration; readonly signal?: AbortSignal },
   ): Promise<
     | { readonly status: "answered"; readonly output: unknown }
-    /** The workflow's handler threw the error. */
+    /** The workflow's handler threw the error, or the workflow has discarded the payload: INVALID. */
     | { readonly status: "failed"; readonly error: RunError }
     /** The update is delivered, and not answered yet: call again with the same dedupe id. */
     | { readonly status: "pending" }

@@ -214,6 +214,7 @@ class Engine implements Runtime {
     checkText("dedupe id", dedupeId, 255);
     const limit = toMillis("wait", wait);
     const startedAt = instant();
+    await this.#checkDeclared(runId, name);
     let answer = await this.signal(runId, name, payload, { dedupeId });
     if (answer !== "delivered") await this.#checkRepeated(runId, name, payload, dedupeId);
     for (let pause = UPDATE_POLL; ; pause = Math.min(2 * pause, POLL)) {
@@ -228,6 +229,16 @@ class Engine implements Runtime {
       if (status === undefined || !isOpen(status)) answer = "ended";
       else await sleep(Math.min(pause, left), signal);
     }
+  }
+
+  /** Rejects with INVALID if the run's workflow is known and does not declare the update. */
+  async #checkDeclared(runId: string, name: string): Promise<void> {
+    if (this.#executor.workflows.length === 0) return;
+    const run = await this.#journal.find(runId);
+    const workflow = run && this.#executor.find(run);
+    if (!workflow || Object.hasOwn(workflow.signals, name)) return;
+    const problem = `workflow ${quote(workflow.name)} takes no update ${quote(name)}`;
+    throw new TerminalError("INVALID", `${problem}; declare it in the workflow's \`signals\``);
   }
 
   async #checkRepeated(runId: string, name: string, payload: unknown, dedupeId: string) {

@@ -13,7 +13,7 @@ export function originIn(key: string): string {
 }
 
 export function isOfStep({ kind }: Pick<StepRecord, "kind">): boolean {
-  return kind !== "undo" && kind !== "failure" && kind !== "fork";
+  return kind !== "undo" && kind !== "failure" && kind !== "fork" && kind !== "refusal";
 }
 
 /** Returns the key of the step that an undo undoes, and other keys unchanged. */

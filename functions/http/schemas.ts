@@ -135,7 +135,18 @@ export const RunState = z
 const Step = z
   .object({
     key: z.string(),
-    kind: z.enum(["step", "tx", "sleep", "signal", "child", "value", "undo", "failure", "fork"]),
+    kind: z.enum([
+      "step",
+      "tx",
+      "sleep",
+      "signal",
+      "child",
+      "value",
+      "undo",
+      "failure",
+      "fork",
+      "refusal",
+    ]),
     outcome: z.enum(["ok", "failed", "started", "retry"]),
     attempt: z.int(),
     at: z.iso.datetime(),

@@ -172,6 +172,7 @@ const KINDS: Readonly<Record<RecordKind, true>> = {
   undo: true,
   failure: true,
   fork: true,
+  refusal: true,
 };
 
 const OUTCOMES: Readonly<Record<RecordOutcome, true>> = {

@@ -396,22 +396,22 @@ describe("a run", () => {
     const runId = newKey();
     await start(ask, "sleep", runId);
     const key = newKey();
-    const update = (body: unknown) => ask("POST", `/runs/${runId}/updates/news`, { key, body });
-    expect((await update({ a: 1, b: [2] })).status).toBe(202);
-    expect((await update({ b: [2], a: 1 })).status).toBe(202);
-    expect(await update({ a: 2 })).toMatchObject({
-      status: 422,
-      body: { code: "SIGNAL_CONFLICT" },
-    });
+    const update = (body: unknown) => ask("POST", `/runs/${runId}/updates/paid`, { key, body });
+    expect((await update({ amount: 1, b: [2] })).status).toBe(202);
+    expect((await update({ b: [2], amount: 1 })).status).toBe(202);
+    const other = await update({ amount: 2 });
+    expect(other).toMatchObject({ status: 422, body: { code: "SIGNAL_CONFLICT" } });
+    const undeclared = await ask("POST", `/runs/${runId}/updates/news`, { key, body: {} });
+    expect(undeclared).toMatchObject({ status: 400, body: { code: "INVALID" } });
   });
 
   test("answers a value that is too large for the journal with a 413", async () => {
     const { ask } = await serve({ bodyLimit: 2 ** 22 });
     const runId = newKey();
     await start(ask, "sleep", runId);
-    const body = { text: "x".repeat(2 ** 20) };
+    const body = { amount: 1, text: "x".repeat(2 ** 20) };
     for (const kind of ["signals", "updates"]) {
-      const sent = await ask("POST", `/runs/${runId}/${kind}/news`, { key: newKey(), body });
+      const sent = await ask("POST", `/runs/${runId}/${kind}/paid`, { key: newKey(), body });
       expect(sent).toMatchObject({ status: 413, body: { code: "TOO_LARGE" } });
     }
   });

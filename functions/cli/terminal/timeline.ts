@@ -139,6 +139,7 @@ const LABELS: Readonly<Record<StepRecord["kind"], Label>> = {
   undo: (record) => (record.outcome === "ok" ? "undone" : attemptLabel(record)),
   failure: () => "run failed",
   fork: () => "forked",
+  refusal: () => "refused",
 };
 
 /** Returns a short label for the outcome of a record. */
@@ -152,7 +153,7 @@ function styleOf(record: StepRecord): EntryStyle {
   if (outcome === "retry") return "retried";
   if (kind === "undo") return "undone";
   if (kind === "sleep" || kind === "signal" || outcome === "started") return "waiting";
-  return kind === "value" || kind === "fork" ? "noted" : "done";
+  return kind === "value" || kind === "fork" || kind === "refusal" ? "noted" : "done";
 }
 
 /** Returns the step's name for display. */

@@ -1,7 +1,9 @@
 import { describe, expect, test } from "vitest";
 import { z } from "zod";
+import { encode } from "../../../core/steps/codec.ts";
 import { TerminalError } from "../../../core/steps/index.ts";
 import { flow, signalled } from "../../support/flow.ts";
+import { taken } from "../../support/runs.ts";
 import type { StepsHarness } from "./harness.ts";
 
 const signals = { add: z.number().int(), close: z.null() };
@@ -117,6 +119,51 @@ export function describeUpdates({ newId, recordsOf, runtime, toEnd }: StepsHarne
       await rt.signal(id, "close", null, { dedupeId: "b" });
       await toEnd(rt, wf, id);
       expect(await update).toEqual({ status: "ended" });
+    });
+
+    test("an update that the workflow discards fails with INVALID, and a later one is answered", async () => {
+      const [ours, theirs] = [runtime(), runtime()];
+      const wf = counter();
+      const id = newId();
+      await ours.start(wf, { n: 1 }, { id });
+      const bad = () => theirs.update(id, "add", "ten", { dedupeId: "a", wait: 0 });
+      expect(await bad()).toEqual({ status: "pending" });
+      await ours.execute(wf, { n: 1 }, { id });
+      const error = { code: "INVALID", message: expect.stringContaining("signal add") };
+      expect(await bad()).toMatchObject({ status: "failed", error });
+      await theirs.signal(id, "add", 10, { dedupeId: "b" });
+      expect(await toEnd(ours, wf, id)).toMatchObject({ output: 10 });
+      expect(await bad()).toMatchObject({ status: "failed", error });
+    });
+
+    test("an update whose discarding process was lost before its answer is answered later", async () => {
+      const [ours, theirs] = [runtime(), runtime()];
+      const wf = counter();
+      const id = newId();
+      await ours.execute(wf, { n: 1 }, { id });
+      const bad = () => theirs.update(id, "add", "ten", { dedupeId: "a", wait: 0 });
+      expect(await bad()).toEqual({ status: "pending" });
+      const { journal } = ours;
+      const run = await taken(journal, id);
+      const value = encode({ dedupeId: "a", error: { code: "INVALID" }, retryIn: 0 });
+      const discarded = { key: "~signal/add@1", kind: "signal", outcome: "retry" } as const;
+      await journal.append(run, { ...discarded, attempt: 1, value });
+      await journal.park(run, { reason: "deadline", wakeIn: 0, signalsSeen: 1 });
+      await ours.execute(wf, { n: 1 }, { id });
+      expect(await bad()).toMatchObject({ status: "failed", error: { code: "INVALID" } });
+    });
+
+    test("an update that the workflow does not declare is refused by a runtime that knows the workflow", async () => {
+      const [ours, theirs] = [runtime(), runtime()];
+      const id = newId();
+      await ours.start(counter(), { n: 1 }, { id });
+      const unknown = ours.update(id, "sub", 1, { dedupeId: "a" });
+      const message = expect.stringContaining('"sub"');
+      await expect(unknown).rejects.toMatchObject({ code: "INVALID", message });
+      const pending = { status: "pending" };
+      expect(await theirs.update(id, "sub", 1, { dedupeId: "a", wait: 0 })).toEqual(pending);
+      const missing = ours.update(newId(), "sub", 1, { dedupeId: "a" });
+      await expect(missing).rejects.toMatchObject({ code: "UNKNOWN_RUN" });
     });
 
     test("an answer that cannot be stored fails the update, and names the path", async () => {
