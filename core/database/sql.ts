@@ -96,6 +96,12 @@ export interface Dialect {
   migrations(): Promise<readonly Migration[]>;
 
   /**
+   * Reads the `version` of each applied migration. The migrations that make functions count as applied while all functions exist: a
+   * copy of the tables alone lacks them.
+   */
+  readonly applied: Sql;
+
+  /**
    * Whether the database executes one batch after the other, and repeats the body of a transaction when another one has
    * changed what it has read. Otherwise transactions wait for each other's rows.
    */

@@ -35,3 +35,24 @@ describe("the outcome of a COMMIT", () => {
     },
   );
 });
+
+describe("the advice after a refusal by PostgreSQL", () => {
+  test.each([
+    ["42P01", 'relation "lockstep_lock" does not exist', "lockstep migrate"],
+    ["42883", "function lockstep_drop(unknown, unknown) does not exist", "lockstep migrate"],
+    ["42501", "permission denied for function lockstep_drop", "docs/stores/postgres.md"],
+    ["42501", "permission denied for table lockstep_lock", "docs/stores/postgres.md"],
+  ])("of code %s, %s, names %s", (code, text, advice) => {
+    const error = Object.assign(new Error(text), { code });
+    const refusal = postgres.uncommittedError("a", error, error);
+    expect(refusal).toMatchObject({
+      code: "STORE_REFUSED",
+      message: expect.stringContaining(advice),
+    });
+  });
+
+  test("of the user's own tables and functions is none", () => {
+    const error = Object.assign(new Error("permission denied for table orders"), { code: "42501" });
+    expect(postgres.uncommittedError("a", error, error).message).not.toContain("docs/");
+  });
+});

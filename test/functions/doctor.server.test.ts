@@ -166,6 +166,31 @@ describe.concurrent("lockstep doctor", () => {
   );
 
   test(
+    "finds functions that a copy of a PostgreSQL lacks, until they are made again",
+    async () => {
+      const [server] = inject("postgresServers");
+      if (!server) throw new Error("the server is missing");
+      const { url, open: openDatabase, drop } = await temporaryDatabase(server);
+      expect(await cli("migrate", "--store", url)).toMatchObject({ status: 0 });
+      await using database = openDatabase();
+      await database.batch([raw("DROP FUNCTION lockstep_decrement")]);
+      const missing = { status: 1, stdout: expect.stringMatching(/^pending +0014-functions/m) };
+      expect(await cli("migrate", "--status", "--store", url)).toMatchObject(missing);
+      expect(problemsOf(await findingsOf(url))).toContainEqual(
+        expect.objectContaining({ check: "tables", message: expect.stringContaining("0014") }),
+      );
+      const made = { status: 0, stdout: expect.stringContaining("applied 0014-functions") };
+      expect(await cli("migrate", "--store", url)).toMatchObject(made);
+      expect(await cli("migrate", "--status", "--store", url)).toMatchObject({ status: 0 });
+      expect(await findingsOf(url)).toContainEqual(
+        expect.objectContaining({ check: "tables", status: "ok" }),
+      );
+      await drop();
+    },
+    LONGEST,
+  );
+
+  test(
     "tells whether the commits of a PostgreSQL wait for a standby",
     async () => {
       await using server = await startServer("postgres");

@@ -1,10 +1,11 @@
 import { DatabaseSync } from "node:sqlite";
 import { expect, inject, test } from "vitest";
-import { type Database, sql } from "../../core/database/sql.ts";
+import { type Database, raw, sql } from "../../core/database/sql.ts";
 import { mysqlDatabase } from "../../core/stores/mysql/database.ts";
 import { mysqlDialect } from "../../core/stores/mysql/dialect.ts";
 import { postgresDialect } from "../../core/stores/postgres/dialect.ts";
-import { migrate } from "../../core/stores/sql/migrate.ts";
+import { migrations } from "../../core/stores/postgres/migrations.ts";
+import { migrate, migrationStatus } from "../../core/stores/sql/migrate.ts";
 import { sqliteDatabase } from "../../core/stores/sqlite/database.ts";
 import { sqliteDialect } from "../../core/stores/sqlite/dialect.ts";
 import { openSqlite } from "../../core/stores/sqlite/index.ts";
@@ -73,6 +74,60 @@ for (const server of inject("sqlServers")) {
     await drop();
   });
 }
+
+const withFunctions = migrations.filter(({ script }) => script.includes(" FUNCTION "));
+const ofFunctions = withFunctions.map(({ name }) => name);
+const functions = withFunctions.flatMap(({ script }) =>
+  [...script.matchAll(/ FUNCTION (\w+)\(/g)].map(([, name = ""]) => name),
+);
+
+for (const server of inject("postgresServers")) {
+  test.each(functions)(`a missing function is made again: %s on ${server.name}`, async (name) => {
+    const { open, drop } = await temporaryDatabase(server);
+    await using database = open();
+    await migrate(database);
+    await database.batch([raw(`DROP FUNCTION ${name}`)]);
+    expect((await migrationStatus(database)).pending).toEqual(ofFunctions);
+    expect(await migrate(database)).toEqual(ofFunctions);
+    expect((await migrationStatus(database)).pending).toEqual([]);
+    expect(await migrate(database)).toEqual([]);
+    await drop();
+  });
+
+  test(`tables of version 13 that were copied without their functions are migrated on ${server.name}`, async () => {
+    const { open, drop } = await temporaryDatabase(server);
+    await using database = open();
+    await migrate(database);
+    await database.batch([
+      raw(`DROP FUNCTION ${functions.join(", ")}`),
+      sql`DELETE FROM lockstep_migration WHERE version = 14`,
+    ]);
+    expect(await migrate(database)).toEqual(ofFunctions);
+    expect(await migrate(database)).toEqual([]);
+    await drop();
+  });
+
+  test(`processes that make missing functions again at once do so once on ${server.name}`, async () => {
+    const { open, drop } = await temporaryDatabase(server);
+    const clients = Array.from({ length: 5 }, () => open());
+    await migrate(clients[0] as Database);
+    await clients[0]?.batch([raw(`DROP FUNCTION ${functions.join(", ")}`)]);
+    const applied = await Promise.all(clients.map((client) => migrate(client)));
+    expect(applied.flat()).toEqual(ofFunctions);
+    for (const client of clients) await client.close();
+    await drop();
+  });
+}
+
+test.each(withFunctions)(
+  "the migration $name makes functions alone, so that it may be repeated",
+  ({ script }) => {
+    const statements = script.replaceAll(/^ *--.*$|\$\$[^$]*\$\$/gm, "").split(";");
+    for (const statement of statements.filter((one) => one.trim())) {
+      expect(statement.trim()).toMatch(/^CREATE OR REPLACE FUNCTION lockstep_/);
+    }
+  },
+);
 
 for (const server of [...inject("sqlServers"), ...inject("postgresServers")]) {
   test(`concurrent processes apply each migration once on ${server.name}`, {

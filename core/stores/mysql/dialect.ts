@@ -5,6 +5,7 @@ export const mysqlDialect: Dialect = {
   name: "mysql",
   migrationCount: 14,
   migrations: async () => (await import("./migrations.ts")).migrations,
+  applied: sql`SELECT version FROM lockstep_migration`,
   isOptimistic: false,
   ddlCommits: true,
   now: sql`TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))`,

@@ -5,6 +5,13 @@ export const postgresDialect: Dialect = {
   name: "postgres",
   migrationCount: 14,
   migrations: async () => (await import("./migrations.ts")).migrations,
+  applied: sql`
+    SELECT version FROM lockstep_migration
+    WHERE version NOT IN (12, 14) OR 6 = (
+      SELECT COUNT(DISTINCT proname) FROM pg_proc
+      WHERE pg_function_is_visible(oid) AND proname IN (
+        'lockstep_take', 'lockstep_drop', 'lockstep_decrement', 'lockstep_claim_fence', 'lockstep_append',
+        'lockstep_read_state'))`,
   isOptimistic: false,
   ddlCommits: false,
   // The time at which the server received the batch. Not now(), which is the time of BEGIN. Not clock_timestamp(), which

@@ -70,9 +70,7 @@ function provenError(
   if (ROLLED_BACK.has(code)) return new RolledBackError(message, { cause: error });
   if (TRANSIENT.has(code)) return new StoreUnavailableError(address, message, error);
   if (!SQLSTATE.test(code) || !REFUSALS.has(code.slice(0, 2))) return undefined;
-  const isLocksteps =
-    (code === UNDEFINED_TABLE || code === UNDEFINED_FUNCTION) && /\blockstep_/.test(message);
-  const advice = isLocksteps ? " (run `lockstep migrate` to make the tables)" : "";
+  const advice = (/\blockstep_/.test(message) && ADVICE[code]) || "";
   return new StoreRefusedError(address, message + advice, error);
 }
 
@@ -87,9 +85,16 @@ export function isFull(error: unknown): boolean {
 
 const SQLSTATE = /^[0-9A-Z]{5}$/;
 const UNIQUE_VIOLATION = "23505";
-const UNDEFINED_TABLE = "42P01";
-const UNDEFINED_FUNCTION = "42883";
 const TOO_MANY_CONNECTIONS = "53300";
+
+const MIGRATE = " (run `lockstep migrate` to make the tables and functions)";
+
+/** After errors about the tables and functions of Lockstep: undefined_table, undefined_function, insufficient_privilege. */
+const ADVICE: Readonly<Record<string, string>> = {
+  "42P01": MIGRATE,
+  "42883": MIGRATE,
+  "42501": " (grant the rights that docs/stores/postgres.md names)",
+};
 
 /**
  * The transaction is rolled back, or the server has not read the statement. A repetition helps.

@@ -432,8 +432,10 @@ END;
 $$;
 
 -- Releases a lock that the owner holds, and publishes the release if a waiter listens. False: another owner's, or expired.
+-- A plan is kept while its table grows: one that scans the table, right for a few rows, would be slow for many. So functions that
+-- read by a key use its index at any size.
 CREATE OR REPLACE FUNCTION lockstep_drop(lock_name TEXT, lock_owner TEXT)
-RETURNS BOOLEAN LANGUAGE plpgsql AS $$
+RETURNS BOOLEAN LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
   was_awaited SMALLINT;
 BEGIN
@@ -458,15 +460,13 @@ CREATE INDEX IF NOT EXISTS lockstep_run_queue ON lockstep_run (queue, started_at
   {
     name: "0014-functions",
     script: `
--- A plan is kept while its table grows: one that scans the table, right for a few rows, would be slow for many. So functions
--- that read by a key use its index at any size.
-ALTER FUNCTION lockstep_drop(TEXT, TEXT) SET enable_seqscan = off;
-
 -- Sells units if they suffice, the operation id is new and the fence holds its claim, and records the sale. Answers with the units on
 -- hand. NULL: nothing was changed.
 CREATE OR REPLACE FUNCTION lockstep_decrement(
   of_sku TEXT, units BIGINT, operation TEXT, hash BYTEA, of_resource TEXT, of_generation INTEGER, of_token BIGINT, of_owner TEXT)
 RETURNS BIGINT LANGUAGE plpgsql SET enable_seqscan = off AS $$
+-- A name is that of an argument, also where the user has added a column of this name.
+#variable_conflict use_variable
 DECLARE
   stock RECORD;
 BEGIN
@@ -491,10 +491,9 @@ $$;
 
 -- Raises the resource's claim to this fence, unless the claim is higher, or equal and of another owner. Answers with the claim.
 CREATE OR REPLACE FUNCTION lockstep_claim_fence(
-  of_resource TEXT, of_generation INTEGER, of_token BIGINT, of_owner TEXT)
-RETURNS lockstep_claim LANGUAGE plpgsql AS $$
-DECLARE
-  claimed lockstep_claim;
+  of_resource TEXT, of_generation INTEGER, of_token BIGINT, of_owner TEXT,
+  OUT generation INTEGER, OUT token BIGINT, OUT owner TEXT)
+LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO lockstep_claim AS c (resource, generation, token, owner)
   VALUES (of_resource, of_generation, of_token, of_owner)
@@ -505,8 +504,7 @@ BEGIN
       WHEN (c.generation, c.token) < (of_generation, of_token) THEN of_owner
       WHEN (c.generation, c.token) = (of_generation, of_token) THEN COALESCE(c.owner, of_owner)
       ELSE c.owner END
-  RETURNING c.* INTO claimed;
-  RETURN claimed;
+  RETURNING c.generation, c.token, c.owner INTO generation, token, owner;
 END;
 $$;
 

@@ -1,6 +1,7 @@
 import {
   asNumber,
   type Database,
+  type Dialect,
   DuplicateKeyError,
   type Migration,
   type Row,
@@ -31,11 +32,10 @@ export async function migrate(database: Database): Promise<readonly string[]> {
 
 /** Whether all migrations are applied. An error, such as that of a missing table, is left to the migration. */
 async function isCurrent(database: Database, signal: AbortSignal): Promise<boolean> {
-  const { migrationCount } = database.dialect;
-  const applied = sql`
-    SELECT COUNT(*) AS applied FROM lockstep_migration
-    WHERE version BETWEEN 1 AND ${migrationCount}`;
-  const rows = await database.read(applied, signal).catch(() => []);
+  const { migrationCount, applied } = database.dialect;
+  const count = sql`
+    SELECT COUNT(*) AS applied FROM (${applied}) AS a WHERE version BETWEEN 1 AND ${migrationCount}`;
+  const rows = await database.read(count, signal).catch(() => []);
   return asNumber(rows[0]?.applied ?? 0) === migrationCount;
 }
 
@@ -66,7 +66,7 @@ async function appliedVersions(
   signal: AbortSignal | undefined,
 ): Promise<readonly Row[]> {
   try {
-    return await database.read(sql`SELECT version FROM lockstep_migration`, signal);
+    return await database.read(database.dialect.applied, signal);
   } catch (error) {
     if (!hasCode(error, "STORE_REFUSED")) throw error;
     return [];
@@ -75,15 +75,12 @@ async function appliedVersions(
 
 /** Makes the table of applied migrations, with row 0, whose lock admits one migrating process at a time. */
 async function prepare(database: Database, signal: AbortSignal): Promise<void> {
-  const { onConflict } = database.dialect;
   const table = sql`CREATE TABLE IF NOT EXISTS lockstep_migration (version INTEGER NOT NULL PRIMARY KEY)`;
-  const turnstile = sql`
-    INSERT INTO lockstep_migration (version) VALUES (0) ${onConflict("version")} version = 0`;
   const make = () => database.batch([table], signal);
   // PostgreSQL refuses the second of two concurrent statements that make the same table, by a duplicate key, relation or
   // type. By then the table is there, and the repeated statement finds it.
   await make().catch(make);
-  await database.batch([turnstile], signal);
+  await database.batch([recordVersion(database.dialect, 0)], signal);
 }
 
 function applyPending(
@@ -91,10 +88,11 @@ function applyPending(
   migrations: readonly Migration[],
   signal: AbortSignal,
 ): Promise<readonly string[]> {
-  const { forUpdate, ddlCommits } = database.dialect;
+  const { dialect } = database;
+  const { forUpdate, ddlCommits, applied } = dialect;
   return database.transaction(async (tx) => {
     await tx.batch([sql`SELECT version FROM lockstep_migration WHERE version = 0 ${forUpdate}`]);
-    const [result] = await tx.batch([sql`SELECT version FROM lockstep_migration`]);
+    const [result] = await tx.batch([applied]);
     const pending = pendingOf(migrations, result?.rows ?? []);
     for (const { script } of pending) {
       for (const statement of toStatements(script)) {
@@ -102,7 +100,7 @@ function applyPending(
         await (ddlCommits ? database.batch([statement], signal) : tx.batch([statement]));
       }
     }
-    await tx.commit(pending.map(insertVersion));
+    await tx.commit(pending.map((migration) => recordVersion(dialect, versionOf(migration))));
     return pending.map(({ name }) => name);
   }, signal);
 }
@@ -113,7 +111,7 @@ async function applyInOneBatch(
   migrations: readonly Migration[],
   signal: AbortSignal,
 ): Promise<readonly string[]> {
-  const rows = await database.read(sql`SELECT version FROM lockstep_migration`, signal);
+  const rows = await database.read(database.dialect.applied, signal);
   const pending = pendingOf(migrations, rows);
   if (pending.length === 0) return [];
   try {
@@ -129,6 +127,13 @@ async function applyInOneBatch(
 function pendingOf(migrations: readonly Migration[], rows: readonly Row[]): readonly Migration[] {
   const applied = new Set(rows.map((row) => asNumber(row.version)));
   return migrations.filter((migration) => !applied.has(versionOf(migration)));
+}
+
+/** Records the version, unless it is recorded: functions may be made again. */
+function recordVersion({ onConflict }: Dialect, version: number): Sql {
+  return sql`
+    INSERT INTO lockstep_migration (version) VALUES (${version})
+    ${onConflict("version")} version = ${version}`;
 }
 
 function insertVersion(migration: Migration): Sql {

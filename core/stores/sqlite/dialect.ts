@@ -5,6 +5,7 @@ export const sqliteDialect: Dialect = {
   name: "sqlite",
   migrationCount: 14,
   migrations: async () => (await import("./migrations.ts")).migrations,
+  applied: sql`SELECT version FROM lockstep_migration`,
   isOptimistic: false,
   ddlCommits: false,
   now: sql`CAST(unixepoch('subsec') * 1000000 AS INTEGER)`,

@@ -6,8 +6,8 @@ export const JOURNALS = [
   ...mutantsOf("core/stores/sql/journal/claim.ts", JOURNAL, [
     {
       name: "a held run that is claimed",
-      find: `WHERE \${condition} AND due_at <= \${now} AND claimed_by <> \${mark}\`;`,
-      replace: `WHERE \${condition} AND claimed_by <> \${mark}\`;`,
+      find: `AND \${condition} AND due_at <= \${now} AND claimed_by <> \${mark}\`;`,
+      replace: `AND \${condition} AND claimed_by <> \${mark}\`;`,
       only: "claim|parked",
     },
     {

@@ -1,6 +1,12 @@
 import { expect, inject, test } from "vitest";
-import { asBigInt, asNumber, asText, type Sql, sql } from "../../../core/database/sql.ts";
+import { z } from "zod";
+import { asBigInt, asNumber, asText, raw, type Sql, sql } from "../../../core/database/sql.ts";
+import { stockLock } from "../../../core/inventory/inventory.ts";
+import { createRuntime } from "../../../core/steps/runtime.ts";
+import { workflow } from "../../../core/steps/workflow.ts";
+import { openPostgres } from "../../../core/stores/postgres/index.ts";
 import { migrate } from "../../../core/stores/sql/migrate.ts";
+import { dueQuery } from "../../support/runs.ts";
 import { temporaryDatabase } from "../../support/under-test.ts";
 
 const LOCK = sql`
@@ -41,7 +47,45 @@ const CALLS: readonly (readonly [name: string, call: Sql])[] = [
   ["lockstep_drop", sql`SELECT CAST(lockstep_drop('lock1', 'me') AS INTEGER) AS value`],
 ];
 
+const CHANGES = ["lockstep_append", "lockstep_read_state"].flatMap((name) => [
+  { name, how: "is missing", change: `DROP FUNCTION ${name}` },
+  { name, how: "may not be executed", change: `REVOKE EXECUTE ON FUNCTION ${name} FROM PUBLIC` },
+]);
+
 for (const server of inject("postgresServers")) {
+  test.each(CHANGES)(
+    `no step is executed by a process for which the function $name $how, on ${server.name}`,
+    async ({ change }) => {
+      const { open, options, drop } = await temporaryDatabase(server);
+      const user = `${options.database}_app`;
+      await using admin = open();
+      await migrate(admin);
+      const rights = `
+        CREATE ROLE ${user} LOGIN;
+        GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO ${user}`;
+      await admin.batch([raw(rights), raw(change)]);
+      await using store = await openPostgres({ ...options, user });
+      const { journal } = store;
+      const runtime = createRuntime(store);
+      let charged = 0;
+      const order = workflow({ name: "order", version: 1, input: z.null() }, (ctx) =>
+        ctx.step("charge", async () => {
+          charged += 1;
+        }),
+      );
+      await runtime.start(order, null, { id: "started" });
+      const refused = { code: "STORE_REFUSED" };
+      await expect(runtime.execute(order, null, { id: "new" })).rejects.toMatchObject(refused);
+      await expect(runtime.execute(order, null, { id: "started" })).rejects.toMatchObject(refused);
+      await expect(runtime.resume("started")).rejects.toMatchObject(refused);
+      await expect(journal.claimDue(dueQuery("order"))).rejects.toMatchObject(refused);
+      expect(charged).toBe(0);
+      // No claim has remained.
+      expect((await journal.list({})).map(({ status }) => status)).toEqual(["parked"]);
+      await drop();
+    },
+  );
+
   // A session keeps the plan, and the table may have 100,000 rows before PostgreSQL makes another one.
   test.each(CALLS)(`%s scans no table, however small, on ${server.name}`, async (_, call) => {
     const { open, drop } = await temporaryDatabase(server);
@@ -79,4 +123,36 @@ for (const server of inject("postgresServers")) {
       await drop();
     },
   );
+
+  test(`a sale ignores columns that the user has added, on ${server.name}`, async () => {
+    const { open, options, drop } = await temporaryDatabase(server);
+    await using admin = open();
+    await migrate(admin);
+    await admin.batch([
+      raw("ALTER TABLE lockstep_stock ADD COLUMN units BIGINT NOT NULL DEFAULT 3"),
+      raw("ALTER TABLE lockstep_ledger ADD COLUMN operation TEXT"),
+    ]);
+    await using store = await openPostgres(options);
+    await using lock = await store.locks.lock(stockLock("cup"), { ttl: 60_000, wait: 60_000 });
+    await store.inventory.set({ sku: "cup", quantity: 9, operationId: "count" });
+    const sale = { sku: "cup", quantity: 1, operationId: "sale", fence: lock.fence };
+    const sold = { outcome: "applied", remaining: 8 };
+    expect(await store.inventory.decrement(sale)).toEqual({ ...sold, replayed: false });
+    expect(await store.inventory.decrement(sale)).toEqual({ ...sold, replayed: true });
+    await lock.unlock();
+    await drop();
+  });
+
+  test(`no function depends on a table, which could then not be dropped, on ${server.name}`, async () => {
+    const { open, drop } = await temporaryDatabase(server);
+    await using database = open();
+    await migrate(database);
+    const tables = await database.read(
+      sql`SELECT tablename FROM pg_tables WHERE tablename LIKE 'lockstep_%'`,
+    );
+    const names = tables.map((row) => asText(row.tablename));
+    expect(names).toContain("lockstep_claim");
+    for (const name of names) await database.batch([raw(`DROP TABLE ${name}`)]);
+    await drop();
+  });
 }

@@ -5,6 +5,7 @@ import {
   type Dialect,
   DuplicateKeyError,
   exact,
+  list,
   type Row,
   type Sql,
   type SqlResult,
@@ -160,6 +161,19 @@ export function readState(dialect: Dialect, { runId }: RunKey, key: string): Sql
     LEFT JOIN lockstep_step AS s ON s.run_id = r.run_id AND s.part = r.part
       AND s.step_key = ${key}
     WHERE r.run_id = ${runId}`;
+}
+
+/**
+ * A condition on a row of lockstep_run that is always true. It fails the statement where a function of this file is missing or may not
+ * be executed. PostgreSQL checks that before it executes the statement, so no function is called. It would drop the functions after a
+ * constant such as 1 = 1.
+ */
+export function canRecord({ hasFunctions }: Dialect): Sql {
+  if (!hasFunctions) return sql`1 = 1`;
+  const record = list(Array(14).fill(null));
+  return sql`(
+    status <> '' OR lockstep_append(${record}) > 0
+    OR EXISTS (SELECT 1 FROM lockstep_read_state(run_id, '')))`;
 }
 
 /** The record, if it exists. Throws a StaleRunError unless this holder has the run. */

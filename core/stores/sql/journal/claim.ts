@@ -18,6 +18,7 @@ import type {
 import { quote } from "../../../lock/errors.ts";
 import { retryUntilKnown } from "../../../lock/retry.ts";
 import { micros } from "../micros.ts";
+import { canRecord } from "./append.ts";
 import { addBacklog, backlogOf } from "./backlogs.ts";
 import type { SqlJournalContext } from "./context.ts";
 import { selectPage, toPage } from "./pages.ts";
@@ -99,13 +100,14 @@ function take(
   ];
 }
 
-/** Claims the due runs that meet the condition. */
+/** Claims the due runs that meet the condition. Fails for a process that could execute steps and not record them. */
 export function updateToRunning(
-  { now }: Dialect,
+  dialect: Dialect,
   condition: Sql,
   { owner, ttl }: Omit<RunLeaseRequest, "runId">,
   mark: string,
 ): Sql {
+  const { now } = dialect;
   const hasWritten = sql`
     EXISTS (
       SELECT 1 FROM lockstep_step AS s
@@ -126,7 +128,7 @@ export function updateToRunning(
       status = 'running', epoch = epoch + 1, owner = ${owner}, claimed_by = ${mark}, reason = NULL, waits_for = NULL,
       in_progress = NULL, due_at = ${now} + ${micros(ttl)}, changed_at = ${now},
       cancelled = CASE WHEN cancelled = 1 THEN 2 ELSE cancelled END
-    WHERE ${condition} AND due_at <= ${now} AND claimed_by <> ${mark}`;
+    WHERE ${canRecord(dialect)} AND ${condition} AND due_at <= ${now} AND claimed_by <> ${mark}`;
 }
 
 /** Reads the runs that the call with this mark has claimed, their signals, and a page of each one's records. */
