@@ -209,5 +209,37 @@ export function describeInventoryWithin(name: string, make: () => Promise<StockW
       expect(new Set(answers.map(({ remaining }) => remaining))).toEqual(new Set([8]));
       expect(await inventory.get(sku)).toMatchObject({ onHand: 8, sold: 1 });
     });
+
+    test.each([
+      {
+        method: "decrement",
+        sell: (stock: StockOperations, sku: string, operationId: string) =>
+          stock.decrement({ sku, operationId, quantity: 1 }),
+      },
+      {
+        method: "decrementMany",
+        sell: async (stock: StockOperations, sku: string, operationId: string) =>
+          (await stock.decrementMany({ sku, orders: [{ operationId, quantity: 1 }] }))[0],
+      },
+    ])(
+      "of two concurrent transactions with one operation id, $method applies one and refuses the other sku",
+      async ({ sell }) => {
+        const skus = [await stocked(9), await stocked(9)];
+        const operationId = `${skus[0]}/1`;
+        const outcomes = skus.map(async (sku) => {
+          const selling = within(async (stock) => {
+            const answer = await sell(stock, sku, operationId);
+            // By then the other transaction waits for the operation id.
+            await pause(100);
+            return answer?.outcome;
+          });
+          return selling.catch(({ code }) => code);
+        });
+        const refused = expect.stringMatching(/^(?:OPERATION_CONFLICT|conflict)$/);
+        expect(await Promise.all(outcomes)).toEqual(expect.arrayContaining(["applied", refused]));
+        const left = await Promise.all(skus.map((sku) => inventory.get(sku)));
+        expect(left.map((level) => level?.onHand).toSorted()).toEqual([8, 9]);
+      },
+    );
   });
 }

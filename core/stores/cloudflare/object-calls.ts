@@ -60,12 +60,15 @@ export function answerCall(
 ): ObjectAnswer {
   const run = (some: readonly Query[], at: string | undefined) =>
     some.map((query) => execute(storage, query, at));
+  let isRepeating = false;
   try {
     return storage.transactionSync((): ObjectAnswer => {
       if (!transaction)
         return { kind: "done", results: run(queries, undefined), seen: "", at: undefined };
       const { before, seen, commits, at = readClock(storage) } = transaction;
+      isRepeating = true;
       const earlier = run(before, at);
+      isRepeating = false;
       if (before.length > 0 && digestOf(earlier) !== seen) throw new Rollback({ kind: "conflict" });
       const results = run(queries, at);
       const answer = {
@@ -80,8 +83,9 @@ export function answerCall(
   } catch (error) {
     if (error instanceof Rollback) return error.answer;
     const { message } = error as Error;
-    if (isSqliteMessage(message)) return { kind: "failed", message };
-    throw error;
+    if (!isSqliteMessage(message)) throw error;
+    // A query that has succeeded before fails because of what others have changed.
+    return isRepeating ? { kind: "conflict" } : { kind: "failed", message };
   }
 }
 

@@ -5,6 +5,7 @@ import {
   asText,
   type Database,
   type Dialect,
+  DuplicateKeyError,
   exact,
   type Row,
   type Sql,
@@ -19,17 +20,22 @@ import {
   type StockPage,
 } from "../../../inventory/backend.ts";
 import type { InventoryOptions } from "../../../inventory/events.ts";
-import type {
-  DecrementResult,
-  LedgerEntry,
-  LedgerEntryKind,
-  Reservation,
-  StockLevel,
-  StockOperations,
-  StockOutcome,
-  StockResult,
+import {
+  type DecrementResult,
+  InventoryError,
+  type LedgerEntry,
+  type LedgerEntryKind,
+  type Reservation,
+  type StockLevel,
+  type StockOperations,
+  type StockOutcome,
+  type StockResult,
 } from "../../../inventory/inventory.ts";
-import type { Operation, OperationBatch } from "../../../inventory/operation.ts";
+import {
+  describeBatch,
+  type Operation,
+  type OperationBatch,
+} from "../../../inventory/operation.ts";
 import { checkFence, type Fence, formatFence } from "../../../lock/fence.ts";
 import type { TransactionalInventory } from "../../transactional-inventory.ts";
 import { toMillis } from "../micros.ts";
@@ -68,8 +74,9 @@ function within(tx: OpenTransaction, options: InventoryOptions): StockOperations
   return createOperations(
     {
       get: (sku) => get(tx, sku),
-      apply: (operation) => applyWithin(tx, operation),
-      applyMany: (batch) => applyManyWithin(tx, batch),
+      apply: (operation) =>
+        orConflict(applyWithin(tx, operation), { ...operation, operations: [operation] }),
+      applyMany: (batch) => orConflict(applyManyWithin(tx, batch), batch),
     },
     options,
   );
@@ -191,6 +198,22 @@ async function applyManyWithin(
     if (writes.length > 0) await tx.batch(writes);
     if (results) return results;
     await tx.batch(releaseExpired(tx.dialect, batch.sku));
+  }
+}
+
+/**
+ * Converts the refusal of an operation id by its unique key. Another transaction has used the id for another sku meanwhile: the
+ * stock's row is locked.
+ */
+async function orConflict<T>(changing: Promise<T>, batch: OperationBatch): Promise<T> {
+  try {
+    return await changing;
+  } catch (error) {
+    if (!(error instanceof DuplicateKeyError)) throw error;
+    throw new InventoryError(
+      "OPERATION_CONFLICT",
+      `${describeBatch(batch)}: an operation id was already used for another change; choose a new id`,
+    );
   }
 }
 
