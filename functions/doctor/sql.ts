@@ -1,3 +1,5 @@
+import { existsSync } from "node:fs";
+import { dirname, resolve } from "node:path";
 import { asNumber, asText, type Database, sql } from "../../core/database/sql.ts";
 import { migrationStatus } from "../../core/stores/sql/migrate.ts";
 import { type Finding, judgeVersion, note, ok, problem } from "./finding.ts";
@@ -10,6 +12,8 @@ export async function* examineDatabase(
   url: string,
   signal: AbortSignal,
 ): AsyncGenerator<Finding> {
+  const missing = judgeMissingFile(url);
+  if (missing) return yield missing;
   const examineProduct = EXAMINATIONS[database.dialect.name] ?? examineSqlite;
   yield* await examineProduct(database, signal);
   const { pending } = await migrationStatus(database, signal);
@@ -27,6 +31,15 @@ const SQLITE_SETTINGS = sql`
   SELECT sqlite_version() AS version,
     (SELECT journal_mode FROM pragma_journal_mode) AS journal_mode,
     (SELECT synchronous FROM pragma_synchronous) AS synchronous`;
+
+/** Tells of a SQLite file that does not exist: an empty database stands in for it. */
+function judgeMissingFile(url: string): Finding | undefined {
+  const [, file] = /^sqlite:(?:\/\/(?=\/))?(.+)/.exec(url) ?? [];
+  if (file === undefined || file === ":memory:" || existsSync(file)) return undefined;
+  const folder = dirname(resolve(file));
+  if (existsSync(folder)) return note("tables", `${file} does not exist: the first write makes it`);
+  return problem("tables", `the folder ${folder} does not exist`, "make it, or correct the URL");
+}
 
 async function examineSqlite(database: Database, signal: AbortSignal): Promise<readonly Finding[]> {
   const [row = {}] = await database.read(SQLITE_SETTINGS, signal);

@@ -495,6 +495,16 @@ describe.concurrent("lockstep doctor", () => {
     async () => {
       const { file, remove } = await temporaryFile();
       const url = `sqlite:${file}`;
+      const missing = await cli("doctor", url);
+      expect(missing.stdout).toMatch(
+        /^note +tables +\S+ does not exist: the first write makes it$/m,
+      );
+      expect(missing.stdout).not.toContain("privileges");
+      const folderless = await cli("doctor", `${url}/sub/shop.db`);
+      expect(folderless).toMatchObject({
+        status: 1,
+        stdout: expect.stringContaining("the folder"),
+      });
       await cli("migrate", "--store", url);
       const healthy = await cli("doctor", url);
       expect(healthy).toMatchObject({
