@@ -1,3 +1,6 @@
+import { checkText, checkWhole } from "../lock/checks.ts";
+import type { RunTurn } from "./runs.ts";
+
 /** A due run, as far as its turn depends on it. */
 export interface WaitingRun {
   readonly runId: string;
@@ -14,6 +17,15 @@ export interface WaitingRun {
 
 /** The queue of runs that name none. */
 export const DEFAULT_QUEUE = "default";
+
+const HIGHEST_PRIORITY = 1_000;
+
+/** Throws a TypeError or RangeError for properties that no run can have. */
+export function checkTurn({ queue, key, priority = 0 }: RunTurn): void {
+  if (queue !== undefined) checkText("queue", queue, 255);
+  if (key !== undefined) checkText("key", key, 255);
+  checkWhole("priority", priority, -HIGHEST_PRIORITY, HIGHEST_PRIORITY);
+}
 
 /** The most keys whose last turn is kept. */
 const MOST_KEYS = 10_000;

@@ -15,7 +15,8 @@ import {
   RECORDS_PER_PAGE,
   type RecordPage,
 } from "./records.ts";
-import type { FinishRequest, NewRun, RunClaim, RunKey, RunLeaseRequest, RunTurn } from "./runs.ts";
+import type { FinishRequest, NewRun, RunClaim, RunKey, RunLeaseRequest } from "./runs.ts";
+import { checkTurn } from "./turn-order.ts";
 
 /** The longest id or name in bytes of UTF-8. A record's key joins several, so it may be longer. */
 const LONGEST_ID = 255;
@@ -40,8 +41,6 @@ const HIGHEST_LIMIT = 1_000_000;
 
 /** A day: products of a span in microseconds and a number of runs are exact. */
 const LONGEST_RATE: Millis = 86_400_000;
-
-const HIGHEST_PRIORITY = 1_000;
 
 /** Returns the error for a cursor whose run does not exist. */
 export function unknownCursor(runId: string): RangeError {
@@ -279,13 +278,6 @@ function checkDistinct(runs: readonly NewRun[]): void {
     if (seen.has(runId)) throw new RangeError(`two runs have the id ${quote(runId)}`);
     seen.add(runId);
   }
-}
-
-/** Throws a TypeError or RangeError for properties that no run can have. */
-export function checkTurn({ queue, key, priority = 0 }: RunTurn): void {
-  if (queue !== undefined) checkId("queue", queue);
-  if (key !== undefined) checkId("key", key);
-  checkWhole("priority", priority, -HIGHEST_PRIORITY, HIGHEST_PRIORITY);
 }
 
 function checkLeaseRequest(request: RunLeaseRequest): void {

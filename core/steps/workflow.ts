@@ -1,6 +1,5 @@
 import type { Compensation, ParkReason, RunResult, RunTurn } from "../journal/runs.ts";
-import { DEFAULT_QUEUE } from "../journal/turn-order.ts";
-import { checkTurn } from "../journal/validated.ts";
+import { checkTurn, DEFAULT_QUEUE } from "../journal/turn-order.ts";
 import { checkText, checkWhole } from "../lock/checks.ts";
 import { type Duration, toMillis } from "../lock/duration.ts";
 import { quote } from "../lock/errors.ts";

@@ -107,6 +107,21 @@ describe("a run", () => {
     expect(third.body).not.toMatchObject({ runId });
   });
 
+  test("that is a cancelled singleton refuses starts until it has ended", async () => {
+    const { ask } = await serve();
+    const key = newKey();
+    const singleton = () =>
+      ask("POST", `${startPath}?singleton=true`, { key, body: { does: "wait" } });
+    const { runId } = (await singleton()).body as { runId: string };
+    const prefer = { headers: { prefer: "respond-async" } };
+    expect((await ask("POST", `/runs/${runId}/cancel`, prefer)).status).toBe(202);
+    const refused = await singleton();
+    expect(refused).toMatchObject({ status: 409, body: { code: "RUN_CANCELLED" } });
+    expect(refused.headers.get("retry-after")).toBe("1");
+    await ask("POST", `/runs/${runId}/cancel`);
+    expect((await singleton()).body).not.toMatchObject({ runId });
+  });
+
   test("that is debounced is one for the requests within its time, with the last input", async () => {
     const { ask } = await serve();
     const key = newKey();

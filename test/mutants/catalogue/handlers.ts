@@ -90,8 +90,8 @@ export const HANDLERS = [
     },
     {
       name: "a reused order id that is retried for ever",
-      find: `return code === "INPUT_CONFLICT" ||`,
-      replace: "return",
+      find: `new Set(["INPUT_CONFLICT", "INVALID"`,
+      replace: `new Set(["INVALID"`,
     },
     {
       name: "an outage of the journal that is poison",

@@ -41,18 +41,17 @@ export async function startKeyed(
         if (isOther) return { result: undefined };
         const known = last === undefined ? undefined : kept(found[0], now);
         // A repetition after a lost answer.
-        if (known?.runId === run.runId) return { result: await toStarted(known, now) };
+        if (known && last === run.runId) return { result: await toStarted(known, now) };
         if (known && isSame(known, quiet)) {
           const head = quiet === undefined ? known : await debounced(known, now);
-          const docs = found.length === 1 ? [head] : [head, found[1]];
-          return { docs, result: await toStarted(head, now) };
+          return { docs: found.with(0, head), result: await toStarted(head, now) };
         }
         const made = await make(run, now, found.at(-1));
         const waits = quiet === undefined ? {} : { reason: "debounce" as const };
         const dueAt = timeIn(now, quiet ?? 0);
         const head: Head = { ...made, ...waits, dueAt, startKey: key };
         return {
-          docs: found.length === 1 ? [head] : [found[0], head],
+          docs: found.with(-1, head),
           writes: [claim],
           result: await toStarted(head, now),
           refused() {
