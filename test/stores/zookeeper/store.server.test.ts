@@ -4,11 +4,7 @@ import type { LockEvent } from "../../../core/lock/events.ts";
 import type { LockStore } from "../../../core/lock/lock.ts";
 import type { StoreOptions } from "../../../core/lock/store.ts";
 import { zookeeperClient } from "../../../core/stores/zookeeper/client/client.ts";
-import {
-  createRequest,
-  type Request,
-  syncRequest,
-} from "../../../core/stores/zookeeper/client/requests.ts";
+import { createRequest } from "../../../core/stores/zookeeper/client/requests.ts";
 import {
   type ZooKeeper,
   type ZooKeeperSession,
@@ -262,21 +258,19 @@ test("a waiter enters the queue again when another client ends its session", asy
 
 test("a node that a server brings back is removed once its session has a new connection", async () => {
   await using wire = await overhear(servers[0] ?? "");
-  await using client = zookeeperClient({ servers: [`127.0.0.1:${wire.port}`] });
+  await using proxy = await TcpProxy.to(wire.port);
+  await using client = zookeeperClient({ servers: [`127.0.0.1:${proxy.port}`] });
   const root = freshRoot();
   const [ours, theirs] = [openStore({ root }, client), openStore({ root })];
   const lock = await ours.lock("a", { ttl: LONG, wait: LONG });
   const owner = await ownerOf(`${root}/a`, 0);
-  const act = async (request: Request<unknown>) =>
-    actAs(servers[0] ?? "", owner, await wire.password, request);
+  proxy.cut();
   const node = { path: `${root}/a/${newNodePrefix()}`, mode: "sequential" } as const;
-  await until(async () => (await act(createRequest(node, "anyone"))) === "answered");
-  await until(async () => {
-    // The owner reconnects each time, the first time maybe too early.
-    await act(syncRequest());
-    await pause(500);
-    return (await lineOf(admin, `${root}/a`)).length === 1;
-  });
+  const request = createRequest(node, "anyone");
+  expect(await actAs(servers[0] ?? "", owner, await wire.password, request)).toBe("answered");
+  expect(await lineOf(admin, `${root}/a`)).toHaveLength(2);
+  proxy.mend();
+  await until(async () => (await lineOf(admin, `${root}/a`)).length === 1);
   lock.assertHeld();
   expect(await lock.unlock()).toBe("released");
   await (await theirs.lock("a", { ttl: LONG, wait: LONG })).unlock();
