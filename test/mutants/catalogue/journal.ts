@@ -60,6 +60,25 @@ export const JOURNALS = [
       only: "record|ordered",
     },
   ]),
+  ...mutantsOf(
+    "core/stores/sql/journal/append.ts",
+    ["test/stores/postgres/functions.server.test.ts"],
+    [
+      {
+        name: "a claim by a process that cannot record",
+        find: "if (!hasFunctions) return sql`1 = 1`;",
+        replace: "if (!hasFunctions || hasFunctions) return sql`1 = 1`;",
+      },
+    ],
+  ),
+  ...mutantsOf("core/stores/sql/journal/start-keyed.ts", JOURNAL, [
+    {
+      name: "a debounced start that joins a cancelled run",
+      find: "isDebounced(row) && !isCancelled(row)",
+      replace: "isDebounced(row)",
+      only: "debounce",
+    },
+  ]),
   ...mutantsOf("core/stores/sql/journal/finish.ts", JOURNAL, [
     {
       name: "an end whose parent hears nothing",
