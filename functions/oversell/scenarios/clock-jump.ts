@@ -1,4 +1,5 @@
 import { backoff, retry } from "../../../core/lock/retry.ts";
+import { keyOf, PREFIX } from "../../../core/stores/redis/client/names.ts";
 import { redisClient } from "../../../core/stores/redis/client/open.ts";
 import type { Redis } from "../../../core/stores/redis/client/redis.ts";
 import { redlockLocks } from "../../../core/stores/redlock/locks.ts";
@@ -49,8 +50,8 @@ export const CLOCK_JUMP: Scenario<ClockJump> = {
     try {
       await Promise.all([...first, ...second].map(connect));
       await shop.acquire(redlockLocks(first));
-      // An answer on the same connections proves that all five masters have the lock, not only a quorum.
-      await Promise.all(first.map((redis) => redis.call(["PING"])));
+      // The lock counts once a quorum has it. A claim that came after the step would hold the lock at a stepped master.
+      await Promise.all(first.map((redis) => hasLock(redis, shop.lock)));
       await Promise.all(nodes.slice(0, stepped).map((node) => stepClock(node, STEP)));
       await shop.acquire(redlockLocks(second));
     } finally {
@@ -65,4 +66,16 @@ const ATTEMPTS = 10;
 function connect(redis: Redis): Promise<unknown> {
   const pauseAfter = (_: unknown, count: number) => (count < ATTEMPTS ? backoff(count) : undefined);
   return retry(() => redis.call(["PING"]), pauseAfter);
+}
+
+/** Resolves when the master has the lock. */
+function hasLock(redis: Redis, name: string): Promise<void> {
+  const check = async () => {
+    if (Number(await redis.call(["EXISTS", keyOf(PREFIX, "lock", name)])) === 0) {
+      throw new Error(`the master ${redis.address} did not get the lock`);
+    }
+  };
+  const pauseAfter = (_: unknown, count: number) =>
+    count < 10 * ATTEMPTS ? backoff(count) : undefined;
+  return retry(check, pauseAfter);
 }
