@@ -300,8 +300,8 @@ export class RunExecutor {
   }
 
   /** Executes again a run that was cancelled during its last step: its completion was refused. */
-  #undoCancelled({ key, ...options }: ClaimedExecution): Promise<Execution> {
-    const { deadline, signal, drain, lockWait } = options;
+  #undoCancelled(execution: ClaimedExecution): Promise<Execution> {
+    const { key, deadline, signal, drain, lockWait } = execution;
     this.#services.notify({ type: "parked", runId: key.runId, reason: "deadline", wakeIn: 0 });
     return this.#take(key.runId, { deadline, signal, drain, lockWait });
   }

@@ -92,7 +92,7 @@ export function memoryJournal(): Journal {
       changedAt: new Date(),
     } satisfies Partial<Run>);
     const { epoch, part, workflow, version, input, parent, startedAt } = run;
-    const { crashes, takenOver, blocks, cancelled } = run;
+    const { crashes, blocks, cancelled } = run;
     const { records, next, signals } = { ...pageOf(run), signals: unreceived(run) };
     const signalsSeen = run.signals.length;
     const begun = {
@@ -105,18 +105,9 @@ export function memoryJournal(): Journal {
       parent,
       startedAt,
       now: new Date(),
+      takenOver: run.takenOver,
     };
-    return {
-      kind: "claimed",
-      ...begun,
-      crashes,
-      takenOver,
-      blocks,
-      cancelled,
-      records,
-      next,
-      signals,
-    };
+    return { kind: "claimed", ...begun, crashes, blocks, cancelled, records, next, signals };
   };
 
   /** Adds a signal to the run, unless the run has it. */
