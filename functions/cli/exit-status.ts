@@ -22,7 +22,7 @@ export const EXIT = {
 /** Returns the exit status for an error. */
 export function exitStatusOf(error: unknown): number {
   if (error instanceof TypeError || error instanceof RangeError) return EXIT.usage;
-  if (hasStepsCode(error, "INVALID")) return EXIT.usage;
+  if (hasStepsCode(error, "INVALID", "TOO_LARGE")) return EXIT.usage;
   if (hasStepsCode(error, "UNKNOWN_RUN", "UNKNOWN_WORKFLOW", "INPUT_CONFLICT")) return EXIT.no;
   if (hasStepsCode(error, "RUN_COMPLETED", "UNDO_FAILED", "NO_FAILED_UNDO")) return EXIT.no;
   if (hasStepsCode(error, "RUN_CANCELLED", "SIGNAL_CONFLICT")) return EXIT.no;
@@ -34,6 +34,7 @@ export function exitStatusOf(error: unknown): number {
     return EXIT.unavailable;
   }
   if (error instanceof NotInstalledError) return EXIT.unavailable;
+  if (isOfFile(error)) return EXIT.cannotCreate;
   if (hasCode(error, "FENCED_OUT", "FENCE_INVALID") || error instanceof InventoryError)
     return EXIT.no;
   return EXIT.software;
@@ -41,6 +42,15 @@ export function exitStatusOf(error: unknown): number {
 
 function hasStepsCode(error: unknown, ...codes: readonly string[]): boolean {
   return error instanceof TerminalError && codes.includes(error.code);
+}
+
+/** The codes of files that cannot be made: for want of rights, of space, or of a folder. */
+const OF_FILES: readonly unknown[] = ["EACCES", "EPERM", "EROFS", "ENOSPC", "EDQUOT", "ENOTDIR"];
+
+function isOfFile(error: unknown): boolean {
+  return (
+    error instanceof Error && "path" in error && "code" in error && OF_FILES.includes(error.code)
+  );
 }
 
 /** Returns 128 plus the signal's number, like shells. */
@@ -51,5 +61,15 @@ export function exitStatusOfSignal(signal: NodeJS.Signals): number {
 /** Describes an error in one line. An unexpected error comes with its stack. */
 export function describeError(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
-  return exitStatusOf(error) === EXIT.software ? (error.stack ?? error.message) : error.message;
+  const status = exitStatusOf(error);
+  if (status === EXIT.software) return error.stack ?? error.message;
+  return status === EXIT.unavailable ? withRootCause(error) : error.message;
+}
+
+/** Tells what the store's server or the system has said, unless the message does. */
+function withRootCause(error: Error): string {
+  let root = error;
+  while (root.cause instanceof Error) root = root.cause;
+  const isTold = root.message === "" || error.message.includes(root.message);
+  return isTold ? error.message : `${error.message} (${root.message})`;
 }

@@ -3,7 +3,7 @@ import { openD1 } from "../../core/stores/cloudflare/index.ts";
 import { describeElections } from "../conformance/elections.ts";
 import { describeInventory } from "../conformance/inventory.ts";
 import { describeLockStore } from "../conformance/lock-store.ts";
-import { WHOLE_MATRIX } from "../support/matrix.ts";
+import { EVERY_VERSION } from "../support/matrix.ts";
 import { d1UnderTest } from "../support/workerd-under-test.ts";
 
 const d1 = d1UnderTest();
@@ -25,7 +25,7 @@ test("concurrent clients make the tables once, and sell under a lock what there 
 });
 
 // The statements are those of SQLite and of Durable Objects, which the default run tests.
-describe.runIf(WHOLE_MATRIX)("in D1", () => {
+describe.runIf(EVERY_VERSION)("in D1", () => {
   describeLockStore("d1", d1.locks);
   describeElections("d1", d1.locks);
   describeInventory("d1", d1.inventory);

@@ -6,7 +6,7 @@ import { run } from "../../infra/servers/processes.ts";
 import { type BundledProgram, PROGRAMS, PROVE, sourceOf } from "../support/bundled-programs.ts";
 import { BUNDLERS, type BundlerName, FORMATS } from "../support/bundlers.ts";
 import { anyTable } from "../support/dynamodb-under-test.ts";
-import { WHOLE_MATRIX } from "../support/matrix.ts";
+import { EVERY_VERSION } from "../support/matrix.ts";
 import { type PackedProject, packedProject } from "../support/packed-project.ts";
 import { anyPrefix, redisServer } from "../support/redis-under-test.ts";
 import { RestProxy } from "../support/rest-proxy.ts";
@@ -29,7 +29,7 @@ const entryOf = (folder: string, name: string) => join(folder, `${name.replace(/
  * esbuild, the default run tries the program that reaches every store.
  */
 export function describeBundles(bundler: BundlerName): void {
-  const isWhole = WHOLE_MATRIX || bundler === "esbuild";
+  const isWhole = EVERY_VERSION || bundler === "esbuild";
   const tried = isWhole ? names : names.filter((name) => name === "a URL");
   describe(`a bundle of ${bundler}`, () => {
     let bare: PackedProject;

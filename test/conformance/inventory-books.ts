@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
+import { known } from "../support/known.ts";
 import { pause } from "../support/until.ts";
-import { type InventorySuite, known } from "./inventory-suite.ts";
+import type { InventorySuite } from "./inventory-suite.ts";
 
 /** Batches: many orders in one change. */
 export function describeBatches(suite: InventorySuite): void {

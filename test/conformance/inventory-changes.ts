@@ -4,8 +4,9 @@ import {
   type QuantityChange,
   type StockResult,
 } from "../../core/inventory/inventory.ts";
+import { known } from "../support/known.ts";
 import { pause } from "../support/until.ts";
-import { type InventorySuite, known } from "./inventory-suite.ts";
+import type { InventorySuite } from "./inventory-suite.ts";
 
 /** Decrements: never oversold, applied once. */
 export function describeDecrements(suite: InventorySuite): void {

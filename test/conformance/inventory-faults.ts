@@ -1,7 +1,8 @@
 import { describe, expect, test } from "vitest";
 import type { Wire } from "../support/breakable.ts";
+import { known } from "../support/known.ts";
 import { within } from "../support/until.ts";
-import { type InventorySuite, known } from "./inventory-suite.ts";
+import type { InventorySuite } from "./inventory-suite.ts";
 
 /** Longer than the 10 s of a call on a silent server. */
 const LATE = 20_000;

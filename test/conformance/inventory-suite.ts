@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, expect, onTestFinished } from "vitest";
 import { type Inventory, stockLock } from "../../core/inventory/inventory.ts";
-import { hasCode } from "../../core/lock/errors.ts";
 import type { Fence } from "../../core/lock/fence.ts";
 import type { Lock, LockStore } from "../../core/lock/lock.ts";
 import type { Wire } from "../support/breakable.ts";
+import { known } from "../support/known.ts";
 import { pause, until } from "../support/until.ts";
 
 /** An inventory as the conformance suite takes it. */
@@ -22,18 +22,6 @@ export interface InventoryUnderTest {
 }
 
 let skus = 0;
-
-/** Repeats a call that gives up on a busy machine: under the same operation id it learns what happened. */
-export function known<T>(call: () => Promise<T>): Promise<T> {
-  return until(async () => {
-    try {
-      return { answer: await call() };
-    } catch (error) {
-      if (!hasCode(error, "STORE_UNAVAILABLE", "UNKNOWN_OUTCOME")) throw error;
-      return undefined;
-    }
-  }).then(({ answer }) => answer);
-}
 
 /** The inventory under test, and one client of it. */
 export class InventorySuite {

@@ -9,7 +9,7 @@ import { type AnyStore, open } from "../../infra/open.ts";
 import { INSTALLING_BROWSER, seriousFaults, startBrowser } from "../support/browser.ts";
 import { act, servingConsole } from "../support/console.ts";
 import { etcdElections, zookeeperElections } from "../support/elections-under-test.ts";
-import { WHOLE_MATRIX } from "../support/matrix.ts";
+import { cells, EVERY_VERSION } from "../support/matrix.ts";
 import { RedisCluster } from "../support/redis-group.ts";
 import { expectRejection } from "../support/rejection.ts";
 import { FOREVER, running } from "../support/runs.ts";
@@ -85,7 +85,7 @@ const STORES: Stores = {
   redis: redisUnderTest,
   etcd: () => etcdUnderTest(first(inject("etcdServers"))),
   dynamodb: dynamodbUnderTest,
-  ...(WHOLE_MATRIX && { "redis-cluster": clusterUnderTest }),
+  ...(EVERY_VERSION && { "redis-cluster": clusterUnderTest }),
 };
 
 async function clusterUnderTest(): Promise<StoreUnderTest> {
@@ -108,7 +108,7 @@ function first<T>([server]: readonly T[]): T {
 }
 
 // Beside each other: they wait for a ttl to pass.
-test.concurrent.for(Object.keys(STORES))(
+test.concurrent.for(cells(Object.keys(STORES)))(
   "on %s, a lock of another process appears, and goes when the process is killed",
   async (name, context) => {
     const store = await urlOf(context, STORES, name);
@@ -141,7 +141,7 @@ test.concurrent.for(Object.keys(STORES))(
   },
 );
 
-test.for(Object.keys(STORES))(
+test.for(cells(Object.keys(STORES)))(
   "on %s, stock is shown, a lock is released in the page, and the late write of its holder is refused, visibly",
   async (name, context) => {
     const store = await urlOf(context, STORES, name);
@@ -181,7 +181,7 @@ test.for(Object.keys(STORES))(
   },
 );
 
-test.for(Object.keys(WITH_JOURNAL))(
+test.for(cells(Object.keys(WITH_JOURNAL)))(
   "on %s, stock, ledgers and runs are shown, hostile names are text, and axe finds no serious fault",
   async (name, context) => {
     const { store, url } = await servingConsole(context, await urlOf(context, WITH_JOURNAL, name));
@@ -378,7 +378,7 @@ test("a filter is part of the address, and a link to it works", async (context) 
   expect(await other.getByRole("link", { name: "report" }).count()).toBe(0);
 });
 
-test.for(WHOLE_MATRIX ? Object.keys(STORES) : ["sqlite"])(
+test.for(EVERY_VERSION ? Object.keys(STORES) : ["sqlite"])(
   "on %s, a page stays small with 1,000 locks and, where there is a journal, 10,000 runs",
   async (name, context) => {
     const { store, url } = await servingConsole(context, await urlOf(context, STORES, name));

@@ -11,6 +11,7 @@ import { cli, MAIN } from "../support/cli.ts";
 import { blocksOf, examples, pageAt, pages } from "../support/docs.ts";
 import { anyTable, dynamodbPort, type TestTable } from "../support/dynamodb-under-test.ts";
 import { httpApiEvent } from "../support/lambda.ts";
+import { WHOLE_MATRIX } from "../support/matrix.ts";
 import { type PackedProject, packedProject } from "../support/packed-project.ts";
 import { runNode } from "../support/script.ts";
 import { connectTo, temporaryDatabase } from "../support/under-test.ts";
@@ -463,59 +464,68 @@ describe("the functions of the docs", () => {
   });
 });
 
-test("the commands of the docs run", async () => {
-  const commands = blocks("sh")
-    .join("\n")
-    .replaceAll("\\\n", " ")
-    .split("\n")
-    .map((line) => line.replace(/#.*/, "").trim())
-    .filter(Boolean);
-  expect(commands.length).toBeGreaterThan(15);
-  const folder = await folderOf("commands");
-  const env = {
-    ...process.env,
-    PATH: `${join(project, "bin")}:${process.env.PATH}`,
-    XDG_STATE_HOME: join(folder, "state"),
-  };
-  for (const command of commands)
-    await run("sh", ["-c", onOurServers(command)], { cwd: folder, env });
-  await run("sh", ["-c", "lockstep servers down"], { cwd: folder, env });
-}, 180_000);
+test.runIf(WHOLE_MATRIX)(
+  "the commands of the docs run",
+  async () => {
+    const commands = blocks("sh")
+      .join("\n")
+      .replaceAll("\\\n", " ")
+      .split("\n")
+      .map((line) => line.replace(/#.*/, "").trim())
+      .filter(Boolean);
+    expect(commands.length).toBeGreaterThan(15);
+    const folder = await folderOf("commands");
+    const env = {
+      ...process.env,
+      PATH: `${join(project, "bin")}:${process.env.PATH}`,
+      XDG_STATE_HOME: join(folder, "state"),
+    };
+    for (const command of commands)
+      await run("sh", ["-c", onOurServers(command)], { cwd: folder, env });
+    await run("sh", ["-c", "lockstep servers down"], { cwd: folder, env });
+  },
+  180_000,
+);
 
-test("the crontabs of the docs run one at a time, and one run per night", async () => {
-  const lines = blocksOf(pageAt("docs/start.md"), "text").map((block) => block.trim());
-  const commands = lines.map((line) => {
-    const [, command = ""] = /^\d+ \d+ \* \* \* (.*)$/.exec(line) ?? [];
-    return command.replaceAll("\\%", "%");
-  });
-  expect(commands).toHaveLength(2);
-  const folder = await folderOf("crontab");
-  await mkdir(join(folder, "node_modules/.bin"), { recursive: true });
-  await symlink(join(project, "node_modules/lockstep"), join(folder, "node_modules/lockstep"));
-  await symlink(join(project, "node_modules/zod"), join(folder, "node_modules/zod"));
-  await symlink(MAIN, join(folder, "node_modules/.bin/lockstep"));
-  await writeFile(join(folder, ".env"), `LOCKSTEP_STORE=${postgres.url}`);
-  const ticks = `import { appendFileSync } from "node:fs";
+test.runIf(WHOLE_MATRIX)(
+  "the crontabs of the docs run one at a time, and one run per night",
+  async () => {
+    const lines = blocksOf(pageAt("docs/start.md"), "text").map((block) => block.trim());
+    const commands = lines.map((line) => {
+      const [, command = ""] = /^\d+ \d+ \* \* \* (.*)$/.exec(line) ?? [];
+      return command.replaceAll("\\%", "%");
+    });
+    expect(commands).toHaveLength(2);
+    const folder = await folderOf("crontab");
+    await mkdir(join(folder, "node_modules/.bin"), { recursive: true });
+    await symlink(join(project, "node_modules/lockstep"), join(folder, "node_modules/lockstep"));
+    await symlink(join(project, "node_modules/zod"), join(folder, "node_modules/zod"));
+    await symlink(MAIN, join(folder, "node_modules/.bin/lockstep"));
+    await writeFile(join(folder, ".env"), `LOCKSTEP_STORE=${postgres.url}`);
+    const ticks = `import { appendFileSync } from "node:fs";
     appendFileSync("ticks", "begin ");
     await new Promise((resolve) => setTimeout(resolve, 1_500));
     appendFileSync("ticks", "end ");`;
-  await writeFile(join(folder, "report.js"), ticks);
-  const nightly = examples.get("nightly.mjs") ?? "";
-  await writeFile(
-    join(folder, "nightly.mjs"),
-    nightly.replace(/^.*throwIfAborted.*$/m, 'await import("./report.js");'),
-  );
-  const env = { ...process.env, PATH: `${dirname(process.execPath)}:${process.env.PATH}` };
-  const [atATime = "", perNight = ""] = commands.map((line) => line.replace("/srv/report", folder));
-  const onMachines = (count: number, command: string) =>
-    Promise.all(Array.from({ length: count }, () => run("sh", ["-c", command], { env })));
-  await onMachines(3, atATime); // each ends with 0
-  expect(await readFile(join(folder, "ticks"), "utf8")).toMatch(/^(begin end )+$/);
-  await writeFile(join(folder, "ticks"), "");
-  await onMachines(3, perNight);
-  await onMachines(1, perNight); // later in the same night
-  expect(await readFile(join(folder, "ticks"), "utf8")).toBe("begin end ");
-});
+    await writeFile(join(folder, "report.js"), ticks);
+    const nightly = examples.get("nightly.mjs") ?? "";
+    await writeFile(
+      join(folder, "nightly.mjs"),
+      nightly.replace(/^.*throwIfAborted.*$/m, 'await import("./report.js");'),
+    );
+    const env = { ...process.env, PATH: `${dirname(process.execPath)}:${process.env.PATH}` };
+    const [atATime = "", perNight = ""] = commands.map((line) =>
+      line.replace("/srv/report", folder),
+    );
+    const onMachines = (count: number, command: string) =>
+      Promise.all(Array.from({ length: count }, () => run("sh", ["-c", command], { env })));
+    await onMachines(3, atATime); // each ends with 0
+    expect(await readFile(join(folder, "ticks"), "utf8")).toMatch(/^(begin end )+$/);
+    await writeFile(join(folder, "ticks"), "");
+    await onMachines(3, perNight);
+    await onMachines(1, perNight); // later in the same night
+    expect(await readFile(join(folder, "ticks"), "utf8")).toBe("begin end ");
+  },
+);
 
 test("the requests of the docs are answered", async () => {
   const [setting = "", serving = "", ...requests] = (blocks("bash")[0] ?? "").trim().split("\n");

@@ -6,7 +6,7 @@ import { etcdClient } from "../../core/stores/etcd/client/grpc.ts";
 import { nodeFetch } from "../../core/stores/node-fetch.ts";
 import { type Authority, makeAuthority } from "../support/certificates.ts";
 import { always, anyLease, anyPrefix, openerOf, singleEtcds } from "../support/etcd-under-test.ts";
-import { WHOLE_MATRIX } from "../support/matrix.ts";
+import { EVERY_VERSION } from "../support/matrix.ts";
 import { OwnEtcd } from "../support/own-etcd.ts";
 import { until } from "../support/until.ts";
 
@@ -35,7 +35,7 @@ function openGateway({ tls, ...options }: EtcdOptions): Etcd {
 const opens = [
   { transport: "grpc", open: etcdClient },
   { transport: "gateway", open: openGateway },
-  ...(WHOLE_MATRIX ? [{ transport: "etcd3", open: await openerOf("etcd3") }] : []),
+  ...(EVERY_VERSION ? [{ transport: "etcd3", open: await openerOf("etcd3") }] : []),
 ];
 
 const transports = singleEtcds().flatMap((server) =>

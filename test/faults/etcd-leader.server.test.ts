@@ -5,11 +5,11 @@ import { etcdInventory } from "../../core/stores/etcd/inventory/index.ts";
 import { startServer } from "../../infra/servers/start.ts";
 import { leaderOf } from "../support/etcd.ts";
 import { endpointsOf, QUICK_ETCD } from "../support/etcd-servers.ts";
-import { WHOLE_MATRIX } from "../support/matrix.ts";
+import { EVERY_VERSION } from "../support/matrix.ts";
 import { runScript } from "../support/script.ts";
 import { until } from "../support/until.ts";
 
-const KILLS = WHOLE_MATRIX ? 20 : 6;
+const KILLS = EVERY_VERSION ? 20 : 6;
 
 interface Span {
   readonly from: bigint;

@@ -14,7 +14,7 @@ import { describeSqlOutages } from "../conformance/sql-outages.ts";
 import { type Authority, makeAuthority } from "../support/certificates.ts";
 import { startCli } from "../support/cli.ts";
 import { mysqlError } from "../support/error-answers.ts";
-import { WHOLE_MATRIX } from "../support/matrix.ts";
+import { EVERY_VERSION } from "../support/matrix.ts";
 import { TcpProxy } from "../support/tcp-proxy.ts";
 import { sqlServerUnderTest, temporaryDatabase } from "../support/under-test.ts";
 import { pause, until } from "../support/until.ts";
@@ -324,7 +324,7 @@ for (const server of inject("sqlServers")) {
         return call();
       };
       // The repetitions hit points before, between and after the statements of a batch.
-      for (let i = 0; i < (WHOLE_MATRIX ? 60 : 20); i += 1) {
+      for (let i = 0; i < (EVERY_VERSION ? 60 : 20); i += 1) {
         const change = { sku: `many-${i}`, quantity: 4 };
         await stock.set({ ...change, quantity: 10, operationId: `many-${i}/1` });
         const reservation = `many-${i}/2`;

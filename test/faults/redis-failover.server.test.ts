@@ -4,13 +4,13 @@ import { hasCode } from "../../core/lock/errors.ts";
 import type { Fence } from "../../core/lock/fence.ts";
 import type { Lock } from "../../core/lock/lock.ts";
 import type { RedisStore } from "../../core/stores/redis/store.ts";
-import { known } from "../conformance/inventory-suite.ts";
-import { WHOLE_MATRIX } from "../support/matrix.ts";
+import { known } from "../support/known.ts";
+import { EVERY_VERSION } from "../support/matrix.ts";
 import { RedisCluster, type RedisGroup, RedisSentinels } from "../support/redis-group.ts";
 import { anyPrefix } from "../support/redis-under-test.ts";
 import { until } from "../support/until.ts";
 
-const KILLS = WHOLE_MATRIX ? 6 : 1;
+const KILLS = EVERY_VERSION ? 6 : 1;
 const SELLERS = 4;
 const SKUS = ["cup", "pot", "jug"];
 const SUPPLY = 1_000_000;

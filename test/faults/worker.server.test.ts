@@ -10,6 +10,7 @@ import { runWorker } from "../../functions/worker/worker.ts";
 import { open } from "../../infra/open.ts";
 import { startServer } from "../../infra/servers/start.ts";
 import { soak } from "../soak/soak.ts";
+import { cells } from "../support/matrix.ts";
 import { restart } from "../support/restart.ts";
 import { temporaryDatabase, temporaryFile } from "../support/under-test.ts";
 import { pause, until } from "../support/until.ts";
@@ -67,7 +68,7 @@ function hasLocked(blocker: DatabaseSync): boolean {
 }
 
 describe.concurrent("a worker", () => {
-  test.each(["mariadb", "postgres"] as const)(
+  test.each(cells(["mariadb", "postgres"] as const))(
     "a worker goes on after two restarts of its database on %s, reports each once, and repeats no step",
     async (kind) => {
       await using server = await startServer(kind);

@@ -10,6 +10,7 @@ import { answerGroup } from "../../functions/batch/group.ts";
 import { addOrders, answerOrders, openOrders } from "../../functions/batch/orders.ts";
 import { open } from "../../infra/open.ts";
 import { cli, type Running, startCli } from "../support/cli.ts";
+import { cells } from "../support/matrix.ts";
 import type { SqlServer } from "../support/sql-servers.ts";
 import { temporaryDatabase, temporaryFile } from "../support/under-test.ts";
 import { pause, until } from "../support/until.ts";
@@ -70,7 +71,7 @@ async function place(server: SqlServer | undefined) {
   };
 }
 
-describe.concurrent.each(databases)("orders on $name", ({ server }) => {
+describe.concurrent.each(cells(databases))("orders on $name", ({ server }) => {
   /** Half of the orders are for the few that everybody wants. */
   const skuOf = (i: number) => `sku-${i % 2 ? (i >> 1) % HOT : (i >> 1) % SKUS}`;
 

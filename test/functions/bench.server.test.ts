@@ -6,14 +6,14 @@ import { expect, onTestFinished, test, vi } from "vitest";
 import { exponentOf } from "../bench/growth/growth.ts";
 import { checkLimits, measure } from "../bench/measure.ts";
 import { partsOf } from "../bench/profile.ts";
-import { WHOLE_MATRIX } from "../support/matrix.ts";
+import { EVERY_VERSION, WHOLE_MATRIX } from "../support/matrix.ts";
 import { needServers } from "../support/missing.ts";
 import { runNode } from "../support/script.ts";
 import { pause } from "../support/until.ts";
 
 const main = fileURLToPath(new URL("../bench/main.ts", import.meta.url));
 
-test("a suite prints one JSON document of results and ratios", async () => {
+test.runIf(WHOLE_MATRIX)("a suite prints one JSON document of results and ratios", async () => {
   await needServers("mariadb");
   using run = runNode([main, "--suite", "mysql", "--rounds", "2", "--block", "40", "--json"]);
   const { suite, server, results, ratios } = JSON.parse(await run.line());
@@ -34,7 +34,7 @@ test("a suite prints one JSON document of results and ratios", async () => {
 });
 
 // The default run tests the bounds of each bundle.
-test.runIf(WHOLE_MATRIX)(
+test.runIf(EVERY_VERSION)(
   "the suite of functions reports the loaded bytes and the time to the first answer of each function",
   async () => {
     await needServers("mariadb", "etcd", "redis");

@@ -7,6 +7,7 @@ import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import { EXIT } from "../../functions/cli/exit-status.ts";
 import { cli, onTerminal, startCli, untilPrinted } from "../support/cli.ts";
 import { cliInProcess } from "../support/cli-in-process.ts";
+import { cells } from "../support/matrix.ts";
 import { anyPrefix, redisServer } from "../support/redis-under-test.ts";
 import { temporaryDatabase, temporaryFile } from "../support/under-test.ts";
 import { until } from "../support/until.ts";
@@ -52,9 +53,9 @@ async function opened(name: string): Promise<Opened> {
     return { url: `sqlite:${file}`, remove };
   }
   const { url, drop } = await temporaryDatabase(server);
-  const migrated = await cli("migrate", "--store", url);
+  const migrated = await cliInProcess("migrate", "--store", url);
   expect(migrated).toMatchObject({ status: 0, stdout: expect.stringContaining("applied 0001") });
-  expect((await cli("migrate", "--store", url)).stdout).toBe("nothing to do\n");
+  expect((await cliInProcess("migrate", "--store", url)).stdout).toBe("nothing to do\n");
   return { url, remove: drop };
 }
 
@@ -64,7 +65,7 @@ afterAll(async () => {
 
 const names = ["sqlite", ...inject("sqlServers").map(({ name }) => name)];
 
-describe.concurrent.each(names)("lockstep lock on %s", (storeName) => {
+describe.concurrent.each(cells(names))("lockstep lock on %s", (storeName) => {
   const store = useStore(storeName);
   const lock = (...args: readonly string[]) => startCli(["lock", "--store", store(), ...args]);
 
@@ -139,12 +140,16 @@ describe.concurrent.each(names)("lockstep lock on %s", (storeName) => {
       fence: expect.stringMatching(/^\d{10}\.\d{20}$/),
       ttlMillis: 10_000,
     });
-    const info = JSON.parse((await cli("inspect", "held", "--json", "--store", store())).stdout);
+    const info = JSON.parse(
+      (await cliInProcess("inspect", "held", "--json", "--store", store())).stdout,
+    );
     expect(info).toMatchObject({ name: "held", fence: line.fence });
     expect(info.holder).toContain(`:${holder.child.pid}/`);
     holder.child.kill("SIGTERM");
     expect((await holder.finished).status).toBe(0);
-    const after = JSON.parse((await cli("inspect", "held", "--json", "--store", store())).stdout);
+    const after = JSON.parse(
+      (await cliInProcess("inspect", "held", "--json", "--store", store())).stdout,
+    );
     expect(after.holder).toBeUndefined();
   });
 
@@ -197,7 +202,7 @@ function runOn(store: () => string) {
   };
 }
 
-describe.concurrent.each(["sqlite", "redis"])("lockstep inventory on %s", (storeName) => {
+describe.concurrent.each(cells(["sqlite", "redis"]))("lockstep inventory on %s", (storeName) => {
   const run = runOn(useStore(storeName));
 
   test("sets, restocks, decrements and shows stock and its history", async () => {
@@ -227,7 +232,7 @@ describe.concurrent.each(["sqlite", "redis"])("lockstep inventory on %s", (store
   });
 });
 
-describe.concurrent.each([...names, "redis"])("a sealed fence on %s", (storeName) => {
+describe.concurrent.each(cells([...names, "redis"]))("a sealed fence on %s", (storeName) => {
   const run = runOn(useStore(storeName));
 
   test("is accepted by the inventory until a later holder has claimed the stock", async () => {
@@ -256,15 +261,15 @@ describe.concurrent("lockstep", () => {
   test("shows held locks and raises the generation", async () => {
     const { file, remove } = await temporaryFile();
     const store = ["--store", `sqlite:${file}`];
-    expect((await cli("list", ...store)).stdout).toBe("none\n");
+    expect((await cliInProcess("list", ...store)).stdout).toBe("none\n");
     const holder = startCli(["lock", "job", ...store]);
     await untilPrinted(holder);
-    expect((await cli("list", ...store)).stdout).toContain("job");
-    expect((await cli("list", "other", ...store)).stdout).toBe("none\n");
-    const inspected = await cli("inspect", "job", ...store);
+    expect((await cliInProcess("list", ...store)).stdout).toContain("job");
+    expect((await cliInProcess("list", "other", ...store)).stdout).toBe("none\n");
+    const inspected = await cliInProcess("inspect", "job", ...store);
     expect(inspected.stdout).toContain("job");
-    expect((await cli("raise-generation", ...store)).stdout).toBe("generation 1\n");
-    expect((await cli("raise-generation", "--at-least", "7", ...store)).stdout).toBe(
+    expect((await cliInProcess("raise-generation", ...store)).stdout).toBe("generation 1\n");
+    expect((await cliInProcess("raise-generation", "--at-least", "7", ...store)).stdout).toBe(
       "generation 7\n",
     );
     holder.child.kill("SIGINT");
@@ -283,7 +288,7 @@ describe.concurrent("lockstep", () => {
     const run = await cli("lock", "0x1", ...store, "--", node, "-e", print, "--", ...words);
     expect(run).toMatchObject({ status: 0, stderr: "" });
     expect(JSON.parse(run.stdout)).toEqual(words);
-    const inspected = await cli("inspect", "0x1", "--json", ...store);
+    const inspected = await cliInProcess("inspect", "0x1", "--json", ...store);
     expect(JSON.parse(inspected.stdout)).toMatchObject({ name: "0x1", fence: expect.anything() });
     await remove();
   });

@@ -16,6 +16,7 @@ import { EventSource } from "../support/lambda-host/event-source.ts";
 import { LambdaFunction } from "../support/lambda-host/function.ts";
 import { Queue } from "../support/lambda-host/queue.ts";
 import { sqsEndpoint } from "../support/lambda-host/sqs-endpoint.ts";
+import { cells } from "../support/matrix.ts";
 import { type Packaged, packageAll } from "../support/packaged.ts";
 import { until } from "../support/until.ts";
 
@@ -125,7 +126,7 @@ describe("the zips", () => {
 
 const capital = (name: string) => name.slice(0, 1).toUpperCase() + name.slice(1);
 
-describe.each(Object.keys(CLIENTS))(
+describe.each(cells(Object.keys(CLIENTS)))(
   "the unzipped handlers on the Lambda host with %s",
   (client) => {
     let home: string;

@@ -16,7 +16,8 @@ import { findOrThrow } from "../../infra/servers/binaries.ts";
 import { KINDS } from "../../infra/servers/kinds.ts";
 import { isEtcdHealthy } from "../../infra/servers/probes.ts";
 import { startServer } from "../../infra/servers/start.ts";
-import { cli, type Finished, startCli } from "../support/cli.ts";
+import { type Finished, startCli } from "../support/cli.ts";
+import { cliInProcess } from "../support/cli-in-process.ts";
 import { anyTable } from "../support/dynamodb-under-test.ts";
 import { connectTo, temporaryDatabase, temporaryFile } from "../support/under-test.ts";
 import { until } from "../support/until.ts";
@@ -41,7 +42,7 @@ describe.concurrent("lockstep doctor", () => {
         args: ["--appendonly", "yes", "--appendfsync", "always"],
       });
       const { url } = server;
-      const healthy = await cli("doctor", url, "--json");
+      const healthy = await cliInProcess("doctor", url, "--json");
       expect(healthy).toMatchObject({ status: 0 });
       expect(JSON.parse(healthy.stdout)).toContainEqual({
         check: "durability",
@@ -55,13 +56,13 @@ describe.concurrent("lockstep doctor", () => {
       ]);
       await store.redis.call(["CONFIG", "SET", "appendfsync", "always"]);
       await store.redis.call(["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
-      const evicting = await cli("doctor", url);
+      const evicting = await cliInProcess("doctor", url);
       expect(evicting).toMatchObject({
         status: 1,
         stdout: expect.stringMatching(/^problem +eviction .*allkeys-lru.*locks, fences and stock/m),
       });
       await store.redis.call(["CONFIG", "SET", "requirepass", "right"]);
-      const wrong = await cli("doctor", url.replace("//", "//:wrong@"));
+      const wrong = await cliInProcess("doctor", url.replace("//", "//:wrong@"));
       expect(wrong).toMatchObject({
         status: 69,
         stdout: expect.stringMatching(/^problem +refused .*\n +→ check user, password/m),
@@ -75,19 +76,21 @@ describe.concurrent("lockstep doctor", () => {
     async () => {
       await using server = await startServer("mariadb");
       const { url } = server;
-      const missing = await cli("doctor", url);
+      const missing = await cliInProcess("doctor", url);
       expect(missing).toMatchObject({
         status: 1,
         stdout: expect.stringMatching(
           /^problem +tables .*0001-locks.*\n +→ run "lockstep migrate/m,
         ),
       });
-      expect(await cli("migrate", "--status", "--store", url)).toMatchObject({
+      expect(await cliInProcess("migrate", "--status", "--store", url)).toMatchObject({
         status: 1,
         stdout: expect.stringContaining("pending  0001-locks"),
       });
-      expect((await cli("migrate", "--print", "--store", url)).stdout).toContain("lockstep_lock (");
-      expect(await cli("migrate", "--store", url)).toMatchObject({ status: 0 });
+      expect((await cliInProcess("migrate", "--print", "--store", url)).stdout).toContain(
+        "lockstep_lock (",
+      );
+      expect(await cliInProcess("migrate", "--store", url)).toMatchObject({ status: 0 });
       await using store = await open(url);
       await global(store, "innodb_flush_log_at_trx_commit = 1");
       expect(await findingsOf(url)).toMatchObject([
@@ -109,7 +112,7 @@ describe.concurrent("lockstep doctor", () => {
         raw("GRANT INSERT, UPDATE, DELETE ON lockstep_lock TO clerk"),
         raw("GRANT INSERT, UPDATE, DELETE ON lockstep_fence TO clerk"),
       ]);
-      const clerk = await cli("doctor", url.replace(/\/\/[^@]*@/, "//clerk:clerk@"));
+      const clerk = await cliInProcess("doctor", url.replace(/\/\/[^@]*@/, "//clerk:clerk@"));
       expect(clerk).toMatchObject({
         status: 69,
         stdout: expect.stringMatching(/^ok +privileges +locks can.*^problem +refused .*denied/ms),
@@ -122,7 +125,7 @@ describe.concurrent("lockstep doctor", () => {
         },
       ]);
       const wrong = url.replace(/\/\/[^@]*@/, "//nobody:wrong@");
-      expect(await cli("doctor", wrong)).toMatchObject({
+      expect(await cliInProcess("doctor", wrong)).toMatchObject({
         status: 69,
         stdout: expect.stringMatching(/^problem +refused /),
       });
@@ -136,7 +139,7 @@ describe.concurrent("lockstep doctor", () => {
       const [server] = inject("postgresServers");
       if (!server) throw new Error("the server is missing");
       const { url, drop } = await temporaryDatabase(server);
-      expect(await cli("migrate", "--store", url)).toMatchObject({ status: 0 });
+      expect(await cliInProcess("migrate", "--store", url)).toMatchObject({ status: 0 });
       const found = await findingsOf(url);
       expect(found).toContainEqual({
         check: "version",
@@ -171,17 +174,19 @@ describe.concurrent("lockstep doctor", () => {
       const [server] = inject("postgresServers");
       if (!server) throw new Error("the server is missing");
       const { url, open: openDatabase, drop } = await temporaryDatabase(server);
-      expect(await cli("migrate", "--store", url)).toMatchObject({ status: 0 });
+      expect(await cliInProcess("migrate", "--store", url)).toMatchObject({ status: 0 });
       await using database = openDatabase();
       await database.batch([raw("DROP FUNCTION lockstep_decrement")]);
       const missing = { status: 1, stdout: expect.stringMatching(/^pending +0014-functions/m) };
-      expect(await cli("migrate", "--status", "--store", url)).toMatchObject(missing);
+      expect(await cliInProcess("migrate", "--status", "--store", url)).toMatchObject(missing);
       expect(problemsOf(await findingsOf(url))).toContainEqual(
         expect.objectContaining({ check: "tables", message: expect.stringContaining("0014") }),
       );
       const made = { status: 0, stdout: expect.stringContaining("applied 0014-functions") };
-      expect(await cli("migrate", "--store", url)).toMatchObject(made);
-      expect(await cli("migrate", "--status", "--store", url)).toMatchObject({ status: 0 });
+      expect(await cliInProcess("migrate", "--store", url)).toMatchObject(made);
+      expect(await cliInProcess("migrate", "--status", "--store", url)).toMatchObject({
+        status: 0,
+      });
       expect(await findingsOf(url)).toContainEqual(
         expect.objectContaining({ check: "tables", status: "ok" }),
       );
@@ -195,7 +200,7 @@ describe.concurrent("lockstep doctor", () => {
     async () => {
       await using server = await startServer("postgres");
       const { url } = server;
-      expect(await cli("migrate", "--store", url)).toMatchObject({ status: 0 });
+      expect(await cliInProcess("migrate", "--store", url)).toMatchObject({ status: 0 });
       const replication = async () =>
         (await findingsOf(url)).find(({ check }) => check === "replication");
       expect(await replication()).toEqual({
@@ -245,7 +250,7 @@ describe.concurrent("lockstep doctor", () => {
     async () => {
       await using server = await startServer("postgres");
       const { url } = server;
-      expect(await cli("doctor", url)).toMatchObject({
+      expect(await cliInProcess("doctor", url)).toMatchObject({
         status: 1,
         stdout: expect.stringMatching(
           /^problem +tables .*0001-locks.*\n +→ run "lockstep migrate/m,
@@ -263,8 +268,8 @@ describe.concurrent("lockstep doctor", () => {
       await admin.query("SELECT pg_reload_conf()");
       await admin.end();
       const refused = expect.stringMatching(/^problem +refused .*\n +→ check user, password/);
-      await until(async () => (await cli("doctor", url)).status === 69);
-      const wrong = await cli("doctor", url.replace("postgres@", "postgres:wrong@"));
+      await until(async () => (await cliInProcess("doctor", url)).status === 69);
+      const wrong = await cliInProcess("doctor", url.replace("postgres@", "postgres:wrong@"));
       expect(wrong).toMatchObject({ status: 69, stdout: refused });
     },
     LONGEST,
@@ -274,7 +279,7 @@ describe.concurrent("lockstep doctor", () => {
     "finds missing tables, missing and wrong credentials, and capacity that throttles in DynamoDB",
     async () => {
       const { url, open: openTable } = await anyTable();
-      const healthy = await cli("doctor", url, "--json");
+      const healthy = await cliInProcess("doctor", url, "--json");
       expect(healthy).toMatchObject({ status: 0 });
       expect(JSON.parse(healthy.stdout)).toMatchObject([
         { check: "reachable", status: "ok" },
@@ -289,7 +294,7 @@ describe.concurrent("lockstep doctor", () => {
         { check: "privileges", status: "ok", message: "runs can be changed" },
       ]);
 
-      expect(await cli("doctor", url.replace("/test-", "/other-"))).toMatchObject({
+      expect(await cliInProcess("doctor", url.replace("/test-", "/other-"))).toMatchObject({
         status: 1,
         stdout:
           'problem  tables         there is no such table\n         → run "lockstep migrate"\n',
@@ -302,7 +307,7 @@ describe.concurrent("lockstep doctor", () => {
           /^problem +refused .*no credentials.*\n +→ set AWS_ACCESS_KEY_ID/,
         ),
       });
-      expect(await cli("doctor", url.replace("key:", "not-a-key:"))).toMatchObject({
+      expect(await cliInProcess("doctor", url.replace("key:", "not-a-key:"))).toMatchObject({
         status: 69,
         stdout: expect.stringMatching(/^problem +refused .*\n +→ check the credentials/),
       });
@@ -338,7 +343,7 @@ describe.concurrent("lockstep doctor", () => {
       await once(throttling, "listening");
       const { port } = throttling.address() as AddressInfo;
       const url = `dynamodb://key:secret@local/shop?endpoint=http://127.0.0.1:${port}`;
-      expect(await cli("doctor", url)).toMatchObject({
+      expect(await cliInProcess("doctor", url)).toMatchObject({
         status: 69,
         stdout: expect.stringMatching(
           /^problem +unreachable .*ThrottlingException.*\n +→ give the table capacity on demand/,
@@ -355,7 +360,7 @@ describe.concurrent("lockstep doctor", () => {
         args: ["--appendonly", "yes", "--appendfsync", "always"],
       });
       const { url, nodes } = server;
-      const healthy = await cli("doctor", url);
+      const healthy = await cliInProcess("doctor", url);
       expect(healthy).toMatchObject({
         status: 0,
         stdout: expect.stringMatching(
@@ -370,7 +375,7 @@ describe.concurrent("lockstep doctor", () => {
       ]);
       await one.redis.call(["CONFIG", "SET", "appendfsync", "always"]);
 
-      expect(await cli("doctor", url.replace("//", "//nobody:wrong@"))).toMatchObject({
+      expect(await cliInProcess("doctor", url.replace("//", "//nobody:wrong@"))).toMatchObject({
         status: 69,
         stdout: expect.stringMatching(/^problem +refused .*\n +→ check user, password/),
       });
@@ -390,7 +395,7 @@ describe.concurrent("lockstep doctor", () => {
       // Each node learns of it at a time of its own.
       const asking = (answers: (finished: Finished) => boolean) =>
         until(async () => {
-          const finished = await cli("doctor", url);
+          const finished = await cliInProcess("doctor", url);
           return answers(finished) && finished;
         });
       const down = /^problem +unreachable .*cluster is down\n +→ .*--cluster fix/;
@@ -414,14 +419,14 @@ describe.concurrent("lockstep doctor", () => {
         args: ["--quota-backend-bytes=3000000"],
       });
       const { url, nodes } = cluster;
-      expect(await cli("doctor", url)).toMatchObject({
+      expect(await cliInProcess("doctor", url)).toMatchObject({
         status: 0,
         stdout: expect.stringMatching(/^ok +servers +3 of 3 answer\nok +version +etcd 3\./m),
       });
       await nodes[2]?.kill("SIGKILL");
       // If it was the leader, the others are not healthy before they have another one.
       for (const { config } of nodes.slice(0, 2)) await until(() => isEtcdHealthy(config.port));
-      expect(await cli("doctor", url)).toMatchObject({
+      expect(await cliInProcess("doctor", url)).toMatchObject({
         status: 0,
         stdout: expect.stringMatching(/^note +servers +2 of 3 .*; not 127.*\n +→ start them/m),
       });
@@ -435,7 +440,7 @@ describe.concurrent("lockstep doctor", () => {
         await fill().catch(() => {});
         return problemsOf(await findingsOf(url)).some(({ check }) => check === "health");
       });
-      expect(await cli("doctor", url)).toMatchObject({
+      expect(await cliInProcess("doctor", url)).toMatchObject({
         stdout: expect.stringMatching(/^problem +health +not healthy: .*\n +→ .*alarm list/m),
       });
     },
@@ -449,7 +454,7 @@ describe.concurrent("lockstep doctor", () => {
         args: ["--appendonly", "yes", "--appendfsync", "always"],
       });
       const { url, nodes } = server;
-      expect(await cli("doctor", url)).toMatchObject({
+      expect(await cliInProcess("doctor", url)).toMatchObject({
         status: 0,
         stdout: expect.stringMatching(/^ok +servers +5 of 5 answer\nok +version +Redis 7/m),
       });
@@ -481,7 +486,7 @@ describe.concurrent("lockstep doctor", () => {
         "dynamodb://key:secret@local/shop?endpoint=http://127.0.0.1:1",
       ];
       for (const url of closed) {
-        expect(await cli("doctor", url), url).toMatchObject({
+        expect(await cliInProcess("doctor", url), url).toMatchObject({
           status: 69,
           stdout: expect.stringMatching(/^problem +unreachable .*\n +→ check that the server runs/),
         });
@@ -495,18 +500,18 @@ describe.concurrent("lockstep doctor", () => {
     async () => {
       const { file, remove } = await temporaryFile();
       const url = `sqlite:${file}`;
-      const missing = await cli("doctor", url);
+      const missing = await cliInProcess("doctor", url);
       expect(missing.stdout).toMatch(
         /^note +tables +\S+ does not exist: the first write makes it$/m,
       );
       expect(missing.stdout).not.toContain("privileges");
-      const folderless = await cli("doctor", `${url}/sub/shop.db`);
+      const folderless = await cliInProcess("doctor", `${url}/sub/shop.db`);
       expect(folderless).toMatchObject({
         status: 1,
         stdout: expect.stringContaining("the folder"),
       });
-      await cli("migrate", "--store", url);
-      const healthy = await cli("doctor", url);
+      await cliInProcess("migrate", "--store", url);
+      const healthy = await cliInProcess("doctor", url);
       expect(healthy).toMatchObject({
         status: 0,
         stdout: expect.stringMatching(
@@ -525,7 +530,7 @@ describe.concurrent("lockstep doctor", () => {
     async () => {
       const [server] = inject("zookeeperServers");
       if (!server) throw new Error("the server is missing");
-      expect(await cli("doctor", server.url)).toMatchObject({
+      expect(await cliInProcess("doctor", server.url)).toMatchObject({
         status: 0,
         stdout: expect.stringMatching(
           /^ok +servers +(\d) of \1 answer\nok +version +ZooKeeper 3\.\d+\.\d+\nnote +durability .*forceSync/m,
@@ -555,7 +560,7 @@ describe.concurrent("lockstep doctor", () => {
       onTestFinished(() => void aged.close());
       await once(aged, "listening");
       const { port } = aged.address() as AddressInfo;
-      expect(await cli("doctor", `redis://127.0.0.1:${port}`)).toMatchObject({
+      expect(await cliInProcess("doctor", `redis://127.0.0.1:${port}`)).toMatchObject({
         status: 1,
         stdout: expect.stringMatching(/^problem +version +Redis 6\..* is too old\n +→ upgrade/m),
       });

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { PROJECT_KINDS, PROJECT_STORES, writeProject } from "../../infra/init/write-project.ts";
 import { cli } from "../support/cli.ts";
+import { cliInProcess } from "../support/cli-in-process.ts";
 
 /** What only the projects of other stores have. */
 const OTHERS = {
@@ -44,6 +45,19 @@ test("init names the files that exist, and writes none", async () => {
   );
   expect(await readdir(home)).toEqual(["README.md"]);
   expect(await readFile(join(home, "README.md"), "utf8")).toBe("mine");
+});
+
+test("init says in one line that the folder cannot be made", async () => {
+  const file = join(home, "file");
+  await writeFile(file, "");
+  const { status, stdout, stderr } = await cliInProcess(
+    "init",
+    join(file, "shop"),
+    "--kind",
+    "sam",
+  );
+  expect({ status, stdout }).toEqual({ status: 73, stdout: "" });
+  expect(stderr).toMatch(/^lockstep: ENOTDIR: .*shop'\n$/);
 });
 
 test.each(["Shop", "7up", "a_b", "a/b", "", "a".repeat(31)])(

@@ -3,6 +3,7 @@ import { openShop } from "../../functions/oversell/open-shop.ts";
 import type { OversellReport } from "../../functions/oversell/oversell.ts";
 import { open } from "../../infra/open.ts";
 import { cli } from "../support/cli.ts";
+import { cells } from "../support/matrix.ts";
 import { anyPrefix, redisServer } from "../support/redis-under-test.ts";
 import { temporaryDatabase } from "../support/under-test.ts";
 
@@ -34,7 +35,9 @@ describe.concurrent("the ways to sell that are widely known", { timeout: 240_000
     expect(decr?.why).toContain("killed between DECR and the record of its sale");
   });
 
-  test.each([...inject("sqlServers"), ...inject("postgresServers")].map((server) => ({ server })))(
+  test.each(
+    cells([...inject("sqlServers"), ...inject("postgresServers")]).map((server) => ({ server })),
+  )(
     "a version column refuses late writes, and a row's lock makes all wait: $server.name",
     async ({ server }) => {
       const { url, drop } = await temporaryDatabase(server);

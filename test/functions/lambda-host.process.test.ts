@@ -6,6 +6,7 @@ import { CLIENTS } from "../support/lambda-host/clients.ts";
 import { EventSource } from "../support/lambda-host/event-source.ts";
 import { LambdaFunction, type ScaledOptions } from "../support/lambda-host/function.ts";
 import { Queue } from "../support/lambda-host/queue.ts";
+import { cells } from "../support/matrix.ts";
 import { temporaryFile } from "../support/under-test.ts";
 import { pause, until } from "../support/until.ts";
 
@@ -22,7 +23,7 @@ function lambda(client: string, handler: string, options: Partial<ScaledOptions>
   return new LambdaFunction({ module, handler, timeout: 10_000, ...CLIENTS[client], ...options });
 }
 
-describe.concurrent.each(Object.keys(CLIENTS))("the Lambda host with %s", (client) => {
+describe.concurrent.each(cells(Object.keys(CLIENTS)))("the Lambda host with %s", (client) => {
   test("keeps an environment for the next event, and starts another one beside it", async () => {
     await using fn = lambda(client, "count", { concurrency: 2 });
     const first = await fn.invoke({});

@@ -15,7 +15,7 @@ import { overlapping } from "../../functions/oversell/trace.ts";
 import { cli } from "../support/cli.ts";
 import { cliInProcess } from "../support/cli-in-process.ts";
 import { anyTable } from "../support/dynamodb-under-test.ts";
-import { WHOLE_MATRIX } from "../support/matrix.ts";
+import { cells, EVERY_VERSION } from "../support/matrix.ts";
 import { anyPrefix, openLocal, redisServer } from "../support/redis-under-test.ts";
 import { TcpProxy } from "../support/tcp-proxy.ts";
 import { temporaryDatabase, temporaryFile } from "../support/under-test.ts";
@@ -72,11 +72,11 @@ async function keysUnder(prefix: string): Promise<unknown> {
   return await redis.call(["KEYS", `*${prefix}*`]);
 }
 
-describe.concurrent.each(stores)("the incident on %s", (name, make) => {
+describe.concurrent.each(cells(stores))("the incident on %s", (name, make) => {
   test("oversells without the repairs and does not with them", async () => {
     const { url, remove } = await make();
     // Each fault takes three ttls, and etcd's shortest ttl is a second.
-    const isShort = name !== "sqlite" && !WHOLE_MATRIX;
+    const isShort = name !== "sqlite" && !EVERY_VERSION;
     const faults = isShort ? ["--slow", "1", "--freezes", "1", "--kills", "1"] : [];
     // Strategies that only some stores have: known-ways.server.test.ts.
     const known = STRATEGIES.filter(
@@ -142,7 +142,7 @@ describe.concurrent.each(stores)("the incident on %s", (name, make) => {
   }, 300_000);
 });
 
-describe.concurrent.each(stores.filter(([name]) => name !== "sqlite"))(
+describe.concurrent.each(cells(stores.filter(([name]) => name !== "sqlite")))(
   "a connection to %s that loses answers",
   (_, make) => {
     test("ends no sale, and its orders are delivered again", async () => {
@@ -290,7 +290,7 @@ test("the story begins with a slow service alone, and adds one fault after anoth
   await remove();
 });
 
-describe.concurrent.each(stores.filter(([name]) => name === "sqlite" || name === "redis"))(
+describe.concurrent.each(cells(stores.filter(([name]) => ["sqlite", "redis"].includes(name))))(
   "the story on %s, told by the command",
   (_, make) => {
     test("oversells by its own cause alone, and each other fault breaks one more way to sell", async () => {

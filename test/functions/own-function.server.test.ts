@@ -23,6 +23,7 @@ import { LambdaFunction } from "../support/lambda-host/function.ts";
 import { Queue } from "../support/lambda-host/queue.ts";
 import { sellOnLambdaHost } from "../support/lambda-host/sell.ts";
 import { sqsEndpoint } from "../support/lambda-host/sqs-endpoint.ts";
+import { cells, WHOLE_MATRIX } from "../support/matrix.ts";
 import { type PackedProject, packedProject } from "../support/packed-project.ts";
 import { SECRET_ARN, secretsManager } from "../support/secrets-manager.ts";
 import { temporaryDatabase } from "../support/under-test.ts";
@@ -109,12 +110,14 @@ test("the function of the docs, bundled by one command, sells from MySQL under l
 describe("a project of lockstep init", () => {
   beforeAll(() => addDeploymentPackages(project), 240_000);
 
-  test.each([
-    ["osls", "mysql"],
-    ["sam", "mysql"],
-    ["cdk", "mysql+etcd"],
-    ["terraform", "mysql+etcd"],
-  ])(
+  test.each(
+    cells([
+      ["terraform", "mysql+etcd"],
+      ["osls", "mysql"],
+      ["sam", "mysql"],
+      ["cdk", "mysql+etcd"],
+    ] as const),
+  )(
     "for %s on %s bundles by its own command, and deploys what every deployment keeps to",
     async (kind, store) => {
       const folder = await initProject(project, kind, store);
@@ -129,7 +132,7 @@ describe("a project of lockstep init", () => {
     },
   );
 
-  test.each([
+  test.runIf(WHOLE_MATRIX).each([
     ["sam", "mysql"],
     ["cdk", "mysql+etcd"],
   ])("for %s on %s has types", async (kind, store) => {

@@ -22,9 +22,9 @@ const ORDER = program("order");
 async function place() {
   const { file, remove } = await temporaryFile();
   const store = ["--store", `sqlite:${file}`];
-  const run = (...args: readonly string[]) => startCli([...args, ...store]).finished;
-  /** For commands that load no module of a user and do not wait. */
-  const ask = (...args: readonly string[]) => cliInProcess(...args, ...store);
+  const run = (...args: readonly string[]) => cliInProcess(...args, ...store);
+  /** The same in a process of its own. */
+  const runApart = (...args: readonly string[]) => startCli([...args, ...store]).finished;
   const order = (orderId: string, trouble: string, ...more: readonly string[]) =>
     run("run", ORDER, "--workflow", "place-order", ...input({ orderId, trouble }), ...more);
   /** As the journal has it. */
@@ -32,7 +32,7 @@ async function place() {
     await using opened = await open(`sqlite:${file}`);
     return opened.journal.show(runId);
   };
-  return { folder: dirname(file), store, run, ask, order, show, remove };
+  return { folder: dirname(file), store, run, runApart, order, show, remove };
 }
 
 function input(value: unknown): readonly string[] {
@@ -41,10 +41,10 @@ function input(value: unknown): readonly string[] {
 
 describe.concurrent("lockstep run and lockstep runs", () => {
   test("a run is shown without its store of locks, which is not made", async () => {
-    const { folder, order, ask, remove } = await place();
+    const { folder, order, run, remove } = await place();
     await order("a", "none");
     const locks = join(folder, "no", "locks.db");
-    expect((await ask("runs", "show", "a", "--locks", `sqlite:${locks}`)).status).toBe(0);
+    expect((await run("runs", "show", "a", "--locks", `sqlite:${locks}`)).status).toBe(0);
     expect(existsSync(dirname(locks))).toBe(false);
     await remove();
   });
@@ -82,9 +82,9 @@ describe.concurrent("lockstep run and lockstep runs", () => {
   }, 120_000);
 
   test("runs limits shows, replaces and removes the limits of a queue", async () => {
-    const { ask, remove } = await place();
+    const { run, remove } = await place();
     const limits = async (...args: readonly string[]) => {
-      const { stdout, stderr, status } = await ask("runs", "limits", ...args);
+      const { stdout, stderr, status } = await run("runs", "limits", ...args);
       return status === 0 ? JSON.parse(stdout) : { status, stderr };
     };
     expect(await limits()).toEqual({});
@@ -102,37 +102,37 @@ describe.concurrent("lockstep run and lockstep runs", () => {
   }, 120_000);
 
   test("runs export prints a history for the replay check", async () => {
-    const { ask, order, remove } = await place();
+    const { run, order, remove } = await place();
     await order("a", "declined");
-    const { stdout, status } = await ask("runs", "export", "a");
+    const { stdout, status } = await run("runs", "export", "a");
     expect(status).toBe(0);
     const report = await checkReplay(placeOrder, stdout);
     expect(report.divergence).toBeUndefined();
     expect(report.commands.map(({ state }) => state)).not.toContain("missing");
-    expect(await ask("runs", "export", "none")).toMatchObject({ status: 1, stdout: "" });
+    expect(await run("runs", "export", "none")).toMatchObject({ status: 1, stdout: "" });
     await remove();
   }, 120_000);
 
   test("values of a codec are shown as their size, and decoded with the codec of the module", async () => {
-    const { run, ask, remove } = await place();
+    const { run, remove } = await place();
     const module = ["--module", program("sealed")];
     const started = await run("run", program("sealed"), "--id", "s", ...input({ card: "4242" }));
     expect(JSON.parse(started.stdout)).toMatchObject({ status: "failed", error: { code: "NO" } });
     const encoded = { codec: "encrypted", bytes: expect.any(Number) };
-    const { stdout } = await ask("runs", "show", "s", "--json");
+    const { stdout } = await run("runs", "show", "s", "--json");
     expect(JSON.parse(stdout)).toMatchObject({ input: encoded, ending: { value: encoded } });
-    const picture = (await ask("runs", "show", "s")).stdout;
+    const picture = (await run("runs", "show", "s")).stdout;
     expect(picture).toMatch(/^input {2}\{"codec":"encrypted","bytes":\d+\}$/m);
     expect(picture).toMatch(/^failed {2}encrypted: \d+ bytes$/m);
     expect(picture).not.toContain("4242");
     expect((await run("runs", "show", "s", ...module)).stdout).toContain('input  {"card":"4242"}');
     expect((await run("runs", "query", "s", "card", ...module)).stdout).toBe('"4242"\n');
-    expect(JSON.parse((await ask("runs", "query", "s", "card")).stdout)).toEqual(encoded);
-    expect(await ask("runs", "retry", "s")).toMatchObject({
+    expect(JSON.parse((await run("runs", "query", "s", "card")).stdout)).toEqual(encoded);
+    expect(await run("runs", "retry", "s")).toMatchObject({
       ...{ status: 1, stderr: expect.stringContaining("encoded by encrypted") },
     });
     expect(await run("runs", "retry", "s", ...module)).toMatchObject({ stdout: "reopened\n" });
-    const history = (await ask("runs", "export", "s")).stdout;
+    const history = (await run("runs", "export", "s")).stdout;
     expect(history).not.toContain("4242");
     const report = await checkReplay(sealed, history, { codec });
     expect(report).toMatchObject({ divergence: undefined, commands: [{ state: "same" }, {}] });
@@ -141,10 +141,10 @@ describe.concurrent("lockstep run and lockstep runs", () => {
   }, 120_000);
 
   test("a run is queried, and answers an update once a process executes it", async () => {
-    const { run, ask, remove } = await place();
+    const { run, remove } = await place();
     const start = ["run", ORDER, "--workflow", "counter", "--id", "c", "--input", "null"];
     expect((await run(...start)).status).toBe(75);
-    expect(await ask("runs", "query", "c", "sum")).toMatchObject({ status: 0, stdout: "0\n" });
+    expect(await run("runs", "query", "c", "sum")).toMatchObject({ status: 0, stdout: "0\n" });
     const update = ["runs", "update", "c", "add", "--payload", "5", "--dedupe-id", "1"];
     const pending = { status: 75, stdout: '{"status":"pending"}\n' };
     expect(await run(...update, "--wait", "1ms")).toMatchObject(pending);
@@ -155,22 +155,22 @@ describe.concurrent("lockstep run and lockstep runs", () => {
   }, 120_000);
 
   test("a waiting run is parked, woken by a signal, and continued by another process", async () => {
-    const { run, ask, order, remove } = await place();
+    const { run, runApart, order, remove } = await place();
     expect(await order("a", "waits")).toMatchObject({
       status: 75,
       stdout: '{"runId":"a","status":"suspended","reason":"signal"}\n',
     });
-    expect((await ask("runs", "list", "--status", "parked")).stdout).toContain("parked (signal)");
+    expect((await run("runs", "list", "--status", "parked")).stdout).toContain("parked (signal)");
     const pay = ["runs", "signal", "a", "paid", "--payload", '{"amount":12}', "--dedupe-id", "1"];
-    expect(await ask(...pay)).toMatchObject({ status: 0, stdout: "delivered\n" });
-    expect(await ask(...pay)).toMatchObject({ status: 0, stdout: "duplicate\n" });
-    const resumed = await run("runs", "resume", "a", ORDER);
+    expect(await run(...pay)).toMatchObject({ status: 0, stdout: "delivered\n" });
+    expect(await run(...pay)).toMatchObject({ status: 0, stdout: "duplicate\n" });
+    const resumed = await runApart("runs", "resume", "a", ORDER);
     expect(JSON.parse(resumed.stdout)).toMatchObject({ output: { orderId: "a", amount: 12 } });
-    expect(await ask(...pay)).toMatchObject({ status: 1, stdout: "ended\n" });
-    const { records, signals } = JSON.parse((await ask("runs", "show", "a", "--json")).stdout);
+    expect(await run(...pay)).toMatchObject({ status: 1, stdout: "ended\n" });
+    const { records, signals } = JSON.parse((await run("runs", "show", "a", "--json")).stdout);
     expect(records.map(({ key }: { key: string }) => key)).toContain("~signal/paid");
     expect(signals).toMatchObject([{ name: "paid", payload: { amount: 12 } }]);
-    const picture = (await ask("runs", "show", "a")).stdout;
+    const picture = (await run("runs", "show", "a")).stdout;
     expect(picture).toContain("↻");
     expect(picture).toContain('output  {"orderId":"a","amount":12}');
     expect(picture).not.toContain("\u001b");
@@ -197,34 +197,34 @@ describe.concurrent("lockstep run and lockstep runs", () => {
   }, 120_000);
 
   test("a detached run is started and not executed; a cancelled run is undone", async () => {
-    const { run, ask, order, show, remove } = await place();
+    const { run, order, show, remove } = await place();
     expect(await order("a", "none", "--detach")).toMatchObject({ status: 0 });
     expect(await show("a")).toMatchObject({ status: "parked", records: [] });
     await order("b", "waits");
-    expect(await ask("runs", "cancel", "b")).toMatchObject({ status: 0, stdout: "requested\n" });
+    expect(await run("runs", "cancel", "b")).toMatchObject({ status: 0, stdout: "requested\n" });
     const cancelled = await run("runs", "resume", "b", ORDER);
     expect(cancelled.status).toBe(1);
     expect(JSON.parse(cancelled.stdout)).toMatchObject({ error: { code: "RUN_CANCELLED" } });
     expect(await show("b")).toMatchObject({ status: "cancelled", ending: { compensated: "yes" } });
-    expect(await ask("runs", "cancel", "b")).toMatchObject({ status: 1, stdout: "ended\n" });
-    const list = JSON.parse((await ask("runs", "list", "--json")).stdout);
+    expect(await run("runs", "cancel", "b")).toMatchObject({ status: 1, stdout: "ended\n" });
+    const list = JSON.parse((await run("runs", "list", "--json")).stdout);
     expect(list.map(({ runId }: { runId: string }) => runId)).toEqual(["b", "a"]);
-    const some = await ask("runs", "list", "--json", "--status", "cancelled", "--limit", "1");
+    const some = await run("runs", "list", "--json", "--status", "cancelled", "--limit", "1");
     expect(JSON.parse(some.stdout)).toMatchObject([{ runId: "b", workflow: "place-order" }]);
-    expect(await ask("runs", "purge")).toMatchObject({ status: 0, stdout: "0 deleted\n" });
-    const gone = await ask("runs", "show", "c");
+    expect(await run("runs", "purge")).toMatchObject({ status: 0, stdout: "0 deleted\n" });
+    const gone = await run("runs", "show", "c");
     expect(gone).toMatchObject({ status: 1, stdout: "" });
     expect(gone.stderr).toContain('run "c" does not exist');
     await remove();
   }, 120_000);
 
   test("runs cancel --wait tells how the run ended", async () => {
-    const { run, ask, order, remove } = await place();
+    const { run, runApart, order, remove } = await place();
     await order("a", "waits");
-    const early = await ask("runs", "cancel", "a", "--wait", "50ms");
+    const early = await run("runs", "cancel", "a", "--wait", "50ms");
     expect(early.status).toBe(75);
     expect(JSON.parse(early.stdout)).toEqual({ runId: "a", status: "parked" });
-    const waiting = run("runs", "cancel", "a", "--wait", "60s");
+    const waiting = runApart("runs", "cancel", "a", "--wait", "60s");
     await run("runs", "resume", "a", ORDER);
     const ended = await waiting;
     expect(ended.status).toBe(0);
@@ -232,33 +232,33 @@ describe.concurrent("lockstep run and lockstep runs", () => {
       ...{ runId: "a", status: "cancelled", compensated: "yes" },
     });
     await order("b", "none");
-    const completed = await ask("runs", "cancel", "b", "--wait", "60s");
+    const completed = await run("runs", "cancel", "b", "--wait", "60s");
     expect(completed.status).toBe(1);
     expect(JSON.parse(completed.stdout)).toEqual({ runId: "b", status: "completed" });
-    const bad = await ask("runs", "cancel", "b", "--wait", "60");
+    const bad = await run("runs", "cancel", "b", "--wait", "60");
     expect(bad.status).toBe(64);
     expect(bad.stderr).toContain("--wait 60 has no unit");
     await remove();
   }, 120_000);
 
   test("a cancelled run goes on after runs retry, and a completed one is refused", async () => {
-    const { run, ask, order, show, remove } = await place();
+    const { run, order, show, remove } = await place();
     await order("a", "waits");
-    await ask("runs", "cancel", "a");
+    await run("runs", "cancel", "a");
     expect((await run("runs", "resume", "a", ORDER)).status).toBe(1);
-    expect(await ask("runs", "retry", "a")).toMatchObject({ status: 0, stdout: "reopened\n" });
-    expect(await ask("runs", "retry", "a")).toMatchObject({ status: 0, stdout: "open\n" });
-    await ask("runs", "signal", "a", "paid", "--payload", '{"amount":12}');
+    expect(await run("runs", "retry", "a")).toMatchObject({ status: 0, stdout: "reopened\n" });
+    expect(await run("runs", "retry", "a")).toMatchObject({ status: 0, stdout: "open\n" });
+    await run("runs", "signal", "a", "paid", "--payload", '{"amount":12}');
     const resumed = await run("runs", "resume", "a", ORDER);
     expect(JSON.parse(resumed.stdout)).toMatchObject({ output: { amount: 12 } });
     // The undone steps were executed again, and the first records are kept.
     const keys = (await show("a"))?.records.map(({ key }) => key) ?? [];
     expect(keys).toContain("reserve");
     expect(keys.some((key) => /^~old\/\d+\/reserve$/.test(key))).toBe(true);
-    const completed = await ask("runs", "retry", "a");
+    const completed = await run("runs", "retry", "a");
     expect(completed).toMatchObject({ status: 1, stdout: "" });
     expect(completed.stderr).toContain('run "a" has completed');
-    const unknown = await ask("runs", "retry", "none");
+    const unknown = await run("runs", "retry", "none");
     expect(unknown).toMatchObject({ status: 1, stdout: "" });
     expect(unknown.stderr).toContain('run "none" does not exist');
     await remove();
@@ -266,7 +266,7 @@ describe.concurrent("lockstep run and lockstep runs", () => {
 
   test("runs retry takes several ids, or a status, and does not stop at a run that it cannot retry", async () => {
     const { file, remove } = await temporaryFile();
-    const ask = (...args: readonly string[]) =>
+    const retry = (...args: readonly string[]) =>
       cliInProcess("runs", "retry", ...args, "--store", `sqlite:${file}`);
     const blockAll = async () => {
       await using shop = await open(`sqlite:${file}`);
@@ -292,63 +292,63 @@ describe.concurrent("lockstep run and lockstep runs", () => {
       return Object.fromEntries(runs.map(({ runId, status }) => [runId, status]));
     };
     await blockAll();
-    const two = await ask("a", "none", "done", "b");
+    const two = await retry("a", "none", "done", "b");
     expect(two.status).toBe(1);
     expect(two.stdout.split("\n").toSorted()).toEqual(["", "a reopened", "b reopened"]);
     expect(two.stderr).toContain('run "none" does not exist');
     expect(two.stderr).toContain('run "done" has completed');
     await blockAll();
-    const ofOrders = await ask("--status", "blocked", "--workflow", "order");
+    const ofOrders = await retry("--status", "blocked", "--workflow", "order");
     expect(ofOrders.status).toBe(0);
     expect(ofOrders.stdout.split("\n").toSorted()).toEqual(["", "b reopened", "c reopened"]);
     expect(await statuses()).toEqual({ a: "blocked", b: "parked", c: "parked", done: "completed" });
-    expect(await ask("--status", "blocked")).toMatchObject({ status: 0, stdout: "a reopened\n" });
-    const none = await ask("--status", "blocked");
+    expect(await retry("--status", "blocked")).toMatchObject({ status: 0, stdout: "a reopened\n" });
+    const none = await retry("--status", "blocked");
     expect(none).toMatchObject({ status: 0, stdout: "" });
     expect(none.stderr).toContain("no run is blocked");
     for (const wrong of [[], ["a", "--status", "failed"], ["a", "--workflow", "order"]]) {
-      expect(await ask(...wrong)).toMatchObject({ status: 64, stdout: "" });
+      expect(await retry(...wrong)).toMatchObject({ status: 64, stdout: "" });
     }
     await remove();
   }, 120_000);
 
   test("runs retry-undo attempts a failed undo again, and changes what the run says", async () => {
-    const { store, run, ask, show, remove } = await place();
+    const { store, run, show, remove } = await place();
     const file = program("stuck");
     const start = ["run", file, "--id", "a", "--input", "null", ...store];
     const failed = await startCli(start, { env: { UNDO_STUCK: "1" } }).finished;
     expect(JSON.parse(failed.stdout)).toMatchObject({ status: "failed", compensated: "no" });
-    const refused = await ask("runs", "retry", "a");
+    const refused = await run("runs", "retry", "a");
     expect(refused).toMatchObject({ status: 1, stdout: "" });
     expect(refused.stderr).toContain("retry the undos first");
     const reopened = { status: 0, stdout: "reopened\n" };
-    expect(await ask("runs", "retry-undo", "a")).toMatchObject(reopened);
+    expect(await run("runs", "retry-undo", "a")).toMatchObject(reopened);
     expect((await run("runs", "resume", "a", file)).status).toBe(1);
     expect(await show("a")).toMatchObject({ status: "failed", ending: { compensated: "yes" } });
-    const again = await ask("runs", "retry-undo", "a");
+    const again = await run("runs", "retry-undo", "a");
     expect(again).toMatchObject({ status: 1, stdout: "" });
     expect(again.stderr).toContain('run "a" has no failed undo');
     await remove();
   }, 120_000);
 
   test("runs fork starts a new run with the results up to a step, once per id", async () => {
-    const { run, ask, order, show, remove } = await place();
+    const { run, order, show, remove } = await place();
     await order("a", "none");
     const args = ["runs", "fork", "a", "--from", "charge", "--as", "b"];
     for (let i = 0; i < 2; i += 1) {
-      expect(await ask(...args)).toMatchObject({ status: 0, stdout: "b\n" });
+      expect(await run(...args)).toMatchObject({ status: 0, stdout: "b\n" });
     }
     expect((await run("runs", "resume", "b", ORDER)).status).toBe(0);
     expect(await show("b")).toMatchObject({ status: "completed", origin: { runId: "a" } });
-    const shown = await ask("runs", "show", "b");
+    const shown = await run("runs", "show", "b");
     expect(shown.stdout).toContain("forked from a at charge");
-    expect((await ask("runs", "show", "a")).stdout).toContain("forks  b");
-    const unknown = await ask("runs", "fork", "a", "--from", "none");
+    expect((await run("runs", "show", "a")).stdout).toContain("forks  b");
+    const unknown = await run("runs", "fork", "a", "--from", "none");
     expect(unknown).toMatchObject({ status: 1, stdout: "" });
     expect(unknown.stderr).toMatch(/no step "none"; its steps are .*charge/);
-    const taken = await ask("runs", "fork", "a", "--from", "charge", "--as", "a");
+    const taken = await run("runs", "fork", "a", "--from", "charge", "--as", "a");
     expect(taken.stderr).toContain("is no fork");
-    expect((await ask("runs", "fork", "a")).stderr).toContain("from");
+    expect((await run("runs", "fork", "a")).stderr).toContain("from");
     await remove();
   }, 120_000);
 
@@ -398,7 +398,7 @@ describe.concurrent("lockstep run and lockstep runs", () => {
   }, 120_000);
 
   test("invalid input is named and exits with 64 before any action", async () => {
-    const { folder, store, run, ask, remove } = await place();
+    const { folder, store, run, remove } = await place();
     const empty = join(folder, "empty.mjs");
     await writeFile(empty, "export const nothing = 1;");
     const broken = join(folder, "broken.mjs");
@@ -413,6 +413,10 @@ describe.concurrent("lockstep run and lockstep runs", () => {
       [[...order, "--input", "{}", "--wait", "--detach"], "mutually exclusive"],
       [[...order, "--input", "{}", "--id", ""], "--id"],
       [[...order, "--input", "{}", "--lease", "1"], "--lease"],
+      [
+        [...order, "--id", "big", ...input({ orderId: "x".repeat(3_000_000), trouble: "none" })],
+        "bytes",
+      ],
       [["run", empty, "--input", "{}"], "exports neither a workflow nor"],
     ] as const;
     const withoutModule = [
@@ -426,7 +430,7 @@ describe.concurrent("lockstep run and lockstep runs", () => {
     ] as const;
     const ended = [
       ...cases.map(([args, hint]) => ({ args, hint, ending: run(...args) })),
-      ...withoutModule.map(([args, hint]) => ({ args, hint, ending: ask(...args) })),
+      ...withoutModule.map(([args, hint]) => ({ args, hint, ending: run(...args) })),
     ];
     for (const { args, hint, ending } of ended) {
       const { status, stdout, stderr } = await ending;

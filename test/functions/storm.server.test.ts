@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { STORES, type StormStoresName } from "../storm/stores.ts";
 import { problemsOf, type StormOptions, storm } from "../storm/storm.ts";
+import { cells } from "../support/matrix.ts";
 
 const small = {
   orders: 300,
@@ -16,7 +17,7 @@ const small = {
 
 /** `npm run storm` has the full one: 2,000 orders on 20 environments. */
 describe.concurrent("a flash sale on the Lambda host", () => {
-  test.each(Object.keys(STORES) as StormStoresName[])(
+  test.each(cells(Object.keys(STORES) as StormStoresName[]))(
     "sells every unit once, answers every order and loses no message on %s",
     async (name) => {
       await using stores = await STORES[name]();

@@ -7,10 +7,10 @@ import { etcdInventory } from "../../core/stores/etcd/inventory/index.ts";
 import { etcdLocks } from "../../core/stores/etcd/locks/index.ts";
 import { memoryLocks } from "../../core/stores/memory/locks.ts";
 import { describeInventory } from "../conformance/inventory.ts";
-import { known } from "../conformance/inventory-suite.ts";
 import { counting } from "../support/counting-etcd.ts";
 import { faulty } from "../support/faulty-etcd.ts";
 import { etcdInventoryUnderTest } from "../support/inventory-under-test.ts";
+import { known } from "../support/known.ts";
 import { pause, until } from "../support/until.ts";
 
 const servers = inject("etcdServers");

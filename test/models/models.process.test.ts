@@ -1,5 +1,6 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
+import { cells } from "../support/matrix.ts";
 import { MODELS, search } from "./spin.ts";
 
 test("each model of the folder is searched", () => {
@@ -18,7 +19,7 @@ describe.each(MODELS)("the model $name", ({ name, mutants }) => {
     expect(states).toBeGreaterThan(1_000);
   });
 
-  test.each(mutants)("is violated by its mutant %s", async (mutant) => {
+  test.each(cells(mutants))("is violated by its mutant %s", async (mutant) => {
     const { violation, states } = await search(name, mutant);
     process.stdout.write(`model ${name}, mutant ${mutant}: ${violation} after ${states} states\n`);
     expect(violation).toMatch(/assertion violated|invalid end state/);

@@ -2,6 +2,7 @@ import { once } from "node:events";
 import { createRuntime } from "../../core/steps/runtime.ts";
 import { open } from "../../infra/open.ts";
 import { account, hooks } from "../support/account.ts";
+import { known } from "../support/known.ts";
 
 /**
  * deposit URL KEY FIRST CALLERS EACH [freeze]: on SIGUSR2, makes EACH deposits of 1 by each of CALLERS callers, who are
@@ -28,7 +29,7 @@ await Promise.all(
   Array.from({ length: Number(callers) }, async (_, i) => {
     for (let number = 0; number < Number(each); number += 1) {
       const operationId = `caller ${Number(first) + i}: ${number}`;
-      await mine.call("deposit", 1, { operationId });
+      await known(() => mine.call("deposit", 1, { operationId }));
       process.stdout.write("one\n");
     }
   }),

@@ -1,11 +1,11 @@
 import { describe } from "vitest";
 import { describeStepTransactions } from "../conformance/steps/transactions.ts";
 import { describeSteps } from "../conformance/steps.ts";
-import { WHOLE_MATRIX } from "../support/matrix.ts";
+import { EVERY_VERSION } from "../support/matrix.ts";
 import { objectsUnderTest } from "../support/workerd-under-test.ts";
 
 // The statements are SQLite's, which the default run tests.
-describe.runIf(WHOLE_MATRIX)("in a Durable Object", () => {
+describe.runIf(EVERY_VERSION)("in a Durable Object", () => {
   const objects = objectsUnderTest();
 
   describeSteps("durable-objects", objects.steps);

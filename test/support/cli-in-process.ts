@@ -1,6 +1,7 @@
 import { vi } from "vitest";
 import { executeCommand } from "../../functions/cli/execute-command.ts";
 import { type Finished, finishedWith } from "./cli.ts";
+import { pause } from "./until.ts";
 
 /** The end of the last call: the calls share the streams and the exit status of the process. */
 let last: Promise<unknown> = Promise.resolve();
@@ -21,12 +22,15 @@ async function execute(args: readonly string[]): Promise<Finished> {
   const spies = [
     vi.spyOn(process.stdout, "write").mockImplementation(collect(stdout)),
     vi.spyOn(process.stderr, "write").mockImplementation(collect(stderr)),
+    // Commands that load the user's modules end the process in the next turn, whatever those have left open.
+    vi.spyOn(process, "exit").mockImplementation(() => undefined as never),
     // yargs prints its help with it.
     vi.spyOn(console, "log").mockImplementation(collect(stdout)),
   ];
   vi.stubEnv("LOCKSTEP_STORE", undefined);
   try {
     await executeCommand(args);
+    await pause(1);
     const status = Number(process.exitCode ?? 0);
     return finishedWith(status, stdout.join(""), stderr.join(""));
   } finally {

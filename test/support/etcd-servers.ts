@@ -6,7 +6,7 @@ import { KINDS } from "../../infra/servers/kinds.ts";
 import { run } from "../../infra/servers/processes.ts";
 import type { Server } from "../../infra/servers/server.ts";
 import { startServer } from "../../infra/servers/start.ts";
-import { WHOLE_MATRIX } from "./matrix.ts";
+import { EVERY_VERSION } from "./matrix.ts";
 import { orMissing } from "./missing.ts";
 
 /** An etcd server or cluster that all tests share: each test uses keys of its own. */
@@ -40,7 +40,7 @@ const NEWER = fileURLToPath(new URL("../../../shared/servers/newer-etcd", import
  * script beside this project brings it.
  */
 export async function startEtcdServers(say: Say) {
-  if (!WHOLE_MATRIX) return [await startOne("etcd", "etcd", undefined, say)];
+  if (!EVERY_VERSION) return [await startOne("etcd", "etcd", undefined, say)];
   return (await Promise.all([startBoth("etcd", undefined, say), startNewer(say)])).flat();
 }
 

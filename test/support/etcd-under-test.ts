@@ -5,7 +5,7 @@ import { etcdGatewayClient } from "../../core/stores/etcd/client/gateway.ts";
 import { etcdClient } from "../../core/stores/etcd/client/grpc.ts";
 import { nodeFetch } from "../../core/stores/node-fetch.ts";
 import type { EtcdServer } from "./etcd-servers.ts";
-import { WHOLE_MATRIX } from "./matrix.ts";
+import { EVERY_VERSION } from "./matrix.ts";
 import { TcpProxy } from "./tcp-proxy.ts";
 
 /** A transport to a server. */
@@ -35,7 +35,7 @@ export function openerOf(transport: TransportName): Promise<Open> {
 
 /** The transports of long tests: gRPC, and in the whole matrix all that differ. */
 export async function longTestTransports() {
-  const names = WHOLE_MATRIX ? (["grpc", "gateway", "etcd3"] as const) : (["grpc"] as const);
+  const names = EVERY_VERSION ? (["grpc", "gateway", "etcd3"] as const) : (["grpc"] as const);
   return Promise.all(
     names.map(async (transport) => ({ transport, openClient: await openerOf(transport) })),
   );
@@ -48,7 +48,7 @@ export function singleEtcds(): readonly EtcdServer[] {
 
 /** gRPC and the gateway by the runtime's fetch, with every version; in the whole matrix also the gRPC of etcd3. */
 export function etcdsUnderTest(): Promise<readonly EtcdUnderTest[]> {
-  return under(singleEtcds(), "grpc", "gateway", ...(WHOLE_MATRIX ? ["etcd3" as const] : []));
+  return under(singleEtcds(), "grpc", "gateway", ...(EVERY_VERSION ? ["etcd3" as const] : []));
 }
 
 /** Every transport, with every version. For tests that take little time. */

@@ -7,7 +7,7 @@ import { NotInstalledError } from "../../infra/servers/binaries.ts";
 import { freePort } from "../../infra/servers/processes.ts";
 import { reap } from "../../infra/servers/reap.ts";
 import { startServer } from "../../infra/servers/start.ts";
-import { WHOLE_MATRIX } from "./matrix.ts";
+import { EVERY_VERSION } from "./matrix.ts";
 import { missingIn, orMissing } from "./missing.ts";
 import { until } from "./until.ts";
 
@@ -23,7 +23,7 @@ const run = promisify(execFile);
 export async function startSqlServers(say: (step: string) => void) {
   const server = await orMissing(startInstalled(say), { name: "mariadb", url: "" });
   const isGiven = process.env.LOCKSTEP_TEST_MYSQL !== undefined;
-  if (server.about.name === "mysql" || !(WHOLE_MATRIX || isGiven)) return [server];
+  if (server.about.name === "mysql" || !(EVERY_VERSION || isGiven)) return [server];
   const other = startRealMysql();
   if (other) return [server, await orMissing(other, { name: "mysql", url: "" })];
   say("MySQL is not installed: the tests of SQL run on MariaDB only");

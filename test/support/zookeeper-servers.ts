@@ -1,7 +1,7 @@
 import { KINDS } from "../../infra/servers/kinds.ts";
 import type { Server } from "../../infra/servers/server.ts";
 import { startServer } from "../../infra/servers/start.ts";
-import { WHOLE_MATRIX } from "./matrix.ts";
+import { EVERY_VERSION } from "./matrix.ts";
 import { orMissing } from "./missing.ts";
 
 /** A ZooKeeper server or ensemble that all tests share: each test uses nodes of its own. */
@@ -15,7 +15,7 @@ export interface ZooKeeperServer {
 
 /** Starts one node; in the whole matrix an ensemble of three as well. */
 export function startZooKeeperServers(say: (step: string) => void) {
-  const kinds: readonly Kind[] = WHOLE_MATRIX ? ["zookeeper", "zookeeper-cluster"] : ["zookeeper"];
+  const kinds: readonly Kind[] = EVERY_VERSION ? ["zookeeper", "zookeeper-cluster"] : ["zookeeper"];
   const shapeOf = (kind: Kind) =>
     toZooKeeperServer({ url: KINDS[kind].url(Array.from({ length: KINDS[kind].size }, () => 0)) });
   return Promise.all(kinds.map((kind) => orMissing(start(kind, say), shapeOf(kind))));

@@ -16,7 +16,7 @@ import { EtcdMutex, type MutexOptions } from "../../../core/stores/etcd/locks/mu
 import { EtcdSession } from "../../../core/stores/etcd/locks/session.ts";
 import { etcdctl, freshPrefix, queueOf } from "../../support/etcd.ts";
 import { FAULTS, type FaultyEtcd, faulty } from "../../support/faulty-etcd.ts";
-import { WHOLE_MATRIX } from "../../support/matrix.ts";
+import { EVERY_VERSION } from "../../support/matrix.ts";
 import { TcpProxy } from "../../support/tcp-proxy.ts";
 import { stopTimers } from "../../support/timers.ts";
 import { pause, until } from "../../support/until.ts";
@@ -570,7 +570,7 @@ describe.each(inject("etcdServers"))("a mutex on $name", (server) => {
 const [first] = inject("etcdServers");
 if (!first) throw new Error("there is no etcd server");
 
-const HAND_OVERS = WHOLE_MATRIX ? 10_000 : 500;
+const HAND_OVERS = EVERY_VERSION ? 10_000 : 500;
 
 test(`${HAND_OVERS} hand-overs between two sessions have rising tokens`, async () => {
   await using etcd = etcdClient(first);

@@ -1,10 +1,12 @@
 import { describeLockStore } from "../../conformance/lock-store.ts";
 import { singleEtcds } from "../../support/etcd-under-test.ts";
-import { WHOLE_MATRIX } from "../../support/matrix.ts";
+import { EVERY_VERSION } from "../../support/matrix.ts";
 import { etcdUnderTest } from "../../support/under-test.ts";
 
 for (const server of singleEtcds()) {
-  for (const transport of WHOLE_MATRIX ? (["gateway", "etcd3"] as const) : (["gateway"] as const)) {
+  for (const transport of EVERY_VERSION
+    ? (["gateway", "etcd3"] as const)
+    : (["gateway"] as const)) {
     describeLockStore(`${server.name} over ${transport}`, () => etcdUnderTest(server, transport));
   }
 }

@@ -11,9 +11,9 @@ import { open } from "../../../infra/open.ts";
 import type { ServerNode } from "../../../infra/servers/server.ts";
 import { describeElections } from "../../conformance/elections.ts";
 import { describeInventory } from "../../conformance/inventory.ts";
-import { known } from "../../conformance/inventory-suite.ts";
 import { describeLockStore } from "../../conformance/lock-store.ts";
-import { WHOLE_MATRIX } from "../../support/matrix.ts";
+import { known } from "../../support/known.ts";
+import { EVERY_VERSION } from "../../support/matrix.ts";
 import { RedisCluster } from "../../support/redis-group.ts";
 import { anyPrefix } from "../../support/redis-under-test.ts";
 import { until } from "../../support/until.ts";
@@ -199,7 +199,7 @@ async function move(from: ServerNode, to: ServerNode, keys: readonly string[]): 
   if (keys.length > 0) await cluster.tell(from, "MIGRATE", ...target, "KEYS", ...keys);
 }
 
-if (WHOLE_MATRIX) {
+if (EVERY_VERSION) {
   describeLockStore("redis in a cluster", () => cluster.underTest("redis"));
   describeElections("redis in a cluster", () => cluster.underTest("redis"));
   describeInventory("redis in a cluster", () => cluster.inventoryUnderTest());

@@ -5,9 +5,9 @@ import { openRedis } from "../../../core/stores/redis/index.ts";
 import { open } from "../../../infra/open.ts";
 import { describeElections } from "../../conformance/elections.ts";
 import { describeInventory } from "../../conformance/inventory.ts";
-import { known } from "../../conformance/inventory-suite.ts";
 import { describeLockStore } from "../../conformance/lock-store.ts";
-import { WHOLE_MATRIX } from "../../support/matrix.ts";
+import { known } from "../../support/known.ts";
+import { EVERY_VERSION } from "../../support/matrix.ts";
 import { RedisSentinels } from "../../support/redis-group.ts";
 import { anyPrefix } from "../../support/redis-under-test.ts";
 import { until } from "../../support/until.ts";
@@ -90,7 +90,7 @@ describe("a store behind Redis Sentinel", () => {
   });
 });
 
-if (WHOLE_MATRIX) {
+if (EVERY_VERSION) {
   describeLockStore("redis behind sentinels", () => group.underTest("redis"));
   describeElections("redis behind sentinels", () => group.underTest("redis"));
   describeInventory("redis behind sentinels", () => group.inventoryUnderTest());
