@@ -3,6 +3,7 @@ import { migrate } from "../../core/stores/sql/migrate.ts";
 import { open } from "../../infra/open.ts";
 import type { Server } from "../../infra/servers/server.ts";
 import { startServer } from "../../infra/servers/start.ts";
+import { known } from "../support/known.ts";
 import { restart } from "../support/restart.ts";
 import { runCli } from "../support/script.ts";
 import { pause, until } from "../support/until.ts";
@@ -71,7 +72,7 @@ export function describeSqlOutages(kind: "mariadb" | "postgres"): void {
 /** Sells while the server is killed and restarted. Its sales are then those that were acknowledged, each once. */
 export async function sellThroughRestarts(server: Server): Promise<void> {
   const { inventory: stock, close } = await open(server.url);
-  await stock.set({ sku: "a", quantity: 100_000, operationId: "set" });
+  await known(() => stock.set({ sku: "a", quantity: 100_000, operationId: "set" }));
   const acknowledged = new Set<string>();
   let stop = false;
   const seller = async (number: number) => {
@@ -104,13 +105,12 @@ export async function sellThroughRestarts(server: Server): Promise<void> {
   }
   stop = true;
   await Promise.all(sellers);
-  const entries = (await stock.history("a", { limit: 10_000 })).filter(
-    ({ kind }) => kind === "decrement",
-  );
+  const history = await known(() => stock.history("a", { limit: 10_000 }));
+  const entries = history.filter(({ kind }) => kind === "decrement");
   const recorded = new Set(entries.map(({ operationId }) => operationId));
   for (const id of acknowledged) expect(recorded).toContain(id);
   expect(recorded.size).toBe(entries.length);
-  expect(await stock.get("a")).toMatchObject({
+  expect(await known(() => stock.get("a"))).toMatchObject({
     sold: entries.length,
     onHand: 100_000 - entries.length,
   });
