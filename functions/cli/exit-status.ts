@@ -68,8 +68,9 @@ export function describeError(error: unknown): string {
 
 /** Tells what the store's server or the system has said, unless the message does. */
 function withRootCause(error: Error): string {
-  let root = error;
-  while (root.cause instanceof Error) root = root.cause;
-  const isTold = root.message === "" || error.message.includes(root.message);
-  return isTold ? error.message : `${error.message} (${root.message})`;
+  // A set, since a chain of causes may be circular.
+  const chain = new Set([error]);
+  for (const { cause } of chain) if (cause instanceof Error) chain.add(cause);
+  const { message } = [...chain].at(-1) ?? error;
+  return error.message.includes(message) ? error.message : `${error.message} (${message})`;
 }

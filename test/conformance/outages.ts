@@ -26,7 +26,7 @@ export function describeOutages({ start, open: openStore }: BreakableServers): v
     afterAll(() => server.stop());
 
     test("that is killed and restarted keeps its holders and its waiters", async () => {
-      const open = cells(server, openStore);
+      const open = storesOf(server, openStore);
       const [ours, theirs, others] = [open(), open(), open()];
       // No restart of a server on a busy machine outlasts the ttl.
       const lock = await ours.lock("restart", { ttl: 3 * LONG, wait: LONG });
@@ -46,7 +46,7 @@ export function describeOutages({ start, open: openStore }: BreakableServers): v
     });
 
     test("that is frozen for longer than a ttl leaves no holder that believes to hold", async () => {
-      const open = cells(server, openStore);
+      const open = storesOf(server, openStore);
       const [ours, theirs] = [open(), open()];
       const lock = await ours.lock("frozen", { ttl: 4_000, wait: LONG });
       await server.nodes[0]?.kill("SIGSTOP");
@@ -59,7 +59,7 @@ export function describeOutages({ start, open: openStore }: BreakableServers): v
     });
 
     test("frees the lock of a frozen holder, which learns of the loss as soon as it continues", async () => {
-      const other = cells(server, openStore)();
+      const other = storesOf(server, openStore)();
       const command = ["sh", "-c", "echo started; sleep 60"];
       const { url } = server;
       using holder = runCli("lock", "asleep", "--store", url, "--ttl", "3s", "--", ...command);
@@ -73,7 +73,7 @@ export function describeOutages({ start, open: openStore }: BreakableServers): v
     });
 
     test("frees the lock of a process with a blocked event loop, which learns of the loss in the same tick", async () => {
-      const other = cells(server, openStore)();
+      const other = storesOf(server, openStore)();
       using holder = runScript("block", server.url, "blocked", "3000", "12000");
       await holder.line();
       const lock = await other.lock("blocked", { ttl: LONG, wait: LONG });
@@ -85,7 +85,7 @@ export function describeOutages({ start, open: openStore }: BreakableServers): v
   test("with three nodes grants nothing without a majority, and goes on when the majority is back", async () => {
     const server = await start(3);
     onTestFinished(() => server.stop());
-    const open = cells(server, openStore);
+    const open = storesOf(server, openStore);
     const [ours, theirs] = [open(), open()];
     const lock = await ours.lock("job", { ttl: 4_000, wait: LONG });
     const [first, second] = server.nodes as [ServerNode, ServerNode];
@@ -105,7 +105,7 @@ export function describeOutages({ start, open: openStore }: BreakableServers): v
 }
 
 /** Opens stores on a server that the test breaks, and closes them after the test, with all nodes running. */
-export function cells<Args extends readonly unknown[]>(
+export function storesOf<Args extends readonly unknown[]>(
   server: Server,
   openStore: (server: Server, ...args: Args) => LockStore,
 ): (...args: Args) => LockStore {

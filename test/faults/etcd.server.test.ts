@@ -4,7 +4,7 @@ import { put } from "../../core/stores/etcd/client/etcd.ts";
 import { etcdLocks } from "../../core/stores/etcd/locks/index.ts";
 import type { Server } from "../../infra/servers/server.ts";
 import { startServer } from "../../infra/servers/start.ts";
-import { cells, describeOutages } from "../conformance/outages.ts";
+import { describeOutages, storesOf } from "../conformance/outages.ts";
 import { etcdctl, leaderOf } from "../support/etcd.ts";
 import { type EtcdServer, endpointsOf, QUICK_ETCD } from "../support/etcd-servers.ts";
 import { longTestTransports } from "../support/etcd-under-test.ts";
@@ -38,7 +38,7 @@ describe.each(cases)("$name over $transport", ({ openClient, ...known }) => {
     const server = await start(...starting);
     onTestFinished(() => server.stop());
     const about: EtcdServer = { ...known, url: server.url, endpoints: endpointsOf(server) };
-    return { server, open: cells(server, openStore), about };
+    return { server, open: storesOf(server, openStore), about };
   };
 
   describeOutages({

@@ -7,7 +7,7 @@ import { zookeeperClient } from "../../core/stores/zookeeper/client/client.ts";
 import { zookeeperLocks } from "../../core/stores/zookeeper/locks/index.ts";
 import type { Server, ServerNode } from "../../infra/servers/server.ts";
 import { startServer } from "../../infra/servers/start.ts";
-import { cells, describeOutages } from "../conformance/outages.ts";
+import { describeOutages, storesOf } from "../conformance/outages.ts";
 import { runScript } from "../support/script.ts";
 import { TcpProxy } from "../support/tcp-proxy.ts";
 import { temporaryFile } from "../support/under-test.ts";
@@ -43,7 +43,7 @@ describe("zookeeper with three nodes", () => {
   const parts = () => until(() => partsOf(server).catch(() => undefined));
 
   test("grants one holder at a time while one node after the other is killed, the leader too", async () => {
-    const open = cells(server, openStore);
+    const open = storesOf(server, openStore);
     const { file, remove } = await temporaryFile();
     await writeFile(file, "0");
     let done = 0;
@@ -85,7 +85,7 @@ describe("zookeeper with three nodes", () => {
   });
 
   test("continues when its leader is frozen, and releases the lock of a holder that dies with it", async () => {
-    const open = cells(server, openStore);
+    const open = storesOf(server, openStore);
     const [ours, theirs] = [open(), open()];
     const lock = await ours.lock("leader", { ttl: PATIENCE, wait: PATIENCE });
     const waiting = theirs.lock("leader", { ttl: LONG, wait: PATIENCE });
@@ -114,7 +114,7 @@ describe("zookeeper with three nodes", () => {
     const [port = 0] = leader.config.peerPorts;
     await using wire = await TcpProxy.to(port);
     await rewire(follower, port, wire.port);
-    const open = cells(server, openStore);
+    const open = storesOf(server, openStore);
     const [ours, theirs] = [open([`127.0.0.1:${follower.config.port}`]), open()];
     const lock = await ours.lock("cut off", { ttl: 6_000, wait: PATIENCE });
     const waiting = theirs.lock("cut off", { ttl: LONG, wait: PATIENCE });

@@ -12,3 +12,11 @@ test("an error of a store is printed with what the system has said, once", () =>
   expect(describeError(unavailable)).toBe("sqlite is unavailable: no answer");
   expect(describeError("text")).toBe("text");
 });
+
+test("an error whose causes are circular is printed", () => {
+  const [first, second] = [new Error("first"), new Error("second")];
+  Object.assign(first, { cause: second });
+  Object.assign(second, { cause: first });
+  const unavailable = new StoreUnavailableError("sqlite", "no answer", first);
+  expect(describeError(unavailable)).toBe("sqlite is unavailable: no answer (second)");
+});

@@ -22,7 +22,6 @@ async function execute(args: readonly string[]): Promise<Finished> {
   const spies = [
     vi.spyOn(process.stdout, "write").mockImplementation(collect(stdout)),
     vi.spyOn(process.stderr, "write").mockImplementation(collect(stderr)),
-    // Commands that load the user's modules end the process in the next turn, whatever those have left open.
     vi.spyOn(process, "exit").mockImplementation(() => undefined as never),
     // yargs prints its help with it.
     vi.spyOn(console, "log").mockImplementation(collect(stdout)),
@@ -30,6 +29,7 @@ async function execute(args: readonly string[]): Promise<Finished> {
   vi.stubEnv("LOCKSTEP_STORE", undefined);
   try {
     await executeCommand(args);
+    // A command that has loaded the user's modules ends the process in the next turn, whatever those have left open.
     await pause(1);
     const status = Number(process.exitCode ?? 0);
     return finishedWith(status, stdout.join(""), stderr.join(""));

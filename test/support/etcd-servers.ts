@@ -36,7 +36,7 @@ const ETCDCTL = { binaries: ["etcdctl"], packages: KINDS.etcd.packages };
 const NEWER = fileURLToPath(new URL("../../../shared/servers/newer-etcd", import.meta.url));
 
 /**
- * Starts one node of the etcd that is installed; in the whole matrix a cluster of three as well, and both of etcd 3.5 where a
+ * Starts one node of the etcd that is installed; in `npm run test:long` a cluster of three as well, and both of etcd 3.5 where a
  * script beside this project brings it.
  */
 export async function startEtcdServers(say: Say) {

@@ -33,7 +33,7 @@ export function openerOf(transport: TransportName): Promise<Open> {
   return TRANSPORTS[transport]();
 }
 
-/** The transports of long tests: gRPC, and in the whole matrix all that differ. */
+/** The transports of long tests: gRPC, and in `npm run test:long` all that differ. */
 export async function longTestTransports() {
   const names = EVERY_VERSION ? (["grpc", "gateway", "etcd3"] as const) : (["grpc"] as const);
   return Promise.all(
@@ -46,7 +46,7 @@ export function singleEtcds(): readonly EtcdServer[] {
   return inject("etcdServers").filter(({ endpoints }) => endpoints.length === 1);
 }
 
-/** gRPC and the gateway by the runtime's fetch, with every version; in the whole matrix also the gRPC of etcd3. */
+/** gRPC and the gateway by the runtime's fetch, on each server of the run; `npm run test:long` has the gRPC of etcd3, too. */
 export function etcdsUnderTest(): Promise<readonly EtcdUnderTest[]> {
   return under(singleEtcds(), "grpc", "gateway", ...(EVERY_VERSION ? ["etcd3" as const] : []));
 }

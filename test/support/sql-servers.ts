@@ -19,7 +19,7 @@ export interface SqlServer {
 
 const run = promisify(execFile);
 
-/** Starts the installed server. If it is MariaDB, the whole matrix has MySQL as well. */
+/** Starts the installed server. If it is MariaDB, `npm run test:long` has MySQL as well. */
 export async function startSqlServers(say: (step: string) => void) {
   const server = await orMissing(startInstalled(say), { name: "mariadb", url: "" });
   const isGiven = process.env.LOCKSTEP_TEST_MYSQL !== undefined;

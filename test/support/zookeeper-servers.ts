@@ -13,7 +13,7 @@ export interface ZooKeeperServer {
   readonly servers: readonly string[];
 }
 
-/** Starts one node; in the whole matrix an ensemble of three as well. */
+/** Starts one node; in `npm run test:long` an ensemble of three as well. */
 export function startZooKeeperServers(say: (step: string) => void) {
   const kinds: readonly Kind[] = EVERY_VERSION ? ["zookeeper", "zookeeper-cluster"] : ["zookeeper"];
   const shapeOf = (kind: Kind) =>
