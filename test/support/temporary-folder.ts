@@ -1,5 +1,5 @@
 import { constants } from "node:fs";
-import { access, chmod, readFile, statfs } from "node:fs/promises";
+import { access, chmod, readFile, rm, statfs } from "node:fs/promises";
 import { temporaryFolder } from "../../infra/servers/reap.ts";
 
 /** The folder of this process, once it has one. */
@@ -26,7 +26,8 @@ export default async function setUp(): Promise<(() => Promise<void>) | undefined
   return async () => {
     if (before === undefined) delete process.env.TMPDIR;
     else process.env.TMPDIR = before;
-    await folder.remove();
+    // Not `folder.remove()`: a worker of an interrupted run may still write, and the reaper comes after it.
+    await rm(folder.path, { recursive: true, force: true, maxRetries: 10 });
   };
 }
 
