@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import type { StockResult } from "../../core/inventory/inventory.ts";
 import { migrate } from "../../core/stores/sql/migrate.ts";
 import { open } from "../../infra/open.ts";
 import type { Server } from "../../infra/servers/server.ts";
@@ -69,8 +70,15 @@ export function describeSqlOutages(kind: "mariadb" | "postgres"): void {
   });
 }
 
-/** Sells while the server is killed and restarted. Its sales are then those that were acknowledged, each once. */
-export async function sellThroughRestarts(server: Server): Promise<void> {
+/**
+ * Sells while the server is killed and restarted. Its sales are then those that were acknowledged, each once.
+ *
+ * `isAcknowledged` tells which answers the server gives after its commit only. Default: all.
+ */
+export async function sellThroughRestarts(
+  server: Server,
+  isAcknowledged: (result: StockResult) => boolean = () => true,
+): Promise<void> {
   const { inventory: stock, close } = await open(server.url);
   await known(() => stock.set({ sku: "a", quantity: 100_000, operationId: "set" }));
   const acknowledged = new Set<string>();
@@ -79,10 +87,10 @@ export async function sellThroughRestarts(server: Server): Promise<void> {
     for (let order = 0; !stop; order += 1) {
       const operationId = `${number}/${order}`;
       const change = { sku: "a", quantity: 1, operationId };
-      // A sale with an unknown outcome is repeated under the same id.
+      // A sale that is not acknowledged is repeated under the same id.
       for (let sold = false; !sold && !stop; ) {
         sold = await stock.decrement(change).then(
-          ({ outcome }) => outcome === "applied",
+          (result) => result.outcome === "applied" && isAcknowledged(result),
           (error) => {
             expect(["STORE_UNAVAILABLE", "UNKNOWN_OUTCOME"]).toContain(error.code);
             return false;
