@@ -202,12 +202,12 @@ async function withTables(
   return { ...store, faults: { ...store.faults, ...faults } };
 }
 
-/** DynamoDB Local keeps its tables in memory, so its process is spared. */
+/** DynamoDB Local answers a transaction before its COMMIT has ended, so its process is spared. */
 async function openDynamodb(log: (line: string) => void): Promise<CampaignStore> {
   const { store } = await onServers("dynamodb", { log });
   return withTables(
     { ...store, nodes: [] },
-    { nodes: "DynamoDB Local keeps its tables in memory" },
+    { nodes: "DynamoDB Local answers before its COMMIT has ended" },
   );
 }
 

@@ -66,7 +66,7 @@ async function openSqliteAndRedis(): Promise<StormStores> {
   };
 }
 
-/** DynamoDB Local keeps its tables in memory: it is not restarted. */
+/** DynamoDB Local may lose an answered transaction when it is killed, which DynamoDB does not: it is not restarted. */
 async function openDynamodb(): Promise<StormStores> {
   const { url, stop } = await startServer("dynamodb");
   return { store: url, [Symbol.asyncDispose]: stop };
