@@ -1,13 +1,17 @@
 import { join } from "node:path";
 import { defineConfig } from "vitest/config";
 import LongestFirst from "./test/support/longest-first.ts";
+import { WHOLE_MATRIX } from "./test/support/matrix.ts";
+
+/** `npm test` leaves out what `npm run test:all` alone runs. */
+const exclude = WHOLE_MATRIX ? [] : ["test/**/*.all.*.test.ts"];
 
 /** For tests that start processes on a busy machine. */
 const LONG = 240_000;
 
 export default defineConfig({
   test: {
-    // The file name says what a test needs: nothing, processes of its own, or servers.
+    // The file name says what a test needs: nothing, processes of its own, or servers; and "all", who runs it.
     projects: [
       {
         extends: true,
@@ -25,6 +29,7 @@ export default defineConfig({
         test: {
           name: "processes",
           include: ["test/**/*.process.test.ts"],
+          exclude,
           runner: "./test/support/runner.ts",
         },
       },
@@ -33,6 +38,7 @@ export default defineConfig({
         test: {
           name: "servers",
           include: ["test/**/*.server.test.ts"],
+          exclude,
           globalSetup: "test/support/servers.ts",
           runner: "./test/support/runner.ts",
         },

@@ -6,7 +6,7 @@ import { run } from "../../infra/servers/processes.ts";
 import { type BundledProgram, PROGRAMS, PROVE, sourceOf } from "../support/bundled-programs.ts";
 import { BUNDLERS, type BundlerName, FORMATS } from "../support/bundlers.ts";
 import { anyTable } from "../support/dynamodb-under-test.ts";
-import { EVERY_VERSION, WHOLE_MATRIX } from "../support/matrix.ts";
+import { EVERY_VERSION } from "../support/matrix.ts";
 import { type PackedProject, packedProject } from "../support/packed-project.ts";
 import { anyPrefix, redisServer } from "../support/redis-under-test.ts";
 import { RestProxy } from "../support/rest-proxy.ts";
@@ -25,13 +25,13 @@ async function writePrograms(folder: string): Promise<void> {
 const entryOf = (folder: string, name: string) => join(folder, `${name.replace(/\W/g, "-")}.js`);
 
 /**
- * Describes the bundles of every program, each run on its store, and without its client. The default run tries esbuild,
- * and `npm run test:all` also one program on each of the other bundlers: the one that reaches every store.
+ * Describes the bundles of every program, each run on its store, and without its client. Of the bundlers
+ * besides esbuild, `npm run test:all` tries one program, which reaches every store.
  */
 export function describeBundles(bundler: BundlerName): void {
   const isWhole = EVERY_VERSION || bundler === "esbuild";
   const tried = isWhole ? names : names.filter((name) => name === "a URL");
-  describe.runIf(WHOLE_MATRIX || bundler === "esbuild")(`a bundle of ${bundler}`, () => {
+  describe(`a bundle of ${bundler}`, () => {
     let bare: PackedProject;
     let full: PackedProject;
 

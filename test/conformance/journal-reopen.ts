@@ -4,7 +4,7 @@ import { expectRejection } from "../support/rejection.ts";
 import { claimed, DONE, record, running, STALE } from "../support/runs.ts";
 
 /** Tests of runs that have ended and go on. */
-export function describeReopening({ journal }: JournalFixture): void {
+export function describeReopening({ journal, underTest }: JournalFixture): void {
   describe("a reopened run", () => {
     const ended = { ...DONE, status: "failed", compensated: "no" } as const;
 
@@ -55,7 +55,8 @@ export function describeReopening({ journal }: JournalFixture): void {
       expect(await claimed(journal, claim)).toMatchObject({ blocks: 0, crashes: 0 });
     });
 
-    test("may supersede more records than one statement names", async () => {
+    test("may supersede more records than one statement names", async ({ skip }) => {
+      skip(underTest.slowness !== undefined, underTest.slowness);
       const { claim, ...run } = await running(journal);
       const keys = Array.from({ length: 501 }, (_, i) => `s${i}`);
       for (const key of keys) await journal.append(run, record(key));

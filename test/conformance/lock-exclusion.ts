@@ -5,9 +5,12 @@ import { LockTimeoutError } from "../../core/lock/errors.ts";
 import { compareFence, type Fence } from "../../core/lock/fence.ts";
 import type { LockStore } from "../../core/lock/lock.ts";
 import { contend } from "../support/contend.ts";
+import { WHOLE_MATRIX } from "../support/matrix.ts";
 import { runScript } from "../support/script.ts";
 import { temporaryFile } from "../support/under-test.ts";
 import { freshName, LONG, type LockSuite, SHORT } from "./lock-suite.ts";
+
+const HAND_OVERS = WHOLE_MATRIX ? 1_000 : 200;
 
 /** One holder at a time, with rising fences. */
 export function describeExclusion(suite: LockSuite): void {
@@ -79,11 +82,11 @@ export function describeExclusion(suite: LockSuite): void {
   });
 
   describe("fences", () => {
-    test("fences rise strictly over 1,000 hand-overs between two clients", async () => {
+    test(`fences rise strictly over ${HAND_OVERS} hand-overs between two clients`, async () => {
       const clients = [open(), open()] as const;
       const name = freshName();
       let last: Fence | undefined;
-      for (let i = 0; i < 1_000; i += 1) {
+      for (let i = 0; i < HAND_OVERS; i += 1) {
         const lock = await clients[i % 2 === 0 ? 0 : 1].lock(name, { ttl: LONG, wait: LONG });
         if (last) expect(compareFence(last, lock.fence)).toBe(-1);
         expect(last === undefined || String(last) < String(lock.fence)).toBe(true);

@@ -8,6 +8,7 @@ import { zookeeperLocks } from "../../core/stores/zookeeper/locks/index.ts";
 import type { Server, ServerNode } from "../../infra/servers/server.ts";
 import { startServer } from "../../infra/servers/start.ts";
 import { describeOutages, storesOf } from "../conformance/outages.ts";
+import { WHOLE_MATRIX } from "../support/matrix.ts";
 import { runScript } from "../support/script.ts";
 import { TcpProxy } from "../support/tcp-proxy.ts";
 import { temporaryFile } from "../support/under-test.ts";
@@ -31,7 +32,7 @@ describe("zookeeper", () => {
   });
 });
 
-describe("zookeeper with three nodes", () => {
+describe.runIf(WHOLE_MATRIX)("zookeeper with three nodes", () => {
   let server: Server;
 
   beforeAll(async () => {

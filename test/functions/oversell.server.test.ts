@@ -15,7 +15,7 @@ import { overlapping } from "../../functions/oversell/trace.ts";
 import { cli } from "../support/cli.ts";
 import { cliInProcess } from "../support/cli-in-process.ts";
 import { anyTable } from "../support/dynamodb-under-test.ts";
-import { cells, EVERY_VERSION } from "../support/matrix.ts";
+import { cells, EVERY_VERSION, WHOLE_MATRIX } from "../support/matrix.ts";
 import { anyPrefix, openLocal, redisServer } from "../support/redis-under-test.ts";
 import { TcpProxy } from "../support/tcp-proxy.ts";
 import { temporaryDatabase, temporaryFile } from "../support/under-test.ts";
@@ -290,7 +290,9 @@ test("the story begins with a slow service alone, and adds one fault after anoth
   await remove();
 });
 
-describe.concurrent.each(cells(stores.filter(([name]) => ["sqlite", "redis"].includes(name))))(
+describe
+  .runIf(WHOLE_MATRIX)
+  .concurrent.each(stores.filter(([name]) => ["sqlite", "redis"].includes(name)))(
   "the story on %s, told by the command",
   (_, make) => {
     test("oversells by its own cause alone, and each other fault breaks one more way to sell", async () => {

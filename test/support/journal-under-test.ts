@@ -12,6 +12,7 @@ import { migrate } from "../../core/stores/sql/migrate.ts";
 import { sqliteDatabase } from "../../core/stores/sqlite/database.ts";
 import type { TransactionalInventory } from "../../core/stores/transactional-inventory.ts";
 import { anyTable } from "./dynamodb-under-test.ts";
+import { WHOLE_MATRIX } from "./matrix.ts";
 import type { SqlServer } from "./sql-servers.ts";
 import { temporaryDatabase, temporaryFile } from "./under-test.ts";
 
@@ -25,6 +26,9 @@ export interface JournalUnderTest {
 
   /** Whether texts with the character U+0000 are refused. Default false. */
   readonly refusesZero?: boolean;
+
+  /** Why hundreds of records at a time are left to `npm run test:all`. Undefined: they are quick. */
+  readonly slowness?: string;
 
   /** Opens another client of the same journal. */
   open(): JournalClient;
@@ -105,6 +109,7 @@ export async function dynamodbJournalUnderTest(): Promise<JournalUnderTest> {
       return { journal, locks, inventory: undefined, close: () => locks.close() };
     },
     openDatabase: undefined,
+    ...(!WHOLE_MATRIX && { slowness: "DynamoDB Local takes minutes for them: npm run test:all" }),
     close: async () => {},
   };
 }

@@ -210,7 +210,7 @@ export const SQL = [
         name: "a function of PostgreSQL that gives an equal claim to another owner",
         find: "THEN COALESCE(c.owner, of_owner)\n",
         replace: "THEN of_owner\n",
-        tests: ["test/inventory/postgres.server.test.ts", "test/steps/postgres.server.test.ts"],
+        tests: ["test/inventory/postgres.server.test.ts"],
       },
       {
         name: "a function of PostgreSQL that records for a holder that has lost its run",

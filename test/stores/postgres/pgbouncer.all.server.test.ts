@@ -16,7 +16,7 @@ import { describeSteps } from "../../conformance/steps.ts";
 import { describeTransactions } from "../../conformance/transactions.ts";
 import { sqlServerInventory } from "../../support/inventory-under-test.ts";
 import { sqlServerJournal } from "../../support/journal-under-test.ts";
-import { EVERY_VERSION, WHOLE_MATRIX } from "../../support/matrix.ts";
+import { EVERY_VERSION } from "../../support/matrix.ts";
 import { sqlServerSteps } from "../../support/steps-under-test.ts";
 import { TcpProxy } from "../../support/tcp-proxy.ts";
 import { sqlServerUnderTest, temporaryDatabase } from "../../support/under-test.ts";
@@ -32,10 +32,8 @@ describe("through PgBouncer in transaction mode", () => {
   afterAll(() => server.stop());
 
   describeLockStore("pgbouncer", () => sqlServerUnderTest(server));
-  if (WHOLE_MATRIX) {
-    describeInventory("pgbouncer", () => sqlServerInventory(server));
-    describeElections("pgbouncer", () => sqlServerUnderTest(server));
-  }
+  describeInventory("pgbouncer", () => sqlServerInventory(server));
+  describeElections("pgbouncer", () => sqlServerUnderTest(server));
   // A test below has the thin slice: a run with a step in a transaction.
   if (EVERY_VERSION) {
     describeJournal("pgbouncer", () => sqlServerJournal(server));

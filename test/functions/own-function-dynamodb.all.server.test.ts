@@ -17,7 +17,6 @@ import {
   inProject,
 } from "../support/init-project.ts";
 import { sellOnLambdaHost } from "../support/lambda-host/sell.ts";
-import { cells } from "../support/matrix.ts";
 import { type PackedProject, packedProject } from "../support/packed-project.ts";
 
 const [server] = inject("dynamodbServers");
@@ -38,7 +37,7 @@ async function deploymentOf(kind: ProjectKind) {
   return deployment;
 }
 
-test.each(cells(PROJECT_KINDS))(
+test.each(PROJECT_KINDS)(
   "a project for %s on dynamodb has types, bundles by its own command, and deploys what every deployment keeps to",
   async (kind) => {
     const folder = await initProject(project, kind, "dynamodb");

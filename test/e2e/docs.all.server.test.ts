@@ -11,7 +11,6 @@ import { cli, MAIN } from "../support/cli.ts";
 import { blocksOf, examples, pageAt, pages } from "../support/docs.ts";
 import { anyTable, dynamodbPort, type TestTable } from "../support/dynamodb-under-test.ts";
 import { httpApiEvent } from "../support/lambda.ts";
-import { WHOLE_MATRIX } from "../support/matrix.ts";
 import { type PackedProject, packedProject } from "../support/packed-project.ts";
 import { runNode } from "../support/script.ts";
 import { connectTo, temporaryDatabase } from "../support/under-test.ts";
@@ -471,7 +470,7 @@ const COMMANDS = blocks("sh")
   .map((line) => line.replace(/#.*/, "").trim())
   .filter(Boolean);
 
-describe.runIf(WHOLE_MATRIX)("the commands of the docs, one after the other", () => {
+describe("the commands of the docs, one after the other", () => {
   let folder: string;
 
   beforeAll(async () => {
@@ -493,45 +492,40 @@ describe.runIf(WHOLE_MATRIX)("the commands of the docs, one after the other", ()
   });
 });
 
-test.runIf(WHOLE_MATRIX)(
-  "the crontabs of the docs run one at a time, and one run per night",
-  async () => {
-    const lines = blocksOf(pageAt("docs/start.md"), "text").map((block) => block.trim());
-    const commands = lines.map((line) => {
-      const [, command = ""] = /^\d+ \d+ \* \* \* (.*)$/.exec(line) ?? [];
-      return command.replaceAll("\\%", "%");
-    });
-    expect(commands).toHaveLength(2);
-    const folder = await folderOf("crontab");
-    await mkdir(join(folder, "node_modules/.bin"), { recursive: true });
-    await symlink(join(project, "node_modules/lockstep"), join(folder, "node_modules/lockstep"));
-    await symlink(join(project, "node_modules/zod"), join(folder, "node_modules/zod"));
-    await symlink(MAIN, join(folder, "node_modules/.bin/lockstep"));
-    await writeFile(join(folder, ".env"), `LOCKSTEP_STORE=${postgres.url}`);
-    const ticks = `import { appendFileSync } from "node:fs";
+test("the crontabs of the docs run one at a time, and one run per night", async () => {
+  const lines = blocksOf(pageAt("docs/start.md"), "text").map((block) => block.trim());
+  const commands = lines.map((line) => {
+    const [, command = ""] = /^\d+ \d+ \* \* \* (.*)$/.exec(line) ?? [];
+    return command.replaceAll("\\%", "%");
+  });
+  expect(commands).toHaveLength(2);
+  const folder = await folderOf("crontab");
+  await mkdir(join(folder, "node_modules/.bin"), { recursive: true });
+  await symlink(join(project, "node_modules/lockstep"), join(folder, "node_modules/lockstep"));
+  await symlink(join(project, "node_modules/zod"), join(folder, "node_modules/zod"));
+  await symlink(MAIN, join(folder, "node_modules/.bin/lockstep"));
+  await writeFile(join(folder, ".env"), `LOCKSTEP_STORE=${postgres.url}`);
+  const ticks = `import { appendFileSync } from "node:fs";
     appendFileSync("ticks", "begin ");
     await new Promise((resolve) => setTimeout(resolve, 1_500));
     appendFileSync("ticks", "end ");`;
-    await writeFile(join(folder, "report.js"), ticks);
-    const nightly = examples.get("nightly.mjs") ?? "";
-    await writeFile(
-      join(folder, "nightly.mjs"),
-      nightly.replace(/^.*throwIfAborted.*$/m, 'await import("./report.js");'),
-    );
-    const env = { ...process.env, PATH: `${dirname(process.execPath)}:${process.env.PATH}` };
-    const [atATime = "", perNight = ""] = commands.map((line) =>
-      line.replace("/srv/report", folder),
-    );
-    const onMachines = (count: number, command: string) =>
-      Promise.all(Array.from({ length: count }, () => run("sh", ["-c", command], { env })));
-    await onMachines(3, atATime); // each ends with 0
-    expect(await readFile(join(folder, "ticks"), "utf8")).toMatch(/^(begin end )+$/);
-    await writeFile(join(folder, "ticks"), "");
-    await onMachines(3, perNight);
-    await onMachines(1, perNight); // later in the same night
-    expect(await readFile(join(folder, "ticks"), "utf8")).toBe("begin end ");
-  },
-);
+  await writeFile(join(folder, "report.js"), ticks);
+  const nightly = examples.get("nightly.mjs") ?? "";
+  await writeFile(
+    join(folder, "nightly.mjs"),
+    nightly.replace(/^.*throwIfAborted.*$/m, 'await import("./report.js");'),
+  );
+  const env = { ...process.env, PATH: `${dirname(process.execPath)}:${process.env.PATH}` };
+  const [atATime = "", perNight = ""] = commands.map((line) => line.replace("/srv/report", folder));
+  const onMachines = (count: number, command: string) =>
+    Promise.all(Array.from({ length: count }, () => run("sh", ["-c", command], { env })));
+  await onMachines(3, atATime); // each ends with 0
+  expect(await readFile(join(folder, "ticks"), "utf8")).toMatch(/^(begin end )+$/);
+  await writeFile(join(folder, "ticks"), "");
+  await onMachines(3, perNight);
+  await onMachines(1, perNight); // later in the same night
+  expect(await readFile(join(folder, "ticks"), "utf8")).toBe("begin end ");
+});
 
 test("the requests of the docs are answered", async () => {
   const [setting = "", serving = "", ...requests] = (blocks("bash")[0] ?? "").trim().split("\n");
