@@ -1,5 +1,5 @@
 import { createRequire } from "node:module";
-import yargs, { type ArgumentsCamelCase, type CommandModule } from "yargs";
+import yargs, { type ArgumentsCamelCase, type Argv, type CommandModule } from "yargs";
 import { describeError, EXIT, exitStatusOf } from "./exit-status.ts";
 import { warn } from "./terminal/output.ts";
 
@@ -52,8 +52,11 @@ async function parse(words: Words): Promise<void> {
       return true;
     })
     .example("$0 lock nightly-report -- node report.js", "run one instance at a time")
-    .fail((message, error) => {
-      throw error ?? new TypeError(`${describeUsageError(message, words)} (see lockstep --help)`);
+    .fail((message, error, command) => {
+      if (error) throw error;
+      const usage = usageOf(command);
+      const problem = describeMissing(message, usage) ?? describeUsageError(message, words);
+      throw new TypeError(`${problem} (see ${usage.replace(/ [<[].*/, "")} --help)`);
     })
     .parseAsync();
 }
@@ -95,11 +98,33 @@ async function loadCommands(words: Words): Promise<AnyCommand[]> {
 /** The commands that run another one. */
 const RUNNING = ["lock", "elect"];
 
+/** Returns the first line of a command's help, such as "lockstep inventory get <sku>". */
+function usageOf(command: Argv): string {
+  let help = "";
+  command.showHelp((text) => {
+    help = text;
+  });
+  return help.split("\n", 1)[0] ?? "";
+}
+
+/** Names the arguments that are missing. Undefined for another message of yargs. */
+function describeMissing(message: string, usage: string): string | undefined {
+  const [, given] = /^Not enough non-option arguments: got (\d+)/.exec(message) ?? [];
+  if (given === undefined) return undefined;
+  const missing = (usage.match(/<[^>]+>/g) ?? []).slice(Number(given));
+  return `${missing.join(" and ")} ${missing.length > 1 ? "are" : "is"} missing`;
+}
+
 /** Reduces a message of yargs to one line. "Did you mean lock?" gets the words that yargs has read. */
 function describeUsageError(message: string, { own, hasSeparator }: Words): string {
   const [suggestion] = /(?<=^Did you mean ).*(?=\?$)/.exec(message) ?? [];
   if (suggestion === undefined) {
     const line = message.replaceAll(/\n\s*/g, " ");
+    // yargs reads "-5s" as the options 5 and s.
+    const negative = own.findIndex((word, i) => /^-\d/.test(word) && own[i - 1]?.startsWith("--"));
+    if (negative > 0 && /^Unknown argument/.test(line)) {
+      return `${own[negative - 1]} must not be negative, and is ${own[negative]}`;
+    }
     const isCommand = /^Unknown argument/.test(line) && RUNNING.includes(own[0] ?? "");
     return isCommand && !hasSeparator ? `${line}; a command follows a "--"` : line;
   }
