@@ -3,7 +3,7 @@ import { defineConfig } from "vitest/config";
 import LongestFirst from "./test/support/longest-first.ts";
 import { WHOLE_MATRIX } from "./test/support/matrix.ts";
 
-/** `npm test` leaves out what `npm run test:all` alone runs. */
+/** Without `npm run test:all`, the files with "all" in their names are left out. */
 const exclude = WHOLE_MATRIX ? [] : ["test/**/*.all.*.test.ts"];
 
 /** For tests that start processes on a busy machine. */
@@ -11,7 +11,7 @@ const LONG = 240_000;
 
 export default defineConfig({
   test: {
-    // The file name says what a test needs: nothing, processes of its own, or servers; and "all", who runs it.
+    // The file name says what a test needs: nothing, processes of its own, or servers.
     projects: [
       {
         extends: true,
