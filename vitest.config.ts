@@ -3,8 +3,9 @@ import { defineConfig } from "vitest/config";
 import LongestFirst from "./test/support/longest-first.ts";
 import { WHOLE_MATRIX } from "./test/support/matrix.ts";
 
-/** Without `npm run test:all`, the files with "all" in their names are left out. */
-const exclude = WHOLE_MATRIX ? [] : ["test/**/*.all.*.test.ts"];
+/** Files with "all" in their names run in `npm run test:all`, and when the command line names one. */
+const isNamed = process.argv.some((word) => word.includes(".all."));
+const exclude = WHOLE_MATRIX || isNamed ? [] : ["test/**/*.all.*.test.ts"];
 
 /** For tests that start processes on a busy machine. */
 const LONG = 240_000;
