@@ -21,7 +21,11 @@ const record = (millis: number, more: Partial<StepRecord>): StepRecord => ({
   ...more,
 });
 
-const failure = encode({ name: "TerminalError", code: "DECLINED", message: "no\u001b[31m money" });
+const failure = encode({
+  name: "TerminalError",
+  code: "DECLINED",
+  message: "no\u001b[31m\u009b\u007f money",
+});
 
 const failed: RunDetails = {
   ...{
@@ -95,13 +99,13 @@ test("a run is drawn as a line for each record, with a time axis", () => {
     "     2.00 s pack                  slept         800 ms                            ┄┄┄┄┄┄",
     "     2.50 s ◆ paid                arrived                                                 ╵",
     "↻    2.90 s charge                failed #2     600 ms                                   ▓▓▓▓▓",
-    "            DECLINED: no\\u001b[31m money",
+    "            DECLINED: no\\u001b[31m\\u009b\\u007f money",
     "     2.95 s ✗                     run failed                                                 ╵",
-    "            DECLINED: no\\u001b[31m money",
+    "            DECLINED: no\\u001b[31m\\u009b\\u007f money",
     "     4.00 s ↶ reserve             undone         20 ms    900 ms      1.43                    ░░░░░▒",
     "↻ resumed: the run was parked, or its process was lost",
     "",
-    "failed  DECLINED: no\\u001b[31m money",
+    "failed  DECLINED: no\\u001b[31m\\u009b\\u007f money",
     "all steps undone",
     "consecutive crashes: 1",
   ]);

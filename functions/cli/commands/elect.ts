@@ -9,8 +9,8 @@ import { HELD_HELP, holdAndRun, noticeHolder } from "../process/hold-and-run.ts"
 import type { HeldLock } from "../process/run-while-held.ts";
 import { listenForShutdown } from "../process/signals.ts";
 import { withStore } from "../store.ts";
+import { escapeControls } from "../terminal/escape-controls.ts";
 import { print } from "../terminal/output.ts";
-import { escapeControls } from "../terminal/table.ts";
 
 interface ElectArgs extends StoreArgs {
   readonly name: string;

@@ -9,7 +9,6 @@ import { EXIT, exitStatusOfSignal } from "../exit-status.ts";
 import { parseDuration } from "../options.ts";
 import { cleanUp } from "../store.ts";
 import { note, print, warn } from "../terminal/output.ts";
-import { escapeControls } from "../terminal/table.ts";
 import { type HeldLock, runWhileHeld } from "./run-while-held.ts";
 import { nextSignal, onSignal } from "./signals.ts";
 
@@ -58,7 +57,7 @@ export async function holdAndRun(
 export function noticeHolder(what: string, { locks }: AnyStore, name: string): Disposable {
   const timer = setTimeout(async () => {
     const { holder } = await locks.inspect(name).catch(() => ({ holder: undefined }));
-    note(`${what} ${name}${holder ? `, held by ${escapeControls(holder)}` : ""} …`);
+    note(`${what} ${name}${holder ? `, held by ${holder}` : ""} …`);
   }, 1_000);
   return { [Symbol.dispose]: () => clearTimeout(timer) };
 }

@@ -6,8 +6,9 @@ import type { ErrorInfo } from "../../../core/steps/errors.ts";
 import { stepName } from "../../../core/steps/step-keys.ts";
 import { shownError, shownValue } from "../../json/shown-value.ts";
 import { toJson } from "../json.ts";
-import { colour, drawTimeline, escapeControls, truncate } from "./draw-timeline.ts";
+import { colour, drawTimeline, truncate } from "./draw-timeline.ts";
 import { formatDuration } from "./duration.ts";
+import { escapeControls } from "./escape-controls.ts";
 import { timelineOf } from "./timeline.ts";
 
 /** Draws a run as text with lines of at most `width` columns. `holders` has the holders of the locks that it waits for. */

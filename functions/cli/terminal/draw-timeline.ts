@@ -1,6 +1,7 @@
 import { styleText } from "node:util";
 import type { Millis } from "../../../core/lock/time.ts";
 import { formatDuration } from "./duration.ts";
+import { escapeControls } from "./escape-controls.ts";
 import type { EntryStyle, TimelineEntry } from "./timeline.ts";
 
 /** Colours text if standard output is a terminal. */
@@ -121,11 +122,6 @@ export function shortFence(fences: string): string {
   const [first = "", ...rest] = fences.split(" ");
   const [generation, token] = first.split(".").map((part) => part.replace(/^0+(?=\d)/, ""));
   return `${generation}.${token}${rest.length > 0 ? ` +${rest.length}` : ""}`;
-}
-
-/** Escapes control characters. */
-export function escapeControls(text: string): string {
-  return text.replace(/\p{Cc}/gu, (character) => JSON.stringify(character).slice(1, -1));
 }
 
 /** Cuts the text off at `width` characters. */

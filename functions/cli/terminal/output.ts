@@ -1,4 +1,5 @@
 import { redact } from "../../../infra/redact.ts";
+import { escapeControls } from "./escape-controls.ts";
 
 /** Prints the result of a command on standard output. */
 export function print(line: string): void {
@@ -7,10 +8,11 @@ export function print(line: string): void {
 
 /** Prints progress on standard error if that is a terminal. */
 export function note(line: string): void {
-  if (process.stderr.isTTY) process.stderr.write(`${line}\n`);
+  if (process.stderr.isTTY) process.stderr.write(`${escapeControls(line)}\n`);
 }
 
 /** Prints a warning, or a line of a log, on standard error, without the credentials of URLs. */
 export function warn(line: string): void {
-  process.stderr.write(`lockstep: ${redact(line)}\n`);
+  const lines = redact(line).split("\n");
+  process.stderr.write(`lockstep: ${lines.map(escapeControls).join("\n")}\n`);
 }

@@ -1,4 +1,5 @@
 import Table from "cli-table3";
+import { escapeControls } from "./escape-controls.ts";
 
 /** Draws a table. Aligns numbers right and escapes control characters. */
 export function table(
@@ -16,13 +17,4 @@ export function table(
   });
   rendered.push(...rows.map((row) => row.map((cell) => escapeControls(String(cell)))));
   return rendered.toString();
-}
-
-/** Escapes control characters: text of others must not steer the terminal. */
-export function escapeControls(text: string): string {
-  return text.replace(/\p{Cc}/gu, (character) => {
-    const escaped = JSON.stringify(character).slice(1, -1);
-    // JSON escapes neither DEL nor C1.
-    return escaped === character ? `\\u00${character.charCodeAt(0).toString(16)}` : escaped;
-  });
 }
