@@ -406,7 +406,7 @@ describe.concurrent("lockstep", () => {
   test("names invalid input and exits with 64", async () => {
     const none = `sqlite:${join(tmpdir(), "none.db")}`;
     const cases = [
-      [["lock"], "Not enough"],
+      [["lock"], "<name> is missing"],
       [["lock", ""], "lock name"],
       [["lock", "x".repeat(513)], "512"],
       [["lock", "a", "--ttl", "0"], "ttl"],
@@ -425,8 +425,8 @@ describe.concurrent("lockstep", () => {
       [["inventory", "set", "a", ""], "quantity"],
       [["inventory", "set", "a", "1e3"], "quantity"],
       [["inventory", "set", "a", "0x10"], "quantity"],
-      [["inventory", "set", "a"], "Not enough"],
-      [["inventory", "restock", "a"], "Not enough"],
+      [["inventory", "set", "a"], "<quantity> is missing"],
+      [["inventory", "restock", "a"], "<quantity> is missing"],
       [["inventory", "restock", "a", " "], "quantity"],
       [["list", "--", "a"], "--"],
       [["inventory", "get", "a", "--", "b"], "--"],
