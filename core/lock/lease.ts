@@ -59,6 +59,9 @@ export class Lease {
   readonly #ending = Promise.withResolvers<LossReason>();
   #ended: LossReason | undefined;
   #reason: Error | undefined;
+
+  /** The error of the last renewal. Undefined: it succeeded. */
+  #failure: unknown;
   #controller: AbortController | undefined;
   #listeners: readonly ((why: LossReason) => void)[] = [];
   #ttl: Millis;
@@ -164,9 +167,12 @@ export class Lease {
     if (isLoss(why)) notify({ type: "lost", names, why });
   }
 
-  /** Returns the same error each time. */
+  /** Returns the same error each time. Its cause tells why the lock was not renewed. */
   #lost(why: LossReason): Error {
-    this.#reason ??= this.#options.toLossError(why);
+    if (!this.#reason) {
+      this.#reason = this.#options.toLossError(why);
+      if (this.#failure && why === "expired") this.#reason.cause = this.#failure;
+    }
     return this.#reason;
   }
 
@@ -205,6 +211,7 @@ export class Lease {
       if (granted) this.#renewIn(Math.max(untilRenewal(granted), this.#untilRetry()));
     } catch (error) {
       if (this.#ended) return;
+      this.#failure = error;
       this.#options.notify({ type: "renewal-failed", names: this.#options.names, error });
       this.#renewIn(this.#untilRetry());
     }
@@ -238,6 +245,7 @@ export class Lease {
       if (granted === undefined) this.end("taken");
       if (this.#ended || !granted) return undefined;
       this.#extend(granted);
+      this.#failure = undefined;
       this.#options.notify({ type: "renewed", names: this.#options.names, ttl: granted.ttl });
       return granted;
     } finally {

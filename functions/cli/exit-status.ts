@@ -63,7 +63,8 @@ export function describeError(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const status = exitStatusOf(error);
   if (status === EXIT.software) return error.stack ?? error.message;
-  return status === EXIT.unavailable ? withRootCause(error) : error.message;
+  const isOfStore = status === EXIT.unavailable || status === EXIT.lost;
+  return isOfStore ? withRootCause(error) : error.message;
 }
 
 /** Tells what the store's server or the system has said, unless the message does. */

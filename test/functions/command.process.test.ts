@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { createServer } from "node:net";
@@ -136,6 +137,21 @@ describe.concurrent("lockstep lock -- command", () => {
     await until(() => !pids.some(isStopped));
     process.kill(Number(lockstep), "SIGKILL");
     await until(() => !pids.some(isRunning));
+  });
+
+  test("says why the lock was lost when the file of the store was deleted", async () => {
+    const temporary = await temporaryFile();
+    const url = `sqlite:${temporary.file}`;
+    const command = ["sh", "-c", "echo started; exec sleep 60"];
+    const { child, finished } = startCli(
+      ["lock", "deleted", "--store", url, "--ttl", "2s", "--", ...command],
+      { cwd: folder },
+    );
+    await once(child.stdout ?? expect.fail(), "data");
+    await temporary.remove();
+    const { status, stderr } = await finished;
+    expect(stderr).toMatch(/not renewed in time \(.*the file was deleted or replaced/);
+    expect(status).toBe(76);
   });
 
   test("does not stop if no shell could continue it", async () => {

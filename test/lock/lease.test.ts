@@ -154,6 +154,25 @@ describe("a lease", () => {
     lease.end("released");
   });
 
+  test("tells by its reason's cause why it was not renewed", async () => {
+    let failing = true;
+    const failure = new Error("the file was deleted");
+    const renew = vi.fn(async (ttl: number) => {
+      if (failing) throw failure;
+      return { ttl, sentAt: instant() };
+    });
+    const failed = begin({ renew }).lease;
+    await vi.advanceTimersByTimeAsync(1_500);
+    expect(failed.signal.reason).toMatchObject({ why: "expired", cause: failure });
+    const renewed = begin({ renew }).lease;
+    await vi.advanceTimersByTimeAsync(600);
+    failing = false;
+    await vi.advanceTimersByTimeAsync(600);
+    freeze(5_000);
+    expect(() => renewed.assertHeld()).toThrow(LockLostError);
+    expect(renewed.signal.reason.cause).toBeUndefined();
+  });
+
   test("ends at once when the store reports another owner", async () => {
     const { lease } = begin({ renew: async () => undefined });
     await vi.advanceTimersByTimeAsync(334);

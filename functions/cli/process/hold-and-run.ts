@@ -5,7 +5,7 @@ import { keyOfFence } from "../../../core/stores/etcd/client/names.ts";
 import { readConfig } from "../../../infra/config.ts";
 import type { AnyStore } from "../../../infra/open.ts";
 import { IncidentWriter } from "../../telemetry/incident-records.ts";
-import { EXIT, exitStatusOfSignal } from "../exit-status.ts";
+import { describeError, EXIT, exitStatusOfSignal } from "../exit-status.ts";
 import { parseDuration } from "../options.ts";
 import { cleanUp } from "../store.ts";
 import { note, print, warn } from "../terminal/output.ts";
@@ -92,6 +92,6 @@ async function holdUntilSignal(held: HeldLock, ttlMillis: Millis): Promise<numbe
   print(JSON.stringify({ name, fence: fence.toString(), ttlMillis }));
   await nextSignal(held.signal);
   if (!held.signal.aborted) return 0;
-  warn(String(held.signal.reason.message));
+  warn(describeError(held.signal.reason));
   return EXIT.lost;
 }

@@ -1,6 +1,6 @@
 import type { Fence } from "../../../core/lock/fence.ts";
 import { isHeld } from "../../../core/lock/lock-handle.ts";
-import { EXIT } from "../exit-status.ts";
+import { describeError, EXIT } from "../exit-status.ts";
 import { warn } from "../terminal/output.ts";
 import { CommandGroup } from "./command-group.ts";
 import { onSignal, onSuspend, TERMINATING } from "./signals.ts";
@@ -29,14 +29,15 @@ export async function runWhileHeld(
   lock.assertHeld();
   // The handlers are set before the command starts: its first action may be a signal. They run after this turn only.
   using _forwarded = onSignal((signal) => group.forward(signal), [...TERMINATING, "SIGWINCH"]);
-  // A command that was stopped while its lock was lost does not continue: the loss ends it.
+  // A command that was stopped while its lock was lost is not continued: the loss ends it. A shell's `fg` continues both
+  // processes by itself, so there the command may go on until the loss has ended it.
   const resume = () => isHeld(lock) && group.forward("SIGCONT");
   using _stopped = onSuspend(() => group.stop(), resume);
   using _continued = onSignal(resume, ["SIGCONT"]);
   const group = new CommandGroup(file, args, { ...process.env, ...environment });
   let ending: Promise<void> | undefined;
   const onLost = () => {
-    warn(String(lock.signal.reason.message));
+    warn(describeError(lock.signal.reason));
     ending ??= group.end();
   };
   lock.signal.addEventListener("abort", onLost, { once: true });
