@@ -120,13 +120,12 @@ function describeUsageError(message: string, { own, hasSeparator }: Words): stri
   const [suggestion] = /(?<=^Did you mean ).*(?=\?$)/.exec(message) ?? [];
   if (suggestion === undefined) {
     const line = message.replaceAll(/\n\s*/g, " ");
+    if (!/^Unknown argument/.test(line)) return line;
     // yargs reads "-5s" as the options 5 and s.
     const negative = own.findIndex((word, i) => /^-\d/.test(word) && own[i - 1]?.startsWith("--"));
-    if (negative > 0 && /^Unknown argument/.test(line)) {
-      return `${own[negative - 1]} must not be negative, and is ${own[negative]}`;
-    }
-    const isCommand = /^Unknown argument/.test(line) && RUNNING.includes(own[0] ?? "");
-    return isCommand && !hasSeparator ? `${line}; a command follows a "--"` : line;
+    if (negative > 0) return `${own[negative - 1]} must not be negative, and is ${own[negative]}`;
+    const isCommand = RUNNING.includes(own[0] ?? "") && !hasSeparator;
+    return isCommand ? `${line}; a command follows a "--"` : line;
   }
   const read = own.filter((word) => !word.startsWith("-")).slice(0, 2);
   return `"${read.join(" ")}" is no command: did you mean ${suggestion}?`;

@@ -63,8 +63,8 @@ the fence, in a row that outlives the lock.`,
     title: "etcd",
     text: "Beside raw requests, npm etcd3's lock and, where Go is there, etcd's own mutex.",
     missed: `A lock has two requests, as the raw pair. By the profile most of the difference is waiting: the request that takes the lock is a transaction that also reads
-the queue. The rest is our code and Node's. Raw requests from Node are about as fast as Go's whole pair, so nothing is left for a lock on top. A hand-over is one delete,
-one event and one read in both languages; with few waiters the processor time of Node decides, and with many that of etcd.`,
+the queue. The rest is our code and Node's. Raw requests from Node are about as fast as Go's whole pair, so nothing is left for a lock on top. By the profile of hand-overs,
+two waiters keep Node's one thread half busy, and ten mostly wait for etcd.`,
   },
   {
     suite: "redis",
@@ -93,8 +93,8 @@ order's time is that of the server.`,
     text: `Runs of 20 steps on MariaDB. The rates of DBOS are those on PostgreSQL, **another database with other defaults: no aim and no ratio compares them**. For both on
 one server see [beside DBOS](#beside-dbos). A plain step is one statement in one round trip. A transacted step is one transaction in two round trips, besides its own
 statements. The 2,000 children have one plain step each, and no locks; workers and server share the processors.`,
-    missed: `A replay reads large results in pages, and hands each to the workflow as a value: text, its bytes from the driver and the parsed value are in memory until the next
-garbage collection.`,
+    missed: `The replay of 200 results of 1 MB has each of them three times: as the driver's bytes, as text, and as the workflow's value. They are garbage soon, but V8 collects them
+only when the heap has grown. Measured by the largest memory of the process, and without a profile.`,
   },
   {
     suite: "functions",
