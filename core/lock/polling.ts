@@ -252,9 +252,9 @@ class Acquisition implements Disposable {
       return tokens && { fences: this.#issue(tokens), sentAt };
     };
     const afterFailure = async (error: unknown, count: number) => {
-      if (isCertain(error)) return undefined;
-      await this.#withdraw();
+      if (!isCertain(error)) await this.#withdraw();
       signal.throwIfAborted();
+      if (isCertain(error)) return undefined;
       const pause = pauseAfter(count);
       if (pause !== undefined) return pause;
       throw this.#unavailable(`the server did not answer ${count + 1} lock requests`, error);

@@ -13,6 +13,9 @@ export interface StartOptions {
   /** Whether the server ends with this process, even if this process is killed. Default true. */
   readonly stopWithProcess?: boolean;
 
+  /** Where the folders of the processes are made. Default: the system's folder for temporary files. Excludes Docker. */
+  readonly parent?: string | undefined;
+
   /** The server's binary. Default: the installed one. */
   readonly binary?: string | undefined;
 
@@ -33,12 +36,12 @@ type ProcessArgs = (config: NodeConfig, all: readonly NodeConfig[]) => readonly 
 
 /** Starts a server from a binary on the PATH, from Debian's packages (as root), or in Docker, in this order. */
 export async function startServer(name: ServerName, options: StartOptions = {}): Promise<Server> {
-  const { stopWithProcess = true, args = [], env, onProgress = () => {} } = options;
+  const { stopWithProcess = true, parent, args = [], env, onProgress = () => {} } = options;
   const kind: ServerKind = { ...KINDS[name], ...(options.serves && { serves: options.serves }) };
   const binary = options.binary ?? (await findOrInstall(kind, onProgress));
   onProgress(`starting ${name}`);
-  if (binary) return startNodes(name, kind, { binary, args, env, stopWithProcess });
-  if (!env && !options.serves && (await hasDocker())) return startContainer(name, kind);
+  if (binary) return startNodes(name, kind, { binary, parent, args, env, stopWithProcess });
+  if (!env && !parent && !options.serves && (await hasDocker())) return startContainer(name, kind);
   const alternative = name === "mysql" ? "; MariaDB is called mariadb" : "";
   const hint = `${installHint(kind)} or start Docker${alternative}`;
   throw new NotInstalledError(`${name} is not installed: ${hint}`);
@@ -46,17 +49,18 @@ export async function startServer(name: ServerName, options: StartOptions = {}):
 
 interface NodeOptions extends Required<Pick<StartOptions, "args" | "stopWithProcess">> {
   readonly binary: string;
+  readonly parent: string | undefined;
   readonly env: StartOptions["env"] | undefined;
 }
 
 async function startNodes(
   name: ServerName,
   kind: ServerKind,
-  { binary, args, env, stopWithProcess }: NodeOptions,
+  { binary, parent, args, env, stopWithProcess }: NodeOptions,
 ): Promise<Server> {
   const [version = ""] = (await run(binary, kind.version ?? ["--version"])).trim().split("\n");
   const configs = await Promise.all(
-    Array.from({ length: kind.size }, () => makeConfig(name, kind)),
+    Array.from({ length: kind.size }, () => makeConfig(name, kind, parent)),
   );
   if (stopWithProcess) for (const { folder } of configs) reap(folder);
   const nodes = configs.map((config) => {
@@ -80,11 +84,15 @@ async function startNodes(
   return { name, version, url, nodes, stop, [Symbol.asyncDispose]: stop };
 }
 
-async function makeConfig(name: string, { peerPorts = 0 }: ServerKind): Promise<NodeConfig> {
+async function makeConfig(
+  name: string,
+  { peerPorts = 0 }: ServerKind,
+  parent = tmpdir(),
+): Promise<NodeConfig> {
   return {
     port: await freePort(),
     peerPorts: await Promise.all(Array.from({ length: peerPorts }, freePort)),
-    folder: await mkdtemp(join(tmpdir(), `lockstep-${name}-`)),
+    folder: await mkdtemp(join(parent, `lockstep-${name}-`)),
   };
 }
 

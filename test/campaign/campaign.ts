@@ -21,6 +21,12 @@ import { CONTENDERS, Workload } from "./workload.ts";
 export interface CampaignOptions {
   readonly store: CampaignStore;
   readonly seconds: number;
+
+  /** A campaign on a store with stock goes on until this many operations have ended. Default 0. */
+  readonly operations?: number;
+
+  /** How long such a campaign goes on at the most. Default an hour. */
+  readonly mostSeconds?: number;
   readonly seed: number;
 
   /** Gets each event as a line of JSON. */
@@ -96,7 +102,9 @@ const INSPECT_EVERY = 20;
 /** Runs contenders against a store while the nemesis injects faults, and returns the verdict on their history. */
 export async function campaign({
   store,
-  seconds,
+  seconds: least,
+  operations = 0,
+  mostSeconds = 3_600,
   seed,
   history: file,
   onProgress = () => {},
@@ -133,9 +141,14 @@ export async function campaign({
     const ended = new AbortController();
     const injecting = nemesis.run(ended.signal);
     const inspecting = inspectAll(opened.locks, history, ended.signal);
-    for (let second = 1; second <= seconds; second += 1) {
+    const isOver = () =>
+      seconds >= least &&
+      (history.operations >= operations || seconds >= mostSeconds || !inventory);
+    let seconds = 0;
+    while (!isOver()) {
       await sleep(1_000);
-      if (second % 10 === 0) onProgress(`${second} s: ${history.operations} operations`);
+      seconds += 1;
+      if (seconds % 10 === 0) onProgress(`${seconds} s: ${history.operations} operations`);
     }
     ended.abort();
     await Promise.all([injecting, inspecting]);

@@ -24,6 +24,17 @@ Kills, freezes, dead connections, restarts and other faults while processes cont
   )
   .option("seconds", whole("seconds", 1, { default: 60, describe: "how long, for each store" }))
   .option(
+    "operations",
+    whole("operations", 0, {
+      default: 0,
+      describe: "on stores with stock, goes on until this many have ended",
+    }),
+  )
+  .option(
+    "most-seconds",
+    whole("most-seconds", 1, { default: 3_600, describe: "but not longer, for each store" }),
+  )
+  .option(
     "seed",
     whole("seed", 0, {
       default: Date.now() % 1_000_000,
@@ -46,6 +57,8 @@ for (const name of values.store) {
   const report = await campaign({
     store,
     seconds: values.seconds,
+    operations: values.operations,
+    mostSeconds: values.mostSeconds,
     seed: values.seed,
     ...(file && { history: file }),
     onProgress: (line) => log(`${name} ${line}`),

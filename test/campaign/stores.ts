@@ -6,6 +6,7 @@ import { PREFIX } from "../../core/stores/redis/client/names.ts";
 import { redisClient } from "../../core/stores/redis/client/open.ts";
 import type { Command } from "../../core/stores/redis/client/redis.ts";
 import { stepClock, steppableClock } from "../../infra/clock/clock.ts";
+import { open } from "../../infra/open.ts";
 import { openReady } from "../../infra/open-ready.ts";
 import { KINDS, type ServerName } from "../../infra/servers/kinds.ts";
 import { temporaryFolder } from "../../infra/servers/reap.ts";
@@ -20,6 +21,7 @@ import { until } from "../support/until.ts";
 import * as etcd from "./etcd-faults.ts";
 import { CLOCK_STEP } from "./judge.ts";
 import type { Fault, StoreFaults } from "./nemesis.ts";
+import { diskFull, junkIn, makeJunkTable, NOT_MOUNTED, SmallDisk } from "./small-disk.ts";
 import { zookeeperLeader } from "./zookeeper-leader.ts";
 
 /** A store on servers of its own, with a proxy in front of each server that can cut the connections. */
@@ -80,16 +82,22 @@ const NONE: CampaignStore["faults"] = {
   "leader killed": "there is no leader",
   "leader replaced": "there is no leader",
   compaction: "there is nothing to compact",
-  "store full": "the disk of the machine is not filled",
+  "store full": NOT_MOUNTED,
 };
 
 interface Servers extends Pick<StartOptions, "args" | "env"> {
   readonly log: (line: string) => void;
+  readonly disk?: SmallDisk | undefined;
 }
 
-async function onServers(name: ServerName, { log, ...options }: Servers) {
-  const server = await startServer(name, { onProgress: log, ...options });
-  return { server, store: await overWires(server) };
+async function onServers(name: ServerName, { log, disk, ...options }: Servers) {
+  const server = await startServer(name, { onProgress: log, parent: disk?.path, ...options });
+  const store = await overWires(server);
+  const close = async () => {
+    await store[Symbol.asyncDispose]();
+    await disk?.[Symbol.asyncDispose]();
+  };
+  return { server, store: { ...store, [Symbol.asyncDispose]: close } };
 }
 
 /** Puts wires in front of a server. */
@@ -127,13 +135,15 @@ export async function wiresTo({ nodes, url }: Pick<Server, "nodes" | "url">): Pr
 }
 
 async function openSqlite(): Promise<CampaignStore> {
-  const folder = await temporaryFolder("campaign");
+  const disk = await SmallDisk.mount();
+  const folder = disk ?? (await temporaryFolder("campaign"));
   const file = join(folder.path, "campaign.db");
+  const url = `sqlite:${file}`;
   const ownProcesses = "SQLite runs in the processes of its clients";
-  return {
+  const store: CampaignStore = {
     version: `SQLite of Node ${process.versions.node}`,
-    url: `sqlite:${file}`,
-    directUrl: `sqlite:${file}`,
+    url,
+    directUrl: url,
     wires: [],
     nodes: [],
     stopSignal: "SIGTERM",
@@ -149,22 +159,28 @@ async function openSqlite(): Promise<CampaignStore> {
         return true;
       },
     },
-    [Symbol.asyncDispose]: folder.remove,
+    [Symbol.asyncDispose]: () => folder[Symbol.asyncDispose](),
   };
+  return withTables(store, { "store full": diskFull({ disk, nodes: [], write: junkIn(url) }) });
 }
 
 /** MariaDB or MySQL, with a clock that can be stepped. */
 function mysql(name: "mariadb" | "mysql"): Open {
   return async (log) => {
     const { env, steps } = await steppable(log);
-    const { server, store } = await onServers(name, { log, ...env });
+    const disk = await SmallDisk.mount();
+    const { server, store } = await onServers(name, { log, disk, ...env });
     const optimize = async () => {
       await using connection = await createConnection(server.url);
       await connection.query(`SET SESSION lock_wait_timeout = ${LOCK_LIMIT / 1_000}`);
       const [rows] = await connection.query<RowDataPacket[]>(`OPTIMIZE TABLE ${TABLES}`);
       return rows.every(({ Msg_type }) => Msg_type !== "error");
     };
-    return withTables(store, { [CLOCK_STEP]: steps(server), compaction: optimize });
+    return withTables(store, {
+      [CLOCK_STEP]: steps(server),
+      compaction: optimize,
+      "store full": diskFull({ disk, nodes: server.nodes, write: junkIn(server.url) }),
+    });
   };
 }
 
@@ -172,7 +188,8 @@ function mysql(name: "mariadb" | "mysql"): Open {
 function postgres(name: "postgres" | "pgbouncer"): Open {
   return async (log) => {
     const { env, steps } = await steppable(log);
-    const { server, store } = await onServers(name, { log, ...env });
+    const disk = await SmallDisk.mount();
+    const { server, store } = await onServers(name, { log, disk, ...env });
     const [{ config }] = server.nodes as readonly [ServerNode, ...ServerNode[]];
     const vacuum = async () => {
       const connectionString = KINDS.postgres.url([config.port]);
@@ -183,7 +200,11 @@ function postgres(name: "postgres" | "pgbouncer"): Open {
     };
     return withTables(
       { ...store, stopSignal: "SIGINT" },
-      { [CLOCK_STEP]: steps(server), compaction: vacuum },
+      {
+        [CLOCK_STEP]: steps(server),
+        compaction: vacuum,
+        "store full": diskFull({ disk, nodes: server.nodes, write: junkIn(server.url) }),
+      },
     );
   };
 }
@@ -198,7 +219,8 @@ async function withTables(
   store: CampaignStore,
   faults: Partial<CampaignStore["faults"]>,
 ): Promise<CampaignStore> {
-  await (await openReady(store.directUrl)).close();
+  await using opened = await openReady(store.directUrl);
+  if (opened.has("database")) await makeJunkTable(opened.database);
   return { ...store, faults: { ...store.faults, ...faults } };
 }
 
@@ -207,7 +229,10 @@ async function openDynamodb(log: (line: string) => void): Promise<CampaignStore>
   const { store } = await onServers("dynamodb", { log });
   return withTables(
     { ...store, nodes: [] },
-    { nodes: "DynamoDB Local answers before its COMMIT has ended" },
+    {
+      nodes: "DynamoDB Local answers before its COMMIT has ended",
+      "store full": "a table of DynamoDB has no largest size",
+    },
   );
 }
 
@@ -232,9 +257,15 @@ function openEtcd(name: "etcd" | "etcd-cluster"): Open {
 
 function openZooKeeper(name: "zookeeper" | "zookeeper-cluster"): Open {
   return async (log) => {
-    const { server, store } = await onServers(name, { log });
+    const disk = await SmallDisk.mount();
+    const { server, store } = await onServers(name, { log, disk });
+    const write = async () => {
+      await using opened = await open(server.url);
+      await opened.locks.withLock("junk", { ttl: 2_000, wait: 2_000 }, async () => undefined);
+    };
     const faults = {
       ...store.faults,
+      "store full": diskFull({ disk, nodes: server.nodes, write }),
       compaction: "ZooKeeper has no command for it",
       ...(server.nodes.length > 1 && {
         "leader killed": leaderKilled(() => zookeeperLeader(server.nodes)),

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { dynamodbClient } from "../../core/stores/dynamodb/client/client.ts";
 import type { DynamodbOptions } from "../../core/stores/dynamodb/client/dynamodb.ts";
+import { dynamodbLocks } from "../../core/stores/dynamodb/locks/index.ts";
 import type { Fetch, FetchAnswer } from "../../core/stores/fetch.ts";
 
 const KEY = { pk: "a", sk: "b" };
@@ -179,6 +180,20 @@ describe("credentials", () => {
       message: expect.stringContaining("came too late"),
     });
     expect(targets).toEqual([]);
+  });
+
+  test("a lock whose caller aborts while they are awaited rejects with the caller's reason", async () => {
+    let asked = 0;
+    const credentials = async () => {
+      asked += 1;
+      // The first request reads the generation of fences.
+      return asked === 1 ? options.credentials : await new Promise<never>(() => {});
+    };
+    const locks = dynamodbLocks(clientOf([answer(200, {})], { credentials }).dynamodb);
+    const caller = new AbortController();
+    const locking = locks.lock("cup", { ttl: 5_000, wait: 5_000, signal: caller.signal });
+    setTimeout(() => caller.abort("enough"), 10);
+    await expect(locking).rejects.toBe("enough");
   });
 
   test("no error shows the secret", async () => {

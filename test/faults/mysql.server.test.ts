@@ -7,6 +7,7 @@ import { sqlInventory } from "../../core/stores/sql/inventory/index.ts";
 import { sqlLocks } from "../../core/stores/sql/locks.ts";
 import { migrate } from "../../core/stores/sql/migrate.ts";
 import { open } from "../../infra/open.ts";
+import { openReady } from "../../infra/open-ready.ts";
 import { freePort } from "../../infra/servers/processes.ts";
 import type { Server } from "../../infra/servers/server.ts";
 import { startServer } from "../../infra/servers/start.ts";
@@ -172,6 +173,35 @@ describe("TLS to MySQL", () => {
       open(`mysql://root@localhost:${port}/lockstep?ca=${authority.ca}`),
     ).rejects.toThrow(TypeError);
     await expect(open(`${url}?ca=/no/such/file`)).rejects.toThrow(TypeError);
+  });
+});
+
+describe("a full tablespace", () => {
+  test("changes nothing, for certain, and may have room later", async () => {
+    const file = "--innodb-data-file-path=ibdata1:12M:autoextend:max:18M";
+    await using server = await startServer("mariadb", {
+      args: ["--innodb-file-per-table=0", file],
+    });
+    await using store = await openReady(server.url);
+    const { inventory, database } = store;
+    await database.batch([sql`CREATE TABLE junk (bytes LONGBLOB)`]);
+    await inventory.set({ sku: "cup", quantity: 10, operationId: "supply" });
+    const sell = sql`UPDATE lockstep_stock SET on_hand = on_hand - 1, sold = sold + 1`;
+    const fill = sql`INSERT INTO junk VALUES (REPEAT('x', 1000000))`;
+    let sold = 0;
+    const sellAndFill = async () => {
+      await database.batch([sell, fill]);
+      sold += 1;
+    };
+    const full = await until(() =>
+      sellAndFill().then(
+        () => undefined,
+        (error: Error) => error,
+      ),
+    );
+    expect(full).toMatchObject({ code: "STORE_UNAVAILABLE", retryable: true });
+    expect(full.message).toContain("full");
+    expect(await inventory.get("cup")).toMatchObject({ onHand: 10 - sold });
   });
 });
 

@@ -12,7 +12,9 @@ import { whole } from "../support/options.ts";
 import { isProven, proofPage } from "./page.ts";
 import { LONG, prove, QUICK } from "./prove.ts";
 
-const { seed, long, seconds, json, write, store } = await yargs(hideBin(process.argv))
+const { seed, long, seconds, operations, mostSeconds, json, write, store } = await yargs(
+  hideBin(process.argv),
+)
   .scriptName("npm run prove --")
   .option(
     "seed",
@@ -22,6 +24,16 @@ const { seed, long, seconds, json, write, store } = await yargs(hideBin(process.
   )
   .option("long", { type: "boolean", default: false, describe: "go on for hours" })
   .option("seconds", whole("seconds", 1, { describe: "how long schedules are simulated" }))
+  .option(
+    "operations",
+    whole("operations", 0, {
+      describe: "how many operations the campaign on each store with stock has at least",
+    }),
+  )
+  .option(
+    "most-seconds",
+    whole("most-seconds", 1, { describe: "how long such a campaign lasts at the most" }),
+  )
   .option("store", {
     type: "string",
     array: true,
@@ -57,6 +69,8 @@ async function proveAll(): Promise<void> {
     ...bounds,
     command: ["npm run prove --", ...hideBin(process.argv)].join(" "),
     simulationSeconds: seconds ?? bounds.simulationSeconds,
+    campaignOperations: operations ?? bounds.campaignOperations,
+    mostCampaignSeconds: mostSeconds ?? bounds.mostCampaignSeconds,
     stores: (store as CampaignStoreName[] | undefined) ?? bounds.stores,
     onFailure: writeFailure,
     log: bar.isActive ? () => {} : note,

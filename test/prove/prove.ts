@@ -19,6 +19,12 @@ interface Bounds {
   readonly schedulesPerMutant: number;
   readonly stores: readonly CampaignStoreName[];
   readonly campaignSeconds: number;
+
+  /** Campaigns on stores with stock go on until this many operations have ended. */
+  readonly campaignOperations: number;
+
+  /** But not longer than this. */
+  readonly mostCampaignSeconds: number;
 }
 
 /** Less than ten minutes on two processors. */
@@ -29,6 +35,8 @@ export const QUICK: Bounds = {
   stores: ["sqlite", "mariadb", "etcd", "redis"],
   // Long enough for each fault to be injected once.
   campaignSeconds: 60,
+  campaignOperations: 0,
+  mostCampaignSeconds: 3_600,
 };
 
 /** Some hours. */
@@ -38,6 +46,8 @@ export const LONG: Bounds = {
   schedulesPerMutant: 10_000,
   stores: USUAL_STORES,
   campaignSeconds: 600,
+  campaignOperations: 1_000_000,
+  mostCampaignSeconds: 3_600,
 };
 
 export interface ProveOptions extends Bounds {
@@ -151,14 +161,16 @@ async function replaySchedules(
 }
 
 async function runCampaigns(options: ProveOptions): Promise<Proof["campaigns"]> {
-  const { stores, campaignSeconds, log, onProgress, onFailure } = options;
+  const { stores, log, onProgress, onFailure } = options;
   const campaigns = [];
   for (const name of stores) {
     onProgress(0.8 + (0.2 * campaigns.length) / stores.length, `campaign on ${name}`);
     await using store = await STORES[name](log);
     const seed = Date.now() % 1_000_000;
     const report = await campaign({
-      ...{ store, seconds: campaignSeconds, seed, onProgress: log },
+      ...{ store, seed, seconds: options.campaignSeconds, onProgress: log },
+      operations: options.campaignOperations,
+      mostSeconds: options.mostCampaignSeconds,
       onFailure: (trace) => onFailure(name, seed, trace),
     });
     campaigns.push({ store: name, ...report });

@@ -107,9 +107,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a claim of unknown outcome that is not withdrawn",
     file: "core/lock/polling.ts",
-    find: `if (isCertain(error)) return undefined;
-      await this.#withdraw();`,
-    replace: "if (isCertain(error)) return undefined;",
+    find: "if (!isCertain(error)) await this.#withdraw();",
+    replace: "",
   },
   {
     name: "certain instead of unknown",

@@ -113,8 +113,10 @@ const REFUSALS = new Set([
  * - ER_OPTION_PREVENTS_STATEMENT, ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION, ER_READ_ONLY_MODE: a primary that
  *   became a replica refuses the statement (sql/sql_parse.cc: deny_updates_if_read_only_option), or rolls a transaction
  *   back at its commit (sql/handler.cc: ha_commit_trans).
+ * - ER_RECORD_FILE_FULL: a tablespace or its disk is full, and InnoDB rolls the statement back
+ *   (https://dev.mysql.com/doc/refman/8.4/en/innodb-error-handling.html).
  */
-const TRANSIENT = new Set([1040, 1203, 1226, 1290, 1792, 1836]);
+const TRANSIENT = new Set([1040, 1114, 1203, 1226, 1290, 1792, 1836]);
 
 /**
  * The connection or the server was lost. The outcome is certain only if no COMMIT was sent.
