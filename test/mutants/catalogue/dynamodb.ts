@@ -4,7 +4,7 @@ const CONFORMANCE = ["test/stores/dynamodb.server.test.ts"];
 const LOCKS = ["test/stores/dynamodb/locks.server.test.ts"];
 const STOCK = ["test/inventory/dynamodb.server.test.ts"];
 const TRANSACTIONS = ["test/stores/dynamodb/transactions.server.test.ts"];
-const JOURNAL = ["test/journal/dynamodb.server.test.ts"];
+const JOURNAL = ["test/journal/dynamodb.all.server.test.ts"];
 
 export const DYNAMODB = [
   ...mutantsOf("core/stores/dynamodb/locks/claims.ts", CONFORMANCE, [
@@ -226,7 +226,7 @@ export const DYNAMODB = [
       find: `const unwritten = { key: keyPlace(head, key), when: "attribute_not_exists(#pk)" };`,
       replace:
         'const unwritten = { key: keyPlace(head, `${key}?`), when: "attribute_not_exists(#pk)" };',
-      tests: [...TRANSACTIONS, "test/stores/dynamodb/journal.server.test.ts"],
+      tests: [...TRANSACTIONS, "test/stores/dynamodb/journal.all.server.test.ts"],
     },
   ]),
 ];

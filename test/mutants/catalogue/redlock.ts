@@ -10,7 +10,7 @@ export const REDLOCK = [
       find: "const awaited = isEnough ? open.filter((master) => !this.#silent.has(master)) : open;",
       replace:
         "const awaited = isEnough ? open.filter((master) => this.masters.includes(master)) : open;",
-      tests: [...FAULTS, "test/faults/redlock-killed.server.test.ts"],
+      tests: [...FAULTS, "test/faults/redlock-killed.all.server.test.ts"],
       survives: "a quorum that agrees waits for no other master: only a split vote takes longer",
     },
   ]),
