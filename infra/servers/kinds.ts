@@ -17,7 +17,7 @@ const etcd = {
     binary,
     `--name=${etcdName(config)}`,
     `--data-dir=${join(config.folder, "data")}`,
-    `--listen-client-urls=http://127.0.0.1:${config.port}`,
+    `--listen-client-urls=http://${config.host}:${config.port}`,
     `--advertise-client-urls=http://127.0.0.1:${config.port}`,
     `--listen-peer-urls=${etcdPeer(config)}`,
     `--initial-advertise-peer-urls=${etcdPeer(config)}`,
@@ -203,8 +203,8 @@ function etcdName({ port }: NodeConfig): string {
   return `node-${port}`;
 }
 
-function etcdPeer({ peerPorts: [port] }: NodeConfig): string {
-  return `http://127.0.0.1:${port}`;
+function etcdPeer({ host, peerPorts: [port] }: NodeConfig): string {
+  return `http://${host}:${port}`;
 }
 
 /** Returns the folder arguments. A starting server deletes the files of others from a shared tmpdir. */

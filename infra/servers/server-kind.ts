@@ -1,7 +1,10 @@
 import type { Requirement } from "./binaries.ts";
 
-/** The ports on loopback and the data folder of one server process. */
+/** The address, the ports and the data folder of one server process. */
 export interface NodeConfig {
+  /** Where the other processes reach this one. Clients reach it on loopback. */
+  readonly host: string;
+
   /** The port for clients. */
   readonly port: number;
 

@@ -16,6 +16,9 @@ export interface StartOptions {
   /** Where the folders of the processes are made. Default: the system's folder for temporary files. Excludes Docker. */
   readonly parent?: string | undefined;
 
+  /** Chooses where the process with this port runs. Default: on loopback, as its clients. For etcd and ZooKeeper. Excludes Docker. */
+  readonly place?: ((port: number) => Promise<Place>) | undefined;
+
   /** The server's binary. Default: the installed one. */
   readonly binary?: string | undefined;
 
@@ -32,16 +35,26 @@ export interface StartOptions {
   readonly onProgress?: (step: string) => void;
 }
 
+/** Another network than that of the clients. */
+export interface Place {
+  /** The address of the process there. */
+  readonly host: string;
+
+  /** Runs the command that follows there, in the same process. */
+  readonly enter: Command;
+}
+
 type ProcessArgs = (config: NodeConfig, all: readonly NodeConfig[]) => readonly string[];
 
 /** Starts a server from a binary on the PATH, from Debian's packages (as root), or in Docker, in this order. */
 export async function startServer(name: ServerName, options: StartOptions = {}): Promise<Server> {
-  const { stopWithProcess = true, parent, args = [], env, onProgress = () => {} } = options;
+  const { stopWithProcess = true, parent, place, args = [], env, onProgress = () => {} } = options;
   const kind: ServerKind = { ...KINDS[name], ...(options.serves && { serves: options.serves }) };
   const binary = options.binary ?? (await findOrInstall(kind, onProgress));
   onProgress(`starting ${name}`);
-  if (binary) return startNodes(name, kind, { binary, parent, args, env, stopWithProcess });
-  if (!env && !parent && !options.serves && (await hasDocker())) return startContainer(name, kind);
+  if (binary) return startNodes(name, kind, { binary, parent, place, args, env, stopWithProcess });
+  if (!env && !parent && !place && !options.serves && (await hasDocker()))
+    return startContainer(name, kind);
   const alternative = name === "mysql" ? "; MariaDB is called mariadb" : "";
   const hint = `${installHint(kind)} or start Docker${alternative}`;
   throw new NotInstalledError(`${name} is not installed: ${hint}`);
@@ -50,23 +63,27 @@ export async function startServer(name: ServerName, options: StartOptions = {}):
 interface NodeOptions extends Required<Pick<StartOptions, "args" | "stopWithProcess">> {
   readonly binary: string;
   readonly parent: string | undefined;
+  readonly place: StartOptions["place"];
   readonly env: StartOptions["env"] | undefined;
 }
 
 async function startNodes(
   name: ServerName,
   kind: ServerKind,
-  { binary, parent, args, env, stopWithProcess }: NodeOptions,
+  { binary, parent, place, args, env, stopWithProcess }: NodeOptions,
 ): Promise<Server> {
   const [version = ""] = (await run(binary, kind.version ?? ["--version"])).trim().split("\n");
+  const places = await Promise.all(Array.from({ length: kind.size }, () => choosePlace(place)));
   const configs = await Promise.all(
-    Array.from({ length: kind.size }, () => makeConfig(name, kind, parent)),
+    places.map(({ host, port }) => makeConfig(name, kind, { host, port, parent })),
   );
   if (stopWithProcess) for (const { folder } of configs) reap(folder);
-  const nodes = configs.map((config) => {
+  const nodes = configs.map((config, i) => {
     const [file, ...rest] = kind.start(binary, version, config, configs);
     const more = typeof args === "function" ? args(config, configs) : args;
-    const command = asUser(kind, [file, ...rest, ...more]);
+    const own = asUser(kind, [file, ...rest, ...more]);
+    const [runner, ...there] = places[i]?.enter ?? [];
+    const command: Command = runner ? [runner, ...there, ...own] : own;
     return new ServerNode({ config, command, env: env?.(config), serves: kind.serves });
   });
   const stop = async () => {
@@ -84,13 +101,18 @@ async function startNodes(
   return { name, version, url, nodes, stop, [Symbol.asyncDispose]: stop };
 }
 
+async function choosePlace(place: StartOptions["place"]) {
+  const port = await freePort();
+  return { port, host: "127.0.0.1", ...(await place?.(port)) };
+}
+
 async function makeConfig(
   name: string,
   { peerPorts = 0 }: ServerKind,
-  parent = tmpdir(),
+  { parent = tmpdir(), ...at }: Pick<NodeConfig, "host" | "port"> & Pick<StartOptions, "parent">,
 ): Promise<NodeConfig> {
   return {
-    port: await freePort(),
+    ...at,
     peerPorts: await Promise.all(Array.from({ length: peerPorts }, freePort)),
     folder: await mkdtemp(join(parent, `lockstep-${name}-`)),
   };

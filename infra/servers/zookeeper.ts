@@ -44,7 +44,7 @@ export const zookeeper = {
 /** Returns the configuration: sessions of 400 ms to an hour, and time limits for busy cores. */
 function configuration(config: NodeConfig, all: readonly NodeConfig[]): string {
   const peers = all.map((each) => {
-    const address = `127.0.0.1:${each.peerPorts.join(":")};127.0.0.1:${each.port}`;
+    const address = `${each.host}:${each.peerPorts.join(":")};${each.host}:${each.port}`;
     return `server.${idOf(each, all)}=${address}`;
   });
   const lines = [
@@ -56,7 +56,7 @@ function configuration(config: NodeConfig, all: readonly NodeConfig[]): string {
     "maxClientCnxns=0",
     "admin.enableServer=false",
     "4lw.commands.whitelist=srvr",
-    ...(all.length > 1 ? peers : ["clientPortAddress=127.0.0.1", `clientPort=${config.port}`]),
+    ...(all.length > 1 ? peers : [`clientPortAddress=${config.host}`, `clientPort=${config.port}`]),
   ];
   return `${lines.join("\n")}\n`;
 }

@@ -3,8 +3,8 @@ import type { Fault } from "./nemesis.ts";
 
 /** The faults of etcd, by its JSON gateway. `ports` are those of all nodes. */
 
-/** The bytes of etcd's database: more than the records of all sales of ten minutes. */
-export const QUOTA = 256_000_000;
+/** The bytes of etcd's database: more than the records of a million sales. */
+export const QUOTA = 600_000_000;
 
 /** How long a request may take, in milliseconds: a node may be frozen or dead. */
 const LIMIT = 10_000;
@@ -59,6 +59,9 @@ export async function compact(ports: readonly number[]): Promise<boolean> {
   return true;
 }
 
+/** How many writes fill the store at a time. */
+const WRITERS = 8;
+
 /** Uses up the quota, and makes room again after a while. */
 export function fill(ports: readonly number[]): Fault {
   const [port] = ports;
@@ -82,12 +85,14 @@ export function fill(ports: readonly number[]): Fault {
     return true;
   };
   return async ({ pause }) => {
-    const refused = await until(() =>
+    const put = () =>
       ask(port, "kv/put", { key, value }).then(
         () => undefined,
         (error: Error) => error.message,
-      ),
-    );
+      );
+    // Side by side, they share their writes to the disk.
+    const putAll = () => Promise.all(Array.from({ length: WRITERS }, put));
+    const refused = await until(async () => (await putAll()).find(Boolean));
     await pause();
     await until(() => makeRoom().catch(() => false));
     return refused.includes("space exceeded");

@@ -1,12 +1,15 @@
 import { table } from "../support/markdown.ts";
-import { FAULTS, type FaultCount, type FaultCounts } from "./nemesis.ts";
+import { FAULTS, type FaultCount, type FaultCounts, type FaultName } from "./nemesis.ts";
 
 interface Tried {
   readonly store: string;
   readonly faults: FaultCounts;
 }
 
-const NOT_TRIED: FaultCount = { not: "not a part of this run" };
+/** Returns how often a fault has met something. Reports of earlier versions do not have all faults. */
+export function countOf(faults: FaultCounts | undefined, fault: FaultName): FaultCount {
+  return faults?.[fault] ?? { not: "not a part of this run" };
+}
 
 /** Says how often each fault has met something on each store, or by a letter why it has not. */
 export function faultMatrix(
@@ -18,8 +21,8 @@ export function faultMatrix(
     if (!reasons.includes(reason)) reasons.push(reason);
     return String.fromCharCode("a".charCodeAt(0) + reasons.indexOf(reason));
   };
-  const cell = (store: string, fault: keyof FaultCounts) => {
-    const count = reports.find((report) => report.store === store)?.faults[fault] ?? NOT_TRIED;
+  const cell = (store: string, fault: FaultName) => {
+    const count = countOf(reports.find((report) => report.store === store)?.faults, fault);
     if ("not" in count) return letterOf(count.not);
     return count.met > 0 ? String(count.met) : "**0**";
   };

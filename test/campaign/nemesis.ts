@@ -32,6 +32,7 @@ const STORE_FAULTS = [
   CLOCK_STEP,
   "leader killed",
   "leader replaced",
+  "leader cut off",
   "compaction",
   "store full",
 ] as const;

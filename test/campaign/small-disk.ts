@@ -2,7 +2,7 @@ import { execFile } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { statfs } from "node:fs/promises";
 import { promisify } from "node:util";
-import { type Database, raw, sql } from "../../core/database/sql.ts";
+import { type Database, raw, type Sql, sql } from "../../core/database/sql.ts";
 import { open } from "../../infra/open.ts";
 import { type TemporaryFolder, temporaryFolder } from "../../infra/servers/reap.ts";
 import type { ServerNode } from "../../infra/servers/server.ts";
@@ -75,28 +75,36 @@ interface Disk {
   /** The processes with files on the disk. */
   readonly nodes: readonly ServerNode[];
 
-  /** Writes to the store until the disk is full. Rejects then. */
+  /** Writes to the store. Rejects when the disk is full. */
   readonly write: () => Promise<unknown>;
+
+  /** Gives up room that the store keeps for later. */
+  readonly shrink?: () => Promise<unknown>;
 }
 
+/** How long the store may find room on a full disk, in milliseconds. */
+const FULL_LIMIT = 30_000;
+
 /** Fills the disk until the store has refused a write for it or has ended, and makes room after a while. */
-export function diskFull({ disk, nodes, write }: Disk): Fault | string {
+export function diskFull({ disk, nodes, write, shrink = async () => {} }: Disk): Fault | string {
   if (!disk) return NOT_MOUNTED;
   return async ({ pause }) => {
+    await shrink();
     await disk.fill();
     const isRefused = () =>
       write().then(
         () => false,
         (error: Error) => /\bfull\b|No space left/.test(error.message),
       );
+    const hasMet = async () => (await isRefused()) || nodes.some(hasEnded);
     try {
-      await until(async () => (await isRefused()) || nodes.some(hasEnded), 30_000);
+      const isMet = await until(hasMet, FULL_LIMIT).catch(() => false);
       await pause();
+      return isMet;
     } finally {
       await disk.makeRoom();
       await Promise.all(nodes.filter(hasEnded).map(startAgain));
     }
-    return true;
   };
 }
 
@@ -114,13 +122,15 @@ export async function makeJunkTable(database: Database): Promise<void> {
   await database.batch([sql`CREATE TABLE campaign_junk (bytes ${type})`]);
 }
 
-/** Returns writes of a megabyte each to that table. */
-export function junkIn(url: string): () => Promise<unknown> {
-  return async () => {
+/** Returns how to write a megabyte to that table, and how to empty it. */
+export function junkIn(url: string): Pick<Disk, "write" | "shrink"> {
+  const execute = async (statement: Sql) => {
     await using opened = await open(url);
     if (!opened.has("database")) throw new Error(`${url} is no SQL database`);
-    await opened.database.batch([
-      sql`INSERT INTO campaign_junk VALUES (${randomBytes(1_000_000)})`,
-    ]);
+    await opened.database.batch([statement]);
+  };
+  return {
+    write: () => execute(sql`INSERT INTO campaign_junk VALUES (${randomBytes(1_000_000)})`),
+    shrink: () => execute(sql`DELETE FROM campaign_junk`),
   };
 }

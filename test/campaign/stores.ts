@@ -20,6 +20,7 @@ import { TcpProxy } from "../support/tcp-proxy.ts";
 import { until } from "../support/until.ts";
 import * as etcd from "./etcd-faults.ts";
 import { CLOCK_STEP } from "./judge.ts";
+import { leaderCutOff, Namespaces } from "./namespaces.ts";
 import type { Fault, StoreFaults } from "./nemesis.ts";
 import { diskFull, junkIn, makeJunkTable, NOT_MOUNTED, SmallDisk } from "./small-disk.ts";
 import { zookeeperLeader } from "./zookeeper-leader.ts";
@@ -81,6 +82,7 @@ const NONE: CampaignStore["faults"] = {
   [CLOCK_STEP]: "locks do not follow the wall clock of a server",
   "leader killed": "there is no leader",
   "leader replaced": "there is no leader",
+  "leader cut off": "there is no leader",
   compaction: "there is nothing to compact",
   "store full": NOT_MOUNTED,
 };
@@ -88,14 +90,21 @@ const NONE: CampaignStore["faults"] = {
 interface Servers extends Pick<StartOptions, "args" | "env"> {
   readonly log: (line: string) => void;
   readonly disk?: SmallDisk | undefined;
+  readonly namespaces?: Namespaces | undefined;
 }
 
-async function onServers(name: ServerName, { log, disk, ...options }: Servers) {
-  const server = await startServer(name, { onProgress: log, parent: disk?.path, ...options });
+async function onServers(name: ServerName, { log, disk, namespaces, ...options }: Servers) {
+  const server = await startServer(name, {
+    onProgress: log,
+    parent: disk?.path,
+    place: namespaces && ((port) => namespaces.place(port)),
+    ...options,
+  });
   const store = await overWires(server);
   const close = async () => {
     await store[Symbol.asyncDispose]();
     await disk?.[Symbol.asyncDispose]();
+    await namespaces?.[Symbol.asyncDispose]();
   };
   return { server, store: { ...store, [Symbol.asyncDispose]: close } };
 }
@@ -161,7 +170,14 @@ async function openSqlite(): Promise<CampaignStore> {
     },
     [Symbol.asyncDispose]: () => folder[Symbol.asyncDispose](),
   };
-  return withTables(store, { "store full": diskFull({ disk, nodes: [], write: junkIn(url) }) });
+  const junk = junkIn(url);
+  // The log keeps the size that it once had.
+  const shrink = async () => {
+    await junk.shrink?.();
+    using database = new DatabaseSync(file, { timeout: 5_000 });
+    database.exec("PRAGMA wal_checkpoint(TRUNCATE)");
+  };
+  return withTables(store, { "store full": diskFull({ disk, nodes: [], ...junk, shrink }) });
 }
 
 /** MariaDB or MySQL, with a clock that can be stepped. */
@@ -179,7 +195,7 @@ function mysql(name: "mariadb" | "mysql"): Open {
     return withTables(store, {
       [CLOCK_STEP]: steps(server),
       compaction: optimize,
-      "store full": diskFull({ disk, nodes: server.nodes, write: junkIn(server.url) }),
+      "store full": diskFull({ disk, nodes: server.nodes, ...junkIn(server.url) }),
     });
   };
 }
@@ -203,7 +219,7 @@ function postgres(name: "postgres" | "pgbouncer"): Open {
       {
         [CLOCK_STEP]: steps(server),
         compaction: vacuum,
-        "store full": diskFull({ disk, nodes: server.nodes, write: junkIn(server.url) }),
+        "store full": diskFull({ disk, nodes: server.nodes, ...junkIn(server.url) }),
       },
     );
   };
@@ -238,16 +254,20 @@ async function openDynamodb(log: (line: string) => void): Promise<CampaignStore>
 
 function openEtcd(name: "etcd" | "etcd-cluster"): Open {
   return async (log) => {
-    const args = [...QUICK_ETCD[name], `--quota-backend-bytes=${etcd.QUOTA}`];
-    const { server, store } = await onServers(name, { log, args });
+    const isCluster = name === "etcd-cluster";
+    const quota = isCluster ? etcd.QUOTA / 2 : etcd.QUOTA;
+    const args = [...QUICK_ETCD[name], `--quota-backend-bytes=${quota}`];
+    const namespaces = isCluster ? await Namespaces.create() : undefined;
+    const { server, store } = await onServers(name, { log, args, namespaces });
     const ports = server.nodes.map(({ config }) => config.port);
     const leader = async () => server.nodes[await etcd.leaderAmong(ports)];
     const faults = {
       ...store.faults,
       compaction: () => etcd.compact(ports),
       "store full": etcd.fill(ports),
-      ...(server.nodes.length > 1 && {
+      ...(isCluster && {
         "leader killed": leaderKilled(leader),
+        "leader cut off": leaderCutOff(namespaces, leader),
         "leader replaced": () => etcd.moveLeader(ports),
       }),
     };
@@ -257,8 +277,11 @@ function openEtcd(name: "etcd" | "etcd-cluster"): Open {
 
 function openZooKeeper(name: "zookeeper" | "zookeeper-cluster"): Open {
   return async (log) => {
+    const isCluster = name === "zookeeper-cluster";
     const disk = await SmallDisk.mount();
-    const { server, store } = await onServers(name, { log, disk });
+    const namespaces = isCluster ? await Namespaces.create() : undefined;
+    const { server, store } = await onServers(name, { log, disk, namespaces });
+    const leader = () => zookeeperLeader(server.nodes);
     const write = async () => {
       await using opened = await open(server.url);
       await opened.locks.withLock("junk", { ttl: 2_000, wait: 2_000 }, async () => undefined);
@@ -267,8 +290,9 @@ function openZooKeeper(name: "zookeeper" | "zookeeper-cluster"): Open {
       ...store.faults,
       "store full": diskFull({ disk, nodes: server.nodes, write }),
       compaction: "ZooKeeper has no command for it",
-      ...(server.nodes.length > 1 && {
-        "leader killed": leaderKilled(() => zookeeperLeader(server.nodes)),
+      ...(isCluster && {
+        "leader killed": leaderKilled(leader),
+        "leader cut off": leaderCutOff(namespaces, leader),
         "leader replaced": "ZooKeeper has no command for it",
       }),
     };
@@ -317,6 +341,7 @@ function openGroup(start: (options: StartOptions) => Promise<RedisGroup>): Open 
         [CLOCK_STEP]: steps(group),
         "leader killed": leaderKilled(leader),
         "leader replaced": replace,
+        "leader cut off": "clients and nodes reach a node at the same address",
         ...redisFaults(group, (node, command) => group.tell(node, ...command)),
       },
       [Symbol.asyncDispose]: () => group[Symbol.asyncDispose](),

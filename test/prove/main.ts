@@ -10,9 +10,9 @@ import { writeScorecard } from "../scorecard/write.ts";
 import { replay } from "../simulation/run.ts";
 import { whole } from "../support/options.ts";
 import { isProven, proofPage } from "./page.ts";
-import { LONG, prove, QUICK } from "./prove.ts";
+import { addCampaigns, LONG, prove, QUICK } from "./prove.ts";
 
-const { seed, long, seconds, operations, mostSeconds, json, write, store } = await yargs(
+const { seed, long, seconds, operations, mostSeconds, campaigns, json, write, store } = await yargs(
   hideBin(process.argv),
 )
   .scriptName("npm run prove --")
@@ -40,6 +40,11 @@ const { seed, long, seconds, operations, mostSeconds, json, write, store } = awa
     choices: Object.keys(STORES),
     describe: "the stores of the campaigns on real servers",
   })
+  .option("campaigns", {
+    type: "boolean",
+    default: false,
+    describe: "run the campaigns alone, and put them into the last results",
+  })
   .option("json", { type: "boolean", default: false, describe: "print one JSON document" })
   .option("write", {
     type: "boolean",
@@ -65,7 +70,7 @@ async function proveAll(): Promise<void> {
   const bar = new SingleBar({ format: "{bar} {percentage}% {what}", clearOnComplete: true });
   const bounds = long ? LONG : QUICK;
   bar.start(1, 0, { what: "" });
-  const proof = await prove({
+  const options = {
     ...bounds,
     command: ["npm run prove --", ...hideBin(process.argv)].join(" "),
     simulationSeconds: seconds ?? bounds.simulationSeconds,
@@ -74,8 +79,12 @@ async function proveAll(): Promise<void> {
     stores: (store as CampaignStoreName[] | undefined) ?? bounds.stores,
     onFailure: writeFailure,
     log: bar.isActive ? () => {} : note,
-    onProgress: (share, what) => bar.update(share, { what }),
-  }).finally(() => bar.stop());
+    onProgress: (share: number, what: string) => bar.update(share, { what }),
+  };
+  const proving = campaigns
+    ? addCampaigns(JSON.parse(readFileSync(fileOf("proof.json"), "utf8")), options)
+    : prove(options);
+  const proof = await proving.finally(() => bar.stop());
   const page = proofPage(proof, JSON.parse(readFileSync(fileOf("peers.json"), "utf8")));
   if (write) {
     writeFileSync(fileOf("proof.json"), `${JSON.stringify(proof, null, 2)}\n`);

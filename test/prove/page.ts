@@ -1,4 +1,4 @@
-import { faultMatrix } from "../campaign/fault-matrix.ts";
+import { countOf, faultMatrix } from "../campaign/fault-matrix.ts";
 import type { CampaignCheck } from "../campaign/judge.ts";
 import { FAULTS } from "../campaign/nemesis.ts";
 import { STORES } from "../campaign/stores.ts";
@@ -32,7 +32,7 @@ export function proofPage(proof: Proof, peers: PeersRuns): string {
   return `# Proof
 
 \`${command}\` repeats this run, and makes this page from its results, which \`docs/proof.json\` has in full. It ran on ${date}
-on the code of ${nameCode(proof)}, on Node ${node} and ${processors} processors. **${isProven(proof) ? `Nothing that was tried broke a guarantee, and each of the ${modelMutants.length + mutants.length} mutants of this run was caught.` : "A guarantee was broken, a mutant was not caught, or a campaign has tried too little."}**
+on the code of ${nameCode(proof)} (campaigns: see their table), on Node ${node} and ${processors} processors. **${isProven(proof) ? `Nothing that was tried broke a guarantee, and each of the ${modelMutants.length + mutants.length} mutants of this run was caught.` : "A guarantee was broken, a mutant was not caught, or a campaign has tried too little."}**
 
 ## Not tested
 
@@ -120,15 +120,18 @@ contend for locks and sell stock while they, their clocks, their servers and the
 violated, each of the store's faults has met something, and a holder was late: without these, its verdict is "unknown". A holder is late when it uses a
 resource after another client has acquired its lock. Each unit of a sale is an operation. The \`--seconds\` of \`npm run prove\` are those of the simulation; with
 \`--operations\`, each campaign on a store with stock goes on until it has had so many, for \`--most-seconds\` at the most. As root, the files of SQL databases and of ZooKeeper are
-in a file system of their own in memory, so that it can be full.
+in a file system of their own in memory, so that it can be full. \`npm run prove -- --campaigns --write\` runs campaigns alone, and puts them into these results.
 
 ${table(
   [
-    ...["store", "seconds", "seed", "verdict", "operations", "of them unknown", "acquired"],
+    ...["store", "on", "code", "seconds", "seed", "verdict", "operations", "of them unknown"],
+    "acquired",
     ...["late holders", "their uses refused", "accepted", "violations"],
   ],
   campaigns.map((report) => [
     `${report.store} (${report.version})`,
+    report.date ?? date,
+    nameCode(report),
     String(report.seconds),
     String(report.seed),
     [report.verdict, ...report.gaps].join(": "),
@@ -151,10 +154,12 @@ ${peersSection(peers)}`;
 
 /** Tells what the proof says nothing about, by store. */
 function notTested({ campaigns }: Proof): string {
-  const untried = FAULTS.filter((fault) => campaigns.every(({ faults }) => "not" in faults[fault]));
+  const untried = FAULTS.filter((fault) =>
+    campaigns.every(({ faults }) => "not" in countOf(faults, fault)),
+  );
   const rows = campaigns.map(({ store, seconds, overlaps, faults }) => {
     const missing = FAULTS.filter((fault) => !untried.includes(fault)).flatMap((fault) => {
-      const found = faults[fault];
+      const found = countOf(faults, fault);
       return "not" in found ? [{ fault, reason: found.not }] : [];
     });
     const reasons = Map.groupBy(missing, ({ reason }) => reason);

@@ -119,6 +119,17 @@ export async function prove(options: ProveOptions): Promise<Proof> {
   };
 }
 
+/** Runs campaigns, which replace those of the proof on the same stores. */
+export async function addCampaigns(
+  proof: Proof,
+  options: Parameters<typeof runCampaigns>[0],
+): Promise<Proof> {
+  const added = await runCampaigns(options);
+  const all = new Map([...proof.campaigns, ...added].map((report) => [report.store, report]));
+  const campaigns = Object.keys(STORES).flatMap((store) => all.get(store) ?? []);
+  return { ...proof, campaigns };
+}
+
 async function searchModels({ onProgress }: ProveOptions): Promise<Proof["models"]> {
   const models: ProvenModel[] = [];
   for (const { name, mutants } of MODELS) {
@@ -160,7 +171,12 @@ async function replaySchedules(
   return { schedules, ...counts, ...(refusal && { refusal: describe(refusal) }) };
 }
 
-async function runCampaigns(options: ProveOptions): Promise<Proof["campaigns"]> {
+async function runCampaigns(
+  options: Omit<
+    ProveOptions,
+    "command" | "simulationSeconds" | "replayedSchedules" | "schedulesPerMutant"
+  >,
+): Promise<Proof["campaigns"]> {
   const { stores, log, onProgress, onFailure } = options;
   const campaigns = [];
   for (const name of stores) {

@@ -4,10 +4,15 @@ import type { ErrorAnswer } from "./error-answers.ts";
 
 type Pair = readonly [client: Socket, upstream: Socket];
 
+interface Address {
+  readonly host: string;
+  readonly port: number;
+}
+
 /** A proxy between a client and a server on loopback that can cut connections and lose requests and answers. */
 export class TcpProxy {
   readonly #server: Server;
-  readonly #target: number;
+  readonly #target: Address;
   readonly #pairs = new Set<Pair>();
 
   /** Connections that drop all data without closing. */
@@ -42,7 +47,7 @@ export class TcpProxy {
   /** Connections that drop answers until they end. */
   readonly #muted = new WeakSet<Pair>();
 
-  private constructor(target: number) {
+  private constructor(target: Address) {
     this.#target = target;
     this.#server = createServer((client) => this.#join(client));
   }
@@ -54,8 +59,9 @@ export class TcpProxy {
     return proxy;
   }
 
-  static async to(target: number, port = 0): Promise<TcpProxy> {
-    const proxy = new TcpProxy(target);
+  /** `port` is that of the proxy; 0 for any. */
+  static async to(target: number, port = 0, host = "127.0.0.1"): Promise<TcpProxy> {
+    const proxy = new TcpProxy({ host, port: target });
     await once(proxy.#server.listen(port, "127.0.0.1"), "listening");
     return proxy;
   }
@@ -174,7 +180,7 @@ export class TcpProxy {
 
   #join(client: Socket): void {
     this.#connections += 1;
-    const upstream = connect(this.#target, "127.0.0.1");
+    const upstream = connect(this.#target);
     const pair = [client, upstream] as const;
     this.#pairs.add(pair);
     client.on("data", (request) => {
