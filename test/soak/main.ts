@@ -1,10 +1,35 @@
 import yargs from "yargs";
 import { hideBin } from "yargs/helpers";
+import { temporaryFolder } from "../../infra/servers/reap.ts";
 import { startServer } from "../../infra/servers/start.ts";
-import { whole } from "../support/options.ts";
+import { table } from "../support/markdown.ts";
+import { names, whole } from "../support/options.ts";
+import { growth, type Size, WARM_UP } from "./growth.ts";
 import { soak } from "./soak.ts";
 
-const { seconds } = await yargs(hideBin(process.argv))
+interface Store extends AsyncDisposable {
+  readonly url: string;
+}
+
+const STORES = {
+  sqlite: async (): Promise<Store> => {
+    const folder = await temporaryFolder("soak");
+    const dispose = () => folder.remove();
+    return { url: `sqlite:${folder.path}/soak.db`, [Symbol.asyncDispose]: dispose };
+  },
+  postgres: () => startServer("postgres"),
+  mariadb: () => startServer("mariadb"),
+  etcd: () => startServer("etcd"),
+  redis: () => startServer("redis"),
+  zookeeper: () => startServer("zookeeper"),
+  dynamodb: () => startServer("dynamodb"),
+} as const satisfies Readonly<Record<string, () => Promise<Store>>>;
+
+const {
+  seconds,
+  growth: isGrowth,
+  store,
+} = await yargs(hideBin(process.argv))
   .scriptName("npm run soak --")
   .usage(
     `$0
@@ -12,19 +37,54 @@ const { seconds } = await yargs(hideBin(process.argv))
 Workers execute orders on new servers, etcd for the locks and MariaDB for the journal, and are killed every few seconds. Then orders, units and charges are counted. Prints a JSON report. The exit status is 1 if a guarantee was broken.`,
   )
   .option("seconds", whole("seconds", 1, { default: 120, describe: "how long" }))
+  .option("growth", {
+    type: "boolean",
+    default: false,
+    describe:
+      "see instead whether memory, handles, rows, keys and leases of one process for each store grow",
+  })
+  .option(
+    "store",
+    names("store", STORES, {
+      default: Object.keys(STORES).join(","),
+      describe: `for --growth: of ${Object.keys(STORES).join(", ")}`,
+    }),
+  )
   .strict()
   .parseAsync();
 const log = (line: string) => process.stderr.write(`${line}\n`);
 
-const [mysql, etcd] = await Promise.all([
-  startServer("mariadb", { onProgress: log }),
-  startServer("etcd", { onProgress: log }),
-]);
-try {
+if (isGrowth) await watchGrowth();
+else await countOrders();
+
+async function countOrders(): Promise<void> {
+  await using mysql = await startServer("mariadb", { onProgress: log });
+  await using etcd = await startServer("etcd", { onProgress: log });
   log(`${mysql.version}; ${etcd.version}`);
   const report = await soak({ store: mysql.url, locks: etcd.url, seconds, onProgress: log });
   process.stdout.write(`${JSON.stringify(report, null, 2)}\n`);
   process.exitCode = report.faults.length === 0 ? 0 : 1;
-} finally {
-  await Promise.all([mysql.stop(), etcd.stop()]);
+}
+
+/** Watches all stores at the same time. */
+async function watchGrowth(): Promise<void> {
+  const reports = await Promise.all(
+    store.map(async (name) => {
+      await using opened = await STORES[name]();
+      const report = await growth(name, opened.url, seconds);
+      log(`${name}: ${report.grown.join("; ") || "nothing has grown"}`);
+      return report;
+    }),
+  );
+  const rows = reports.map(({ store, sizes, grown }) => {
+    const [first, last] = [sizes[WARM_UP], sizes.at(-1)];
+    const pair = (kind: keyof Size) => `${first?.[kind] ?? "-"} → ${last?.[kind] ?? "-"}`;
+    return [
+      ...[store, String(last?.turns), pair("heap"), pair("handles"), pair("records")],
+      ...[pair("leases"), grown.join("; ") || "nothing"],
+    ];
+  });
+  const columns = ["store", "turns", "heap", "handles", "records", "leases", "grown"];
+  process.stdout.write(`${table(columns, rows)}\n`);
+  process.exitCode = reports.every(({ grown }) => grown.length === 0) ? 0 : 1;
 }
