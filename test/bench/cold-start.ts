@@ -1,11 +1,13 @@
 import { fork } from "node:child_process";
 import { once } from "node:events";
 import { readFile } from "node:fs/promises";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 import { mean, sum } from "simple-statistics";
 import { bundle } from "../../infra/aws/bundle.ts";
-import type { Reporter } from "./measure.ts";
+import type { Profiled, ProfileOptions, Reporter } from "./measure.ts";
+import { INTERVAL, meanOf, partsOf } from "./profile.ts";
 
 /** A function to start, and its first event. */
 export interface ColdFunction {
@@ -55,7 +57,11 @@ export async function bundled(fn: ColdFunction, folder: string): Promise<Bundled
   const { files } = await startCold(fn, module, { LIST_FILES: "1" });
   return {
     loaded: { atImport: await sizeOf(files.atImport), atAnswer: await sizeOf(files.atAnswer) },
-    contender: { name: fn.name, report: (blockMillis) => report(fn, module, blockMillis) },
+    contender: {
+      name: fn.name,
+      report: (blockMillis) => report(fn, module, blockMillis),
+      profile: (options) => profile(fn, module, options),
+    },
   };
 }
 
@@ -73,6 +79,24 @@ async function report(fn: ColdFunction, module: string, blockMillis: number) {
   return { rate: 1_000 / mean(millis), millis, shares: [starts.length], parts };
 }
 
+/** Makes cold starts under V8's profiler, and returns the mean of their parts. */
+async function profile(
+  fn: ColdFunction,
+  module: string,
+  { folder, millis }: ProfileOptions,
+): Promise<Profiled> {
+  const own = join(folder, fn.name.replace(/[^\w.]+/g, "-"));
+  const options = ["--cpu-prof", `--cpu-prof-dir=${own}`, `--cpu-prof-interval=${INTERVAL}`];
+  const startedAt = performance.now();
+  const all: Profiled["parts"][] = [];
+  do {
+    const name = `${all.length}.cpuprofile`;
+    const { window } = await startCold(fn, module, {}, [...options, `--cpu-prof-name=${name}`]);
+    all.push(partsOf(JSON.parse(await readFile(join(own, name), "utf8")), window));
+  } while (performance.now() - startedAt < millis);
+  return { name: fn.name, operations: all.length, parts: meanOf(all) };
+}
+
 interface Started {
   readonly importMillis: number;
   readonly answerMillis: number;
@@ -80,6 +104,9 @@ interface Started {
   /** Of all threads, from the start of the import to the first answer. Other load on the machine changes it less. */
   readonly cpuMillis: number;
   readonly result: unknown;
+
+  /** From the start of the import to the first answer, in microseconds of the profiles' clock. */
+  readonly window: { readonly from: number; readonly to: number };
 
   /** URLs of loaded files, Node's own modules included. */
   readonly files: { readonly atImport: readonly string[]; readonly atAnswer: readonly string[] };
@@ -89,12 +116,14 @@ async function startCold(
   { name, env, compileCache, event, isRight = () => true }: ColdFunction,
   module: string,
   more: NodeJS.ProcessEnv = {},
+  execArgv: readonly string[] = [],
 ): Promise<Started> {
   const child = fork(RUN, [module, ...(event ? [JSON.stringify(event())] : [])], {
     env: { ...process.env, ...env, ...more, ...cacheOf(module, compileCache) },
     // The function logs to standard output.
     stdio: ["ignore", "ignore", "inherit", "ipc"],
     serialization: "advanced",
+    execArgv: [...execArgv],
   });
   const ended = once(child, "exit").then(() => undefined);
   const [started] = ((await Promise.race([once(child, "message"), ended])) ?? []) as [Started?];

@@ -24,7 +24,7 @@ test("the time of a profile goes to folders of the project, packages, Node, V8, 
   const samples = nodes.map(({ id }) => id);
   const timeDeltas = nodes.map(({ id }) => id * 10);
   const profile = { nodes, samples, timeDeltas, startTime: 0, endTime: 1 };
-  expect(partsOf(profile, 10)).toEqual({
+  expect(partsOf(profile, { operations: 10 })).toEqual({
     waiting: 1,
     "garbage collection": 2,
     "V8 and native code": 3,

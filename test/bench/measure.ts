@@ -23,6 +23,24 @@ export interface Reporter {
 
   /** Measures for about `blockMillis` milliseconds. */
   report(blockMillis: number): Promise<Block>;
+
+  /** Profiles for about `millis` milliseconds. */
+  profile?(options: ProfileOptions): Promise<Profiled>;
+}
+
+/** Where the time of one operation goes: microseconds by group of files, the largest first. */
+export interface Profiled {
+  readonly name: string;
+  readonly operations: number;
+  readonly parts: Readonly<Record<string, number>>;
+}
+
+export interface ProfileOptions {
+  /** The folder of the profiles. */
+  readonly folder: string;
+
+  /** The time of each contender, in milliseconds. */
+  readonly millis: number;
 }
 
 /** The measurements of one contender in one round. */

@@ -3,8 +3,7 @@ import { type MeasuredCode, nameCode } from "../support/commit.ts";
 import { table } from "../support/markdown.ts";
 import { besideDbos } from "./beside-dbos.ts";
 import { type GrowthReport, HEAD, toRow } from "./growth/growth.ts";
-import { isLargerBetter, type Ratio, type Result } from "./measure.ts";
-import type { Profiled } from "./profile.ts";
+import { isLargerBetter, type Profiled, type Ratio, type Result } from "./measure.ts";
 import type { SuiteReport } from "./suite.ts";
 
 /** The results of `npm run bench -- --suite all`, as docs/benchmarks.json has them. */

@@ -3,25 +3,10 @@ import { type Profiler, type Runtime, Session } from "node:inspector/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { sum } from "simple-statistics";
-import { type Repeated, repeat } from "./measure.ts";
-
-/** Where the time of one operation goes: microseconds by group of files, the largest first. */
-export interface Profiled {
-  readonly name: string;
-  readonly operations: number;
-  readonly parts: Readonly<Record<string, number>>;
-}
-
-export interface ProfileOptions {
-  /** The folder of the profiles. */
-  readonly folder: string;
-
-  /** The time of each contender, in milliseconds. */
-  readonly millis: number;
-}
+import { type Profiled, type ProfileOptions, type Repeated, repeat } from "./measure.ts";
 
 /** The microseconds between two samples. */
-const INTERVAL = 100;
+export const INTERVAL = 100;
 
 /**
  * Runs a contender under V8's profiler, and writes `NAME.cpuprofile`.
@@ -48,23 +33,52 @@ export async function profile(
   const file = `${name.replace(/[^\w.]+/g, "-")}.cpuprofile`;
   await writeFile(join(folder, file), JSON.stringify(profile));
   const operations = sum(shares);
-  return { name, operations, parts: partsOf(profile, operations) };
+  return { name, operations, parts: partsOf(profile, { operations }) };
+}
+
+interface Part {
+  /** How many operations the profiles have. Default 1. */
+  readonly operations?: number;
+
+  /** The part of the profiles that counts, in microseconds of `process.hrtime`. Default: all. */
+  readonly from?: number;
+  readonly to?: number;
 }
 
 /** Returns the microseconds per operation that each group of files took itself. */
 export function partsOf(
-  { nodes, samples = [], timeDeltas = [] }: Profiler.Profile,
-  operations: number,
+  { nodes, samples = [], timeDeltas = [], startTime }: Profiler.Profile,
+  { operations = 1, from = 0, to = Number.POSITIVE_INFINITY }: Part = {},
 ): Profiled["parts"] {
   const groups = new Map(nodes.map(({ id, callFrame }) => [id, groupOf(callFrame)]));
   const micros = new Map<string, number>();
+  let at = startTime;
   samples.forEach((id, i) => {
+    const span = timeDeltas[i] ?? 0;
+    at += span;
+    if (at < from || at > to) return;
     const group = groups.get(id) ?? "";
-    micros.set(group, (micros.get(group) ?? 0) + (timeDeltas[i] ?? 0) / operations);
+    micros.set(group, (micros.get(group) ?? 0) + span / operations);
   });
+  return inOrder(micros);
+}
+
+/** Returns the mean of the parts of several profiles. */
+export function meanOf(all: readonly Profiled["parts"][]): Profiled["parts"] {
+  const sums = new Map<string, number>();
+  for (const [part, micros] of all.flatMap(Object.entries<number>)) {
+    sums.set(part, (sums.get(part) ?? 0) + micros / all.length);
+  }
+  return inOrder(sums);
+}
+
+function inOrder(micros: ReadonlyMap<string, number>): Profiled["parts"] {
   const sorted = [...micros].sort(([, a], [, b]) => b - a);
   return Object.fromEntries(sorted.map(([part, each]) => [part, Number(each.toFixed(1))]));
 }
+
+/** A function that is bundled for a cold start. */
+const BUNDLE = /\/lockstep-cold-[^/]+\/\d+\//;
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 
@@ -74,6 +88,7 @@ function groupOf({ url, functionName }: Runtime.CallFrame): string {
   if (functionName === "(garbage collector)") return "garbage collection";
   if (url.startsWith("node:")) return "node";
   if (url === "") return "V8 and native code";
+  if (BUNDLE.test(url)) return "functions/bundled";
   const path = url.startsWith("file:") ? fileURLToPath(url) : url;
   const [, name] = /.*node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(path) ?? [];
   if (name !== undefined) return name;

@@ -1,8 +1,8 @@
 import { SingleBar } from "cli-progress";
 import { note, print, warn } from "../../functions/cli/terminal/output.ts";
 import { table } from "../../functions/cli/terminal/table.ts";
-import { checkLimits, measure, type Result } from "./measure.ts";
-import { type Profiled, profile } from "./profile.ts";
+import { checkLimits, measure, type Profiled, type Result } from "./measure.ts";
+import { profile } from "./profile.ts";
 import type { Contest, SuiteOptions, SuiteReport } from "./suite.ts";
 import { SUITES } from "./suites.ts";
 import { missedAims, writeProfiles } from "./written.ts";
@@ -76,7 +76,7 @@ function toRow({ name, perSec, p50Millis, p99Millis, cpuMillis, parts = {} }: Re
   return [name, perSec, p50Millis, p99Millis, cpuMillis ?? "", described.join(", ")];
 }
 
-/** Profiles the contenders that run in this process, one after another. */
+/** Profiles the contenders, one after another: those that run in this process, and others that profile themselves. */
 async function profileAll(
   { server, contenders, comparisons }: Contest,
   folder: string,
@@ -87,12 +87,14 @@ async function profileAll(
     .filter(({ name }) => missed?.has(name) ?? true)
     .flatMap((each) => ("over" in each ? [each.of, each.over] : [each.of]));
   const repeated = contenders
-    .filter((contender) => "run" in contender)
+    .filter((contender) => "run" in contender || contender.profile !== undefined)
     .filter(({ name }) => !missed || shown.includes(name));
   bar.start(repeated.length, 0);
   const profiles: Profiled[] = [];
   for (const contender of repeated) {
-    profiles.push(await profile(contender, { folder, millis: rounds * block }));
+    const options = { folder, millis: rounds * block };
+    const own = "run" in contender ? profile(contender, options) : contender.profile?.(options);
+    if (own) profiles.push(await own);
     bar.increment();
   }
   bar.stop();

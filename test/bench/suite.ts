@@ -1,5 +1,4 @@
-import type { Comparison, Contender, Ratio, Result } from "./measure.ts";
-import type { Profiled } from "./profile.ts";
+import type { Comparison, Contender, Profiled, Ratio, Result } from "./measure.ts";
 
 export interface SuiteOptions {
   /** Whether functions and steps are measured without peers, so that the packages of peers need not be installed. */

@@ -1,7 +1,7 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { writeScorecard } from "../scorecard/write.ts";
+import type { Profiled } from "./measure.ts";
 import { type Benchmarks, benchmarksPage } from "./page.ts";
-import type { Profiled } from "./profile.ts";
 
 /** The file in the folder of the documentation. */
 export function inDocs(name: string): URL {

@@ -18,6 +18,7 @@ if (process.env.LIST_FILES) {
 }
 
 const cpuBefore = process.cpuUsage();
+const startedAtMicros = micros();
 const startedAt = performance.now();
 const { handler } = await import(module);
 const importedAt = performance.now();
@@ -31,9 +32,15 @@ process.send?.(
     importMillis: importedAt - startedAt,
     answerMillis: event === undefined ? 0 : answeredAt - importedAt,
     cpuMillis: (user + system) / 1_000,
+    window: { from: startedAtMicros, to: micros() },
     result,
     files: { atImport: files.slice(0, imported), atAnswer: files.slice(imported) },
   },
   // Open handles of the function would keep the process running.
   () => process.exit(),
 );
+
+/** The clock of V8's profiles. */
+function micros(): number {
+  return Number(process.hrtime.bigint() / 1_000n);
+}
