@@ -53,9 +53,10 @@ async function parse(words: Words): Promise<void> {
     })
     .example("$0 lock nightly-report -- node report.js", "run one instance at a time")
     .fail((message, error, command) => {
-      if (error) throw error;
       const usage = usageOf(command);
-      const problem = describeMissing(message, usage) ?? describeUsageError(message, words);
+      const problem = error
+        ? describeValueMissing(error)
+        : (describeMissing(message, usage) ?? describeUsageError(message, words));
       throw new TypeError(`${problem} (see ${usage.replace(/ [<[].*/, "")} --help)`);
     })
     .parseAsync();
@@ -115,15 +116,19 @@ function describeMissing(message: string, usage: string): string | undefined {
   return `${missing.join(" and ")} ${missing.length > 1 ? "are" : "is"} missing`;
 }
 
+/** Names the option whose value is missing. Throws any other error. */
+function describeValueMissing(error: Error): string {
+  const [, option] = /^Not enough arguments following: (.+)$/.exec(error.message) ?? [];
+  if (option === undefined) throw error;
+  return `--${option} needs a value`;
+}
+
 /** Reduces a message of yargs to one line. "Did you mean lock?" gets the words that yargs has read. */
 function describeUsageError(message: string, { own, hasSeparator }: Words): string {
   const [suggestion] = /(?<=^Did you mean ).*(?=\?$)/.exec(message) ?? [];
   if (suggestion === undefined) {
     const line = message.replaceAll(/\n\s*/g, " ");
     if (!/^Unknown argument/.test(line)) return line;
-    // yargs reads "-5s" as the options 5 and s.
-    const negative = own.findIndex((word, i) => /^-\d/.test(word) && own[i - 1]?.startsWith("--"));
-    if (negative > 0) return `${own[negative - 1]} must not be negative, and is ${own[negative]}`;
     const isCommand = RUNNING.includes(own[0] ?? "") && !hasSeparator;
     return isCommand ? `${line}; a command follows a "--"` : line;
   }

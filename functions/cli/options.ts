@@ -51,6 +51,7 @@ export function jsonOption<T>(yargs: Argv<T>) {
 
 /** Parses a duration such as 10s, 500ms or 1.5h, into milliseconds. Only 0 needs no unit. */
 export function parseDuration(option: string, text: string): number {
+  if (/^-\d/.test(text)) throw new TypeError(`--${option} must not be negative, and is ${text}`);
   if (/^\d+(\.\d+)?$/.test(text) && Number(text) !== 0) {
     throw new TypeError(
       `--${option} ${text} has no unit: write ${text}s for seconds, ${text}ms for milliseconds`,

@@ -31,6 +31,7 @@ export interface RuntimeArgs extends StoreArgs {
 export function runtimeOptions<T>(yargs: Argv<T>): Argv<T & RuntimeArgs> {
   return locksOption(storeOption(yargs), "the store of the steps' locks").option("lease", {
     type: "string",
+    requiresArg: true,
     default: "30s",
     describe: "how long other processes leave a run alone after its last renewal",
   });

@@ -25,11 +25,13 @@ export const consoleCommand: CommandModule<unknown, ConsoleArgs> = {
     locksOption(moduleOption(storeOption(yargs)), "the store of the locks")
       .option("host", {
         type: "string",
+        requiresArg: true,
         default: "127.0.0.1",
         describe: "the address to listen on",
       })
       .option("port", {
         type: "string",
+        requiresArg: true,
         default: "4600",
         describe: "the port to listen on; 0 picks a free one",
       })

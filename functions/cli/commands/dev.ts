@@ -38,16 +38,19 @@ export const devCommand: CommandModule<unknown, DevArgs> = {
       })
       .option("host", {
         type: "string",
+        requiresArg: true,
         default: "127.0.0.1",
         describe: "the address to listen on",
       })
       .option("port", {
         type: "string",
+        requiresArg: true,
         default: "4500",
         describe: "the port to listen on; 0 picks a free one",
       })
       .option("grace", {
         type: "string",
+        requiresArg: true,
         default: "30s",
         describe: "how long running requests and steps may continue after a signal to end",
       })

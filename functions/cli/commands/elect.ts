@@ -36,6 +36,7 @@ export const electCommand = (command: readonly string[]): CommandModule<unknown,
       })
       .option("ttl", {
         type: "string",
+        requiresArg: true,
         default: "10s",
         describe: "how long a leader that is lost still leads",
       })

@@ -23,11 +23,13 @@ export const initCommand = (version: string): CommandModule<unknown, InitArgs> =
     yargs
       .positional("dir", { type: "string", default: ".", describe: "the folder of the project" })
       .option("kind", {
+        requiresArg: true,
         choices: PROJECT_KINDS,
         demandOption: true,
         describe: "the tool that deploys the project",
       })
       .option("store", {
+        requiresArg: true,
         choices: PROJECT_STORES,
         default: "mysql" as const,
         describe: "the store of stock, runs and locks, or the store + that of locks",

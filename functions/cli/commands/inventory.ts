@@ -54,8 +54,17 @@ const listCommand: CommandModule<
         default: "",
         describe: "only articles with this prefix",
       })
-      .option("limit", { type: "number", default: 100, describe: "the largest number of articles" })
-      .option("after", { type: "string", describe: "the last article of the page before" })
+      .option("limit", {
+        type: "number",
+        requiresArg: true,
+        default: 100,
+        describe: "the largest number of articles",
+      })
+      .option("after", {
+        type: "string",
+        requiresArg: true,
+        describe: "the last article of the page before",
+      })
       .example("$0 inventory list tea", "the stock of teapots and teacups"),
   handler: (args) =>
     withStoreToRead(args, async ({ inventory }) => {
@@ -91,7 +100,12 @@ const historyCommand: CommandModule<
   describe: "Show the ledger of an article, newest entry first",
   builder: (yargs) =>
     jsonOption(skuPositional(yargs))
-      .option("limit", { type: "number", default: 20, describe: "the largest number of entries" })
+      .option("limit", {
+        type: "number",
+        requiresArg: true,
+        default: 20,
+        describe: "the largest number of entries",
+      })
       .example("$0 inventory history teapot", "show all changes of the teapots"),
   handler: (args) =>
     withStoreToRead(args, async (opened) => {
@@ -128,12 +142,14 @@ function changeCommand(action: Action, describe: string): CommandModule<unknown,
         })
         .option("operation-id", {
           type: "string",
+          requiresArg: true,
           default: randomUUID(),
           defaultDescription: "a random id",
           describe: "changes with the same id are applied once",
         })
         .option("fence", {
           type: "string",
+          requiresArg: true,
           describe: "the LOCKSTEP_SEALED_FENCE of the lock sku/<sku>; needs LOCKSTEP_SECRET",
         })
         .example(`$0 inventory ${action} teapot 3 --operation-id order-7`, "safe to repeat"),

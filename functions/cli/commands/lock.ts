@@ -25,21 +25,25 @@ export const lockCommand = (command: readonly string[]): CommandModule<unknown, 
       .positional("name", { type: "string", demandOption: true, describe: "the lock's name" })
       .option("ttl", {
         type: "string",
+        requiresArg: true,
         default: "10s",
         describe: "how long the store keeps the lock after its last renewal",
       })
       .option("wait", {
         type: "string",
+        requiresArg: true,
         default: "30s",
         describe: "how long to wait for the lock; 0 tries once",
       })
       .option("max-hold", {
         type: "string",
+        requiresArg: true,
         default: "24h",
         describe: "the longest time to hold the lock",
       })
       .option("lock-delay", {
         type: "string",
+        requiresArg: true,
         default: "0",
         describe: "how long a lost lock stays unavailable",
       })

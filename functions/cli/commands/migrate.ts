@@ -86,6 +86,7 @@ export const generationCommand: CommandModule<unknown, GenerationArgs> = {
     lockStoreOption(yargs)
       .option("at-least", {
         type: "number",
+        requiresArg: true,
         default: 0,
         describe: "the new generation, if the store lost the old one as well",
       })

@@ -74,16 +74,19 @@ const fulfilCommand: CommandModule<unknown, FulfilArgs> = {
     locksOption(storeOption(yargs), "the store of the articles' locks")
       .option("concurrency", {
         type: "string",
+        requiresArg: true,
         default: "4",
         describe: "the largest number of articles at a time",
       })
       .option("group", {
         type: "string",
+        requiresArg: true,
         default: "500",
         describe: "the largest number of orders per lock and transaction",
       })
       .option("ttl", {
         type: "string",
+        requiresArg: true,
         default: "10s",
         describe: "how long the lock of a killed process blocks its article",
       })

@@ -78,6 +78,7 @@ export const oversellCommand = (version: string): CommandModule<unknown, Oversel
     locksOption(storeOption(yargs), "the store of the locks")
       .option("strategy", {
         type: "string",
+        requiresArg: true,
         array: true,
         choices: STRATEGIES.map(({ name }) => name),
         describe: "only these strategies; default: all that the store has",
@@ -100,22 +101,64 @@ export const oversellCommand = (version: string): CommandModule<unknown, Oversel
         type: "boolean",
         describe: "an overloaded service alone, then freezes, kills and repeats one by one",
       })
-      .option("stock", { type: "number", default: 30, describe: "units in stock" })
-      .option("buyers", { type: "number", default: 80, describe: "buyers, each of one unit" })
-      .option("workers", { type: "number", default: 6, describe: "worker processes" })
-      .option("seed", { type: "number", default: 1, describe: "seed of the faults" })
+      .option("stock", {
+        type: "number",
+        requiresArg: true,
+        default: 30,
+        describe: "units in stock",
+      })
+      .option("buyers", {
+        type: "number",
+        requiresArg: true,
+        default: 80,
+        describe: "buyers, each of one unit",
+      })
+      .option("workers", {
+        type: "number",
+        requiresArg: true,
+        default: 6,
+        describe: "worker processes",
+      })
+      .option("seed", {
+        type: "number",
+        requiresArg: true,
+        default: 1,
+        describe: "seed of the faults",
+      })
       .option("ttl", {
         type: "string",
+        requiresArg: true,
         describe: "the lock's ttl; default: 150ms, or the minimum of the store",
       })
       .option("pause", {
         type: "string",
+        requiresArg: true,
         describe: "how long a slow call takes and a frozen process stays frozen; default: 3 ttls",
       })
-      .option("slow", { type: "number", default: 3, describe: "slow calls of a service" })
-      .option("freezes", { type: "number", default: 2, describe: "processes frozen (SIGSTOP)" })
-      .option("kills", { type: "number", default: 2, describe: "processes killed (SIGKILL)" })
-      .option("duplicates", { type: "number", default: 8, describe: "orders delivered twice" })
+      .option("slow", {
+        type: "number",
+        requiresArg: true,
+        default: 3,
+        describe: "slow calls of a service",
+      })
+      .option("freezes", {
+        type: "number",
+        requiresArg: true,
+        default: 2,
+        describe: "processes frozen (SIGSTOP)",
+      })
+      .option("kills", {
+        type: "number",
+        requiresArg: true,
+        default: 2,
+        describe: "processes killed (SIGKILL)",
+      })
+      .option("duplicates", {
+        type: "number",
+        requiresArg: true,
+        default: 8,
+        describe: "orders delivered twice",
+      })
       .option("json", { type: "boolean", default: false, describe: "print one JSON document" })
       .option("wide", {
         type: "boolean",
@@ -138,12 +181,17 @@ export const oversellCommand = (version: string): CommandModule<unknown, Oversel
         describe: "write a JSON file for ui.perfetto.dev: holders, requests and stock over time",
       })
       .option("lock", {
+        requiresArg: true,
         choices: ["none", "set-if-absent", "setnx-then-expire", "in-process", "lockstep"] as const,
       })
-      .option("release", { choices: ["unconditional", "owner-checked"] as const })
+      .option("release", {
+        requiresArg: true,
+        choices: ["unconditional", "owner-checked"] as const,
+      })
       .option("renewal", { type: "boolean" })
-      .option("fence", { choices: ["none", "on-write", "claimed"] as const })
+      .option("fence", { requiresArg: true, choices: ["none", "on-write", "claimed"] as const })
       .option("decide", {
+        requiresArg: true,
         choices: [
           "get-and-compare",
           "compare-then-decrement",

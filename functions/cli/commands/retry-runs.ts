@@ -24,7 +24,11 @@ export const retryCommand: CommandModule<unknown, RetryArgs> = {
   builder: (yargs) =>
     callOptions(yargs)
       .positional("ids", { type: "string", array: true, default: [], describe: "the runs' ids" })
-      .option("status", { choices: STATUSES, describe: "instead of ids: all runs in this status" })
+      .option("status", {
+        requiresArg: true,
+        choices: STATUSES,
+        describe: "instead of ids: all runs in this status",
+      })
       .option("workflow", {
         type: "string",
         requiresArg: true,

@@ -34,6 +34,7 @@ export const runCommand: CommandModule<unknown, RunArgs> = {
       .positional("file", { type: "string", demandOption: true, describe: "the module" })
       .option("workflow", {
         type: "string",
+        requiresArg: true,
         describe: "the workflow, if the module exports several",
       })
       .option("input", {
@@ -44,6 +45,7 @@ export const runCommand: CommandModule<unknown, RunArgs> = {
       })
       .option("id", {
         type: "string",
+        requiresArg: true,
         describe: "the run's id; default: as the workflow derives it",
       })
       .option("wait", {

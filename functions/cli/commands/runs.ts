@@ -157,7 +157,12 @@ const purgeCommand: CommandModule<unknown, StoreArgs & { readonly limit: string 
   describe: "Delete ended runs whose retention time is over",
   builder: (yargs) =>
     storeOption(yargs)
-      .option("limit", { type: "string", default: "10000", describe: "the largest number of runs" })
+      .option("limit", {
+        type: "string",
+        requiresArg: true,
+        default: "10000",
+        describe: "the largest number of runs",
+      })
       .example("$0 runs purge", "every night"),
   async handler(args) {
     const limit = parseInteger("--limit", args.limit);

@@ -42,12 +42,29 @@ export const listCommand: CommandModule<unknown, ListArgs> = {
   describe: "List runs, newest first",
   builder: (yargs) =>
     jsonOption(storeOption(yargs))
-      .option("workflow", { type: "string", describe: "only runs of this workflow" })
-      .option("status", { choices: RUN_STATUSES, describe: "only runs with this status" })
-      .option("queue", { type: "string", describe: "only runs of this queue" })
-      .option("key", { type: "string", describe: "only runs with this key" })
-      .option("limit", { type: "string", default: "20", describe: "the largest number of runs" })
-      .option("after", { type: "string", describe: "go on after the run with this id" })
+      .option("workflow", {
+        type: "string",
+        requiresArg: true,
+        describe: "only runs of this workflow",
+      })
+      .option("status", {
+        requiresArg: true,
+        choices: RUN_STATUSES,
+        describe: "only runs with this status",
+      })
+      .option("queue", { type: "string", requiresArg: true, describe: "only runs of this queue" })
+      .option("key", { type: "string", requiresArg: true, describe: "only runs with this key" })
+      .option("limit", {
+        type: "string",
+        requiresArg: true,
+        default: "20",
+        describe: "the largest number of runs",
+      })
+      .option("after", {
+        type: "string",
+        requiresArg: true,
+        describe: "go on after the run with this id",
+      })
       .example("$0 runs list --workflow place-order --status parked", "runs that wait"),
   async handler(args) {
     const limit = parseInteger("--limit", args.limit);
@@ -107,9 +124,22 @@ export const showCommand: CommandModule<unknown, ShowArgs> = {
     jsonOption(
       moduleOption(idPositional(locksOption(storeOption(yargs), "the store of the steps' locks"))),
     )
-      .option("limit", { type: "string", default: "1000", describe: "the most records" })
-      .option("part", { type: "string", describe: "records of the history before the current one" })
-      .option("after", { type: "string", describe: "go on after a page: what it says is next" })
+      .option("limit", {
+        type: "string",
+        requiresArg: true,
+        default: "1000",
+        describe: "the most records",
+      })
+      .option("part", {
+        type: "string",
+        requiresArg: true,
+        describe: "records of the history before the current one",
+      })
+      .option("after", {
+        type: "string",
+        requiresArg: true,
+        describe: "go on after a page: what it says is next",
+      })
       .example("$0 runs show order-7", "draw the run's timeline")
       .epilog(
         `In the timeline, █ is work, ━ work that goes on, ▓ a failed attempt, ▒ an undo,

@@ -41,6 +41,7 @@ export const updateCommand: CommandModule<unknown, SignalArgs & { readonly wait:
     signalOptions(idPositional(callOptions(yargs)))
       .option("wait", {
         type: "string",
+        requiresArg: true,
         default: "10s",
         describe: "how long to wait for the answer",
       })
@@ -90,6 +91,7 @@ function signalOptions<T>(yargs: Argv<T>) {
     })
     .option("dedupe-id", {
       type: "string",
+      requiresArg: true,
       default: randomUUID(),
       defaultDescription: "a random id",
       describe: "signals with the same id are delivered once",

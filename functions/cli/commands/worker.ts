@@ -42,6 +42,7 @@ export const workerCommand: CommandModule<unknown, WorkerArgs> = {
       .positional("file", { type: "string", demandOption: true, describe: "the module" })
       .option("concurrency", {
         type: "string",
+        requiresArg: true,
         default: "8",
         describe: "the largest number of concurrent runs; sleeping runs do not count",
       })
@@ -54,6 +55,7 @@ export const workerCommand: CommandModule<unknown, WorkerArgs> = {
       })
       .option("drain", {
         type: "string",
+        requiresArg: true,
         default: "30s",
         describe: "how long running steps may continue after a signal to end",
       })
@@ -65,6 +67,7 @@ export const workerCommand: CommandModule<unknown, WorkerArgs> = {
       })
       .option("host", {
         type: "string",
+        requiresArg: true,
         default: "127.0.0.1",
         describe: "the address of /metrics and of the console",
       })
