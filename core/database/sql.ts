@@ -13,6 +13,23 @@ export interface Sql {
   readonly values: readonly SqlValue[];
 }
 
+/** Marks parts of SQL: input of a user, such as parsed JSON, cannot have it. The same for all copies of this module. */
+const IS_SQL = Symbol.for("lockstep.sql");
+
+class SqlParts implements Sql {
+  readonly texts: readonly string[];
+  readonly values: readonly SqlValue[];
+
+  constructor(texts: readonly string[], values: readonly SqlValue[]) {
+    this.texts = texts;
+    this.values = values;
+  }
+
+  get [IS_SQL](): true {
+    return true;
+  }
+}
+
 /** Makes SQL from a template. A placeholder takes a value or another part of SQL. */
 export function sql(strings: TemplateStringsArray, ...parts: readonly (SqlValue | Sql)[]): Sql {
   return join(strings, parts);
@@ -20,7 +37,7 @@ export function sql(strings: TemplateStringsArray, ...parts: readonly (SqlValue 
 
 /** Makes SQL of a text of this package. A text from outside may only be a value. */
 export function raw(text: string): Sql {
-  return { texts: [text], values: [] };
+  return new SqlParts([text], []);
 }
 
 /** Joins the parts with commas. Throws a RangeError for an empty list. */
@@ -45,14 +62,23 @@ function join(strings: readonly string[], parts: readonly (SqlValue | Sql)[]): S
       part.values.forEach((value, k) => {
         add(value, part.texts[k + 1]);
       });
-    } else add(part);
+    } else add(checkValue(part));
     open += strings[i + 1] ?? "";
   });
-  return { texts: [...texts, open], values };
+  return new SqlParts([...texts, open], values);
 }
 
 function isSql(part: SqlValue | Sql): part is Sql {
-  return typeof part === "object" && part !== null && "texts" in part;
+  return typeof part === "object" && part !== null && IS_SQL in part;
+}
+
+/** Throws a TypeError for objects other than bytes, which the types exclude: a store might take their text for SQL. */
+export function checkValue(value: SqlValue): SqlValue {
+  if (typeof value !== "object" || value === null || value instanceof Uint8Array) return value;
+  const kind = (value as object).constructor?.name ?? "object";
+  throw new TypeError(
+    `a value in SQL must be a string, a number, a bigint, bytes or null, not ${Array.isArray(value) ? "an array" : `an object (${kind})`}`,
+  );
 }
 
 export type Row = Readonly<Record<string, unknown>>;

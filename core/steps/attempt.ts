@@ -278,7 +278,7 @@ class Attempt {
     const fences = [...(locks?.fences.values() ?? [])];
     let thrown: { readonly error: unknown } | undefined;
     try {
-      return await this.#execution.transact({ key, fences }, async (tx) => {
+      const body = async (tx: TxScope["tx"]) => {
         thrown = undefined;
         try {
           return this.#done(await this.#call({ ...scope, tx }), locks);
@@ -286,7 +286,8 @@ class Attempt {
           thrown = { error };
           throw error;
         }
-      });
+      };
+      return await this.#execution.transact({ key, fences }, body, scope.signal);
     } catch (error) {
       const cause = error instanceof EngineFailure ? error.error : error;
       const isStepError = thrown !== undefined && thrown.error === cause;

@@ -411,6 +411,7 @@ export class RunExecution {
   async transact(
     step: Parameters<Transact>[1],
     body: Parameters<Transact>[2],
+    signal: AbortSignal,
   ): Promise<StepRecord> {
     const { journal } = this.#services;
     if (!journal.transact) {
@@ -419,10 +420,9 @@ export class RunExecution {
         `step.tx ${step.key} needs a journal in a database with transactions; use step, or another journal`,
       );
     }
-    const signal = this.attemptSignal;
     const transacted = journal.transact(this.#options.key, step, body, signal);
     const record = await transacted.catch((error) => {
-      if (signal.aborted && hasCode(error, "UNKNOWN_OUTCOME")) return this.#committed(step);
+      if (signal.aborted && hasCode(error, "UNKNOWN_OUTCOME")) return this.#committed(step, signal);
       this.checkActive();
       signal.throwIfAborted();
       return failEngine(error);
@@ -436,13 +436,13 @@ export class RunExecution {
    *
    * The rows of the fences make this second transaction wait for the end of the first.
    */
-  async #committed(step: Parameters<Transact>[1]): Promise<StepRecord> {
+  async #committed(step: Parameters<Transact>[1], { reason }: AbortSignal): Promise<StepRecord> {
     const notCommitted = new Error("the transaction was not committed");
     const refuse = () => Promise.reject(notCommitted);
     const read = this.#services.journal.transact?.(this.#options.key, step, refuse) ?? refuse();
     return read.catch((error) => {
       if (error !== notCommitted && !hasCode(error, "FENCED_OUT")) throw new EngineFailure(error);
-      throw this.attemptSignal.reason;
+      throw reason;
     });
   }
 

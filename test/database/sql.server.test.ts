@@ -18,6 +18,15 @@ test("a placeholder takes a value or SQL, and never becomes text", () => {
   expect(() => list([])).toThrow(RangeError);
 });
 
+test.each([{ texts: ["1 OR 1 = 1"], values: [] }, ["1); DROP TABLE seat; --"], new Date(0)])(
+  "an object in the place of a value is refused, whatever its fields: %j",
+  (input) => {
+    const value = input as unknown as string;
+    expect(() => sql`SELECT * FROM seat WHERE id = ${value}`).toThrow(/^a value in SQL must be/);
+    expect(() => list([value])).toThrow(TypeError);
+  },
+);
+
 /** Nested parts and values join to one more text than values, in order. */
 test("nested SQL keeps its texts and values in order", () => {
   const { piece } = fc.letrec<{ piece: Sql }>((tie) => ({
@@ -122,6 +131,23 @@ describe.each(opened)("a database on %s", (name, open) => {
       expect(String(row?.value)).toBe(text);
       expect(BigInt(row?.number as string)).toBe(numbers[i % 4]);
     }
+    await close();
+  });
+
+  test("ends a comment with its statement", async () => {
+    const { database, close } = await open();
+    await database.batch([table]);
+    await database.batch([
+      sql`INSERT INTO echo VALUES ('a', 1) -- the first`,
+      sql`INSERT INTO echo VALUES ('b', 2) -- the last`,
+    ]);
+    expect(await database.read(sql`SELECT value FROM echo -- all`)).toHaveLength(2);
+    await database.transaction(async (tx) => {
+      await tx.batch([sql`DELETE FROM echo WHERE value = 'b' -- one`]);
+      await tx.commit([sql`DELETE FROM echo WHERE value = 'a' -- the other`]);
+    });
+    await expect(database.read(sql`SELECT nonsense`)).rejects.toThrow();
+    expect(await database.read(sql`SELECT value FROM echo`)).toEqual([]);
     await close();
   });
 

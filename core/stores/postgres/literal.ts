@@ -1,4 +1,4 @@
-import type { Sql, SqlValue } from "../../database/sql.ts";
+import { checkValue, type Sql, type SqlValue } from "../../database/sql.ts";
 
 /** Writes the statement with its values as literals: a prepared statement would be state of a session. */
 export function render({ texts, values }: Sql): string {
@@ -12,6 +12,7 @@ function literal(value: SqlValue): string {
   if (typeof value === "number" && !Number.isFinite(value)) {
     throw new RangeError(`a number in SQL must be finite, not ${value}`);
   }
+  checkValue(value);
   // Two minus signs in a row would begin a comment.
   return value < 0 ? `(${value})` : String(value);
 }

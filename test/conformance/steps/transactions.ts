@@ -152,6 +152,27 @@ export function describeStepTransactions(
       expect(await effects(id)).toEqual([`call ${calls}`]);
     });
 
+    test("a step that catches the error of its statement fails, is retried, and then fails the run", async () => {
+      const rt = runtime();
+      let calls = 0;
+      const wf = flow(async (ctx) => {
+        const retry = { attempts: 2, base: 1 };
+        await ctx.step.tx("twice", { lock: newId(), retry }, async (scope) => {
+          calls += 1;
+          await insert(scope, "twice");
+          const nameless = sql`INSERT INTO effect (name) VALUES (NULL)`;
+          await scope.tx.batch([nameless]).catch(() => {});
+        });
+      });
+      const id = newId();
+      expect(await rt.run(wf, { n: 1 }, { id })).toMatchObject({
+        status: "failed",
+        error: { message: expect.stringContaining("the step ignored it") },
+      });
+      expect(calls).toBe(2);
+      expect(await effects(id)).toEqual([]);
+    });
+
     test("no other transaction changes the rows between the read and the write of a step", async () => {
       const rts = [runtime(), runtime(), runtime()];
       const lock = newId();

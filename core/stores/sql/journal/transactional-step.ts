@@ -1,5 +1,6 @@
 import { checkClaim, claimAndRead } from "../../../database/claim.ts";
 import { asBigInt, sql, type Transaction } from "../../../database/sql.ts";
+import { transactionRefused } from "../../../journal/journal.ts";
 import type { NewRecord, StepRecord, TransactionalStep } from "../../../journal/records.ts";
 import type { RunKey } from "../../../journal/runs.ts";
 import { race } from "../../../lock/abort.ts";
@@ -133,7 +134,7 @@ async function runBody(
   const { tx: own, failure } = stepTransaction(tx, address, limit);
   try {
     const record = await race(body(own), limit);
-    if (failure() !== undefined) throw failure();
+    if (failure() !== undefined) throw ignored(failure());
     checkLimit(address, limit);
     return record;
   } catch (error) {
@@ -141,6 +142,15 @@ async function runBody(
     if (hasCode(failure(), "UNKNOWN_OUTCOME", "STORE_UNAVAILABLE")) throw failure();
     throw new BodyError("", { cause: error });
   }
+}
+
+/** A step that catches the error of its statement has failed all the same: nothing can be committed after it. */
+function ignored(failure: unknown): Error {
+  const { message } = failure as Error;
+  return transactionRefused(
+    `a statement of the step's transaction failed, and the step ignored it: ${message}`,
+    failure,
+  );
 }
 
 /** Inserts the record and commits, in one batch unless the result is very large. The insert fails if this holder has lost the run. */

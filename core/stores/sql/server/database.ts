@@ -209,7 +209,7 @@ class ServerDatabase<W extends Wire> implements Database {
     if (failure instanceof UnknownOutcomeError || limit.aborted || connection.isClosed) {
       return false;
     }
-    return race(connection.query(rollback(this.#driver).join(";\n")), limit).then(
+    return race(connection.query(together(rollback(this.#driver))), limit).then(
       () => true,
       () => false,
     );
@@ -252,7 +252,7 @@ class ServerDatabase<W extends Wire> implements Database {
     // The request is not sent, and the server rolls back what came before.
     if (connection.isClosed) throw new RolledBackError("the server has closed the connection");
     try {
-      const answer = await race(connection.query(texts.join(";\n")), limit);
+      const answer = await race(connection.query(together(texts)), limit);
       return (texts.length === 1 ? [answer] : (answer as unknown[])).map(this.#driver.toResult);
     } catch (error) {
       throw translate(this.address, driverError(error, limit), error);
@@ -294,4 +294,9 @@ export function checkLogin({ host, user, database }: Login): void {
   checkText("host", host, 255);
   checkText("user", user, 255);
   checkText("database", database, 255);
+}
+
+/** Joins statements to one request. A statement may end with a comment, which goes on to the end of its line. */
+function together(statements: readonly string[]): string {
+  return statements.join("\n;\n");
 }
