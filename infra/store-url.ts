@@ -90,9 +90,8 @@ function toHost({ hostname, port }: URL): Host {
 export function checkOptions(url: NetworkUrl, known: readonly string[]): void {
   for (const option of url.options.keys()) {
     if (known.includes(option)) continue;
-    throw new TypeError(
-      `a store's URL has no option ${quote(option)}; there are ${known.join(", ")}`,
-    );
+    const others = known.length > 0 ? `there are ${known.join(", ")}` : "it has none";
+    throw new TypeError(`a store's URL has no option ${quote(option)}; ${others}`);
   }
 }
 

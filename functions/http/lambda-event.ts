@@ -161,10 +161,13 @@ function pairsOf(values: Values): EventParts["headers"] {
 /** The path of an HTTP API begins with its stage; a REST API has the stage in another member of the event. */
 function withoutStage({ path, sentPath = path, stage }: EventPath) {
   const inPath = `/${stage}`;
+  // A REST API: the path as sent has its stage, or the base path of a domain, before the path.
+  const hasPrefix = sentPath !== path && sentPath.endsWith(path);
+  if (hasPrefix) return { path, prefix: sentPath.slice(0, -path.length) };
   if (path === inPath || path.startsWith(`${inPath}/`)) {
     return { path: path.slice(inPath.length) || "/", prefix: inPath };
   }
-  return { path, prefix: sentPath.endsWith(path) ? sentPath.slice(0, -path.length) : "" };
+  return { path, prefix: "" };
 }
 
 /** A decoded path has lost an encoded slash; the query can carry it. */

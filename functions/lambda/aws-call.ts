@@ -48,6 +48,9 @@ export async function callAws<T>({
     const response = await race(client.fetch(endpoint, request), limit.signal);
     if (!response.ok) throw new Error(`${target} was refused with ${response.status}`);
     return (await race(response.json(), limit.signal)) as T;
+  } catch (error) {
+    const { message } = error as Error;
+    throw message.includes(target) ? error : new Error(`${target}: ${message}`, { cause: error });
   } finally {
     limit[Symbol.dispose]();
   }

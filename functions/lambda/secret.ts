@@ -40,6 +40,9 @@ export function withSecret<T extends AsyncDisposable>(
   let refreshing: Promise<T> | undefined;
 
   async function refresh(): Promise<T> {
+    if (!arn?.startsWith("arn:")) {
+      throw new TypeError(`withSecret needs the ARN of a secret, and has ${JSON.stringify(arn)}`);
+    }
     const secret = await readSecret(arn).catch((error) => {
       if (known) return known.secret;
       throw error;

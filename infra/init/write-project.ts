@@ -1,4 +1,4 @@
-import { existsSync } from "node:fs";
+import { existsSync, lstatSync, statSync } from "node:fs";
 import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -51,8 +51,9 @@ export async function writeProject(options: ProjectOptions): Promise<readonly st
     const rule = "1 to 30 lower-case letters, digits and hyphens, a letter first";
     throw new TypeError(`the name of the project is ${rule}, not ${quote(options.name)}`);
   }
+  if (options.folder === "") throw new TypeError("the folder of the project must not be empty");
   const files = await filesOf(options);
-  const existing = [...files.keys()].filter((path) => existsSync(join(options.folder, path)));
+  const existing = inTheWay(options.folder, [...files.keys()]);
   if (existing.length > 0) {
     const problem = `${options.folder} already has ${existing.join(", ")}`;
     throw new TypeError(`${problem}: nothing was written; choose another folder`);
@@ -63,6 +64,27 @@ export async function writeProject(options: ProjectOptions): Promise<readonly st
     await writeFile(file, text, { flag: "wx" });
   }
   return [...files.keys()];
+}
+
+/** Returns the files that exist, and what stands in the place of a folder. */
+function inTheWay(folder: string, paths: readonly string[]): readonly string[] {
+  const folders = [".", ...new Set(paths.map(dirname))];
+  const noFolders = folders.filter((path) => isNoFolder(join(folder, path)));
+  const existing = paths.filter((path) => existsSync(join(folder, path)));
+  return [...new Set([...noFolders.map((path) => `${path} (no folder)`), ...existing])];
+}
+
+const QUIETLY = { throwIfNoEntry: false } as const;
+
+/** Whether there is something else than a folder, such as a file or a link to nothing. */
+function isNoFolder(path: string): boolean {
+  try {
+    const isThere = lstatSync(path, QUIETLY) !== undefined;
+    return isThere && !statSync(path, QUIETLY)?.isDirectory();
+  } catch {
+    // An ancestor is no folder.
+    return false;
+  }
 }
 
 /** The text of each file, by its path. */

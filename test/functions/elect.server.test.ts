@@ -93,6 +93,15 @@ describe.each(cells(Object.keys(STORES), 2))("lockstep elect on %s", (name) => {
     expect(await watcher.ended).toBe(0);
   });
 
+  test("a watcher whose reader has gone ends with the next leader", async () => {
+    using watcher = elect("unread", "--watch");
+    expect(await watcher.line()).toBe("nobody leads");
+    watcher.child.stdout?.destroy();
+    using leader = candidate("unread", "first");
+    await leader.line();
+    expect(await within(60_000, watcher.ended)).toBe(0);
+  });
+
   test("a leader that is terminated resigns at once, with the status of its command", async () => {
     using first = candidate("ended", "first");
     const fence = await first.line();

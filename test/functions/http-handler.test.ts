@@ -138,6 +138,15 @@ test("an HTTP API with payload 1.0 decodes its path", async () => {
   expect(await invoke(event)).toMatchObject({ statusCode: 404, json: { code: "UNKNOWN_SKU" } });
 });
 
+test("the stage of a REST API may have the name of a route", async () => {
+  const { invoke, inventory } = await deployed();
+  await inventory.set({ sku: "cup", quantity: 3, operationId: "supply" });
+  const event = restApiEvent({ method: "GET", path: "/stock/cup", headers: keyed("a") });
+  const { requestContext } = event;
+  const staged = { ...requestContext, stage: "stock", path: "/stock/stock/cup" };
+  expect(await invoke({ ...event, requestContext: staged })).toMatchObject({ statusCode: 200 });
+});
+
 test("a named stage of an HTTP API is no part of the app's paths, and stands in Location", async () => {
   const { invoke } = await deployed();
   const more = { method: "POST", rawPath: "/prod/workflows/slow/runs", body: "{}" };

@@ -77,6 +77,20 @@ describe("a run", () => {
     expect(await ask("POST", "/workflows/twin/runs", { key, body })).toMatchObject(conflict);
   });
 
+  test("whose input makes an invalid id, or whose time is too long, is a 400", async () => {
+    const { ask } = await serve();
+    const invalid = { status: 400, body: { code: "INVALID" } };
+    for (const orderId of ["é".repeat(200), "a\u0000b"]) {
+      const body = { orderId };
+      const key = newKey();
+      expect(await ask("POST", "/workflows/order/runs", { key, body })).toMatchObject(invalid);
+    }
+    const body = { does: "work" };
+    const keyed = { key: newKey(), body };
+    const late = await ask("POST", "/workflows/twin/runs?debounce=99999999999999d", keyed);
+    expect(late).toMatchObject(invalid);
+  });
+
   test("whose workflow names its runs is started under that name alone", async () => {
     const { ask } = await serve();
     const [orderId, other] = [newKey(), newKey()];

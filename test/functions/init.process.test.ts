@@ -1,4 +1,4 @@
-import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
@@ -45,6 +45,27 @@ test("init names the files that exist, and writes none", async () => {
   );
   expect(await readdir(home)).toEqual(["README.md"]);
   expect(await readFile(join(home, "README.md"), "utf8")).toBe("mine");
+});
+
+test("init writes nothing where a file or a broken link stands in the place of a folder", async () => {
+  const file = join(home, "file");
+  await writeFile(file, "");
+  const link = join(home, "link");
+  await symlink(join(home, "nowhere"), link);
+  const part = join(home, "part");
+  await mkdir(part);
+  await writeFile(join(part, "src"), "");
+  for (const [folder, problem] of [
+    [file, "already has . (no folder)"],
+    [link, "already has . (no folder)"],
+    [part, "already has src (no folder)"],
+    ["", "the folder of the project must not be empty"],
+  ] as const) {
+    const { status, stderr } = await cliInProcess("init", folder, "--kind", "sam", "--name", "a");
+    expect(stderr).toContain(problem);
+    expect(status).toBe(64);
+  }
+  expect(await readdir(part)).toEqual(["src"]);
 });
 
 test("init says in one line that the folder cannot be made", async () => {

@@ -1,5 +1,5 @@
 import type { ServerResponse } from "node:http";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { rdsOptions, withSecret } from "../../functions/lambda/index.ts";
 import { SECRET_ARN, secretsManager } from "../support/secrets-manager.ts";
 
@@ -35,6 +35,16 @@ describe("withSecret", () => {
     expect(other).toBe(one);
     expect(await shop()).toBe(one);
     expect(calls).toBe(1);
+  });
+
+  test("says what it needs, and which call failed", async () => {
+    for (const arn of ["", "shop", undefined as unknown as string]) {
+      await expect(withSecret(arn, openFake)()).rejects.toThrow(/needs the ARN of a secret/);
+    }
+    const nowhere = "arn:aws:secretsmanager:nowhere-1:1:secret:shop";
+    vi.stubEnv("AWS_ENDPOINT_URL_SECRETS_MANAGER", "http://127.0.0.1:1");
+    await expect(withSecret(nowhere, openFake)()).rejects.toThrow(/GetSecretValue: /);
+    vi.unstubAllEnvs();
   });
 
   test("opens the store again after a rotation, and closes the former one", async () => {

@@ -10,6 +10,8 @@ test.each([
   ],
   [["node", "job.js", "--token", "secret"], "job.js …"],
   [["node", "job.js", "mysql://me:secret@db/shop"], "job.js mysql://db/shop"],
+  [["node", "job.js", "postgres://db/shop?password=secret"], "job.js postgres://db/shop?…"],
+  [["node", "job.js", "https://shop/x?token=secret#top"], "job.js https://shop/x?…"],
   [["node", "job.js", "--", "env", "TOKEN=secret", "run"], "job.js -- env TOKEN=… run"],
   [["node"], "node"],
 ])("the command of %j is shown without secrets", (argv, shown) => {

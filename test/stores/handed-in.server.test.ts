@@ -133,6 +133,7 @@ describe("a pool of pg", () => {
     };
     await refuse({ host: "/run/postgresql" }, /socket path/);
     await refuse({ ssl: { rejectUnauthorized: false } }, /rejectUnauthorized/);
+    await refuse({ options: "-c search_path=app" }, /ALTER ROLE/);
     await refuse({ password: () => "secret" }, /function for its password/);
     await refuse(
       { connectionString: "postgres://app@db/shop?sslmode=no-verify" },

@@ -24,6 +24,7 @@ interface ClientSettings {
   readonly user?: string;
   readonly password?: unknown;
   readonly database?: string;
+  readonly connectionParameters?: { readonly options?: string };
   readonly ssl?: boolean | (PostgresTls & { readonly rejectUnauthorized?: boolean });
 }
 
@@ -34,9 +35,14 @@ export function optionsOf(connection: PostgresOptions | PgPool): PostgresOptions
   if (!Client || !options) {
     throw new TypeError("this client has no settings: hand in a Pool of the package pg");
   }
-  const { host, port, user, password, database, ssl } = new Client(options);
+  const { host, port, user, password, database, ssl, connectionParameters } = new Client(options);
   if (host.startsWith("/"))
     throw new TypeError("the pg pool uses a socket path; Lockstep needs a host");
+  if (connectionParameters?.options) {
+    throw new TypeError(
+      "the pg pool has `options` for its sessions, which connections of Lockstep would not have; set them for the role: ALTER ROLE … SET search_path = …",
+    );
+  }
   if (!user || !database) throw new TypeError("the pg pool needs a user and a database");
   if (typeof password === "function") {
     throw new TypeError("the pg pool has a function for its password; Lockstep needs a text");

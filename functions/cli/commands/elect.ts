@@ -1,5 +1,5 @@
 import type { CommandModule } from "yargs";
-import { sleep } from "../../../core/lock/abort.ts";
+import { follow, sleep } from "../../../core/lock/abort.ts";
 import type { Election, Leader } from "../../../core/lock/election.ts";
 import { hasCode } from "../../../core/lock/errors.ts";
 import { backoff, retry } from "../../../core/lock/retry.ts";
@@ -109,7 +109,11 @@ const LOOK_EVERY = 500;
 /** Prints each leader, until a signal arrives. */
 async function watch(opened: AnyStore, args: ElectArgs): Promise<void> {
   using shutdown = listenForShutdown();
-  const { requested: signal } = shutdown;
+  // The reader of the leaders has gone, as that of `lockstep elect job --watch | head -1`.
+  const gone = new AbortController();
+  process.stdout.once("error", () => gone.abort(new Error("nobody reads the leaders")));
+  using either = follow(shutdown.requested, gone.signal);
+  const { signal } = either;
   const show = printChanges(args.json);
   try {
     if (!isMissing(opened)) return await observe(opened, args.name, show, signal);

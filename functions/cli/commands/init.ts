@@ -47,6 +47,7 @@ export const initCommand = (version: string): CommandModule<unknown, InitArgs> =
   async handler({ dir, kind, store, name = basename(resolve(dir)) }) {
     const files = await writeProject({ folder: dir, name, kind, store, version });
     for (const file of files) note(`wrote ${file}`);
-    note(`next: cd ${dir} && npm install PATH/lockstep-${version}.tgz && npm run bundle`);
+    const folder = /^[\w./-]+$/.test(dir) ? dir : `'${dir.replaceAll("'", `'\\''`)}'`;
+    note(`next: cd ${folder} && npm install PATH/lockstep-${version}.tgz && npm run bundle`);
   },
 });

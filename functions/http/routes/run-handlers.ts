@@ -62,7 +62,8 @@ export class RunHandlers {
       debounce === undefined
         ? { singleton: key }
         : { debounce: { key, for: debounce as Duration } };
-    const started = await bounded(this.#runtime.start(this.#workflow(name), body, start), deadline);
+    const starting = this.#runtime.start(this.#workflow(name), body, start).catch(toInvalidInput);
+    const started = await bounded(starting, deadline);
     const { runId } = started;
     request.log({ workflow: name, runId });
     const isLeft = debounce !== undefined || isAsync(request);
@@ -281,10 +282,16 @@ function waitOf({ headers }: AnyRequest): Millis | undefined {
 
 /** Refuses a key that is not the run id in the input: one input is one run, whatever it comes through. */
 async function checkKey(workflow: Workflow<unknown, unknown>, request: AnyRequest): Promise<void> {
-  const { runId } = await workflow.prepare(request.body);
+  const { runId } = await workflow.prepare(request.body).catch(toInvalidInput);
   if (runId === request.key) return;
   const detail = `the input names the run ${quote(runId)}: send this id as the Idempotency-Key`;
   throw new Problem(422, "KEY_MISMATCH", detail, { more: { runId } });
+}
+
+/** A request whose input makes an invalid id, or whose time is too long, is a mistake of the client. */
+function toInvalidInput(error: unknown): never {
+  if (!(error instanceof RangeError)) throw error;
+  throw new Problem(400, "INVALID", error.message, { cause: error });
 }
 
 function unknownWorkflow(name: string): Problem {

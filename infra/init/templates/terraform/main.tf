@@ -233,7 +233,7 @@ data "aws_iam_policy_document" "function" {
 
 resource "aws_iam_role" "function" {
   for_each           = local.functions
-  name_prefix        = "${local.name}-${each.key}-"
+  name               = "${local.name}-${each.key}"
   assume_role_policy = data.aws_iam_policy_document.assume.json
 }
 
