@@ -3,7 +3,7 @@ import type { Redis } from "../../core/stores/redis/client/redis.ts";
 import { open } from "../../infra/open.ts";
 import { type Finding, judgeEach, judgeVersion, note, ok, problem } from "./finding.ts";
 
-const SETTINGS = ["appendonly", "appendfsync", "maxmemory-policy"] as const;
+const SETTINGS = ["appendonly", "appendfsync", "aof-load-truncated", "maxmemory-policy"] as const;
 
 /** Reads the server's version and role, and its settings of durability and eviction. */
 export async function examineRedis(
@@ -79,6 +79,7 @@ async function examineSettings(redis: Redis, signal: AbortSignal): Promise<reado
   const setting = (name: (typeof SETTINGS)[number]) => words[words.indexOf(name) + 1] ?? "";
   return [
     judgePersistence(setting("appendonly"), setting("appendfsync")),
+    ...judgeTruncation(setting("appendonly"), setting("aof-load-truncated")),
     judgeEviction(setting("maxmemory-policy")),
   ];
 }
@@ -92,6 +93,16 @@ function judgePersistence(appendonly: string, appendfsync: string): Finding {
   if (appendfsync === "always") return ok("durability", "appendfsync always: no lock is lost");
   const lost = `appendfsync ${appendfsync}: a crash loses the last writes; ${risk}`;
   return appendfsync === "no" ? problem("durability", lost, cure) : note("durability", lost, cure);
+}
+
+/** Redis shortens a transaction that a kill has cut, and executes its rest with the next transaction after another restart. */
+function judgeTruncation(appendonly: string, truncated: string): readonly Finding[] {
+  if (appendonly !== "yes" || truncated !== "yes") return [];
+  const risk =
+    "aof-load-truncated yes: after a kill in the middle of a write, the ledger may have entries twice";
+  const cure =
+    "set aof-load-truncated no; a start that is refused then needs redis-check-aof --fix";
+  return [note("append-only file", risk, cure)];
 }
 
 function judgeEviction(policy: string): Finding {

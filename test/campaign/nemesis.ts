@@ -71,6 +71,9 @@ export interface NemesisOptions {
   /** The server processes that may be killed and frozen. */
   readonly nodes: readonly ServerNode[];
 
+  /** What an operator does before a killed process starts again. */
+  readonly repair?: (node: ServerNode) => Promise<void>;
+
   /** Ends a server in an orderly way. */
   readonly stopSignal: "SIGTERM" | "SIGINT";
 
@@ -148,6 +151,7 @@ function faultsOf({
   wires,
   nodes,
   faults,
+  repair = async () => {},
   stopSignal,
   contenders,
   commands,
@@ -208,6 +212,7 @@ function faultsOf({
     "server killed": onNode(async (node, { random }) => {
       await node.kill("SIGKILL");
       await sleep(random.below(ttl));
+      await repair(node);
       await startAgain(node);
     }),
     "server frozen": onNode(async (node, { pause }) => {

@@ -1,5 +1,7 @@
+import { execFile as execFileWithCallback } from "node:child_process";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
+import { promisify } from "node:util";
 import { createConnection, type RowDataPacket } from "mysql2/promise";
 import { Client } from "pg";
 import { PREFIX } from "../../core/stores/redis/client/names.ts";
@@ -25,6 +27,8 @@ import type { Fault, StoreFaults } from "./nemesis.ts";
 import { diskFull, junkIn, makeJunkTable, NOT_MOUNTED, SmallDisk } from "./small-disk.ts";
 import { zookeeperLeader } from "./zookeeper-leader.ts";
 
+const execFile = promisify(execFileWithCallback);
+
 /** A store on servers of its own, with a proxy in front of each server that can cut the connections. */
 export interface CampaignStore extends AsyncDisposable {
   readonly version: string;
@@ -39,6 +43,9 @@ export interface CampaignStore extends AsyncDisposable {
   /** The server processes that may be killed and frozen. The store survives the loss of any one. */
   readonly nodes: readonly ServerNode[];
 
+  /** What an operator does before a killed process starts again. */
+  readonly repair?: (node: ServerNode) => Promise<void>;
+
   /** Ends a server in an orderly way. */
   readonly stopSignal: "SIGTERM" | "SIGINT";
 
@@ -52,6 +59,18 @@ type Open = (log: (line: string) => void) => Promise<CampaignStore>;
 
 /** Writes are on disk before they are acknowledged; otherwise a restart would lose locks. */
 export const DURABLE_REDIS = ["--appendonly", "yes", "--appendfsync", "always"];
+
+/** Redis itself would leave a part of a transaction that a kill has cut: `repairAof` removes all of it. */
+const WHOLE_TRANSACTIONS = [...DURABLE_REDIS, "--aof-load-truncated", "no"];
+
+/** Removes a transaction that a kill has cut from the end of a file, as docs/stores/redis.md tells operators to. */
+async function repairAof({ config }: ServerNode): Promise<void> {
+  const manifest = join(config.folder, "data/appendonlydir/appendonly.aof.manifest");
+  const checking = execFile("redis-check-aof", ["--fix", manifest]);
+  checking.child.stdin?.end("y\n");
+  // It fails for a node without such a file, as a sentinel.
+  await checking.catch(() => {});
+}
 
 export const STORES = {
   sqlite: openSqlite,
@@ -304,10 +323,10 @@ function openZooKeeper(name: "zookeeper" | "zookeeper-cluster"): Open {
 function openRedis(name: "redis" | "redlock"): Open {
   return async (log) => {
     const { env, steps } = await steppable(log);
-    const { server, store } = await onServers(name, { log, args: DURABLE_REDIS, ...env });
+    const { server, store } = await onServers(name, { log, args: WHOLE_TRANSACTIONS, ...env });
     const tell = (node: ServerNode, command: Command) => tellRedis(node.config.port, command);
     const faults = { ...store.faults, [CLOCK_STEP]: steps(server), ...redisFaults(store, tell) };
-    return { ...store, faults };
+    return { ...store, faults, repair: repairAof };
   };
 }
 
@@ -323,7 +342,7 @@ function openGroup(start: (options: StartOptions) => Promise<RedisGroup>): Open 
     const group = await start({
       onProgress: log,
       ...env,
-      args: (config, all) => (isSentinel(config, all) ? [] : DURABLE_REDIS),
+      args: (config, all) => (isSentinel(config, all) ? [] : WHOLE_TRANSACTIONS),
     });
     const { version, url, nodes } = group.server;
     const leader = () => group.masterOf(PREFIX);
@@ -333,13 +352,13 @@ function openGroup(start: (options: StartOptions) => Promise<RedisGroup>): Open 
     };
     const replicated = `${url}?replicas=1`;
     return {
-      ...{ version, url: replicated, directUrl: replicated, wires: [], nodes },
+      ...{ version, url: replicated, directUrl: replicated, wires: [], nodes, repair: repairAof },
       stopSignal: "SIGTERM",
       faults: {
         ...NONE,
         wires: "clients connect to the addresses that the nodes announce",
         [CLOCK_STEP]: steps(group),
-        "leader killed": leaderKilled(leader),
+        "leader killed": leaderKilled(leader, repairAof),
         "leader replaced": replace,
         "leader cut off": "clients and nodes reach a node at the same address",
         ...redisFaults(group, (node, command) => group.tell(node, ...command)),
@@ -379,12 +398,16 @@ function redisFaults(
 }
 
 /** Kills the leader, and starts it again when another one leads. */
-function leaderKilled(leader: () => Promise<ServerNode | undefined>): Fault {
+function leaderKilled(
+  leader: () => Promise<ServerNode | undefined>,
+  repair: CampaignStore["repair"] = async () => {},
+): Fault {
   return async () => {
     const old = await until(() => leader().catch(() => undefined));
     await old.kill("SIGKILL");
     const replaced = async () => ((await leader()) ?? old) !== old;
     const isReplaced = await until(() => replaced().catch(() => false), 30_000).catch(() => false);
+    await repair(old);
     await startAgain(old);
     return isReplaced;
   };

@@ -49,7 +49,11 @@ describe.concurrent("lockstep doctor", () => {
         status: "ok",
         message: "appendfsync always: no lock is lost",
       });
+      const truncation = { check: "append-only file", status: "note" };
+      expect(JSON.parse(healthy.stdout)).toContainEqual(expect.objectContaining(truncation));
       await using store = await open(url);
+      await store.redis.call(["CONFIG", "SET", "aof-load-truncated", "no"]);
+      expect(await findingsOf(url)).not.toContainEqual(expect.objectContaining(truncation));
       await store.redis.call(["CONFIG", "SET", "appendfsync", "no"]);
       expect(problemsOf(await findingsOf(url))).toMatchObject([
         { check: "durability", message: expect.stringContaining("appendfsync no: a crash") },
