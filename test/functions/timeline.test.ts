@@ -106,7 +106,7 @@ test("a run is drawn as a line for each record, with a time axis", () => {
     "↻ resumed: the run was parked, or its process was lost",
     "",
     "failed  DECLINED: no\\u001b[31m\\u009b\\u007f money",
-    "all steps undone",
+    "all undos have run",
     "consecutive crashes: 1",
   ]);
 });

@@ -80,8 +80,8 @@ function placeOf({ records }: RunDetails, { step, where }: ErrorInfo): readonly 
 }
 
 const UNDONE: Readonly<Record<Compensation, string>> = {
-  yes: "all steps undone",
-  no: "NOT all steps undone: an undo failed",
+  yes: "all undos have run",
+  no: "NOT all undone: an undo failed",
   unclear: "UNCLEAR whether all steps are undone: one without an undo may have had its effect",
 };
 
