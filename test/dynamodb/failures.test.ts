@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { dynamodbClient } from "../../core/stores/dynamodb/client/client.ts";
 import type { DynamodbOptions } from "../../core/stores/dynamodb/client/dynamodb.ts";
+import { dynamodbTable } from "../../core/stores/dynamodb/client/table.ts";
 import { dynamodbLocks } from "../../core/stores/dynamodb/locks/index.ts";
 import type { Fetch, FetchAnswer } from "../../core/stores/fetch.ts";
 
@@ -140,6 +141,35 @@ describe("the outcome of a write", () => {
     await expect(dynamodb.get(KEY)).rejects.toMatchObject({ code: "STORE_CLOSED" });
     await expect(dynamodb.write([update])).rejects.toMatchObject({ code: "STORE_CLOSED" });
     expect(targets).toEqual([]);
+  });
+});
+
+describe("a table that exists", () => {
+  const tableWith = (keys: readonly (readonly [string, string, string])[]) =>
+    answer(200, {
+      Table: {
+        TableStatus: "ACTIVE",
+        KeySchema: keys.map(([AttributeName, KeyType]) => ({ AttributeName, KeyType })),
+        AttributeDefinitions: keys.map(([AttributeName, , AttributeType]) => ({
+          ...{ AttributeName, AttributeType },
+        })),
+      },
+    });
+  const create = (table: FetchAnswer) => {
+    const { dynamodb } = clientOf([exception("ResourceInUseException"), table]);
+    return dynamodbTable(dynamodb, "shop").create();
+  };
+
+  test("is refused if its key is not that of a store, and kept otherwise", async () => {
+    const sort = ["sk", "RANGE", "S"] as const;
+    expect(await create(tableWith([sort, ["pk", "HASH", "S"]]))).toBe(false);
+    await expect(create(tableWith([["pk", "HASH", "N"], sort]))).rejects.toMatchObject({
+      code: "STORE_REFUSED",
+      message: expect.stringContaining("its key is pk (N), sk (S), and must be pk (S), sk (S)"),
+    });
+    await expect(create(tableWith([["PK", "HASH", "S"]]))).rejects.toThrow(
+      "its key is PK (S), and",
+    );
   });
 });
 

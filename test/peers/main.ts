@@ -85,8 +85,8 @@ if (write) {
   const { runs: former }: PeersRuns = JSON.parse(readFileSync(fileOf("peers.json"), "utf8"));
   const runs = [...former, run].slice(-2);
   writeFileSync(fileOf("peers.json"), `${JSON.stringify({ runs }, null, 2)}\n`);
-  const proof = JSON.parse(readFileSync(fileOf("proof.json"), "utf8"));
-  writeFileSync(fileOf("proof.md"), proofPage(proof, { runs }));
+  const read = (name: string) => JSON.parse(readFileSync(fileOf(name), "utf8"));
+  writeFileSync(fileOf("proof.md"), proofPage(read("proof.json"), { runs }, read("soak.json")));
   writeScorecard();
 }
 print(json ? JSON.stringify(run) : `${peersTables(run)}\nnpm run peers -- --seed ${seed}`);

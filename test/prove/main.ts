@@ -85,7 +85,8 @@ async function proveAll(): Promise<void> {
     ? addCampaigns(JSON.parse(readFileSync(fileOf("proof.json"), "utf8")), options)
     : prove(options);
   const proof = await proving.finally(() => bar.stop());
-  const page = proofPage(proof, JSON.parse(readFileSync(fileOf("peers.json"), "utf8")));
+  const read = (name: string) => JSON.parse(readFileSync(fileOf(name), "utf8"));
+  const page = proofPage(proof, read("peers.json"), read("soak.json"));
   if (write) {
     writeFileSync(fileOf("proof.json"), `${JSON.stringify(proof, null, 2)}\n`);
     writeFileSync(fileOf("proof.md"), page);

@@ -4,6 +4,7 @@ import { FAULTS } from "../campaign/nemesis.ts";
 import { STORES } from "../campaign/stores.ts";
 import { type PeersRuns, peersSection } from "../peers/page.ts";
 import type { Check } from "../simulation/history.ts";
+import { type Soak, soakTable } from "../soak/growth.ts";
 import { nameCode } from "../support/commit.ts";
 import { table } from "../support/markdown.ts";
 import type { Proof } from "./prove.ts";
@@ -24,7 +25,7 @@ export function isProven({ models, simulation, replay, mutants, campaigns }: Pro
 }
 
 /** Writes the page of a proof, and of the comparison with other locks. */
-export function proofPage(proof: Proof, peers: PeersRuns): string {
+export function proofPage(proof: Proof, peers: PeersRuns, soak: Soak): string {
   const { date, command, node, processors, models, simulation, mutants, campaigns } = proof;
   const caught = mutants.filter(({ caughtBy }) => caughtBy);
   const modelMutants = models.flatMap((model) => model.mutants);
@@ -148,6 +149,13 @@ ${table(
 How often each fault has met something:
 
 ${faultMatrix(campaigns, Object.keys(STORES))}
+
+## Soak
+
+\`npm run soak -- --growth --seconds ${soak.seconds} --write\` has watched a process for each store for ${soak.seconds} s, on ${soak.date}, on the code of ${nameCode(soak)}: each turn takes a lock, renews it,
+aborts a waiter and, where there is a journal, executes a run that is purged soon. The first number is that after a fifth of the time. Grown is what has a median in the last third above that in the first.
+
+${soakTable(soak)}
 
 ${peersSection(peers)}`;
 }

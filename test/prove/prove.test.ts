@@ -11,7 +11,7 @@ const read = (name: string) =>
 const proof: Proof = read("proof.json");
 
 test("the page of the proof is made from its results", () => {
-  expect(pageAt("docs/proof.md")).toBe(proofPage(proof, read("peers.json")));
+  expect(pageAt("docs/proof.md")).toBe(proofPage(proof, read("peers.json"), read("soak.json")));
 });
 
 test("a proof needs every mutant caught, late holders refused, and no violation", () => {
@@ -44,7 +44,11 @@ test("a proof needs every mutant caught, late holders refused, and no violation"
 test("the page tells what was not tested, by store, and the code that was", () => {
   const campaigns = proof.campaigns.filter(({ store }) => store === "postgres");
   const { addedBy: _, ...rest } = proof;
-  const page = proofPage({ ...rest, campaigns, commit: "1a2b3c4+" }, read("peers.json"));
+  const page = proofPage(
+    { ...rest, campaigns, commit: "1a2b3c4+" },
+    read("peers.json"),
+    read("soak.json"),
+  );
   expect(page).toContain("on the code of commit `1a2b3c4` with changes");
   const rows = page.split("\n").filter((line) => line.startsWith("|"));
   expect(rows.find((row) => row.includes("| none | all:"))).toContain("sqlite, mariadb, mysql");
@@ -72,7 +76,7 @@ test("the page counts the histories that were replayed, and tells the event with
     store: "sqlite",
     replay: { histories: 35, events: 600 },
   }));
-  const page = proofPage({ ...proof, replay, campaigns }, read("peers.json"));
+  const page = proofPage({ ...proof, replay, campaigns }, read("peers.json"), read("soak.json"));
   expect(page).toContain("| simulation, 500 schedules | 1,000 | 20,000 | a sale ok |");
   expect(page).toContain("| campaign on sqlite | 35 | 600 | none |");
 });

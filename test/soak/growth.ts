@@ -5,6 +5,8 @@ import { median } from "simple-statistics";
 import { asNumber, asText, raw, sql } from "../../core/database/sql.ts";
 import { redisClient } from "../../core/stores/redis/client/open.ts";
 import { open } from "../../infra/open.ts";
+import type { MeasuredCode } from "../support/commit.ts";
+import { table } from "../support/markdown.ts";
 import { tracked } from "../support/running.ts";
 
 /** What a process and its store have at one time. */
@@ -33,11 +35,63 @@ export interface GrowthReport {
   readonly grown: readonly string[];
 }
 
+/** What a soak has measured: at the end of the warm-up, and at the end. */
+export interface Soak extends MeasuredCode {
+  readonly date: string;
+  readonly seconds: number;
+  readonly stores: readonly StoreSoak[];
+}
+
+type Pair = readonly [first: number, last: number];
+
+interface StoreSoak extends Pick<GrowthReport, "store" | "grown"> {
+  readonly turns: number;
+  readonly heap: Pair;
+  readonly handles: Pair;
+  readonly records?: Pair;
+  readonly leases?: Pair;
+}
+
+export function toStoreSoak({ store, sizes, grown }: GrowthReport): StoreSoak {
+  const [first, last] = [sizes[WARM_UP], sizes.at(-1)];
+  const pair = (kind: Exclude<keyof Size, "turns">) =>
+    [first?.[kind] ?? 0, last?.[kind] ?? 0] as const;
+  return {
+    store,
+    turns: last?.turns ?? 0,
+    heap: pair("heap"),
+    handles: pair("handles"),
+    ...(last?.records !== undefined && { records: pair("records") }),
+    ...(last?.leases !== undefined && { leases: pair("leases") }),
+    grown,
+  };
+}
+
+const columns = [
+  "store",
+  "turns",
+  "bytes of the heap",
+  "handles",
+  "rows or keys",
+  "leases",
+  "grown",
+];
+
+export function soakTable({ stores }: Pick<Soak, "stores">): string {
+  const count = (number: number) => number.toLocaleString("en");
+  const show = (pair: Pair | undefined) => (pair ? `${count(pair[0])} → ${count(pair[1])}` : "");
+  const rows = stores.map(({ store, turns, heap, handles, records, leases, grown }) => [
+    ...[store, count(turns), show(heap), show(handles), show(records), show(leases)],
+    grown.join("; ") || "nothing",
+  ]);
+  return table(columns, rows);
+}
+
 const LONG_LIVED = fileURLToPath(new URL("./long-lived.ts", import.meta.url));
 
 /** Samples of a process, and those of them at the beginning that do not count: caches and compiled code grow at first. */
 const SAMPLES = 60;
-export const WARM_UP = 12;
+const WARM_UP = 12;
 
 /** Runs a process against a store, and compares what both have early and late. */
 export async function growth(store: string, url: string, seconds: number): Promise<GrowthReport> {

@@ -1,10 +1,11 @@
+import { writeFileSync } from "node:fs";
 import yargs from "yargs";
 import { hideBin } from "yargs/helpers";
 import { temporaryFolder } from "../../infra/servers/reap.ts";
 import { startServer } from "../../infra/servers/start.ts";
-import { table } from "../support/markdown.ts";
+import { measuredCode } from "../support/commit.ts";
 import { names, whole } from "../support/options.ts";
-import { growth, type Size, WARM_UP } from "./growth.ts";
+import { growth, type Soak, soakTable, toStoreSoak } from "./growth.ts";
 import { soak } from "./soak.ts";
 
 interface Store extends AsyncDisposable {
@@ -29,6 +30,7 @@ const {
   seconds,
   growth: isGrowth,
   store,
+  write,
 } = await yargs(hideBin(process.argv))
   .scriptName("npm run soak --")
   .usage(
@@ -50,6 +52,12 @@ Workers execute orders on new servers, etcd for the locks and MariaDB for the jo
       describe: `for --growth: of ${Object.keys(STORES).join(", ")}`,
     }),
   )
+  .option("write", {
+    type: "boolean",
+    default: false,
+    describe:
+      "with --growth: write docs/soak.json, from which `npm run prove` makes a part of its page",
+  })
   .strict()
   .parseAsync();
 const log = (line: string) => process.stderr.write(`${line}\n`);
@@ -68,6 +76,7 @@ async function countOrders(): Promise<void> {
 
 /** Watches all stores at the same time. */
 async function watchGrowth(): Promise<void> {
+  const code = measuredCode();
   const reports = await Promise.all(
     store.map(async (name) => {
       await using opened = await STORES[name]();
@@ -76,15 +85,10 @@ async function watchGrowth(): Promise<void> {
       return report;
     }),
   );
-  const rows = reports.map(({ store, sizes, grown }) => {
-    const [first, last] = [sizes[WARM_UP], sizes.at(-1)];
-    const pair = (kind: keyof Size) => `${first?.[kind] ?? "-"} → ${last?.[kind] ?? "-"}`;
-    return [
-      ...[store, String(last?.turns), pair("heap"), pair("handles"), pair("records")],
-      ...[pair("leases"), grown.join("; ") || "nothing"],
-    ];
-  });
-  const columns = ["store", "turns", "heap", "handles", "records", "leases", "grown"];
-  process.stdout.write(`${table(columns, rows)}\n`);
+  const stores = reports.map(toStoreSoak);
+  const soak: Soak = { date: new Date().toISOString().slice(0, 10), ...code, seconds, stores };
+  process.stdout.write(`${soakTable(soak)}\n`);
+  const file = new URL("../../docs/soak.json", import.meta.url);
+  if (write) writeFileSync(file, `${JSON.stringify(soak, null, 2)}\n`);
   process.exitCode = reports.every(({ grown }) => grown.length === 0) ? 0 : 1;
 }

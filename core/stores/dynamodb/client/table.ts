@@ -36,9 +36,9 @@ export function dynamodbTable(dynamodb: Dynamodb, name: string): DynamodbTable {
       { AttributeName: "sk", KeyType: "RANGE" },
     ],
   };
-  const status = async () => {
+  const find = async () => {
     const answer = await orUndefined(dynamodb.manage("DescribeTable", {}), MISSING);
-    return (answer as Description | undefined)?.Table.TableStatus;
+    return (answer as Description | undefined)?.Table;
   };
   return {
     name,
@@ -46,7 +46,7 @@ export function dynamodbTable(dynamodb: Dynamodb, name: string): DynamodbTable {
     afterwards:
       `then, for backups: aws dynamodb update-continuous-backups --table-name ${name} ` +
       "--point-in-time-recovery-specification PointInTimeRecoveryEnabled=true",
-    exists: async () => (await status()) !== undefined,
+    exists: async () => (await find()) !== undefined,
     async create() {
       const { address } = dynamodb;
       let isLost = false;
@@ -61,7 +61,9 @@ export function dynamodbTable(dynamodb: Dynamodb, name: string): DynamodbTable {
         }
       };
       const created = await retryUntilKnown(address, `table ${name} was made`, undefined, make);
-      while ((await status()) !== "ACTIVE") await sleep(PAUSE);
+      let table = await find();
+      for (; table?.TableStatus !== "ACTIVE"; table = await find()) await sleep(PAUSE);
+      checkKeys(address, table, definition);
       const backups = { PointInTimeRecoverySpecification: { PointInTimeRecoveryEnabled: true } };
       // DynamoDB Local has no backups.
       const keep = () => orUndefined(dynamodb.manage("UpdateContinuousBackups", backups), UNKNOWN);
@@ -80,8 +82,33 @@ const MISSING = "ResourceNotFoundException";
 const EXISTS = "ResourceInUseException";
 const UNKNOWN = "UnknownOperationException";
 
+interface Keys {
+  readonly AttributeDefinitions?: readonly {
+    readonly AttributeName: string;
+    readonly AttributeType: string;
+  }[];
+  readonly KeySchema?: readonly { readonly AttributeName: string; readonly KeyType: string }[];
+}
+
 interface Description {
-  readonly Table: { readonly TableStatus: string };
+  readonly Table: Keys & { readonly TableStatus: string };
+}
+
+/** Throws a StoreRefusedError for a table that was made for something else. */
+function checkKeys(address: string, found: Keys, wanted: Keys): void {
+  const [has, needs] = [describeKeys(found), describeKeys(wanted)];
+  if (has === needs) return;
+  const problem = `its key is ${has}, and must be ${needs}; use another table`;
+  throw new StoreRefusedError(address, problem);
+}
+
+/** Returns the attributes of the key and their types, such as "pk (S), sk (S)". */
+function describeKeys({ AttributeDefinitions = [], KeySchema = [] }: Keys): string {
+  const keys = KeySchema.toSorted(({ KeyType: a }, { KeyType: b }) => (a < b ? -1 : 1));
+  const types = new Map(AttributeDefinitions.map((one) => [one.AttributeName, one.AttributeType]));
+  return keys
+    .map(({ AttributeName }) => `${AttributeName} (${types.get(AttributeName)})`)
+    .join(", ");
 }
 
 /** Resolves to undefined after this exception. */
