@@ -128,7 +128,8 @@ export interface Journal extends AsyncDisposable {
    * does not run or is rolled back, and the call resolves to that record.
    *
    * The transaction claims the fences before `body`; a late fence rejects with a {@link FencedOutError}. The body is
-   * repeated after a deadlock, and after a lost answer to a COMMIT that did not happen.
+   * repeated after a deadlock, and after a lost answer to a COMMIT that did not happen. A statement that fails fails the
+   * call, with TRANSACTION_REFUSED if the body ignores the error.
    *
    * Undefined if the journal is neither in a SQL database nor in DynamoDB.
    *

@@ -387,7 +387,10 @@ export function describeTransactions(name: string, make: () => Promise<JournalUn
         await tx.batch([sql`SELECT * FROM no_such_table`]).catch(() => {});
         return record("a");
       });
-      await expect(swallowing).rejects.toMatchObject({ code: "STORE_REFUSED" });
+      await expect(swallowing).rejects.toMatchObject({
+        code: "TRANSACTION_REFUSED",
+        cause: { code: "STORE_REFUSED" },
+      });
       let times = 0;
       const doubling = transact(run, "a", async (tx) => {
         times += 1;
@@ -395,7 +398,10 @@ export function describeTransactions(name: string, make: () => Promise<JournalUn
         await tx.batch([effect(id), once, once]).catch(() => {});
         return record("a");
       });
-      await expect(doubling).rejects.toMatchObject({ name: "DuplicateKeyError" });
+      await expect(doubling).rejects.toMatchObject({
+        code: "TRANSACTION_REFUSED",
+        cause: { name: "DuplicateKeyError" },
+      });
       expect(times).toBe(1);
       expect([await effects(id), await recordsOf(run)]).toEqual([0, []]);
       await transact(run, "a", async (tx) => {
