@@ -144,6 +144,20 @@ describe("the outcome of a write", () => {
   });
 });
 
+test("a read whose time ends during an attempt tells why the attempts before it failed", async () => {
+  let asked = 0;
+  const fetch: Fetch = async (_, { signal }) => {
+    asked += 1;
+    if (asked === 1) return exception("ThrottlingException");
+    return await new Promise((_, reject) => {
+      signal?.addEventListener("abort", () => reject(signal.reason));
+    });
+  };
+  const dynamodb = dynamodbClient({ ...options, fetch });
+  await expect(dynamodb.get(KEY, AbortSignal.timeout(500))).rejects.toThrow(/ThrottlingException/);
+  expect(asked).toBe(2);
+});
+
 describe("a table that exists", () => {
   const tableWith = (keys: readonly (readonly [string, string, string])[]) =>
     answer(200, {

@@ -199,7 +199,9 @@ class Client implements Dynamodb {
       try {
         return await this.#request(operation, text, limit.signal);
       } catch (error) {
-        last = error;
+        // An attempt that the end of the time has cut off tells less than the one before it.
+        const isCutOff = limit.signal.aborted && (reads || isUnsent(error));
+        if (last === undefined || !isCutOff) last = error;
         throw error;
       }
     };
@@ -269,6 +271,10 @@ class Client implements Dynamodb {
     const given = this.#credentials;
     return typeof given === "function" ? given() : given;
   }
+}
+
+function isUnsent(error: unknown): boolean {
+  return error instanceof RequestFailure && error.kind === "passing";
 }
 
 interface Sent {
