@@ -40,8 +40,8 @@ export interface Place {
   /** The address of the process there. */
   readonly host: string;
 
-  /** Runs the command that follows there, in the same process. */
-  readonly enter: Command;
+  /** Returns the command that runs a command there, in the same process. */
+  readonly enter: (command: Command) => Command;
 }
 
 type ProcessArgs = (config: NodeConfig, all: readonly NodeConfig[]) => readonly string[];
@@ -82,8 +82,7 @@ async function startNodes(
     const [file, ...rest] = kind.start(binary, version, config, configs);
     const more = typeof args === "function" ? args(config, configs) : args;
     const own = asUser(kind, [file, ...rest, ...more]);
-    const [runner, ...there] = places[i]?.enter ?? [];
-    const command: Command = runner ? [runner, ...there, ...own] : own;
+    const command = places[i]?.enter(own) ?? own;
     return new ServerNode({ config, command, env: env?.(config), serves: kind.serves });
   });
   const stop = async () => {
@@ -103,7 +102,8 @@ async function startNodes(
 
 async function choosePlace(place: StartOptions["place"]) {
   const port = await freePort();
-  return { port, host: "127.0.0.1", ...(await place?.(port)) };
+  const here: Place = { host: "127.0.0.1", enter: (command) => command };
+  return { port, ...here, ...(await place?.(port)) };
 }
 
 async function makeConfig(

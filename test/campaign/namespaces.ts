@@ -52,7 +52,7 @@ export class Namespaces implements AsyncDisposable {
     await ip(`-n ${name} link set eth0 up`);
     await ip(`-n ${name} link set lo up`);
     this.#forwards.push(await TcpProxy.to(port, port, host));
-    return { host, enter: ["ip", "netns", "exec", name] };
+    return { host, enter: (command) => ["ip", "netns", "exec", name, ...command] };
   }
 
   /** Drops what the process at `host` and the others send to each other, without an error, until `mend`. */

@@ -81,11 +81,9 @@ async function proveAll(): Promise<void> {
     log: bar.isActive ? () => {} : note,
     onProgress: (share: number, what: string) => bar.update(share, { what }),
   };
-  const proving = campaigns
-    ? addCampaigns(JSON.parse(readFileSync(fileOf("proof.json"), "utf8")), options)
-    : prove(options);
-  const proof = await proving.finally(() => bar.stop());
   const read = (name: string) => JSON.parse(readFileSync(fileOf(name), "utf8"));
+  const proving = campaigns ? addCampaigns(read("proof.json"), options) : prove(options);
+  const proof = await proving.finally(() => bar.stop());
   const page = proofPage(proof, read("peers.json"), read("soak.json"));
   if (write) {
     writeFileSync(fileOf("proof.json"), `${JSON.stringify(proof, null, 2)}\n`);

@@ -62,7 +62,7 @@ export class RunHandlers {
       debounce === undefined
         ? { singleton: key }
         : { debounce: { key, for: debounce as Duration } };
-    const starting = this.#runtime.start(this.#workflow(name), body, start).catch(toInvalidInput);
+    const starting = this.#runtime.start(this.#workflow(name), body, start).catch(toInvalid);
     const started = await bounded(starting, deadline);
     const { runId } = started;
     request.log({ workflow: name, runId });
@@ -105,7 +105,7 @@ export class RunHandlers {
 
   async read(runId: string, page: RecordPage, { signal, log }: AnyRequest): Promise<RouteResponse> {
     log({ runId });
-    const shown = this.#runtime.show(runId, page).catch(toPageProblem);
+    const shown = this.#runtime.show(runId, page).catch(toInvalid);
     const run = await race(shown, signal);
     if (!run) throw unknownRun(runId);
     const left = run.dueAt ? run.dueAt.getTime() - run.now.getTime() : Number.POSITIVE_INFINITY;
@@ -254,8 +254,8 @@ export class RunHandlers {
   }
 }
 
-/** Throws a Problem for a text that is no cursor. */
-function toPageProblem(error: unknown): never {
+/** Throws a Problem for what the client got wrong: a text that is no cursor, an input that makes an invalid id, a time that is too long. */
+function toInvalid(error: unknown): never {
   throw error instanceof RangeError ? new Problem(400, "INVALID", error.message) : error;
 }
 
@@ -282,16 +282,10 @@ function waitOf({ headers }: AnyRequest): Millis | undefined {
 
 /** Refuses a key that is not the run id in the input: one input is one run, whatever it comes through. */
 async function checkKey(workflow: Workflow<unknown, unknown>, request: AnyRequest): Promise<void> {
-  const { runId } = await workflow.prepare(request.body).catch(toInvalidInput);
+  const { runId } = await workflow.prepare(request.body).catch(toInvalid);
   if (runId === request.key) return;
   const detail = `the input names the run ${quote(runId)}: send this id as the Idempotency-Key`;
   throw new Problem(422, "KEY_MISMATCH", detail, { more: { runId } });
-}
-
-/** A request whose input makes an invalid id, or whose time is too long, is a mistake of the client. */
-function toInvalidInput(error: unknown): never {
-  if (!(error instanceof RangeError)) throw error;
-  throw new Problem(400, "INVALID", error.message, { cause: error });
 }
 
 function unknownWorkflow(name: string): Problem {

@@ -191,16 +191,14 @@ class Client implements Dynamodb {
     using limit = deadline(LONGEST_CALL, noAnswer, signal, this.#closing.signal);
     const text = JSON.stringify(body);
     const pauseAfter = (error: unknown, count: number) =>
-      error instanceof RequestFailure && error.kind === "passing"
-        ? backoff(count, PASSING)
-        : undefined;
+      isPassing(error) ? backoff(count, PASSING) : undefined;
     let last: unknown;
     const attempt = async () => {
       try {
         return await this.#request(operation, text, limit.signal);
       } catch (error) {
         // An attempt that the end of the time has cut off tells less than the one before it.
-        const isCutOff = limit.signal.aborted && (reads || isUnsent(error));
+        const isCutOff = limit.signal.aborted && (reads || isPassing(error));
         if (last === undefined || !isCutOff) last = error;
         throw error;
       }
@@ -273,7 +271,7 @@ class Client implements Dynamodb {
   }
 }
 
-function isUnsent(error: unknown): boolean {
+function isPassing(error: unknown): boolean {
   return error instanceof RequestFailure && error.kind === "passing";
 }
 
