@@ -31,6 +31,7 @@ export default defineConfig({
           name: "processes",
           include: ["test/**/*.process.test.ts"],
           exclude,
+          isolate: false,
           runner: "./test/support/runner.ts",
         },
       },
@@ -40,6 +41,7 @@ export default defineConfig({
           name: "servers",
           include: ["test/**/*.server.test.ts"],
           exclude,
+          isolate: false,
           globalSetup: "test/support/servers.ts",
           runner: "./test/support/runner.ts",
         },
@@ -55,8 +57,8 @@ export default defineConfig({
       // Keeps the default store of the user who runs the tests out of them.
       XDG_STATE_HOME: join(import.meta.dirname, "node_modules/.cache/state"),
     },
-    // Most tests wait for a ttl to pass, or for another process: four workers keep two cores busy.
-    maxWorkers: 4,
+    // Most tests wait for a ttl to pass, or for another process: six workers keep two cores busy.
+    maxWorkers: 6,
     sequence: { sequencer: LongestFirst },
   },
 });

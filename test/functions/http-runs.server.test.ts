@@ -8,12 +8,15 @@ import {
   flow,
   gates,
   newKey,
+  openBeforeTests,
   opened,
   serve,
   startPath,
   testSecrecy,
 } from "../support/http-app.ts";
 import { until } from "../support/until.ts";
+
+openBeforeTests();
 
 describe("a run", () => {
   const start = (ask: Awaited<ReturnType<typeof serve>>["ask"], does: string, key = newKey()) =>

@@ -3,7 +3,17 @@ import { describe, expect, test } from "vitest";
 import { stockLock } from "../../core/inventory/inventory.ts";
 import { sealFence } from "../../core/lock/fence.ts";
 import { type Said, serving } from "../support/http.ts";
-import { newKey, newSku, opened, SECRET, serve, testSecrecy } from "../support/http-app.ts";
+import {
+  newKey,
+  newSku,
+  openBeforeTests,
+  opened,
+  SECRET,
+  serve,
+  testSecrecy,
+} from "../support/http-app.ts";
+
+openBeforeTests();
 
 describe("a change of stock", () => {
   test("is applied once per key, and its repetition gets the same response", async () => {

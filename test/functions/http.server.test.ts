@@ -14,6 +14,7 @@ import {
   gates,
   newKey,
   newSku,
+  openBeforeTests,
   opened,
   serve,
   startPath,
@@ -22,6 +23,8 @@ import {
 import { TcpProxy } from "../support/tcp-proxy.ts";
 import { temporaryDatabase } from "../support/under-test.ts";
 import { until, within } from "../support/until.ts";
+
+openBeforeTests();
 
 const databases = [...inject("sqlServers").slice(0, 1), ...inject("postgresServers")];
 

@@ -14,18 +14,20 @@ import { temporaryFile } from "./under-test.ts";
 export const SECRET = "canary-secret-of-fences";
 
 export let opened: SqlStore;
-let removeFile: () => Promise<void>;
 
-beforeAll(async () => {
-  const { file, remove } = await temporaryFile();
-  opened = await open(`sqlite:${file}`);
-  removeFile = remove;
-});
-
-afterAll(async () => {
-  await opened.close();
-  await removeFile();
-});
+/** Opens the store of a test file before its tests, and closes it after them. */
+export function openBeforeTests(): void {
+  let removeFile: () => Promise<void>;
+  beforeAll(async () => {
+    const { file, remove } = await temporaryFile();
+    opened = await open(`sqlite:${file}`);
+    removeFile = remove;
+  });
+  afterAll(async () => {
+    await opened.close();
+    await removeFile();
+  });
+}
 
 /** The gates that runs of the workflow wait at, by run id. */
 export const gates = new Map<string, PromiseWithResolvers<void>>();

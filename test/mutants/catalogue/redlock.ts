@@ -1,6 +1,6 @@
 import { mutantsOf } from "../mutant.ts";
 
-const FAULTS = ["test/faults/redlock.server.test.ts"];
+const FAULTS = ["test/faults/redlock.all.server.test.ts"];
 const CONFORMANCE = ["test/stores/redlock.server.test.ts"];
 
 export const REDLOCK = [
