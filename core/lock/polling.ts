@@ -244,17 +244,23 @@ class Acquisition implements Disposable {
   #requestClaim(): Promise<Granted | undefined> {
     const { names, ttl, lockDelay, patience, signal } = this.#request;
     const pauseAfter = requestPauses(patience);
+    let bound: AbortSignal | undefined;
     const attempt = async () => {
       const claim = { names, owner: this.#owner, ttl, lockDelay };
       const sentAt = instant();
-      const send = (limit: AbortSignal) => this.#claims.claim(claim, limit);
+      const send = (limit: AbortSignal) => {
+        bound = limit;
+        return this.#claims.claim(claim, limit);
+      };
       const tokens = await withinAttempt(send, ttl, signal, patience);
       return tokens && { fences: this.#issue(tokens), sentAt };
     };
     const afterFailure = async (error: unknown, count: number) => {
       if (!isCertain(error)) await this.#withdraw();
       signal.throwIfAborted();
-      if (isCertain(error)) return undefined;
+      // An attempt that has waited in this process until its end tells nothing about the server.
+      const isLate = bound?.aborted && hasCode(error, "STORE_UNAVAILABLE");
+      if (isCertain(error) && !isLate) return undefined;
       const pause = pauseAfter(count);
       if (pause !== undefined) return pause;
       throw this.#unavailable(`the server did not answer ${count + 1} lock requests`, error);

@@ -114,6 +114,21 @@ describe("a store that cannot be reached", () => {
     expect(calls).toEqual(["claim"]);
   });
 
+  test("is asked again after an attempt that its limit has ended before it was sent", async () => {
+    const memory = newMemory();
+    const calls: Call[] = [];
+    const over: Over = async (call, work, signal) => {
+      calls.push(call);
+      if (calls.length > 1) return work();
+      await sleep(60_000, signal).catch(() => {});
+      throw down();
+    };
+    const store = pollingStore(wrap(memory, over));
+    const lock = await finish(store.lock("a", { ttl: 10_000, wait: 30_000 }));
+    expect(calls).toEqual(["claim", "claim"]);
+    expect(await lock.unlock()).toBe("released");
+  });
+
   test("does not end the wait of a caller that has had an answer", async () => {
     const memory = newMemory();
     let isDown = false;

@@ -109,7 +109,7 @@ ${pauseTable("service", services)}
 ${note ? `\n${note}.\n` : ""}
 The first executor of a \`step.tx\` holds the rows of its open transaction while it is frozen or cut off: its successor takes the run after one lease, and then
 waits for these rows until the first goes on. No fault lasts for the 10 s after which the server rolls a silent transaction back
-(\`test/faults/silent-transactions.server.test.ts\` tests that). A plain step holds no rows.
+(\`test/faults/silent-transactions.all.server.test.ts\` tests that). A plain step holds no rows.
 
 ## The verdicts of two runs
 

@@ -201,7 +201,7 @@ function notTested({ campaigns }: Proof): string {
   ([the stores, compared](incident.md#the-stores-compared)).
 - **One machine**: all processes and servers shared it, over loopback. One version of each store, which the tables name. No second machine, no real network, no managed service (RDS, ElastiCache, DynamoDB
   itself), and no deployment to AWS.
-- **A failover to a standby**: that of PostgreSQL is in a test (\`test/faults/postgres-failover.server.test.ts\`) and in no campaign, that of MySQL and MariaDB
+- **A failover to a standby**: that of PostgreSQL is in a test (\`test/faults/postgres-failover.all.server.test.ts\`) and in no campaign, that of MySQL and MariaDB
   in neither.`;
 }
 

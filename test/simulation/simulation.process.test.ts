@@ -18,15 +18,6 @@ test(`${SCHEDULES} schedules with every kind of fault break no guarantee`, async
   expect(totals.lateRefused).toBeGreaterThan(0);
 });
 
-test("two workers count every schedule, as one does", async () => {
-  const range = { first: 1, schedules: 100 };
-  const [one, two] = [
-    await simulate({ ...range, workers: 1 }),
-    await simulate({ ...range, workers: 2 }),
-  ];
-  expect(two).toEqual(one);
-});
-
 test("a lock that is lost to a late request after the last fault is acquired again", async () => {
   expect(await replay(172_195_086)).toMatchObject({ violations: [] });
 });

@@ -14,7 +14,7 @@ export const JOURNALS = [
       name: "a late claim of the call that had the run last",
       find: `AND due_at <= \${now} AND claimed_by <> \${mark}\`;`,
       replace: `AND due_at <= \${now} AND \${mark} <> ''\`;`,
-      tests: [...JOURNAL, "test/faults/journal.server.test.ts"],
+      tests: [...JOURNAL, "test/faults/journal.all.server.test.ts"],
     },
     {
       name: "a claim in the same epoch",

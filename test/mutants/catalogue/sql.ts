@@ -4,7 +4,7 @@ import { mutantsOf } from "../mutant.ts";
 const LOCKS = ["test/stores/sqlite.process.test.ts"];
 const STOCK = ["test/inventory/sqlite.process.test.ts"];
 const MARIADB = ["test/inventory/mysql.server.test.ts"];
-const SILENT = ["test/faults/silent-transactions.server.test.ts"];
+const SILENT = ["test/faults/silent-transactions.all.server.test.ts"];
 
 export const SQL = [
   ...mutantsOf("core/stores/sql/locks.ts", LOCKS, []),
@@ -172,7 +172,7 @@ export const SQL = [
       only: "transaction",
     },
   ]),
-  ...mutantsOf("core/stores/mysql/errors.ts", ["test/faults/mysql.server.test.ts"], []),
+  ...mutantsOf("core/stores/mysql/errors.ts", ["test/faults/mysql.all.server.test.ts"], []),
   ...mutantsOf(
     "core/stores/postgres/migrations.ts",
     ["test/stores/postgres.server.test.ts"],
@@ -228,7 +228,7 @@ export const SQL = [
   ),
   ...mutantsOf(
     "core/stores/postgres/errors.ts",
-    ["test/faults/postgres.server.test.ts"],
+    ["test/faults/postgres.all.server.test.ts"],
     [
       {
         name: "a lost answer of PostgreSQL to a COMMIT that counts as not done",
@@ -239,7 +239,7 @@ export const SQL = [
         name: "a deadlock of PostgreSQL that is not repeated",
         find: `new Set(["40001", "40P01", "55P03", "25P03", "57P05"]);`,
         replace: `new Set(["25P03", "57P05"]);`,
-        tests: ["test/faults/postgres.server.test.ts", "test/database/sql.server.test.ts"],
+        tests: ["test/faults/postgres.all.server.test.ts", "test/database/sql.server.test.ts"],
       },
       {
         name: "a shutdown of PostgreSQL that proves a rollback",
@@ -275,21 +275,21 @@ export const SQL = [
         name: "a rolled-back transaction that is not repeated",
         find: "if (!(error instanceof RolledBackError)) return undefined;",
         replace: "if (error !== null) return undefined;",
-        tests: ["test/faults/postgres.server.test.ts"],
+        tests: ["test/faults/postgres.all.server.test.ts"],
         only: "deadlock",
       },
       {
         name: "an error of the body that hides a rollback",
         find: "throw failure() instanceof RolledBackError ? failure() : error;",
         replace: "throw error;",
-        tests: ["test/faults/postgres.server.test.ts"],
+        tests: ["test/faults/postgres.all.server.test.ts"],
         only: "deadlock",
       },
       {
         name: "a read whose answer is lost and that counts as a change",
         find: "if (!(error instanceof UnknownOutcomeError)) throw error;",
         replace: "if (error !== null) throw error;",
-        tests: ["test/faults/postgres.server.test.ts"],
+        tests: ["test/faults/postgres.all.server.test.ts"],
       },
     ],
   ),
@@ -303,7 +303,7 @@ export const SQL = [
   ]),
   ...mutantsOf(
     "core/stores/sql/server/pool.ts",
-    ["test/faults/frozen-connect.server.test.ts"],
+    ["test/faults/frozen-connect.all.server.test.ts"],
     [
       {
         name: "a connection that is not tried again after a freeze",

@@ -253,7 +253,7 @@ export const STEPS_ROOM = [
       name: "a transaction that was aborted during its commit and that counts as not done",
       find: `if (signal.aborted && hasCode(error, "UNKNOWN_OUTCOME")) return this.#committed(step, signal);`,
       replace: "void this.#committed;",
-      tests: ["test/faults/steps.server.test.ts"],
+      tests: ["test/faults/steps.all.server.test.ts"],
       survives: "the record of the failure is written once, and finds the record of the commit",
     },
     {
