@@ -109,24 +109,31 @@ export function createOperations(
   backend: Pick<InventoryBackend, "get" | "apply" | "applyMany">,
   { onEvent }: InventoryOptions = {},
 ): StockOperations {
+  const apply = async (...[kind, change]: Parameters<typeof toOperation>) => {
+    const operation = toOperation(kind, change);
+    change.signal?.throwIfAborted();
+    return backend.apply(operation, change.signal);
+  };
   const operations: StockOperations = {
     async get(sku) {
       checkSku(sku);
       return backend.get(sku);
     },
 
-    set: async (change) => backend.apply(toOperation("set", change), change.signal),
-    restock: async (change) => backend.apply(toOperation("restock", change), change.signal),
-    decrement: async (change) => backend.apply(toOperation("decrement", change), change.signal),
-    reserve: async (change) => backend.apply(toOperation("reserve", change), change.signal),
-    confirm: async (change) => backend.apply(toOperation("confirm", change), change.signal),
-    cancel: async (change) => backend.apply(toOperation("cancel", change), change.signal),
+    set: (change) => apply("set", change),
+    restock: (change) => apply("restock", change),
+    decrement: (change) => apply("decrement", change),
+    reserve: (change) => apply("reserve", change),
+    confirm: (change) => apply("confirm", change),
+    cancel: (change) => apply("cancel", change),
 
     async decrementMany({ sku, orders, fence, signal }) {
       checkOrders(orders);
-      const operations = orders.map((order) =>
+      // Visits holes, too.
+      const operations = Array.from(orders, (order) =>
         toOperation("decrement", { ...order, sku, fence, signal }),
       );
+      signal?.throwIfAborted();
       return backend.applyMany({ sku, fence, operations }, signal);
     },
   };

@@ -1,4 +1,4 @@
-import { checkText, checkWhole, LONGEST_SPAN, wrongType } from "../lock/checks.ts";
+import { checkSignal, checkText, checkWhole, LONGEST_SPAN, wrongType } from "../lock/checks.ts";
 import { type Duration, toMillis } from "../lock/duration.ts";
 import { quote } from "../lock/errors.ts";
 import { checkFence, type Fence } from "../lock/fence.ts";
@@ -71,16 +71,19 @@ export function toOperation(
   const { sku, operationId, fence, quantity, reservation, expiresIn } = change;
   checkSku(sku);
   checkText("operation id", operationId, MAX_ID_BYTES);
-  if (kind === "confirm" || kind === "cancel") checkText("reservation", reservation, MAX_ID_BYTES);
+  const closes = kind === "confirm" || kind === "cancel";
+  if (closes) checkText("reservation", reservation, MAX_ID_BYTES);
   else checkWhole("quantity", quantity, kind === "set" ? 0 : 1, MAX_QUANTITY);
   if (fence !== undefined) checkFence(fence, stockLock(sku));
+  checkSignal(change.signal);
   return {
     kind,
     sku,
     operationId,
     fence,
-    quantity: quantity ?? 0,
-    reservation,
+    // What another kind of change would need may be in the object, too.
+    quantity: closes ? 0 : (quantity ?? 0),
+    reservation: closes ? reservation : undefined,
     expiresIn: kind === "reserve" ? toMicros(expiresIn) : 0,
   };
 }

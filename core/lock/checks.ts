@@ -68,7 +68,8 @@ export function cannotOpen(call: string, given: unknown, example: string): TypeE
 
 /** Throws a TypeError unless `signal` is an AbortSignal, of any realm, or missing. */
 export function checkSignal(signal: Partial<AbortSignal> | undefined): void {
-  if (signal && !signal.throwIfAborted) throw wrongType("signal", "an AbortSignal", signal);
+  const isMissing = signal === undefined || signal === null;
+  if (!isMissing && !signal.throwIfAborted) throw wrongType("signal", "an AbortSignal", signal);
 }
 
 /** Returns the milliseconds until `deadline`, at least 0, or Infinity. Throws a TypeError for other values. */

@@ -22,7 +22,8 @@ export interface Held extends AsyncDisposable {
   /**
    * Renews unless the lock is provably held for `span` (milliseconds, or a text such as "2s") more. Rejects with a
    * LockLostError if the renewal fails, and at once, without a request, if `span` is more than is left of `maxHold`; with an
-   * UnknownOutcomeError without an answer at the `deadline`, or after 2 s.
+   * UnknownOutcomeError without an answer at the `deadline`, or after 2 s; with a StoreUnavailableError when the store
+   * certainly did not renew, and the lock is held until its old expiry.
    */
   ensure(span: Duration): Promise<void>;
 

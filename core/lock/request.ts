@@ -48,7 +48,8 @@ export function checkRequest(
   if (!Array.isArray(names)) {
     throw new TypeError(`lockAll needs a list of names, not ${describeValue(names)}`);
   }
-  names.forEach(checkName);
+  // Visits holes, too.
+  for (const name of names) checkName(name);
   if (names.length === 0 || names.length > MOST_NAMES) {
     throw new RangeError(`lockAll takes 1 to ${MOST_NAMES} names, not ${names.length}`);
   }

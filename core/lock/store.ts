@@ -3,7 +3,6 @@ import { releaseUntilKnown } from "./attempts.ts";
 import type { Backend, Hold, LockRequest } from "./backend.ts";
 import { checkName, checkText, checkWhole, HIGHEST_GENERATION } from "./checks.ts";
 import type { Claims } from "./claims.ts";
-import { toMillis } from "./duration.ts";
 import {
   isLoss,
   LockLostError,
@@ -134,7 +133,8 @@ class LockClient implements LockStore {
 
   async tryLock(name: string, options: TryLockOptions): Promise<Lock | undefined> {
     checkCall("tryLock", options);
-    return await this.#acquire([name], { ...options, wait: 0 });
+    const request = checkRequest([name], { ...options, wait: 0 }, this.traits);
+    return await this.#acquire(request, options.signal);
   }
 
   async lock(name: string, options: LockOptions): Promise<Lock> {
@@ -250,17 +250,20 @@ class LockClient implements LockStore {
   }
 
   async #acquireOrTimeOut(names: readonly string[], options: LockOptions): Promise<LockHandle> {
-    const handle = await this.#acquire(names, options);
-    if (handle === undefined) throw new LockTimeoutError(names, toMillis("wait", options.wait));
+    const request = checkRequest(names, options, this.traits);
+    const handle = await this.#acquire(request, options.signal);
+    if (handle === undefined) throw new LockTimeoutError(names, Math.round(request.wait));
     return handle;
   }
 
-  async #acquire(names: readonly string[], options: LockOptions): Promise<LockHandle | undefined> {
-    const request = checkRequest(names, options, this.traits);
+  async #acquire(
+    request: CheckedRequest,
+    caller: AbortSignal | undefined,
+  ): Promise<LockHandle | undefined> {
     const { patience } = request;
     const problem = `no answer within ${Math.round(patience)} ms`;
     const unavailable = () => new StoreUnavailableError(this.traits.name, problem);
-    const limit = deadline(patience + LATE, unavailable, options.signal, this.#closing.signal);
+    const limit = deadline(patience + LATE, unavailable, caller, this.#closing.signal);
     try {
       return await this.#track(this.#acquireInTurn(request, limit.signal));
     } finally {

@@ -165,6 +165,8 @@ class Attempt {
     const { lock } = this.#step;
     const locks = lock && (await this.#acquire(lock));
     try {
+      // The run's time may be over since the wait for the locks began: its next execution tells.
+      if (this.#execution.timeLeft <= 0) throw new Suspension("deadline", 0);
       return await this.#underLocks(locks);
     } finally {
       await locks?.[Symbol.asyncDispose]();
@@ -182,7 +184,8 @@ class Attempt {
     const startedAt = instant();
     const parksEarly = onBusy === "wait" && lockWait !== undefined;
     // A late acquire leaves enough time for the work.
-    const bounds = [wait, Math.max(0, deadline.remaining() - this.#step.budget)];
+    const left = Math.min(deadline.remaining() - this.#step.budget, this.#execution.timeLeft);
+    const bounds = [wait, Math.max(0, left)];
     if (parksEarly) bounds.push(contention.hasWaiting(names) ? 0 : lockWait);
     const patience = Math.min(...bounds);
     this.#execution.inProgress.begin(this.#step.key, contentionName(names));

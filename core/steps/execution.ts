@@ -467,6 +467,12 @@ export class RunExecution {
     await sleep(span, this.signal);
   }
 
+  /** The milliseconds that are left of the workflow's timeout. Undoing has no limit. */
+  get timeLeft(): Millis {
+    if (this.#isUndoing) return Number.POSITIVE_INFINITY;
+    return this.workflow.timeout - this.since(this.claimed.startedAt);
+  }
+
   /** Returns the milliseconds since a time of the journal's clock. */
   since(at: Date): Millis {
     return this.#now() - at.getTime();

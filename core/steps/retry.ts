@@ -1,3 +1,4 @@
+import { checkOneOf, checkWhole } from "../lock/checks.ts";
 import { type Duration, toMillis } from "../lock/duration.ts";
 import { hasCode } from "../lock/errors.ts";
 import type { Millis } from "../lock/time.ts";
@@ -51,4 +52,19 @@ export function retryDelay(
 function isTerminal(error: unknown): boolean {
   if (hasCode(error, "FENCED_OUT", "LOCK_LOST")) return false;
   return (error as { readonly retryable?: unknown } | undefined)?.retryable === false;
+}
+
+/** Throws a RangeError that names the option. */
+export function toPolicy(retry: RetryPolicy | false | undefined, atMostOnce: boolean): RetryPolicy {
+  if (retry === false || (retry === undefined && atMostOnce)) return ONCE;
+  const policy = retry ?? {};
+  const { attempts, base, max, factor, jitter } = policy;
+  if (attempts !== undefined) checkWhole("attempts", attempts, 1, 10_000);
+  if (base !== undefined) toMillis("base", base);
+  if (max !== undefined) toMillis("max", max);
+  if (factor !== undefined && !(factor >= 1 && factor <= 1_000)) {
+    throw new RangeError(`factor must be a number from 1 to 1000, not ${factor}`);
+  }
+  if (jitter !== undefined) checkOneOf("jitter", jitter, ["full", "equal", "none"]);
+  return policy;
 }

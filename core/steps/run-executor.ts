@@ -13,7 +13,9 @@ import type {
   WorkflowVersion,
 } from "../journal/runs.ts";
 import { DEFAULT_QUEUE } from "../journal/turn-order.ts";
-import { checkSignal, describeValue, leftUntil } from "../lock/checks.ts";
+import { deadline as abortAfter, noAnswer } from "../lock/abort.ts";
+import { checkSignal, checkSpan, describeValue, leftUntil } from "../lock/checks.ts";
+import { quote, UnknownOutcomeError } from "../lock/errors.ts";
 import { Lease } from "../lock/lease.ts";
 import { type Deadline, type Instant, instant, type Millis } from "../lock/time.ts";
 import type { ChildStarter, NewChild } from "./children.ts";
@@ -132,13 +134,13 @@ export class RunExecutor {
   /** Executes a run and its children. If the run has another input, the existing run is taken if its workflow says so. */
   async executePrepared(
     { run: { runId }, onConflict }: PreparedRun,
-    claim: () => Promise<RunClaimResult>,
+    claim: (signal?: AbortSignal) => Promise<RunClaimResult>,
     options: ResumeOptions,
   ): Promise<RunOutcome<unknown>> {
-    const claimOrTake = async () => {
-      const claimed = await claim();
+    const claimOrTake = async (limit?: AbortSignal) => {
+      const claimed = await claim(limit);
       const isExisting = claimed.kind === "conflict" && onConflict === "return-existing";
-      return isExisting ? this.#takeLease(runId) : claimed;
+      return isExisting ? this.#takeLease(runId, limit) : claimed;
     };
     return this.#withChildren(await this.execute(runId, claimOrTake, options), options);
   }
@@ -149,11 +151,12 @@ export class RunExecutor {
   }
 
   #take(runId: string, options: ResumeOptions): Promise<Execution> {
-    return this.execute(runId, () => this.#takeLease(runId), options);
+    return this.execute(runId, (limit) => this.#takeLease(runId, limit), options);
   }
 
-  #takeLease(runId: string): Promise<RunClaimResult | RunNotFound> {
-    return this.#journal.take({ runId, owner: this.#services.owner, ttl: this.#services.leaseTtl });
+  #takeLease(runId: string, signal?: AbortSignal): Promise<RunClaimResult | RunNotFound> {
+    const { owner, leaseTtl: ttl } = this.#services;
+    return this.#journal.take({ runId, owner, ttl }, signal);
   }
 
   /** Executes the due children of a run, and the run itself again, until none of them can go on: it needs no worker. */
@@ -195,14 +198,17 @@ export class RunExecutor {
   /** Executes a run if `claim` gets its lease. Resolves to the state of the run otherwise. */
   async execute(
     runId: string,
-    claim: () => Promise<RunClaimResult | RunNotFound>,
+    claim: (signal?: AbortSignal) => Promise<RunClaimResult | RunNotFound>,
     options: ResumeOptions,
   ): Promise<Execution> {
     const busy = (retryIn: Millis): Execution => ({ outcome: { runId, status: "busy", retryIn } });
-    checkSignal(options.signal);
-    if (leftUntil(options.deadline) <= 0) return busy(0);
+    const { signal, lockWait = 0 } = options;
+    checkSignal(signal);
+    checkSpan("lockWait", lockWait, 0, Number.POSITIVE_INFINITY);
+    const left = leftUntil(options.deadline);
+    if (left <= 0) return busy(0);
     const sentAt = instant();
-    const claimed = await claim();
+    const claimed = await claimWithin(left, runId, claim);
     if (claimed.kind === "missing") throw unknownRun(runId);
     if (claimed.kind === "conflict") throw inputConflict(runId);
     if (claimed.kind === "busy") return busy(claimed.retryIn);
@@ -462,6 +468,22 @@ interface Execution {
 /** Whether a child has ended, or waits for something: resuming it again at once would be of no use. */
 function hasGoneOn(outcome: RunOutcome<unknown>): boolean {
   return outcome.status !== "busy" && !(outcome.status === "suspended" && outcome.wakeIn <= 0);
+}
+
+/** Rejects with an UnknownOutcomeError after `left` milliseconds, unless the claim was certainly not made. */
+async function claimWithin<T>(
+  left: Millis,
+  runId: string,
+  claim: (signal?: AbortSignal) => Promise<T>,
+): Promise<T> {
+  if (!Number.isFinite(left)) return claim();
+  using limit = abortAfter(left, noAnswer);
+  try {
+    return await claim(limit.signal);
+  } catch (error) {
+    if (error !== limit.signal.reason) throw error;
+    throw new UnknownOutcomeError("the journal", `run ${quote(runId)} was claimed`, error);
+  }
 }
 
 function isOver({ deadline = FOREVER, signal, drain }: ResumeOptions): boolean {

@@ -114,7 +114,8 @@ class Engine implements Runtime {
     options: ExecuteOptions = {},
   ): Promise<RunOutcome<O>> {
     const prepared = await this.#executor.prepare(workflow, input, options);
-    const claim = () => this.#journal.claim({ ...prepared.run, ttl: this.#services.leaseTtl });
+    const claim = (signal?: AbortSignal) =>
+      this.#journal.claim({ ...prepared.run, ttl: this.#services.leaseTtl }, signal);
     return (await this.#executor.executePrepared(prepared, claim, options)) as RunOutcome<O>;
   }
 
@@ -154,10 +155,13 @@ class Engine implements Runtime {
     checkWorkflow(workflow);
     const { runId } = await workflow.prepare(input, id);
     const options = { ...turn, id: runId, signal };
+    let go = () => this.execute(workflow, input, options);
     for (;;) {
       signal?.throwIfAborted();
-      const outcome = await this.execute(workflow, input, options);
+      const outcome = await go();
       if (outcome.status !== "suspended" && outcome.status !== "busy") return outcome;
+      // A run that has ended meanwhile, and whose outcome is kept no longer, is not created again.
+      go = () => this.resume(runId, options) as Promise<RunOutcome<O>>;
       const wait = outcome.status === "busy" ? outcome.retryIn : outcome.wakeIn;
       await sleep(Math.min(wait, POLL), signal);
     }

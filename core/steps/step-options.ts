@@ -109,7 +109,8 @@ export interface StepScope {
 
   /**
    * The same for each attempt of this step of this run, and for no other step: pass it to systems that recognise a
-   * repetition by such a key. A later run that reuses the id, after the outcome was purged, has the same keys.
+   * repetition by such a key. A later run that reuses the id, after the outcome was purged, has the same keys. The key
+   * is `RUN/STEP`: with "/" in both, run `a` with step `b/c` and run `a/b` with step `c` have the same one.
    */
   readonly idempotencyKey: string;
 

@@ -1,8 +1,8 @@
-import { checkFunction, checkName, checkOneOf, checkWhole } from "../lock/checks.ts";
+import { checkFunction, checkName, checkOneOf, LONGEST_SPAN } from "../lock/checks.ts";
 import { toMillis } from "../lock/duration.ts";
 import type { Millis } from "../lock/time.ts";
 import { hashOf } from "./codec.ts";
-import { ONCE, type RetryPolicy } from "./retry.ts";
+import { type RetryPolicy, toPolicy } from "./retry.ts";
 import type { Schema } from "./schema.ts";
 import type { Locked, StepLock, StepOptions, TxScope, UndoneStep } from "./step-options.ts";
 
@@ -111,20 +111,6 @@ export function toUndo(step: Step, result: unknown, about: UndoneStep): Step {
   };
 }
 
-function toPolicy(retry: RetryPolicy | false | undefined, atMostOnce: boolean): RetryPolicy {
-  if (retry === false || (retry === undefined && atMostOnce)) return ONCE;
-  const policy = retry ?? {};
-  const { attempts, base, max, factor, jitter } = policy;
-  if (attempts !== undefined) checkWhole("attempts", attempts, 1, 10_000);
-  if (base !== undefined) toMillis("base", base);
-  if (max !== undefined) toMillis("max", max);
-  if (factor !== undefined && !(factor >= 1 && factor <= 1_000)) {
-    throw new RangeError(`factor must be a number from 1 to 1000, not ${factor}`);
-  }
-  if (jitter !== undefined) checkOneOf("jitter", jitter, ["full", "equal", "none"]);
-  return policy;
-}
-
 function toLock(lock: Locked["lock"]): CheckedLock {
   const request: StepLock =
     typeof lock === "string" || isNames(lock) ? { names: lock } : (lock as StepLock);
@@ -135,8 +121,8 @@ function toLock(lock: Locked["lock"]): CheckedLock {
   checkOneOf("onBusy", onBusy, ["wait", "suspend", "fail"]);
   return {
     names: list,
-    ttl: ttl === undefined ? undefined : toMillis("ttl", ttl, 1),
-    wait: onBusy === "suspend" ? 0 : toMillis("wait", wait),
+    ttl: ttl === undefined ? undefined : toMillis("ttl", ttl, 1, LONGEST_SPAN),
+    wait: onBusy === "suspend" ? 0 : toMillis("wait", wait, 0, LONGEST_SPAN),
     onBusy,
   };
 }

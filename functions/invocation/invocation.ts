@@ -1,4 +1,5 @@
 import type { Context } from "aws-lambda";
+import { deadline as abortAfter, race } from "../../core/lock/abort.ts";
 import { type Duration, deadlineIn, toMillis } from "../../core/lock/duration.ts";
 import type { Deadline, Millis } from "../../core/lock/time.ts";
 
@@ -19,6 +20,17 @@ export interface LockWaitOption {
    * once, and goes on when the lock is free. A step with `onBusy: "fail"` waits as long as it says.
    */
   readonly lockWait?: Duration;
+}
+
+/** Settles as the work does, or rejects near the end of the reserve: Lambda would kill a function that waits longer. */
+export async function withinInvocation<T>(
+  deadline: Deadline,
+  reserve: Millis,
+  work: Promise<T>,
+): Promise<T> {
+  const late = () => new Error("the invocation is over, and a store has not answered");
+  using limit = abortAfter(deadline.remaining() + (reserve * 5) / 6, late);
+  return await race(work, limit.signal);
 }
 
 /** The least time in which starting work is worthwhile. */

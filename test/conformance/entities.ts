@@ -118,6 +118,20 @@ function describeCalls(get: () => Runtime, getJournal: () => Journal): void {
       );
     });
 
+    test("rejects at its caller's signal, although the handler goes on", async () => {
+      const gate = Promise.withResolvers<void>();
+      hooks.deposit = () => gate.promise;
+      const mine = get().entity(account, newKey());
+      const caller = new AbortController();
+      const { signal } = caller;
+      const calling = mine.call("deposit", 5, { operationId: "1", signal });
+      await until(() => calls.length === 1);
+      caller.abort(new Error("enough"));
+      await expect(calling).rejects.toThrow("enough");
+      gate.resolve();
+      await until(async () => (await mine.state()).balance === 5);
+    });
+
     test("with bad input is refused before the handler", async () => {
       const mine = get().entity(account, newKey());
       const code = "INVALID";

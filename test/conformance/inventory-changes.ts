@@ -71,6 +71,39 @@ export function describeDecrements(suite: InventorySuite): void {
       for (const client of clients) await client.locks.close();
     }, 240_000);
 
+    test("a change takes its own fields alone, whatever else is in the object", async () => {
+      const sku = await stocked(10);
+      const { inventory } = suite;
+      await inventory.reserve({ sku, quantity: 4, operationId: `${sku}/r`, expiresIn: "15m" });
+      const line = { sku, quantity: 1, reservation: `${sku}/r`, expiresIn: 60_000 };
+      expect(await inventory.decrement({ ...line, operationId: `${sku}/1` })).toMatchObject({
+        outcome: "applied",
+        remaining: 5,
+      });
+      const orders = [{ quantity: 1, reservation: `${sku}/r`, operationId: `${sku}/2` }];
+      expect(await inventory.decrementMany({ sku, orders })).toMatchObject([{ remaining: 4 }]);
+      await inventory.reserve({ ...line, operationId: `${sku}/3` });
+      expect(await inventory.get(sku)).toMatchObject({ onHand: 3, reserved: 5, sold: 2 });
+      expect(await inventory.reservations(sku)).toHaveLength(2);
+      const confirmed = await inventory.confirm({ ...line, operationId: `${sku}/4` });
+      expect(confirmed).toMatchObject({ outcome: "applied", replayed: false });
+      const { quantity: _, expiresIn: __, ...plain } = line;
+      const again = await inventory.confirm({ ...plain, operationId: `${sku}/4` });
+      expect(again).toEqual({ ...confirmed, replayed: true });
+      await expectConservation(sku);
+    });
+
+    test("a batch with a hole, and a signal of another kind, are refused by name", async () => {
+      const sku = await stocked(1);
+      const { inventory } = suite;
+      await expect(inventory.decrementMany({ sku, orders: new Array(3) })).rejects.toThrow(
+        TypeError,
+      );
+      const change = { sku, quantity: 1, operationId: `${sku}/1`, signal: 0 as never };
+      await expect(inventory.decrement(change)).rejects.toThrow(/^signal must be an AbortSignal/);
+      expect(await inventory.get(sku)).toMatchObject({ onHand: 1 });
+    });
+
     test("a decrement of an unknown sku is an error and leaves no trace", async () => {
       const change = { sku: "no such sku", quantity: 1, operationId: "unknown/1" };
       await expect(suite.inventory.decrement(change)).rejects.toMatchObject({

@@ -67,6 +67,14 @@ export function describeInventoryWithin(name: string, make: () => Promise<StockW
       { outcome: "sold-out", remaining: 17 },
     ];
 
+    test("a change whose signal has aborted is not applied", async () => {
+      const sku = await stocked(1);
+      const gone = new Error("gone");
+      const change = { sku, quantity: 1, operationId: `${sku}/1`, signal: AbortSignal.abort(gone) };
+      await expect(within((stock) => stock.decrement(change))).rejects.toBe(gone);
+      expect(await inventory.get(sku)).toMatchObject({ onHand: 1 });
+    });
+
     test("changes commit or roll back with the transaction, and it sees them", async () => {
       const sku = await stocked(1);
       const before = await inventory.get(sku);

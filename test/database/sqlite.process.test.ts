@@ -147,6 +147,26 @@ test("a call that waits for a transaction of the same client rejects at its limi
   await database.close();
 });
 
+test("a transaction whose signal aborts is rolled back at once, and cannot commit", async () => {
+  const { file, remove } = await temporaryFile();
+  const [database, other] = [sqliteDatabase(file), sqliteDatabase(file)];
+  await database.batch([sql`CREATE TABLE t (a INTEGER)`]);
+  const insert = sql`INSERT INTO t VALUES (1)`;
+  const limit = new AbortController();
+  const writing = database.transaction(async (tx) => {
+    await tx.batch([insert]);
+    limit.abort("lost");
+    // Another process does not wait for the body.
+    await other.batch([sql`INSERT INTO t VALUES (2)`]);
+    await tx.commit([insert]);
+  }, limit.signal);
+  await expect(writing).rejects.toMatchObject({ code: "STORE_UNAVAILABLE", cause: "lost" });
+  expect(await database.read(sql`SELECT a FROM t`)).toEqual([{ a: 2n }]);
+  await database.batch([insert]);
+  await Promise.all([database.close(), other.close()]);
+  await remove();
+});
+
 test("a client refuses a call inside of its own transaction, which would wait for itself", async () => {
   const { file, remove } = await temporaryFile();
   const database = sqliteDatabase(file);

@@ -41,6 +41,23 @@ describe.concurrent("a schedule", () => {
     }
   });
 
+  test("and a sweep reject within the invocation when the journal does not answer", async () => {
+    const { report, handler } = hourly();
+    const never = () => new Promise<never>(() => {});
+    const journal = { ...memoryJournal(), claim: never, claimDue: never, purge: never };
+    const runtime = createRuntime({ journal, workflows: [report] });
+    const hanging = scheduleHandler(runtime, report, {
+      ...{ every: "1h", reserve: 600 },
+      input: () => ({ hour: "" }),
+    });
+    const late = /a store has not answered/;
+    const event = { time: "2026-01-02T03:00:02Z" };
+    await expect(hanging(event, within(1_000))).rejects.toThrow(late);
+    const sweep = sweepHandler(runtime, { reserve: 600 });
+    await expect(sweep({}, within(3_000))).rejects.toThrow(late);
+    await handler(event, within());
+  });
+
   test("runs once per slot, however many events the slot has", async () => {
     const { slots, journal, handler } = hourly();
     const fire = (time: string) => handler({ time }, within());

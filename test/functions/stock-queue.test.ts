@@ -37,6 +37,15 @@ describe.concurrent("a stock handler", () => {
   const sales = (...ids: readonly string[]) =>
     ids.map((orderId) => ({ orderId, sku: orderId.slice(0, 1), quantity: 3 }));
 
+  test("sells to all message groups of a FIFO queue, although they want the same sku", async () => {
+    const { handler, inventory, events } = await shop({}, 100);
+    const ids = Array.from({ length: 10 }, (_, i) => `a${i}`);
+    const event = eventOf(sales(...ids), { fifo: true, groups: ids });
+    expect(await handler(event, within())).toEqual({ batchItemFailures: [] });
+    expect(events).toEqual([]);
+    expect(await inventory.get("a")).toMatchObject({ sold: 30 });
+  });
+
   test("sells to the orders of a batch for a sku in one transaction under one lock", async () => {
     const { handler, batches, answers, inventory, locks } = await shop();
     const event = eventOf(sales("a1", "b1", "a2", "a3", "a4", "b2"));

@@ -192,7 +192,7 @@ function notTested({ campaigns }: Proof): string {
   )}
 
 - **A campaign that failed**: one on Redis 7.0.15 with 1,003,007 operations, on 2026-11-28. A ledger had 21 entries twice after a kill in the middle of a write, by
-  [a fault of Redis that doctor tells of](stores/redis.md#stock); the stock and the answers were right. Since then campaigns set \`aof-load-truncated no\` and repair the file, as that page says.
+  [a fault of Redis that doctor tells of](stores/redis.md#stock); the stock and the answers were right. Since then campaigns set \`aof-load-truncated no\` and repair the file, as that page says: one of 1,004,792 operations passed.
 - **Commits after this run**: the tests alone have tried them, until the next run.
 - **Campaigns** take locks, sell stock and execute \`step.tx\`. Plain steps, undo, cancellation, signals, children, schedules, limits of queues, entities,
   elections and reservations meet no fault there. The simulation has plain steps, undo, cancellation and reservations of this list; for the rest there are tests.

@@ -3,6 +3,7 @@ import { z } from "zod";
 import { deadlineIn } from "../../core/lock/duration.ts";
 import { StoreUnavailableError, UnknownOutcomeError } from "../../core/lock/errors.ts";
 import type { RuntimeOptions } from "../../core/steps/contract.ts";
+import { entity } from "../../core/steps/entity/entity.ts";
 import {
   type AnyWorkflow,
   createRuntime,
@@ -14,7 +15,7 @@ import { injectFaults } from "../../core/steps/testing.ts";
 import { memoryJournal } from "../../core/stores/memory/journal.ts";
 import { memoryLocks } from "../../core/stores/memory/locks.ts";
 import { flow } from "../support/flow.ts";
-import { until, within } from "../support/until.ts";
+import { pause, until, within } from "../support/until.ts";
 
 const input = { n: 1 };
 
@@ -63,6 +64,10 @@ const WRONG_STEPS: readonly (readonly [
   [
     'step charge: onBusy must be "wait", "suspend" or "fail", not the string "explode"',
     (ctx, work) => ctx.step("charge", { lock: { names: "x", onBusy: "explode" } }, work),
+  ],
+  [
+    "step charge: wait must be 0 to 86400000 ms, not 172800000",
+    (ctx, work) => ctx.step("charge", { lock: { names: "x", wait: "2d" } }, work),
   ],
   [
     "step charge: lock name must not be empty",
@@ -259,6 +264,65 @@ describe.concurrent("workflows", () => {
     await rt.start(wf, input, { id: "r" });
     await rt.signal("r", "news", "kept", { dedupeId: "a" });
     expect(await rt.execute(wf, input, { id: "r" })).toMatchObject({ output: "kept" });
+  });
+
+  test("an entity's policy for retries is checked", () => {
+    const define = (retry: object) =>
+      entity({ name: "e", state: z.number(), initial: 0, retry }, () => ({}));
+    expect(() => define({ attempts: Number.NaN })).toThrow(/^attempts must be/);
+    expect(() => define({ factor: 0.5 })).toThrow(/^factor must be/);
+  });
+
+  test.each([Number.NaN, -1])(
+    "a wait for locks of %s ms is refused before the run is taken",
+    async (lockWait) => {
+      const rt = runtime();
+      const wf = flow(async () => 1);
+      await expect(rt.execute(wf, input, { id: "r", lockWait })).rejects.toThrow(
+        /^lockWait must be/,
+      );
+      await expect(rt.show("r")).resolves.toBeUndefined();
+    },
+  );
+
+  test("a step whose lock is free after the run's timeout does not begin", async () => {
+    const locks = memoryLocks();
+    const rt = runtime({ locks });
+    const held = await locks.lock("busy", { ttl: 60_000, wait: 0 });
+    let calls = 0;
+    const wf = flow(
+      async (ctx) =>
+        ctx.step("charge", { lock: { names: "busy", wait: 10_000 } }, async () => {
+          calls += 1;
+        }),
+      { timeout: 1_000 },
+    );
+    const running = rt.run(wf, input, { id: "r" });
+    await pause(2_000);
+    await held.unlock();
+    expect(await running).toMatchObject({ status: "failed", error: { code: "RUN_TIMEOUT" } });
+    expect(calls).toBe(0);
+  });
+
+  test("a run whose outcome is kept no longer is not executed again by the call that waits for it", async () => {
+    const journal = memoryJournal();
+    const rt = runtime({ journal });
+    let calls = 0;
+    const wf = flow(
+      async (ctx) => {
+        await ctx.waitFor("go", z.number());
+        await ctx.step("charge", async () => {
+          calls += 1;
+        });
+      },
+      { keep: 0 },
+    );
+    const running = rt.run(wf, input, { id: "r" });
+    await until(async () => (await rt.show("r"))?.status === "parked");
+    await rt.signal("r", "go", 1, { dedupeId: "1" });
+    expect(await rt.resume("r")).toMatchObject({ status: "completed" });
+    await expect(running).rejects.toMatchObject({ code: "UNKNOWN_RUN" });
+    expect(calls).toBe(1);
   });
 
   test("a run that waits for a signal fails at its timeout", async () => {

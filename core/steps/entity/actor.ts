@@ -7,7 +7,7 @@ import type {
   EntityRecords,
 } from "../../journal/entities.ts";
 import { entityResource } from "../../journal/entities.ts";
-import { sleep } from "../../lock/abort.ts";
+import { race, sleep } from "../../lock/abort.ts";
 import { checkText } from "../../lock/checks.ts";
 import { hasCode, LockLostError } from "../../lock/errors.ts";
 import { Lease } from "../../lock/lease.ts";
@@ -190,7 +190,9 @@ export class Actors {
     });
     try {
       for (let attempt = 0; ; attempt += 1) {
-        const turn = await this.#takeTurn(id, message, signal);
+        const taking = this.#takeTurn(id, message, signal);
+        // A turn that the caller does not wait for goes on.
+        const turn = await (signal ? race(taking, signal) : taking);
         answer ??= turn.answer ?? turn.answers.get(message.operationId);
         for (let freeIn = 1; answer === undefined && freeIn > 0; attempt += 1) {
           await Promise.race([sleep(backoff(attempt, POLL), signal), answered]);

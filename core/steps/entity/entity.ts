@@ -3,7 +3,7 @@ import { checkText } from "../../lock/checks.ts";
 import { type Duration, toMillis } from "../../lock/duration.ts";
 import type { Fence } from "../../lock/fence.ts";
 import type { Millis } from "../../lock/time.ts";
-import type { RetryPolicy } from "../retry.ts";
+import { type RetryPolicy, toPolicy } from "../retry.ts";
 import type { InputOf, OutputOf, Schema } from "../schema.ts";
 
 export interface EntityDefinition<S extends Schema> {
@@ -109,7 +109,7 @@ export function entity<S extends Schema, H extends EntityHandlers>(
     name,
     state: state as Schema<unknown, OutputOf<S>>,
     initial,
-    retry: retry === false ? { attempts: 1 } : retry,
+    retry: toPolicy(retry, false),
     keep: toMillis("keep", keep),
     handlers,
   };

@@ -123,7 +123,8 @@ export function memoryJournal(): Journal {
     if (run.ending) return "ended";
     if (!receive(run, signal)) return "duplicate";
     run.lastSent = run.signals.length;
-    wake(run);
+    const isDebounced = run.status === "parked" && run.reason === "debounce";
+    if (!isDebounced) wake(run);
     return "delivered";
   };
 

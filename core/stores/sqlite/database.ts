@@ -99,14 +99,20 @@ class Sqlite implements Database {
       this.#inQueue(limit, async () => {
         await this.#retryWhileBusy(limit, (db) => this.#begin(db));
         const transaction = { open: true };
-        const { tx, end } = serialTransaction(this.address, this.#transaction());
+        const { tx, end } = serialTransaction(this.address, this.#transaction(limit));
+        const rollback = () => {
+          this.#isTransactionOpen = false;
+          this.#rollback();
+        };
+        // Other processes do not wait for the body.
+        limit.addEventListener("abort", rollback, { once: true });
         try {
           return await this.#currentTransaction.run(transaction, () => body(tx));
         } finally {
           await end();
+          limit.removeEventListener("abort", rollback);
           transaction.open = false;
-          this.#isTransactionOpen = false;
-          this.#rollback();
+          rollback();
         }
       }),
     );
@@ -126,17 +132,28 @@ class Sqlite implements Database {
     return this.close();
   }
 
-  #transaction(): Transaction {
+  /** No statement runs after the limit: the transaction is rolled back then. */
+  #transaction(limit: AbortSignal): Transaction {
+    const checkTime = () => {
+      if (!limit.aborted) return;
+      const problem = "the transaction took too long, or was aborted";
+      throw new StoreUnavailableError(this.address, problem, limit.reason);
+    };
     return {
-      batch: async (statements) => this.#attempt((db) => this.#run(db, statements)),
-      commit: async (statements) =>
-        this.#attempt((db) => {
+      batch: async (statements) => {
+        checkTime();
+        return this.#attempt((db) => this.#run(db, statements));
+      },
+      commit: async (statements) => {
+        checkTime();
+        return this.#attempt((db) => {
           const results = this.#run(db, statements);
           this.#commit(() => db.exec("COMMIT"));
           this.#renewals.length = 0;
           this.#isTransactionOpen = false;
           return results;
-        }),
+        });
+      },
     };
   }
 

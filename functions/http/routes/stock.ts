@@ -112,8 +112,8 @@ function readRoutes(inventory: Inventory): readonly Route[] {
         log({ sku });
         const page = { limit, ...(before !== undefined && { before }) };
         const entries = await race(inventory.history(sku, page), signal);
-        const last = entries.length === limit ? entries.at(-1)?.seq : undefined;
-        return { status: 200, body: { sku, entries, before: last } };
+        const last = entries.length === limit ? (entries.at(-1)?.seq ?? 1) : 1;
+        return { status: 200, body: { sku, entries, ...(last > 1 && { before: last }) } };
       },
     }),
   ];

@@ -5,8 +5,10 @@ import {
   operationConflict,
 } from "../../../core/inventory/inventory.ts";
 import { MAX_BATCH_ORDERS, toOperation } from "../../../core/inventory/operation.ts";
+import { LONGEST_SPAN } from "../../../core/lock/checks.ts";
 import { type Duration, toMillis } from "../../../core/lock/duration.ts";
 import { hasCode } from "../../../core/lock/errors.ts";
+import { KeyedQueue } from "../../../core/lock/keyed-queue.ts";
 import type { StockOrder } from "../../batch/orders.ts";
 import type { LambdaContext } from "../../invocation/invocation.ts";
 import { type Provider, resolve } from "../../invocation/provider.ts";
@@ -55,9 +57,14 @@ export function stockHandler(
 ): (event: SQSEvent, context: LambdaContext) => Promise<SQSBatchResponse> {
   const checked = checkOptions(options);
   const { wait = 0, ttl = 10_000 } = options;
-  const times = { wait: toMillis("wait", wait), ttl: toMillis("ttl", ttl, 1) };
+  const times = {
+    wait: toMillis("wait", wait, 0, LONGEST_SPAN),
+    ttl: toMillis("ttl", ttl, 1, LONGEST_SPAN),
+  };
   return (event, context) => {
     const orders = new Map<SQSRecord, ParsedOrder>();
+    // Message groups of a FIFO queue may have orders for one sku: they must not find its lock busy.
+    const turns = new KeyedQueue(Number.POSITIVE_INFINITY);
     const parsed = (record: SQSRecord): ParsedOrder => {
       const known = orders.get(record) ?? parseOrder(record, options);
       orders.set(record, known);
@@ -72,7 +79,15 @@ export function stockHandler(
         if (valid.length === 0) return chunk.map((record) => () => poison(parsed(record).error));
         try {
           const backend = await resolve(stock);
-          const sale = () => sell(backend, valid, times, invocation);
+          const [{ sku }] = valid as [StockOrder];
+          const sale = async () => {
+            await turns.enter(sku, invocation.signal);
+            try {
+              return await sell(backend, valid, times, invocation);
+            } finally {
+              turns.leave(sku);
+            }
+          };
           // The orders share a transaction, which can be in one trace.
           const answers = await inTraceOf(chunk[0] as SQSRecord, sale);
           return chunk.map(

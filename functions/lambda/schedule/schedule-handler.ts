@@ -9,6 +9,7 @@ import {
   lockWaitOf,
   type ReserveOption,
   reserveOf,
+  withinInvocation,
 } from "../../invocation/invocation.ts";
 import { type Provider, resolve } from "../../invocation/provider.ts";
 import { errorJson, toJson } from "../../json/run-json.ts";
@@ -42,11 +43,9 @@ export function scheduleHandler<Input, Output>(
     const deadline = deadlineOf(context, reserve);
     const slot = slotOf(event, every);
     const id = `${workflow.name}:${slot.toISOString()}`;
-    const outcome = await (await resolve(runtime)).execute(workflow, options.input(slot), {
-      id,
-      deadline,
-      lockWait,
-    });
+    const executeSlot = async () =>
+      (await resolve(runtime)).execute(workflow, options.input(slot), { id, deadline, lockWait });
+    const outcome = await withinInvocation(deadline, reserve, executeSlot());
     const isUnstarted = outcome.status === "busy" && deadline.remaining() <= 0;
     if (isUnstarted) throw new Error(`too little of the invocation was left to start run ${id}`);
     return asJson(outcome);

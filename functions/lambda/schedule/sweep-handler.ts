@@ -12,6 +12,7 @@ import {
   MIN_WORK_TIME,
   type ReserveOption,
   reserveOf,
+  withinInvocation,
 } from "../../invocation/invocation.ts";
 import { type Provider, resolve } from "../../invocation/provider.ts";
 
@@ -63,8 +64,7 @@ export function sweepHandler(
   const reserve = reserveOf(options);
   const lockWait = lockWaitOf(options);
   checkWhole("concurrency", options.concurrency ?? 4, 1, 1_000);
-  return async (_event, context) => {
-    const deadline = deadlineOf(context, reserve);
+  const sweep = async (deadline: Deadline): Promise<SweepReport> => {
     const rt = await resolve(runtime);
     const { started, refused } = await rt.startScheduled();
     const onError = listener(options.onError);
@@ -78,6 +78,10 @@ export function sweepHandler(
       delivered,
       purged: await purge(rt, deadline),
     };
+  };
+  return async (_event, context) => {
+    const deadline = deadlineOf(context, reserve);
+    return await withinInvocation(deadline, reserve, sweep(deadline));
   };
 }
 

@@ -105,6 +105,16 @@ export function describeStarts({ newId, runtime }: StepsHarness): void {
       expect(ended.output).toBe("b");
     });
 
+    test("begins after its pause, although its run has got a signal", async () => {
+      const rt = shared();
+      const debounce = { key: newId(), for: "1h" as const };
+      const first = await rt.start(save, { text: "a" }, { debounce });
+      expect(await rt.signal(first.runId, "any", 1, { dedupeId: "1" })).toBe("delivered");
+      expect(await rt.resume(first.runId)).toMatchObject({ reason: "debounce" });
+      const last = await rt.start(save, { text: "b" }, { debounce });
+      expect(last.runId).toBe(first.runId);
+    });
+
     test("after the cancellation of its run starts a new run", async () => {
       const rt = shared();
       const debounce = { key: newId(), for: 30 };

@@ -56,8 +56,10 @@ export function sendSignal(
       if (!isOpen(head.status)) return { result: "ended" };
       if (isKnown) return { result: "duplicate" };
       const received = withSignal(head, signal, await payload(head), now);
+      const sent = { ...received.head, lastSent: received.head.signals };
+      const isDebounced = head.status === "parked" && head.reason === "debounce";
       return {
-        docs: [woken({ ...received.head, lastSent: received.head.signals }, now)],
+        docs: [isDebounced ? sent : woken(sent, now)],
         writes: received.writes,
         result: "delivered",
         refused() {

@@ -52,7 +52,9 @@ export function sendSignal(
       WHERE run_id = ${runId} AND ${IS_OPEN} AND NOT ${isKnown}`,
     sql`
       UPDATE lockstep_run
-      SET due_at = ${dueAtAfterSignal(now)}, last_sent = signals + 1, signals = signals + 1
+      SET due_at = CASE WHEN status = 'parked' AND reason = 'debounce' THEN due_at
+          ELSE ${dueAtAfterSignal(now)} END,
+        last_sent = signals + 1, signals = signals + 1
       WHERE run_id = ${runId} AND ${isNew}`,
   ];
   const what = `signal ${quote(name)} was sent to run ${quote(runId)}`;
