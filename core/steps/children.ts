@@ -158,8 +158,10 @@ export class Children {
     if (state?.kind === "ended") return state.ending;
     const parent = state?.parent;
     const isOurs = parent?.runId === execution.runId && parent.signal === signal;
-    // The journal tells a run of the first end of a child alone.
-    const isTold = isOurs && !this.#endsOf(signal).has(child.id);
+    // The journal tells a run of the first end of a child alone, and that may have been in an earlier history.
+    const isOfPart =
+      execution.claimed.part === 1 || child.id === execution.idempotencyKey(command.key);
+    const isTold = isOurs && isOfPart && !this.#endsOf(signal).has(child.id);
     if (!isTold) throw new Suspension("child", CHILD_POLL, ONE_CHILD);
     await execution.append(startedRecord(command, child.id));
     throw new Suspension("child", Number.POSITIVE_INFINITY, ONE_CHILD);

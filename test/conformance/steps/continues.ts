@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { z } from "zod";
-import { workflow } from "../../../core/steps/index.ts";
+import { TerminalError, workflow } from "../../../core/steps/index.ts";
 import { flow, Input } from "../../support/flow.ts";
 import type { StepsHarness } from "./harness.ts";
 
@@ -52,6 +52,38 @@ export function describeContinues({ runtime, toEnd, newId, recordsOf }: StepsHar
       });
       const wf = flow(async (ctx) => ctx.child("c", child, { n: 1 }));
       expect(await toEnd(runtime(), wf, newId())).toMatchObject({ output: 3 });
+    });
+
+    test("a run looks again for the second end of a child of its own id, whose first one an earlier history got", async () => {
+      let fails = true;
+      const child = flow(async () => {
+        if (fails) throw new TerminalError("NO", "no");
+        return "done";
+      });
+      const [rt, id, childId] = [runtime(), newId(), newId()];
+      const wf = flow(async (ctx, { n }) => {
+        try {
+          return await ctx.child("c", child, { n: 1 }, { id: childId });
+        } catch {
+          await ctx.waitFor("again", z.number());
+          return ctx.continueAsNew({ n: n + 1 });
+        }
+      });
+      const resume = () => rt.execute(wf, { n: 1 }, { id });
+      expect(await resume()).toMatchObject({ reason: "signal" });
+      fails = false;
+      await rt.retry(childId);
+      await rt.signal(id, "again", 1, { dedupeId: "1" });
+      const parked = await resume();
+      expect(parked).toMatchObject({ status: "suspended", reason: "child" });
+      expect(parked).toHaveProperty(
+        "wakeIn",
+        expect.toSatisfy((span) => span <= 60_000),
+      );
+      await rt.resume(childId);
+      // In place of the minute.
+      await rt.signal(id, "nudge", 1, { dedupeId: "1" });
+      expect(await toEnd(rt, wf, id)).toMatchObject({ output: "done" });
     });
 
     test("undos and open children refuse it, unless the undos are dropped", async () => {
