@@ -35,7 +35,7 @@ const ENTRIES: readonly (readonly [string, string, number, readonly string[]])[]
   ["openMemory", "memory", 60_000, []],
   ["openSqlite", "sqlite", 151_000, ["sql"]],
   ["openMysql", "mysql", 160_000, ["sql"]],
-  ["openPostgres", "postgres", 166_000, ["sql"]],
+  ["openPostgres", "postgres", 167_000, ["sql"]],
   ["openEtcd", "etcd", 125_000, []],
   ["openEtcdGateway", "etcd", 90_000, []],
   ["openRedis", "redis", 86_000, []],
