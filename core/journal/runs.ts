@@ -253,3 +253,11 @@ export const RUN_STATUSES = [
 export function isOpen(status: RunStatus): status is Exclude<RunStatus, FinalStatus> {
   return status === "running" || status === "parked" || status === "blocked";
 }
+
+/** Whether the run waits for further starts with its key before it begins. */
+export function isDebounced(run: {
+  readonly status: RunStatus;
+  readonly reason?: unknown;
+}): boolean {
+  return run.status === "parked" && run.reason === "debounce";
+}

@@ -267,7 +267,7 @@ export class RunExecution {
     const park = { reason, wakeIn, ...(lock !== undefined && { lock }) };
     const children = this.#gate.childrenWait;
     if (this.recordedFailure || this.#isUndoing) return { ...park, children };
-    const left = Math.max(0, this.workflow.timeout - this.since(this.claimed.startedAt));
+    const left = Math.max(0, this.timeLeft);
     // 1 ms more: times in the journal are whole milliseconds.
     return { ...park, wakeIn: Math.min(wakeIn, left + 1), children };
   }
@@ -550,9 +550,7 @@ export class RunExecution {
     if (failure) return new TerminalError(failure.code ?? "FAILED", failure.message);
     if (this.isCancelled) return runCancelled(this.runId);
     if (this.history.size >= LONGEST_HISTORY) return historyTooLong(this.runId);
-    const { timeout } = this.workflow;
-    const isOver = this.since(this.claimed.startedAt) > timeout;
-    return isOver ? runTimeout(this.runId, timeout) : undefined;
+    return this.timeLeft < 0 ? runTimeout(this.runId, this.workflow.timeout) : undefined;
   }
 
   /** Stops the execution with the error, even if the workflow's code catches the error. */

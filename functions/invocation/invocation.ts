@@ -22,16 +22,22 @@ export interface LockWaitOption {
   readonly lockWait?: Duration;
 }
 
-/** Settles as the work does, or rejects near the end of the reserve: Lambda would kill a function that waits longer. */
+/**
+ * Settles as the work does, or rejects with `over` when `span` milliseconds of the reserve are used up: Lambda would kill a
+ * function that waits longer. The signal of the work aborts then.
+ */
 export async function withinInvocation<T>(
   deadline: Deadline,
-  reserve: Millis,
-  work: Promise<T>,
+  span: Millis,
+  work: (signal: AbortSignal) => Promise<T>,
+  over = new Error("the invocation is over, and a store has not answered"),
 ): Promise<T> {
-  const late = () => new Error("the invocation is over, and a store has not answered");
-  using limit = abortAfter(deadline.remaining() + (reserve * 5) / 6, late);
-  return await race(work, limit.signal);
+  using limit = abortAfter(deadline.remaining() + span, () => over);
+  return await race(work(limit.signal), limit.signal);
 }
+
+/** The part of the reserve after which nothing is awaited any more. */
+export const LAST_WAIT = 5 / 6;
 
 /** The least time in which starting work is worthwhile. */
 export const MIN_WORK_TIME: Millis = 1_000;

@@ -113,19 +113,19 @@ interface Servers extends Pick<StartOptions, "args" | "env"> {
 }
 
 async function onServers(name: ServerName, { log, disk, namespaces, ...options }: Servers) {
+  // A server that does not start leaves no disk mounted, and no namespaces.
+  await using parts = new AsyncDisposableStack();
+  parts.use(disk);
+  parts.use(namespaces);
   const server = await startServer(name, {
     onProgress: log,
     parent: disk?.path,
     place: namespaces && ((port) => namespaces.place(port)),
     ...options,
   });
-  const store = await overWires(server);
-  const close = async () => {
-    await store[Symbol.asyncDispose]();
-    await disk?.[Symbol.asyncDispose]();
-    await namespaces?.[Symbol.asyncDispose]();
-  };
-  return { server, store: { ...store, [Symbol.asyncDispose]: close } };
+  const store = parts.use(await overWires(server));
+  const all = parts.move();
+  return { server, store: { ...store, [Symbol.asyncDispose]: () => all.disposeAsync() } };
 }
 
 /** Puts wires in front of a server. */

@@ -4,14 +4,15 @@ import { largeResult } from "../../journal/large-result.ts";
 import { Admission, costOf, type LimitedQueue, type QueueLimits } from "../../journal/limits.ts";
 import type { RunInfo } from "../../journal/queries.ts";
 import type { StepRecord } from "../../journal/records.ts";
-import type {
-  NewRun,
-  NewSignal,
-  RunClaimResult,
-  RunKey,
-  RunLeaseRequest,
-  RunResult,
-  RunStatus,
+import {
+  isDebounced,
+  type NewRun,
+  type NewSignal,
+  type RunClaimResult,
+  type RunKey,
+  type RunLeaseRequest,
+  type RunResult,
+  type RunStatus,
 } from "../../journal/runs.ts";
 import { supersededPrefix } from "../../journal/superseded.ts";
 import { TurnOrder } from "../../journal/turn-order.ts";
@@ -123,8 +124,7 @@ export function memoryJournal(): Journal {
     if (run.ending) return "ended";
     if (!receive(run, signal)) return "duplicate";
     run.lastSent = run.signals.length;
-    const isDebounced = run.status === "parked" && run.reason === "debounce";
-    if (!isDebounced) wake(run);
+    if (!isDebounced(run)) wake(run);
     return "delivered";
   };
 
@@ -209,8 +209,8 @@ export function memoryJournal(): Journal {
       const at = JSON.stringify([claim.workflow, key]);
       const last = find(started.get(at) ?? "");
       const isOwn = last?.runId === claim.runId;
-      const isDebounced = last?.reason === "debounce" && !last.cancelled;
-      const isSame = isOwn || (quiet === undefined ? !last?.ending : isDebounced);
+      const waits = last && isDebounced(last) && !last.cancelled;
+      const isSame = isOwn || (quiet === undefined ? !last?.ending : waits);
       const run = last && isSame ? last : create(claim);
       runs.set(run.runId, run);
       started.set(at, run.runId);

@@ -1,7 +1,12 @@
 import type { SQSBatchResponse, SQSEvent, SQSRecord } from "aws-lambda";
-import { deadline as abortAfter, race } from "../../../core/lock/abort.ts";
 import type { Deadline } from "../../../core/lock/time.ts";
-import { deadlineOf, type LambdaContext, MIN_WORK_TIME } from "../../invocation/invocation.ts";
+import {
+  deadlineOf,
+  LAST_WAIT,
+  type LambdaContext,
+  MIN_WORK_TIME,
+  withinInvocation,
+} from "../../invocation/invocation.ts";
 import { mapConcurrent } from "../../invocation/map-concurrent.ts";
 import { type Disposition, type Retry, retry, secondsUntilRetry } from "./disposition.ts";
 import { groupIdOf, isFifo, receiveCountOf, recordsOf } from "./message.ts";
@@ -109,21 +114,18 @@ class Batch {
   async process(): Promise<SQSBatchResponse> {
     await this.#bounded(1 / 2, (signal) => this.#processGroups(signal));
     const failed = this.#records.filter((record) => !this.#done.has(record));
-    await this.#bounded(5 / 6, () => this.#delayAll());
+    await this.#bounded(LAST_WAIT, () => this.#delayAll());
     const ids = new Set(failed.map(({ messageId }) => messageId));
     return { batchItemFailures: [...ids].map((itemIdentifier) => ({ itemIdentifier })) };
   }
 
   /** Waits for `work` until `part` of the reserve is used up. */
   async #bounded(part: number, work: (signal: AbortSignal) => Promise<void>): Promise<void> {
-    const left = this.#deadline.remaining() + this.#options.reserve * part;
-    const limit = abortAfter(left, () => new Error("the invocation is over"));
+    const over = new Error("the invocation is over");
     try {
-      await race(work(limit.signal), limit.signal);
+      await withinInvocation(this.#deadline, this.#options.reserve * part, work, over);
     } catch (error) {
-      if (error !== limit.signal.reason) throw error;
-    } finally {
-      limit[Symbol.dispose]();
+      if (error !== over) throw error;
     }
   }
 

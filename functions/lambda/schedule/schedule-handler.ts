@@ -4,6 +4,7 @@ import type { Runtime } from "../../../core/steps/contract.ts";
 import type { RunOutcome, Workflow } from "../../../core/steps/workflow.ts";
 import {
   deadlineOf,
+  LAST_WAIT,
   type LambdaContext,
   type LockWaitOption,
   lockWaitOf,
@@ -45,7 +46,7 @@ export function scheduleHandler<Input, Output>(
     const id = `${workflow.name}:${slot.toISOString()}`;
     const executeSlot = async () =>
       (await resolve(runtime)).execute(workflow, options.input(slot), { id, deadline, lockWait });
-    const outcome = await withinInvocation(deadline, reserve, executeSlot());
+    const outcome = await withinInvocation(deadline, reserve * LAST_WAIT, executeSlot);
     const isUnstarted = outcome.status === "busy" && deadline.remaining() <= 0;
     if (isUnstarted) throw new Error(`too little of the invocation was left to start run ${id}`);
     return asJson(outcome);

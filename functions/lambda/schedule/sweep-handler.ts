@@ -6,6 +6,7 @@ import type { DueExecution, Runtime } from "../../../core/steps/contract.ts";
 import type { RunOutcome } from "../../../core/steps/workflow.ts";
 import {
   deadlineOf,
+  LAST_WAIT,
   type LambdaContext,
   type LockWaitOption,
   lockWaitOf,
@@ -81,7 +82,7 @@ export function sweepHandler(
   };
   return async (_event, context) => {
     const deadline = deadlineOf(context, reserve);
-    return await withinInvocation(deadline, reserve, sweep(deadline));
+    return await withinInvocation(deadline, reserve * LAST_WAIT, () => sweep(deadline));
   };
 }
 

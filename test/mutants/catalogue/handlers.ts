@@ -44,8 +44,9 @@ export const HANDLERS = [
     },
     {
       name: "hanging work that takes the answers of its batch with it",
-      find: "const left = this.#deadline.remaining() + this.#options.reserve * part;",
-      replace: "const left = 1e6 + this.#deadline.remaining() + this.#options.reserve * part;",
+      find: "await withinInvocation(this.#deadline, this.#options.reserve * part, work, over);",
+      replace:
+        "await withinInvocation(this.#deadline, 1e6 + this.#options.reserve * part, work, over);",
     },
     {
       name: "groups of a standard queue that are taken for those of a FIFO queue",

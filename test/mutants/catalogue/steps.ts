@@ -219,8 +219,8 @@ export const STEPS_ROOM = [
     },
     {
       name: "a run that outlasts its timeout",
-      find: "return isOver ? runTimeout(this.runId, timeout) : undefined;",
-      replace: "return isOver && !runTimeout ? undefined : undefined;",
+      find: "return this.timeLeft < 0 ? runTimeout(this.runId, this.workflow.timeout) : undefined;",
+      replace: "return this.timeLeft < 0 && !runTimeout ? undefined : undefined;",
     },
     {
       name: "a parked run that sleeps beyond its timeout",

@@ -1,6 +1,7 @@
 import { worstOf } from "../../../journal/child-result.ts";
 import {
   type CancelledChildren,
+  isDebounced,
   isOpen,
   type NewSignal,
   type RunSignal,
@@ -57,9 +58,8 @@ export function sendSignal(
       if (isKnown) return { result: "duplicate" };
       const received = withSignal(head, signal, await payload(head), now);
       const sent = { ...received.head, lastSent: received.head.signals };
-      const isDebounced = head.status === "parked" && head.reason === "debounce";
       return {
-        docs: [isDebounced ? sent : woken(sent, now)],
+        docs: [isDebounced(head) ? sent : woken(sent, now)],
         writes: received.writes,
         result: "delivered",
         refused() {

@@ -1,4 +1,10 @@
-import { isOpen, type KeyedRun, type KeyedStart, type NewRun } from "../../../journal/runs.ts";
+import {
+  isDebounced,
+  isOpen,
+  type KeyedRun,
+  type KeyedStart,
+  type NewRun,
+} from "../../../journal/runs.ts";
 import { quote } from "../../../lock/errors.ts";
 import type { ChangePlan } from "./documents.ts";
 import { maker, stateOf } from "./lease.ts";
@@ -77,7 +83,7 @@ export async function startKeyed(
 }
 
 /** Whether the start does not need a new run. */
-function isSame({ status, reason, cancelled }: Head, quiet: number | undefined): boolean {
-  if (quiet === undefined) return isOpen(status);
-  return status === "parked" && reason === "debounce" && !cancelled;
+function isSame(head: Head, quiet: number | undefined): boolean {
+  if (quiet === undefined) return isOpen(head.status);
+  return isDebounced(head) && !head.cancelled;
 }
