@@ -1,4 +1,4 @@
-import { after, type Millis } from "./time.ts";
+import { after, afterAnswers, type Millis } from "./time.ts";
 
 /** A signal with listeners on its parents, which disposal removes. */
 export interface Scope extends Disposable {
@@ -48,13 +48,7 @@ export function deadline(
 ): Scope {
   const controller = new AbortController();
   const abort = () => controller.abort(reason());
-  let cancel = () => {};
-  if (span !== Number.POSITIVE_INFINITY) {
-    // After a stall or a freeze, timers come before the answers that have arrived meanwhile: these get a turn.
-    cancel = after(span, () => {
-      cancel = after(0, abort);
-    });
-  }
+  const cancel = span === Number.POSITIVE_INFINITY ? () => {} : afterAnswers(span, abort);
   const unlink = link(parents, controller);
   const dispose = () => {
     cancel();

@@ -1,7 +1,7 @@
 import { noAnswer } from "./abort.ts";
 import { hasCode, isCertain, quote, UnknownOutcomeError } from "./errors.ts";
 import { backoff, retry } from "./retry.ts";
-import { after, elapsedSince, instant, LONGEST_CALL, type Millis } from "./time.ts";
+import { afterAnswers, elapsedSince, instant, LONGEST_CALL, type Millis, Patience } from "./time.ts";
 
 export interface ReleaseRequest {
   /** Makes one owner-checked removal and gives up when `limit` aborts. False: the claim was not this owner's. */
@@ -30,16 +30,18 @@ export function releaseUntilKnown({
   ttl,
 }: ReleaseRequest): Promise<boolean> {
   const startedAt = instant();
-  const patience = Math.min(ttl, LONGEST_CALL);
+  const patience = new Patience(Math.min(ttl, LONGEST_CALL));
   let isAnswerLost = false;
   const attempt = async () => {
-    const wasHeld = await withinAttempt(drop, patience - elapsedSince(startedAt));
+    const { left } = patience;
+    const wasHeld = await patience.during(attemptSpan(left), () => withinAttempt(drop, left));
     return wasHeld || (isAnswerLost && elapsedSince(startedAt) < remaining);
   };
   return retry(attempt, (error, count) => {
     if (!isCertain(error)) isAnswerLost = true;
     const pause = backoff(count);
-    const isOver = elapsedSince(startedAt) + pause >= patience;
+    const isOver = pause >= patience.left;
+    patience.take(pause);
     if (!isOver && !hasCode(error, "STORE_REFUSED", "STORE_CLOSED")) return pause;
     const what = `lock ${quote(...names)} was released; it expires by itself`;
     throw new UnknownOutcomeError(store, what, error);
@@ -94,10 +96,10 @@ export async function withinAttempt<T>(
   const limit = new AbortController();
   const giveUp = () => limit.abort(noAnswer());
   const span = attemptSpan(left, patience);
-  let cancel = after(span, giveUp);
+  let cancel = afterAnswers(span, giveUp);
   const onAbort = () => {
     cancel();
-    cancel = after(Math.min(span, GRACE), giveUp);
+    cancel = afterAnswers(Math.min(span, GRACE), giveUp);
   };
   if (signal?.aborted) onAbort();
   signal?.addEventListener("abort", onAbort, { once: true });

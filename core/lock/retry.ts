@@ -1,6 +1,6 @@
-import { deadline, follow, noAnswer, sleep } from "./abort.ts";
+import { deadline, noAnswer, sleep } from "./abort.ts";
 import { hasCode, isCertain, StoreUnavailableError, UnknownOutcomeError } from "./errors.ts";
-import { LONGEST_CALL, type Millis } from "./time.ts";
+import { LONGEST_CALL, type Millis, Patience } from "./time.ts";
 
 export interface Backoff {
   /** The first pause. Default 10 ms. */
@@ -94,37 +94,41 @@ export async function retryUntilKnown<T>(
   { patience = LONGEST_CALL, attempt = FIRST_ATTEMPT }: Bounds = {},
 ): Promise<T> {
   signal?.throwIfAborted();
-  using time = deadline(patience, () => new StoreUnavailableError(address, "no answer"));
-  using limit = follow(time.signal, signal);
-  let bound = limit.signal;
+  const time = new Patience(patience);
+  let bound = signal;
   let lost: unknown;
-  const once = async (count: number): Promise<T> => {
-    using span = deadline(attempt * 2 ** count, noAnswer, limit.signal);
-    bound = span.signal;
-    const answer = await call(bound);
-    if (answer === undefined) throw NO_RESULT;
-    return answer;
+  const once = (count: number): Promise<T> => {
+    const longest = Math.min(attempt * 2 ** count, time.left);
+    return time.during(longest, async () => {
+      using span = deadline(longest, noAnswer, signal);
+      bound = span.signal;
+      const answer = await call(bound);
+      if (answer === undefined) throw NO_RESULT;
+      return answer;
+    });
   };
   const pauseAfter = (error: unknown, count: number) => {
-    const pause = backoff(count, REPEAT);
-    if (error === NO_RESULT) return pause;
-    if (hasCode(error, "UNKNOWN_OUTCOME")) {
-      lost = error;
-      return pause;
-    }
-    const isLate = bound.aborted && !limit.signal.aborted;
+    const isLate = bound?.aborted && !signal?.aborted;
     // The attempt has waited in this process until its end, or has read in vain.
-    if (isLate && error === bound.reason) return 0;
-    const mayRepeat = lost !== undefined || isLate;
+    const hasWaited = isLate && error === bound?.reason;
+    const pause = hasWaited ? 0 : backoff(count, REPEAT);
+    const isOver = pause >= time.left || signal?.aborted;
+    time.take(pause);
+    if (hasCode(error, "UNKNOWN_OUTCOME")) lost = error;
+    if (error === NO_RESULT || error === lost || hasWaited) {
+      if (!isOver) return pause;
+      throw signal?.aborted ? signal.reason : new StoreUnavailableError(address, "no answer");
+    }
+    const mayRepeat = !isOver && (isLate || lost !== undefined);
     return mayRepeat && hasCode(error, "STORE_UNAVAILABLE") ? pause : undefined;
   };
   try {
-    return await retry(once, pauseAfter, limit.signal);
+    return await retry(once, pauseAfter, signal);
   } catch (error) {
     const isNotDone = lost === undefined && hasCode(error, "STORE_UNAVAILABLE");
     if (isNotDone && signal?.aborted) throw signal.reason;
     // That a repetition was certainly not executed tells nothing about the attempt before it.
-    const tellsNothing = error === limit.signal.reason || isCertain(error);
+    const tellsNothing = error === signal?.reason || isCertain(error);
     if (lost === undefined || !tellsNothing) throw error;
     throw new UnknownOutcomeError(address, what, lost);
   }

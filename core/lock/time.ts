@@ -24,6 +24,37 @@ export function elapsedSince(start: Instant): Millis {
   return Math.max(performance.now() - start.mono, Date.now() - start.wall);
 }
 
+/**
+ * The time that is left for several attempts. A stall or a freeze of this process costs no more than the attempt that it
+ * hits: the server is asked again after it.
+ */
+export class Patience {
+  #left: Millis;
+
+  constructor(span: Millis) {
+    this.#left = span;
+  }
+
+  /** 0 when the time is over. */
+  get left(): Millis {
+    return Math.max(0, this.#left);
+  }
+
+  /** Takes the time of an attempt, which lasts no longer than `span` while the process runs. */
+  async during<T>(span: Millis, attempt: () => Promise<T>): Promise<T> {
+    const startedAt = instant();
+    try {
+      return await attempt();
+    } finally {
+      this.take(Math.min(span, elapsedSince(startedAt)));
+    }
+  }
+
+  take(span: Millis): void {
+    this.#left -= span;
+  }
+}
+
 /** The end of a function's invocation. */
 export interface Deadline {
   /** Returns the milliseconds until the invocation is cut off; 0 or less after that. */
@@ -46,4 +77,16 @@ export function after(
   const timer: unknown = setTimeout(fn, Math.min(Math.max(0, span), LONGEST_TIMER));
   if (idle) (timer as { unref?: () => void }).unref?.();
   return () => clearTimeout(timer as number);
+}
+
+/**
+ * Calls `fn` like `after`, one turn of the event loop later.
+ *
+ * After a stall or a freeze, timers come before the answers that have arrived meanwhile: these get a turn.
+ */
+export function afterAnswers(span: Millis, fn: () => void): () => void {
+  let cancel = after(span, () => {
+    cancel = after(0, fn);
+  });
+  return () => cancel();
 }

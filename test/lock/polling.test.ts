@@ -439,6 +439,23 @@ describe("withLock", () => {
 });
 
 describe("a release", () => {
+  test("of a process that was frozen for longer than a ttl asks the store once more", async () => {
+    const memory = newMemory();
+    let drops = 0;
+    const over: Over = async (call, work, signal) => {
+      if (call === "drop") drops += 1;
+      if (call !== "drop" || drops > 1) return work();
+      const answer = sleep(600_000, signal);
+      vi.advanceTimersByTime(60_000);
+      await answer;
+      throw lost();
+    };
+    const store = pollingStore(wrap(memory, over));
+    const lock = await store.lock("a", { ttl: 5_000, wait: 0, renew: false });
+    expect(await finish(lock.unlock())).toBe("was-lost");
+    expect(drops).toBe(2);
+  });
+
   test('whose answer was lost is a loss when a later answer is "not held" and the lock may have expired', async () => {
     const memory = newMemory();
     let isCut = true;

@@ -128,13 +128,18 @@ export const LOCK = [
         replace: "isAnswerLost = true || isCertain(error);",
       },
       {
+        name: "a release that a freeze uses up",
+        find: "const wasHeld = await patience.during(attemptSpan(left), () => withinAttempt(drop, left));",
+        replace: "const wasHeld = await patience.during(ttl, () => withinAttempt(drop, left));",
+      },
+      {
         name: "a release that goes on after the ttl",
-        find: "const patience = Math.min(ttl, LONGEST_CALL);",
-        replace: "const patience = Math.max(ttl, LONGEST_CALL);",
+        find: "const patience = new Patience(Math.min(ttl, LONGEST_CALL));",
+        replace: "const patience = new Patience(Math.max(ttl, LONGEST_CALL));",
       },
       {
         name: "an abort that does not wait for the answer on its way",
-        find: "cancel = after(Math.min(span, GRACE), giveUp);",
+        find: "cancel = afterAnswers(Math.min(span, GRACE), giveUp);",
         replace: "giveUp();",
       },
       {
@@ -250,14 +255,24 @@ export const LOCK = [
         replace: "void isNotDone;",
       },
       {
-        name: "an attempt that has only waited, and is not made again",
-        find: "if (isLate && error === bound.reason) return 0;",
+        name: "pauses that use up no patience",
+        find: "time.take(pause);",
         replace: "",
       },
       {
+        name: "a freeze that uses up the patience",
+        find: "return time.during(longest, async () => {",
+        replace: "return time.during(LONGEST_CALL, async () => {",
+      },
+      {
+        name: "an attempt that has only waited, and is not made again",
+        find: "const hasWaited = isLate && error === bound?.reason;",
+        replace: "const hasWaited = false;",
+      },
+      {
         name: "a refusal that hides an earlier lost answer",
-        find: "const tellsNothing = error === limit.signal.reason || isCertain(error);",
-        replace: "const tellsNothing = error === limit.signal.reason;",
+        find: "const tellsNothing = error === signal?.reason || isCertain(error);",
+        replace: "const tellsNothing = error === signal?.reason;",
       },
     ],
   ),
