@@ -3,23 +3,21 @@ import { byName, replay } from "../models/replay.ts";
 import { MUTANTS } from "./mutants.ts";
 import { record } from "./run.ts";
 
-const RANGE = { first: 1, schedules: 400 };
-
-test("the histories of 400 schedules are paths of the models", async () => {
-  const histories = (await record(RANGE)).flatMap(byName);
+test("the histories of 200 schedules are paths of the models", async () => {
+  const histories = (await record({ first: 1, schedules: 200 })).flatMap(byName);
   expect(histories.length).toBeGreaterThan(400);
   expect((await replay(histories)).refusal).toBeUndefined();
 });
 
 test.each([
-  ["a claim takes a held lock", { operation: "hold", type: "ok" }],
-  ["a release without the owner check", { operation: "hold", type: "ok" }],
-  ["tokens that are not counted", { operation: "acquire", type: "ok" }],
-  ["validity from the answer", { operation: "hold", type: "ok" }],
-  ["a fence that is not checked", { operation: "write", type: "ok" }],
-] as const)("the model fence does not allow an event of the mutant: %s", async (name, event) => {
+  ["a claim takes a held lock", 1, { operation: "hold", type: "ok" }],
+  ["a release without the owner check", 1, { operation: "hold", type: "ok" }],
+  ["tokens that are not counted", 1, { operation: "acquire", type: "ok" }],
+  ["validity from the answer", 81, { operation: "hold", type: "ok" }],
+  ["a fence that is not checked", 321, { operation: "write", type: "ok" }],
+])("the model fence does not allow an event of the mutant: %s", async (name, first, event) => {
   const mutant = MUTANTS.find((one) => one.name === name);
-  const histories = (await record(RANGE, mutant)).flatMap(byName);
+  const histories = (await record({ first, schedules: 20 }, mutant)).flatMap(byName);
   expect((await replay(histories)).refusal?.event).toMatchObject(event);
 });
 

@@ -22,12 +22,16 @@ export async function startBrowser() {
   return chromium.launch({ executablePath, args: FLAGS });
 }
 
-/** Returns axe's serious and critical findings. */
-export async function seriousFaults(page: Page): Promise<readonly string[]> {
+/** Returns axe's serious and critical findings by some of its rules. Default: all rules. */
+export async function seriousFaults(
+  page: Page,
+  rules?: readonly string[],
+): Promise<readonly string[]> {
   // The page's own policy forbids foreign scripts, and an evaluation passes it by.
   await page.evaluate(axe.source);
-  const { violations } = await page.evaluate(() =>
-    (globalThis as unknown as { axe: typeof axe }).axe.run(),
+  const { violations } = await page.evaluate(
+    (options) => (globalThis as unknown as { axe: typeof axe }).axe.run(options),
+    rules ? { runOnly: [...rules] } : {},
   );
   return violations
     .filter(({ impact }) => impact === "serious" || impact === "critical")
