@@ -1,7 +1,14 @@
 import { noAnswer } from "./abort.ts";
 import { hasCode, isCertain, quote, UnknownOutcomeError } from "./errors.ts";
 import { backoff, retry } from "./retry.ts";
-import { afterAnswers, elapsedSince, instant, LONGEST_CALL, type Millis, Patience } from "./time.ts";
+import {
+  afterAnswers,
+  elapsedSince,
+  instant,
+  LONGEST_CALL,
+  type Millis,
+  Patience,
+} from "./time.ts";
 
 export interface ReleaseRequest {
   /** Makes one owner-checked removal and gives up when `limit` aborts. False: the claim was not this owner's. */
