@@ -1,6 +1,7 @@
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { createAdaptorServer } from "@hono/node-server";
+import { checkWhole } from "../../core/lock/checks.ts";
 import { type Duration, toMillis } from "../../core/lock/duration.ts";
 import type { Millis } from "../../core/lock/time.ts";
 import type { FetchApp } from "./lambda.ts";
@@ -23,11 +24,12 @@ export interface HttpServer {
   close(grace: Duration): Promise<void>;
 }
 
-/** Serves the app over HTTP/1.1 on Node. Rejects with a TypeError when the port cannot be opened. */
+/** Serves the app over HTTP/1.1 on Node. Rejects with a TypeError or RangeError when the port cannot be opened. */
 export async function serveHttp(
   app: FetchApp,
   { host = "127.0.0.1", port = 0 }: ServerOptions = {},
 ): Promise<HttpServer> {
+  checkWhole("port", port, 0, 65_535);
   const server = createAdaptorServer({
     fetch: (request) => app.fetch(request, {}),
     createServer,

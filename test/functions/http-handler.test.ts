@@ -5,6 +5,7 @@ import { z } from "zod";
 import { createRuntime } from "../../core/steps/runtime.ts";
 import { workflow } from "../../core/steps/workflow.ts";
 import { bearer, createApp, gatewayAuthorizer, httpHandler } from "../../functions/http/index.ts";
+import { serveHttp } from "../../functions/http/node.ts";
 import type { AppOptions } from "../../functions/http/options.ts";
 import { ProblemBody } from "../../functions/http/schemas.ts";
 import { open } from "../../infra/open.ts";
@@ -337,6 +338,13 @@ test("the app works on any fetch runtime, and can be mounted in another app", as
   const parent = new Hono().mount("/lockstep", app.fetch);
   expect((await parent.fetch(new Request("https://shop/lockstep/health"))).status).toBe(200);
   expect((await parent.fetch(new Request("https://shop/lockstep/stock/a"))).status).toBe(401);
+});
+
+test("a server without a valid port does not start", async () => {
+  const { app } = await deployed();
+  for (const port of ["x", -1, 65_536, 1.5, null] as number[]) {
+    await expect(serveHttp(app, { port })).rejects.toThrow("port must be");
+  }
 });
 
 test("a path means the same sku wherever the app is mounted", async () => {
