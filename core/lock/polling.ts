@@ -310,7 +310,7 @@ class Acquisition implements Disposable {
   async #renew(ttl: Millis, limit: AbortSignal): Promise<boolean> {
     const next = this.#next;
     const wasInDoubt = this.#isInDoubt;
-    this.#isInDoubt = next !== undefined;
+    this.#isInDoubt = wasInDoubt || next !== undefined;
     try {
       const { names } = this.#request;
       const texts =
@@ -321,7 +321,7 @@ class Acquisition implements Disposable {
       return isOurs;
     } catch (error) {
       // Renewals without a new text may succeed where one with it is refused.
-      if (!wasInDoubt && isCertain(error)) this.#settle(this.#owner);
+      if (next !== undefined && !wasInDoubt && isCertain(error)) this.#settle(this.#owner);
       throw error;
     }
   }

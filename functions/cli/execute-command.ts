@@ -137,7 +137,7 @@ function describeUsageError(message: string, { own, hasSeparator }: Words): stri
 }
 
 /** Arguments that may be repeated. */
-const REPEATABLE = ["_", "ids", "strategy", "compare"];
+const REPEATABLE = ["_", "ids", "strategy", "compare", "queue"];
 
 /** Throws a TypeError for errors that yargs accepts. */
 function checkUsage(args: ArgumentsCamelCase, { command, hasSeparator }: Words): void {

@@ -1,3 +1,5 @@
+import { isInexact } from "../json/inexact.ts";
+
 /**
  * Formats a value as one line of plain JSON: dates and bigints become strings, maps and sets become lists, an object
  * within itself becomes null. Undefined and infinite values are left out.
@@ -15,11 +17,19 @@ export function toJson(value: unknown): string {
   });
 }
 
-/** Parses JSON. Throws a TypeError that names the input. */
+/** Parses JSON. Throws a TypeError that names the input, also for a number that JavaScript would round. */
 export function parseJson(input: string, text: string): unknown {
+  let hasInexact = false;
+  const note = (_: string, value: unknown) => {
+    hasInexact ||= isInexact(value);
+    return value;
+  };
+  let value: unknown;
   try {
-    return JSON.parse(text);
+    value = JSON.parse(text, note);
   } catch (error) {
     throw new TypeError(`${input} is not JSON: ${(error as Error).message}`);
   }
+  if (!hasInexact) return value;
+  throw new TypeError(`${input} has a number beyond 2^53 - 1; write it as a text`);
 }

@@ -21,6 +21,13 @@ for (const stream of [process.stdout, process.stderr]) {
   });
 }
 
+process.once("exit", (code) => {
+  // Node's status when nothing is left that the process could wait for.
+  if (code !== 13) return;
+  process.stderr.write("lockstep: the command waits for something that never comes\n");
+  process.exitCode = EXIT.software;
+});
+
 await executeCommand(process.argv.slice(2));
 
 // The command is over: connections to a server that hangs must not keep the process running.

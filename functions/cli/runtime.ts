@@ -1,6 +1,7 @@
 import { subscribe } from "node:diagnostics_channel";
 import type { Argv } from "yargs";
 import type { Journal } from "../../core/journal/journal.ts";
+import { LONGEST_SPAN } from "../../core/lock/checks.ts";
 import type { LockEvent } from "../../core/lock/events.ts";
 import { listener } from "../../core/lock/listener.ts";
 import type { LockStore } from "../../core/lock/lock.ts";
@@ -146,6 +147,8 @@ export async function withServices<T>(
   let locks: LockStore | undefined;
   const incidents = incidentTelemetry(() => locks);
   const telemetry = await connectTelemetry(incidents, ...(observer ? [observer] : []));
+  // A step may wait for something that does not keep the process alive, such as the timer of an AbortSignal.
+  const alive = setInterval(() => {}, LONGEST_SPAN);
   try {
     return await withLocks(args.locks, (lockStore) => {
       const execute = (opened: AnyStore) => {
@@ -166,6 +169,7 @@ export async function withServices<T>(
       return withStore(args, execute, { onStockEvent: telemetry.stock });
     });
   } finally {
+    clearInterval(alive);
     exitSoon();
   }
 }

@@ -45,6 +45,7 @@ const FIRST_ANSWER_LIMIT = 2_000;
 export function withStoreToRead<T>(
   args: StoreArgs,
   work: (opened: AnyStore) => Promise<T>,
+  options?: Parameters<typeof open>[1],
 ): Promise<T> {
   const workUnlessSilent = (opened: AnyStore) =>
     Promise.race([rejectIfSilent(opened), work(opened)]).catch((error) => {
@@ -52,7 +53,7 @@ export function withStoreToRead<T>(
       timeLeftToExit(0);
       throw error;
     });
-  return withStore(args, workUnlessSilent, { create: false });
+  return withStore(args, workUnlessSilent, { ...options, create: false });
 }
 
 /** Rejects if the server answers nothing at all. Never resolves: a long read may take its time. */

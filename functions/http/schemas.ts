@@ -3,18 +3,18 @@ import { MAX_QUANTITY } from "../../core/inventory/inventory.ts";
 import { RUN_STATUSES } from "../../core/journal/runs.ts";
 import { checkText, LONGEST_SPAN } from "../../core/lock/checks.ts";
 
-/** A string of 1 to 255 bytes without NUL. */
-export function text(name: string) {
+/** A string of 1 to `most` bytes without NUL. */
+export function text(name: string, most = 255) {
   return z
     .string()
     .superRefine((value, context) => {
       try {
-        checkText(name, value, 255);
+        checkText(name, value, most);
       } catch (error) {
         context.addIssue((error as Error).message);
       }
     })
-    .meta({ minLength: 1, maxLength: 255 });
+    .meta({ minLength: 1, maxLength: most });
 }
 
 export const Quantity = z.int().min(1).max(MAX_QUANTITY).meta({ description: "whole units" });

@@ -362,6 +362,18 @@ export function describeLedger(suite: InventorySuite): void {
       await expect(suite.inventory.list({ limit: 0 })).rejects.toThrow(RangeError);
     });
 
+    test("a list has no sku without its prefix, wherever it begins", async () => {
+      const sku = await stocked(1);
+      const [early, late] = [`${sku}-a`, `${sku}-b`];
+      for (const each of [`${early}1`, `${early}2`, `${late}1`, `${late}2`]) {
+        await suite.inventory.set({ sku: each, quantity: 1, operationId: `${each}/set` });
+      }
+      const list = async (prefix: string, after: string) =>
+        (await suite.inventory.list({ prefix, after })).map((level) => level.sku);
+      expect(await list(late, `${early}1`)).toEqual([`${late}1`, `${late}2`]);
+      expect(await list(early, `${late}1`)).toEqual([]);
+    });
+
     test("the books add up under 32 concurrent workers that mix all changes", async () => {
       const sku = await stocked(40);
       const clients = Array.from({ length: 8 }, () => suite.underTest.open());

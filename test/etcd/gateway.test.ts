@@ -253,6 +253,21 @@ describe("a watch through the gateway", () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
+  test("that is silent after an answer stays at its endpoint, and one that gets no answer does not", async () => {
+    vi.useFakeTimers();
+    const silent = () => new Response(stream([line({ created: true })], { close: false }));
+    const answers = [silent, silent];
+    const { etcd, sent } = answering(() => answers.shift()?.() ?? new Promise(() => {}), {
+      endpoints: ["one.test:2379", "two.test:2379"],
+    });
+    etcd.watch("a", { ready() {}, changed() {} });
+    await vi.advanceTimersByTimeAsync(3 * 8_100);
+    const hosts = sent.map(({ url }) => new URL(url).hostname);
+    expect(hosts.slice(0, 3)).toEqual([hosts[0], hosts[0], hosts[0]]);
+    expect(hosts[3]).not.toBe(hosts[0]);
+    await etcd.close();
+  });
+
   test("that is stopped aborts its request, and reports no pending change", async () => {
     let controller: ReadableStreamDefaultController<Uint8Array> | undefined;
     const body = new ReadableStream<Uint8Array>({

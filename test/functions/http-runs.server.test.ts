@@ -410,8 +410,10 @@ describe("a run", () => {
     const update = (amount: unknown, more = {}) =>
       ask("POST", `/runs/${runId}/updates/paid`, { key, body: { amount }, ...more });
     expect(await update("7")).toMatchObject({ status: 400, body: { code: "INVALID" } });
-    for (let i = 0; i < 2; i += 1) {
-      expect(await update(7)).toMatchObject({ status: 200, body: { output: { total: 12 } } });
+    for (const replayed of [null, "true"]) {
+      const answer = await update(7);
+      expect(answer).toMatchObject({ status: 200, body: { output: { total: 12 } } });
+      expect(answer.headers.get("idempotent-replayed")).toBe(replayed);
     }
     expect(await update(8)).toMatchObject({ status: 422, body: { code: "SIGNAL_CONFLICT" } });
     const late = await update(7, { key: newKey() });
@@ -477,8 +479,9 @@ describe("a run", () => {
     await start(ask, "work", origin);
     const fork = (body: unknown, as = key) =>
       ask("POST", `/runs/${origin}/fork`, { key: as, body });
-    for (let i = 0; i < 2; i += 1) {
+    for (const replayed of [null, "true"]) {
       const forked = await fork({ from: "effect" });
+      expect(forked.headers.get("idempotent-replayed")).toBe(replayed);
       expect(forked).toMatchObject({ status: 200, body: { runId: key, status: "completed" } });
       expect(forked.headers.get("location")).toBe(`/runs/${key}`);
     }
@@ -489,7 +492,9 @@ describe("a run", () => {
     const refused = (code: string, status = 422) => ({ status, body: { code } });
     expect(await fork({ from: "none" }, newKey())).toMatchObject(refused("UNKNOWN_STEP"));
     expect(await fork({ from: "effect" }, origin)).toMatchObject(refused("FORK_CONFLICT"));
-    expect(await fork({}, newKey())).toMatchObject(refused("INVALID", 400));
+    for (const body of [{}, { from: "é".repeat(300) }, { from: "a\0" }, { from: "\ud800" }]) {
+      expect(await fork(body, newKey())).toMatchObject(refused("INVALID", 400));
+    }
     const path = `/runs/${newKey()}/fork`;
     const missing = await ask("POST", path, { key: newKey(), body: { from: "a" } });
     expect(missing).toMatchObject(refused("UNKNOWN_RUN", 404));
@@ -503,7 +508,7 @@ describe("a run", () => {
     const cancelled = await ask("POST", `/runs/${runId}/cancel`);
     expect(cancelled).toMatchObject({
       status: 200,
-      body: { status: "failed", compensated: "yes", error: { code: "RUN_CANCELLED" } },
+      body: { status: "cancelled", compensated: "yes", error: { code: "RUN_CANCELLED" } },
     });
     expect(effects.get(runId)).toBeUndefined();
     const again = await ask("POST", `/runs/${runId}/cancel`);

@@ -368,6 +368,28 @@ describe.concurrent("lockstep run and lockstep runs", () => {
     await remove();
   }, 120_000);
 
+  test("a step may wait for what keeps no process alive; a module that never loads exits with 70", async () => {
+    const { folder, store, runApart, remove } = await place();
+    const steps = new URL("../../core/steps/index.ts", import.meta.url);
+    const lazy = join(folder, "lazy.mjs");
+    await writeFile(
+      lazy,
+      `import { workflow } from ${JSON.stringify(steps.href)};
+      const nap = () => new Promise((resolve) => {
+        AbortSignal.timeout(300).addEventListener("abort", () => resolve(7));
+      });
+      const input = { "~standard": { version: 1, vendor: "test", validate: (value) => ({ value }) } };
+      export const lazy = workflow({ name: "lazy", version: 1, input }, (ctx) => ctx.step("nap", nap));`,
+    );
+    const completed = await runApart("run", lazy, "--input", "null");
+    expect(completed).toMatchObject({ status: 0, stdout: expect.stringContaining('"output":7') });
+    const endless = join(folder, "endless.mjs");
+    await writeFile(endless, "await new Promise(() => {});");
+    const never = await startCli(["run", endless, "--input", "null", ...store]).finished;
+    expect(never).toMatchObject({ status: 70, stderr: expect.stringContaining("never comes") });
+    await remove();
+  }, 120_000);
+
   test("the timeline has colours on a terminal", async () => {
     const { store, order, remove } = await place();
     await order("a", "declined");
@@ -409,6 +431,7 @@ describe.concurrent("lockstep run and lockstep runs", () => {
       [["run", ORDER, "--input", "{}"], "--workflow must say which of counter, noop, place-order"],
       [["run", "/no/such/file.ts", "--input", "{}"], "/no/such/file.ts"],
       [[...order, "--input", "{"], "--input is not JSON"],
+      [[...order, "--input", '{"orderId":9007199254740993}'], "--input has a number beyond"],
       [[...order, "--input", "{}"], "orderId"],
       [[...order, "--input", "{}", "--wait", "--detach"], "mutually exclusive"],
       [[...order, "--input", "{}", "--id", ""], "--id"],

@@ -25,7 +25,7 @@ async function setUp() {
   const args = [PATIENT, "--store", `sqlite:${file}`];
   const env = { PATIENT_LOG: log };
   return {
-    ...{ runtime, journal, locks },
+    ...{ runtime, journal, locks, args, env },
     worker: (...more: readonly string[]) => startCli(["worker", ...args, ...more], { env }),
     begin: (name: string, id: string, millis: number) => {
       const found = workflows.find((one) => one.name === name);
@@ -117,6 +117,27 @@ describe.concurrent("lockstep worker", () => {
     const left = await readIncidents(locks);
     const process = expect.stringContaining(`:${child.pid}`);
     expect(left).toEqual([expect.objectContaining({ kind: "lost", lock: "bench", process })]);
+    await close();
+  }, 180_000);
+
+  test("serves the queues of --queue alone, before and after the module", async () => {
+    const { args, env, worker, begin, said, close } = await setUp();
+    await begin("patient", "a", 1);
+    const other = worker("--queue", "mail");
+    let log = "";
+    other.child.stderr?.on("data", (data) => {
+      log += data;
+    });
+    await until(() => log.includes("executing"), LONG);
+    await pause(1_000);
+    other.child.kill("SIGTERM");
+    expect((await other.finished).status).toBe(0);
+    expect(await said()).toEqual([]);
+    const queues = ["--queue", "mail", "--queue", "default"];
+    const { child, finished } = startCli(["worker", ...queues, ...args], { env });
+    await until(async () => (await said()).includes("a second"), LONG);
+    child.kill("SIGTERM");
+    expect((await finished).status).toBe(0);
     await close();
   }, 180_000);
 

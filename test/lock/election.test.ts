@@ -1,6 +1,6 @@
 import { expect, test, vi } from "vitest";
 import { sleep } from "../../core/lock/abort.ts";
-import { UnknownOutcomeError } from "../../core/lock/errors.ts";
+import { StoreUnavailableError, UnknownOutcomeError } from "../../core/lock/errors.ts";
 import { lockElections } from "../../core/lock/lock-election.ts";
 import { pollingStore } from "../../core/lock/store.ts";
 import { memoryClaims, memoryLocks, newMemory } from "../../core/stores/memory/locks.ts";
@@ -25,6 +25,30 @@ test("an observer gets each leader and each value once, however often the lock i
   expect(seen).toEqual([undefined, "one", "two"]);
   stop.abort("enough");
   await expect(observing).rejects.toBe("enough");
+  await election.close();
+});
+
+test("a value is proclaimed although the renewal before it has failed", async () => {
+  const memory = newMemory();
+  const claims = memoryClaims(memory);
+  let renewals = 0;
+  const store = pollingStore({
+    ...claims,
+    async renew(...args) {
+      renewals += 1;
+      if (renewals > 1) return claims.renew(...args);
+      await sleep(100);
+      throw new StoreUnavailableError("the wire", "loading");
+    },
+  });
+  const election = await lockElections(store).open("leader", { ttl: 3_000 });
+  await election.campaign("one");
+  while (renewals === 0) await vi.advanceTimersByTimeAsync(10);
+  const proclaiming = election.proclaim("two");
+  await vi.advanceTimersByTimeAsync(1_000);
+  await proclaiming;
+  expect((await election.leader())?.value).toBe("two");
+  await election.resign();
   await election.close();
 });
 

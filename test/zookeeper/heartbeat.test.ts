@@ -1,6 +1,8 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { StoreUnavailableError } from "../../core/lock/errors.ts";
 import { elapsedSince, instant } from "../../core/lock/time.ts";
 import { Heartbeat } from "../../core/stores/zookeeper/client/liveness.ts";
+import { xidAfter } from "../../core/stores/zookeeper/client/requests.ts";
 
 const TTL = 4_000;
 
@@ -42,6 +44,29 @@ test("a heartbeat proves only requests that were sent a quarter of the ttl befor
   beat.stop();
   await vi.advanceTimersByTimeAsync(TTL);
   expect(seen.proven).toHaveLength(10);
+});
+
+test("a heartbeat that an overloaded server refuses is followed by the next one", async () => {
+  let beats = 0;
+  let proven = 0;
+  const beat = new Heartbeat(instant(), {
+    ttl: TTL,
+    beat: async () => {
+      beats += 1;
+      if (beats === 2) throw new StoreUnavailableError("zookeeper", "the server is overloaded");
+    },
+    proven: () => {
+      proven += 1;
+    },
+    missed: () => {},
+  });
+  await vi.advanceTimersByTimeAsync(4 * (TTL / 4 + 2));
+  beat.stop();
+  expect([beats, proven]).toEqual([4, 3]);
+});
+
+test("the number after the highest one of a request is 1, and can be sent", () => {
+  expect([0, 7, 2 ** 31 - 2, 2 ** 31 - 1].map(xidAfter)).toEqual([1, 8, 2 ** 31 - 1, 1]);
 });
 
 test("an unanswered heartbeat is reported early enough to find another server", async () => {

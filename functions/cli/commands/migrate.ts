@@ -4,7 +4,7 @@ import { migrate, migrationStatus } from "../../../core/stores/sql/migrate.ts";
 import type { AnyStore } from "../../../infra/open.ts";
 import { EXIT } from "../exit-status.ts";
 import { lockStoreOption, type StoreArgs, storeOption } from "../options.ts";
-import { withStore } from "../store.ts";
+import { withStore, withStoreToRead } from "../store.ts";
 import { print, warn } from "../terminal/output.ts";
 
 interface MigrateArgs extends StoreArgs {
@@ -42,7 +42,7 @@ function showMigrations(args: MigrateArgs): Promise<void> {
     for (const { name } of pending) print(`pending  ${name}`);
     if (pending.length > 0) process.exitCode = EXIT.no;
   };
-  return withStore(args, work, { create: false, migrates: false });
+  return withStoreToRead(args, work, { migrates: false });
 }
 
 /** Reads which migrations the store has, and which ones it lacks. */

@@ -49,6 +49,8 @@ export const workerCommand: CommandModule<unknown, WorkerArgs> = {
       .option("queue", {
         type: "string",
         array: true,
+        // One value each: the module may follow.
+        nargs: 1,
         requiresArg: true,
         describe: "a queue to serve; may be repeated",
         defaultDescription: 'the queues of the workflows, and "default"',

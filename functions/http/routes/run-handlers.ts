@@ -143,12 +143,15 @@ export class RunHandlers {
       return bounded(sending, request.deadline);
     };
     let outcome = await send();
-    if (outcome.status === "pending") {
+    const isReplayed = outcome.status !== "pending";
+    if (!isReplayed) {
       await this.#resume(runId, request, false);
       outcome = await send();
     }
-    if (outcome.status === "answered")
-      return { status: 200, body: { output: toJson(outcome.output) } };
+    if (outcome.status === "answered") {
+      const headers = replayed(isReplayed, request);
+      return { status: 200, headers, body: { output: toJson(outcome.output) } };
+    }
     if (outcome.status === "ended") throw this.#ended(runId);
     if (outcome.status === "failed") {
       const { code = "UPDATE_FAILED", message } = outcome.error;
@@ -183,8 +186,9 @@ export class RunHandlers {
   async fork(runId: string, from: string, request: AnyRequest): Promise<RouteResponse> {
     const { key, deadline } = request;
     request.log({ runId: key });
+    const known = await bounded(this.#runtime.journal.find(key), deadline);
     const fork = await bounded(this.#runtime.fork(runId, { from, as: key }), deadline);
-    return this.#resume(fork, request, false);
+    return this.#resume(fork, request, known !== undefined);
   }
 
   async cancel(runId: string, request: AnyRequest): Promise<RouteResponse> {
@@ -195,9 +199,9 @@ export class RunHandlers {
       if (answer === "requested") await this.#resume(runId, request, false);
       return this.#atEnd(runId, request, wait);
     }
-    if (answer === "requested") return this.#resume(runId, request, false);
+    if (answer === "requested") return asCancelled(await this.#resume(runId, request, false));
     const run = await bounded(this.#runtime.show(runId), request.deadline);
-    if (run?.status === "cancelled") return this.#resume(runId, request, true);
+    if (run?.status === "cancelled") return asCancelled(await this.#resume(runId, request, true));
     throw this.#ended(runId);
   }
 
@@ -213,9 +217,8 @@ export class RunHandlers {
 
   /** Resumes the run after the request's own work is done. A failure to resume does not change the status. */
   async #resume(runId: string, request: AnyRequest, isReplayed: boolean): Promise<RouteResponse> {
-    if (isReplayed) request.log({ replayed: true });
-    const replayed: Record<string, string> = isReplayed ? { "Idempotent-Replayed": "true" } : {};
-    const headers = { Location: runPath(this.#options.basePath ?? "", runId), ...replayed };
+    const location = { Location: runPath(this.#options.basePath ?? "", runId) };
+    const headers = { ...location, ...replayed(isReplayed, request) };
     if (isAsync(request)) return { status: 202, headers, body: { runId } };
     try {
       const outcome = await this.#executeLogged(runId, request, () =>
@@ -252,6 +255,20 @@ export class RunHandlers {
     const headers = { Location: runPath(this.#options.basePath ?? "", runId) };
     return new Problem(409, "RUN_ENDED", "the run has ended", { more: { runId }, headers });
   }
+}
+
+/** Logs that a request was answered before, and returns the header that tells it. */
+function replayed(isReplayed: boolean, { log }: AnyRequest): Readonly<Record<string, string>> {
+  if (!isReplayed) return {};
+  log({ replayed: true });
+  return { "Idempotent-Replayed": "true" };
+}
+
+/** To the runtime, a cancelled run is one that has failed with RUN_CANCELLED. */
+function asCancelled(response: RouteResponse): RouteResponse {
+  const body = response.body as { readonly error?: { readonly code: string } };
+  const isCancelled = body.error?.code === "RUN_CANCELLED";
+  return isCancelled ? { ...response, body: { ...body, status: "cancelled" } } : response;
 }
 
 /** Throws a Problem for what the client got wrong: a text that is no cursor, an input that makes an invalid id, a time that is too long. */

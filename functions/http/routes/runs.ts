@@ -175,7 +175,7 @@ export function runRoutes(options: AppOptions): readonly Route[] {
       description:
         "The Idempotency-Key is the new run's id. The step `from` and those after it are executed anew.",
       params: RunParams,
-      body: z.strictObject({ from: z.string().min(1).max(512) }),
+      body: z.strictObject({ from: text("from", 512) }),
       responses: {
         200: { description: "the state of the new run", schema: RunState },
         202: { description: "another process executes the new run", schema: Accepted },

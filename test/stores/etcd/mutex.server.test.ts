@@ -334,6 +334,25 @@ describe.each(inject("etcdServers"))("a mutex on $name", (server) => {
     expect(await holder.unlock()).toBe("released");
   });
 
+  test("leaves no key when it is unlocked together with the next one of its session, which waits for it", async () => {
+    const prefix = freshPrefix();
+    const session = await openSession();
+    const [first, second] = [1, 2].map(() => new EtcdMutex(etcd, session, prefix)) as [
+      EtcdMutex,
+      EtcdMutex,
+    ];
+    await first.lock();
+    const locked = expect(second.lock()).rejects.toMatchObject({ code: "LOCK_RELEASED" });
+    await pause(50);
+    const unlocked = await Promise.all([first.unlock(), second.unlock()]);
+    expect(unlocked).toEqual(["released", "released"]);
+    await locked;
+    expect(await queueOf(etcd, prefix)).toEqual([]);
+    const { mutex: other } = await newMutex(prefix);
+    expect(await other.tryLock()).toBe(true);
+    await other.unlock();
+  });
+
   test("that is released late does not release a later one of the same session", async () => {
     const prefix = freshPrefix();
     const session = await openSession();

@@ -3,9 +3,10 @@ import { type AddressInfo, createServer, type Socket } from "node:net";
 import { describe, expect, test } from "vitest";
 import { zookeeperClient } from "../../../core/stores/zookeeper/client/client.ts";
 import { zookeeperLocks } from "../../../core/stores/zookeeper/locks/index.ts";
+import { faulty } from "../../support/faulty-zookeeper.ts";
 import { TcpProxy } from "../../support/tcp-proxy.ts";
 import { until, within } from "../../support/until.ts";
-import { singleZooKeeper } from "../../support/zookeeper.ts";
+import { freshRoot, singleZooKeeper } from "../../support/zookeeper.ts";
 
 const LONG = 60_000;
 
@@ -54,6 +55,28 @@ describe.concurrent("a server that accepts connections and never answers", () =>
     await ended;
     expect(await locking).toMatchObject({ code: "STORE_CLOSED" });
   });
+});
+
+test("the release of another holder's lock ends within 15 s when the server falls silent", async () => {
+  const wire = await TcpProxy.to(port);
+  const root = freshRoot();
+  const holder = zookeeperClient({ servers });
+  await using theirs = zookeeperLocks(holder, { root, closeZooKeeper: true });
+  await theirs.lock("a", { ttl: LONG, wait: LONG });
+  const client = zookeeperClient({ servers: [`127.0.0.1:${wire.port}`] });
+  const dark = faulty(client);
+  dark.decide = (call) => {
+    if (call === "remove") wire.blackhole();
+    return undefined;
+  };
+  await using ours = zookeeperLocks(dark.zookeeper, { root, closeZooKeeper: true });
+  const { fence } = await ours.inspect("a");
+  const releasing = ours.release("a", { fence: fence ?? "" });
+  // For 10 s, and the last attempt to open a session.
+  await expect(within(15_000, releasing)).rejects.toMatchObject({
+    code: expect.stringMatching(/^STORE_UNAVAILABLE|^UNKNOWN/),
+  });
+  await wire.close();
 });
 
 test("a session whose server falls silent is closed within 2 s", async () => {

@@ -75,6 +75,20 @@ const ownerOf = (queue: string, n: number, besides = 0n) =>
 
 const ANY: readonly AnyFault[] = [...FAULTS, "seen-late"];
 
+test("a holder learns that its lock was released by others, although the server was overloaded for a moment", async () => {
+  const { flaky, ours, theirs } = clients();
+  const lock = await ours.lock("a", { ttl: LONG, wait: LONG });
+  let refused = 0;
+  flaky.decide = (call) => {
+    if (call !== "read" || refused > 0) return undefined;
+    refused += 1;
+    return "refused";
+  };
+  await until(() => refused > 0);
+  await theirs.release("a", { fence: String(lock.fence) });
+  await until(() => lock.signal.aborted);
+});
+
 describe.concurrent.each(ANY)("a request that is %s, whichever it is,", (fault) => {
   test("leaves no node behind, and an acquired lock is held", async () => {
     const { flaky, root, ours, theirs } = clients();

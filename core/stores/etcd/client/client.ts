@@ -121,7 +121,7 @@ class Client implements Etcd {
           events: (events) => watcher.changed(this.#codec.toChanges(events)),
           ended: (failure) => {
             this.#login.forget(options.token, failure);
-            this.#moveFrom(options.endpoint);
+            if (failure !== undefined) this.#moveFrom(options.endpoint);
             again();
           },
         });

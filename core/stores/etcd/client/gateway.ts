@@ -1,3 +1,4 @@
+import { noAnswer } from "../../../lock/abort.ts";
 import { after, type Millis } from "../../../lock/time.ts";
 import { type Fetch, type FetchAnswer, runtimeFetch } from "../../fetch.ts";
 import { etcdOver } from "./client.ts";
@@ -60,21 +61,23 @@ class Gateway implements Transport {
       cancel();
       connection.abort();
     };
-    const end = (failure?: unknown) => {
+    const end = (failure: unknown) => {
       if (signal.aborted) return;
       stop();
       on.ended(failure);
     };
-    const waitForMore = () => {
+    const waitForMore = (silence?: Error) => {
       cancel();
-      cancel = after(LONGEST_SILENCE, () => end(), { idle: true });
+      cancel = after(LONGEST_SILENCE, () => end(silence), { idle: true });
     };
-    waitForMore();
+    waitForMore(noAnswer());
     const heard = (message: Message) => {
+      // Silence after an answer is no failure: nothing has changed.
       waitForMore();
       tell(message, on);
     };
-    void this.#follow({ create_request: create }, { ...options, signal }, heard).then(end, end);
+    const over = () => end(new CallFailure(STATUS.unavailable, "the stream has ended"));
+    void this.#follow({ create_request: create }, { ...options, signal }, heard).then(over, end);
     return stop;
   }
 

@@ -36,6 +36,6 @@ export interface WatchHandler {
   /** Called with messages of etcd's type Event. */
   events(events: unknown): void;
 
-  /** Called when the watch has ended without having been stopped. */
+  /** Called when the watch has ended without having been stopped. Without a failure, it was silent for long. */
   ended(failure: unknown): void;
 }

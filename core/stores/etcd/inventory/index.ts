@@ -78,6 +78,11 @@ async function list(
     const { kvs } = await etcd.range(get({ prefix: keys.skus(prefix) }, { limit: 1, ...from }));
     if (!kvs[0]) break;
     last = skuIn(kvs[0].key);
+    if (!last.startsWith(prefix)) {
+      // `after` sorts before all skus with the prefix.
+      last = "";
+      continue;
+    }
     const level = await readStock(context, last);
     if (level) levels.push(level);
   }

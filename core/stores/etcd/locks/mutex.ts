@@ -157,8 +157,12 @@ export class EtcdMutex {
       if (!this.#leadership.entry) return "released";
     }
     if (!this.#leadership.entry) throw this.#leadership.released();
-    const outcome = await this.#leadership.giveUp((entry) => this.#handOver(entry));
-    this.#leaveQueue();
+    let isHandedOver = false;
+    const outcome = await this.#leadership.giveUp((entry) => {
+      isHandedOver = this.#handOver(entry);
+      return isHandedOver;
+    });
+    if (!isHandedOver) this.#leaveQueue();
     return outcome;
   }
 
@@ -204,6 +208,8 @@ export class EtcdMutex {
     entry.handOvers += 1;
     if (entry.handOvers > MOST_HAND_OVERS) return false;
     entries.set(this.#queue, entry);
+    // In the same turn: the next mutex may give up before another one.
+    this.#leaveQueue();
     return true;
   }
 

@@ -3,7 +3,7 @@ import { connect as connectTls, type SecureContext } from "node:tls";
 import { noAnswer } from "../../../lock/abort.ts";
 import { after, type Instant, instant, type Millis } from "../../../lock/time.ts";
 import { Reader, Writer } from "./jute.ts";
-import { XIDS } from "./requests.ts";
+import { XIDS, xidAfter } from "./requests.ts";
 import type { Path, Zxid } from "./zookeeper.ts";
 
 /** The servers, and the credentials of the user. */
@@ -126,7 +126,7 @@ export class Connection {
 
   /** Sends a request under the next number. */
   request(kind: number, body: Writer): void {
-    this.#lastXid += 1;
+    this.#lastXid = xidAfter(this.#lastXid);
     this.send(new Writer().int(this.#lastXid).int(kind).append(body));
   }
 

@@ -62,7 +62,9 @@ export class Heartbeat {
       () => false,
     );
     this.#cancel();
-    if (!isAnswered || this.#isOver) return;
+    if (this.#isOver) return;
+    // Passing: a connection that has ended stops its heartbeat.
+    if (!isAnswered) return this.#beatSoon();
     const reported = this.#answered.filter(({ mono }) => sentAt.mono - mono >= ttl / 4);
     const latest = reported.at(-1);
     if (latest) proven(latest);

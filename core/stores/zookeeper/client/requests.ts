@@ -30,6 +30,11 @@ const KINDS = {
 /** The numbers of messages outside the order of requests. */
 export const XIDS = { watch: -1, auth: -4 } as const;
 
+/** Returns the number of the next request: after the highest one it is 1, as the negative ones have meanings of their own. */
+export function xidAfter(xid: number): number {
+  return xid === 2 ** 31 - 1 ? 1 : xid + 1;
+}
+
 const MODES = { persistent: 0, ephemeral: 1, sequential: 3, container: 4 } as const;
 
 /** Who may access a new node: everybody, or the user of the session. */

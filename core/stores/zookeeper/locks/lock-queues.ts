@@ -1,7 +1,7 @@
 import { deadline, noAnswer } from "../../../lock/abort.ts";
 import type { FoundLock, LockRequest } from "../../../lock/backend.ts";
 import { HIGHEST_GENERATION, noMoreGenerations } from "../../../lock/checks.ts";
-import { StoreUnavailableError } from "../../../lock/errors.ts";
+import { hasCode, StoreUnavailableError } from "../../../lock/errors.ts";
 import { type Fence, formatFence, issueFence } from "../../../lock/fence.ts";
 import {
   describeHolder,
@@ -216,14 +216,16 @@ export class ZooKeeperLockQueues implements LockQueues<ZooKeeperSession, ZooKeep
   /** Calls on a session that needs no lock, within the ttl of that session. */
   async #withSession<T>(
     call: (session: ZooKeeperSession, signal: AbortSignal) => Promise<T>,
+    caller?: AbortSignal,
   ): Promise<T> {
-    const { signal, ...limit } = deadline(CALL_TTL, noAnswer);
+    const { signal, ...limit } = deadline(CALL_TTL, noAnswer, caller);
     try {
       const { session, release } = await this.sessions.share(CALL_TTL, signal, 0);
       try {
         return await call(session, signal);
       } catch (error) {
-        if (!signal.aborted && !session.signal.aborted) throw error;
+        const isOver = signal.aborted || session.signal.aborted;
+        if (!isOver || hasCode(error, "UNKNOWN_OUTCOME")) throw error;
         throw new StoreUnavailableError(this.address, "the server does not answer", error);
       } finally {
         release();
@@ -235,15 +237,16 @@ export class ZooKeeperLockQueues implements LockQueues<ZooKeeperSession, ZooKeep
 
   /** The names of nodes are unique: no later holder has this one. */
   #remove(path: Path, limit: AbortSignal): Promise<boolean> {
-    return this.#withSession(async (session) => {
+    const remove = async (session: ZooKeeperSession, signal: AbortSignal) => {
       try {
-        await session.remove(path, limit);
+        await session.remove(path, signal);
         return true;
       } catch (error) {
         if (error instanceof NoNodeError) return false;
         throw error;
       }
-    });
+    };
+    return this.#withSession(remove, limit);
   }
 
   get #generationPath(): Path {

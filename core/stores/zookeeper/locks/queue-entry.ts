@@ -2,6 +2,7 @@ import { follow } from "../../../lock/abort.ts";
 import type { CandidateEntry } from "../../../lock/election.ts";
 import { hasCode, SessionExpiredError } from "../../../lock/errors.ts";
 import { Notifier } from "../../../lock/notifier.ts";
+import { readWhenAvailable } from "../../../lock/retry.ts";
 import { after, type Millis } from "../../../lock/time.ts";
 import { NoNodeError, type Path, type ZooKeeperSession, type Zxid } from "../client/zookeeper.ts";
 import { forgetNodes, keepNodes } from "./left-over.ts";
@@ -166,9 +167,14 @@ export class ZooKeeperQueueEntry implements CandidateEntry {
     let last = predecessor;
     try {
       while (last !== undefined) {
-        if (await session.read(last, { watch, signal })) await notifier.wait({ signal });
-        const children = (await session.children(queue, { signal })) ?? [];
-        const predecessors = await predecessorsOf({ queue, path }, session, children, signal);
+        const node = last;
+        const read = () => session.read(node, { watch, signal });
+        if (await readWhenAvailable(read, signal)) await notifier.wait({ signal });
+        const readPredecessors = async () => {
+          const children = (await session.children(queue, { signal })) ?? [];
+          return predecessorsOf({ queue, path }, session, children, signal);
+        };
+        const predecessors = await readWhenAvailable(readPredecessors, signal);
         if (!predecessors) throw lostPlace(session);
         session.unwatch(last, watch);
         last = predecessors.at(-1);
@@ -184,8 +190,10 @@ export class ZooKeeperQueueEntry implements CandidateEntry {
     const notifier = new Notifier();
     const watch = () => notifier.notify();
     const run = async () => {
+      const { signal } = over;
+      const exist = () => this.#exist(watch, signal);
       try {
-        while (await this.#exist(watch, over.signal)) await notifier.wait({ signal: over.signal });
+        while (await readWhenAvailable(exist, signal)) await notifier.wait({ signal });
         onGone(lostPlace(this.#session));
       } finally {
         for (const path of this.paths) this.#session.unwatch(path, watch);
