@@ -1,7 +1,8 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { dynamodbClient } from "../../core/stores/dynamodb/client/client.ts";
 import type { DynamodbOptions } from "../../core/stores/dynamodb/client/dynamodb.ts";
 import { dynamodbTable } from "../../core/stores/dynamodb/client/table.ts";
+import { dynamodbJournal } from "../../core/stores/dynamodb/journal/index.ts";
 import { dynamodbLocks } from "../../core/stores/dynamodb/locks/index.ts";
 import type { Fetch, FetchAnswer } from "../../core/stores/fetch.ts";
 
@@ -158,19 +159,22 @@ test("a read whose time ends during an attempt tells why the attempts before it 
   expect(asked).toBe(2);
 });
 
+function tableWith(keys: readonly (readonly [string, string, string])[], more: object = {}) {
+  return answer(200, {
+    Table: {
+      TableStatus: "ACTIVE",
+      KeySchema: keys.map(([AttributeName, KeyType]) => ({ AttributeName, KeyType })),
+      AttributeDefinitions: keys.map(([AttributeName, , AttributeType]) => ({
+        ...{ AttributeName, AttributeType },
+      })),
+      ...more,
+    },
+  });
+}
+
 describe("a table that exists", () => {
-  const tableWith = (keys: readonly (readonly [string, string, string])[]) =>
-    answer(200, {
-      Table: {
-        TableStatus: "ACTIVE",
-        KeySchema: keys.map(([AttributeName, KeyType]) => ({ AttributeName, KeyType })),
-        AttributeDefinitions: keys.map(([AttributeName, , AttributeType]) => ({
-          ...{ AttributeName, AttributeType },
-        })),
-      },
-    });
   const create = (table: FetchAnswer) => {
-    const { dynamodb } = clientOf([exception("ResourceInUseException"), table]);
+    const { dynamodb } = clientOf([table]);
     return dynamodbTable(dynamodb, "shop").create();
   };
 
@@ -185,6 +189,67 @@ describe("a table that exists", () => {
       "its key is PK (S), and",
     );
   });
+});
+
+describe("the making of a table", () => {
+  const keys = [
+    ["pk", "HASH", "S"],
+    ["sk", "RANGE", "S"],
+  ] as const;
+  const inState = (TableStatus: string, more: object = {}) =>
+    tableWith(keys, { TableStatus, ...more });
+
+  test("waits for the end of one that is being deleted, and makes another one", async () => {
+    const { dynamodb, targets } = clientOf([
+      inState("DELETING"),
+      exception("ResourceNotFoundException"),
+      inState("CREATING"),
+      inState("CREATING"),
+      inState("ACTIVE"),
+      answer(200, {}),
+    ]);
+    expect(await dynamodbTable(dynamodb, "shop").create()).toBe(true);
+    expect(targets.filter((one) => one !== "DescribeTable")).toEqual([
+      "CreateTable",
+      "UpdateContinuousBackups",
+    ]);
+  });
+
+  test("turns on the backups that an earlier attempt did not come to, and leaves those of a used table alone", async () => {
+    const empty = clientOf([inState("ACTIVE", { ItemCount: 0 }), answer(200, {})]);
+    expect(await dynamodbTable(empty.dynamodb, "shop").create()).toBe(false);
+    expect(empty.targets).toEqual(["DescribeTable", "UpdateContinuousBackups"]);
+    const used = clientOf([inState("ACTIVE", { ItemCount: 7 })]);
+    expect(await dynamodbTable(used.dynamodb, "shop").create()).toBe(false);
+    expect(used.targets).toEqual(["DescribeTable"]);
+  });
+
+  test("is refused where the table cannot be used", async () => {
+    const { dynamodb } = clientOf([inState("INACCESSIBLE_ENCRYPTION_CREDENTIALS")]);
+    await expect(dynamodbTable(dynamodb, "shop").create()).rejects.toMatchObject({
+      code: "STORE_REFUSED",
+      message: expect.stringContaining("its status is INACCESSIBLE_ENCRYPTION_CREDENTIALS"),
+    });
+  });
+});
+
+test("calls about one run wait for each other no longer than 10 s when nothing answers", async () => {
+  vi.useFakeTimers();
+  const fetch: Fetch = (_, { signal }) =>
+    new Promise((_, reject) => {
+      signal.addEventListener("abort", () => reject(signal.reason));
+    });
+  const journal = dynamodbJournal(dynamodbClient({ ...options, fetch }));
+  let ended = 0;
+  const calls = Array.from({ length: 8 }, async () => {
+    const cancelling = expect(journal.cancel("run"));
+    await cancelling.rejects.toMatchObject({ code: "STORE_UNAVAILABLE" });
+    ended += 1;
+  });
+  await vi.advanceTimersByTimeAsync(21_000);
+  expect(ended).toBe(8);
+  await Promise.all(calls);
+  vi.useRealTimers();
 });
 
 describe("credentials", () => {

@@ -46,9 +46,8 @@ export function postgresDatabase({
   checkLogin({ host, ...login });
   const load = async () => {
     const { Client, types } = await loadPg();
-    // Whatever parsers the application has set: integers of 64 bits are texts.
     const getTypeParser = (oid: number, format?: "text" | "binary") =>
-      oid === INT8 ? String : types.getTypeParser(oid, format as "text");
+      PARSERS[oid] ?? types.getTypeParser(oid, format as "text");
     const config = {
       ...{ host, port, ...login, types: { getTypeParser } },
       ssl: tls ? { ...tls, minVersion: "TLSv1.2" as const, ...checks(host) } : false,
@@ -76,8 +75,23 @@ export function postgresDatabase({
   );
 }
 
-/** The oid of BIGINT. */
-const INT8 = 20;
+/** Those of Lockstep's own columns, whatever parsers the application has set. Integers of 64 bits are texts. */
+const PARSERS: Readonly<Record<number, (text: string) => unknown>> = {
+  17: toBytes,
+  20: String,
+  21: Number,
+  23: Number,
+  25: String,
+};
+
+/** Parses a bytea in either of its formats. */
+function toBytes(text: string): Buffer {
+  if (text.startsWith("\\x")) return Buffer.from(text.slice(2), "hex");
+  const bytes = text.replaceAll(/\\(\\|\d{3})/g, (_, escaped: string) =>
+    escaped === "\\" ? escaped : String.fromCharCode(Number.parseInt(escaped, 8)),
+  );
+  return Buffer.from(bytes, "latin1");
+}
 
 /** Checks the certificate against the URL's host. By default, an address may be compared with "localhost". */
 function checks(host: string) {

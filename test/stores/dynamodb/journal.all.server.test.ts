@@ -453,3 +453,47 @@ test("another worker goes on with the runs of a killed one", async () => {
     expect(results).toHaveLength(10);
   }
 }, 240_000);
+
+test("queues and keys that are named twice count once", async () => {
+  await using dynamodb = (await anyTable()).open();
+  const journal = dynamodbJournal(dynamodb);
+  const key = { pk: `test/${newRunId()}`, sk: "a" };
+  await dynamodb.write([{ key, update: "SET #x = :x", values: { x: 1 } }]);
+  const { items } = await dynamodb.read([key, key]);
+  expect(items.map((item) => item?.x)).toEqual(["1", "1"]);
+  const query = { ...dueQuery(newRunId()), queues: ["mail", "mail"] };
+  expect(await journal.claimDue(query)).toEqual([]);
+});
+
+test("new limits of a queue forget no claim under them", async () => {
+  const table = await anyTable();
+  const queue = newRunId();
+  const workflowName = newRunId();
+  const limits = { ratePerKey: { runs: 1, per: 3_600_000 } };
+  await using admin = table.open();
+  const others = dynamodbJournal(admin);
+  const claimOne = () => others.claimDue({ ...dueQuery(workflowName), queues: [queue], limit: 1 });
+  let isArmed = false;
+  const { dynamodb } = watch(table, (operation, pass, body) => {
+    if (!isArmed || operation !== "Query" || !body.includes(`rates/${queue}`)) return undefined;
+    isArmed = false;
+    // A claim under the new limits, while the old rates are being read.
+    return pass().then(async (answer) => {
+      expect(await claimOne()).toHaveLength(1);
+      return answer;
+    });
+  });
+  await using _ = dynamodb;
+  await others.setLimits(queue, limits);
+  const start = (runId: string) =>
+    others.start([{ ...claimOf(runId, { workflow: workflowName }), turn: { queue, key: "k" } }]);
+  await start(newRunId());
+  expect(await claimOne()).toHaveLength(1);
+  await start(newRunId());
+  await start(newRunId());
+  expect(await claimOne()).toEqual([]);
+  isArmed = true;
+  await dynamodbJournal(dynamodb).setLimits(queue, limits);
+  expect(isArmed).toBe(false);
+  expect(await claimOne()).toEqual([]);
+});

@@ -141,8 +141,8 @@ test("lockstep migrate makes the table that the URL names, once", async () => {
 test("a table is made once although the answer to its making is lost", async () => {
   const name = `test-${crypto.randomUUID()}`;
   let isFirst = true;
-  const loseFirst: RequestFault = (_, pass) => {
-    if (!isFirst) return undefined;
+  const loseFirst: RequestFault = (operation, pass) => {
+    if (!isFirst || operation !== "CreateTable") return undefined;
     isFirst = false;
     return loseAnswer(pass);
   };

@@ -1,3 +1,4 @@
+import pg from "pg";
 import { expect, inject, test } from "vitest";
 import { z } from "zod";
 import { asBigInt, asNumber, asText, raw, type Sql, sql } from "../../../core/database/sql.ts";
@@ -54,6 +55,67 @@ const CHANGES = ["lockstep_append", "lockstep_read_state"].flatMap((name) => [
 ]);
 
 for (const server of inject("postgresServers")) {
+  test(`a migration stays in the schema of the tables, whatever schema comes first by now, on ${server.name}`, async () => {
+    const { open, options, drop } = await temporaryDatabase(server);
+    await using admin = open();
+    await migrate(admin);
+    const schema = raw(`CREATE SCHEMA "${options.user}"`);
+    await admin.batch([schema, sql`DELETE FROM lockstep_migration WHERE version = 13`]);
+    await using database = open();
+    expect(await migrate(database)).toHaveLength(1);
+    const found = await database.read(sql`
+      SELECT DISTINCT nspname AS schema FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+      WHERE relname LIKE 'lockstep_%'`);
+    expect(found.map(({ schema }) => schema)).toEqual(["public"]);
+    await drop();
+  });
+
+  test(`stock is changed once whatever parsers the application has set, on ${server.name}`, async () => {
+    const { open, options, drop } = await temporaryDatabase(server);
+    await migrate(open());
+    const text = (value: string) => `"${value}"`;
+    const oids = [17, 20, 21, 23, 25];
+    const parsers = oids.map((oid) => [oid, pg.types.getTypeParser(oid)] as const);
+    for (const oid of oids) pg.types.setTypeParser(oid, text);
+    try {
+      await using shop = await openPostgres(options);
+      const operation = { sku: "cup", quantity: 2, operationId: "sale" };
+      await shop.inventory.set({ sku: "cup", quantity: 5, operationId: "set" });
+      expect(await shop.inventory.decrement(operation)).toMatchObject({ remaining: 3 });
+      expect(await shop.inventory.decrement(operation)).toMatchObject({ replayed: true });
+    } finally {
+      for (const [oid, parser] of parsers) pg.types.setTypeParser(oid, parser);
+    }
+    await drop();
+  });
+
+  test.each(["UNIQUE", "REFERENCES other (id)"])(
+    `a constraint that the COMMIT checks fails the step alone: %s, on ${server.name}`,
+    async (constraint) => {
+      const { open, options, drop } = await temporaryDatabase(server);
+      await using admin = open();
+      await migrate(admin);
+      await admin.batch([
+        raw("CREATE TABLE other (id INTEGER PRIMARY KEY)"),
+        raw(`CREATE TABLE mine (id INTEGER ${constraint} DEFERRABLE INITIALLY DEFERRED)`),
+      ]);
+      await using store = await openPostgres(options);
+      let bodies = 0;
+      const row = sql`INSERT INTO mine (id) VALUES (1)`;
+      const put = workflow({ name: "put", version: 1, input: z.null() }, async (ctx) => {
+        const retry = { attempts: 2, base: 1 };
+        return ctx.step.tx("put", { lock: "l", retry }, async ({ tx }) => {
+          bodies += 1;
+          await tx.batch([row, row]);
+        });
+      });
+      const outcome = await createRuntime(store).execute(put, null, { id: "a" });
+      expect(outcome).toMatchObject({ status: "failed" });
+      expect(bodies).toBe(2);
+      await drop();
+    },
+  );
+
   test.each(CHANGES)(
     `no step is executed by a process for which the function $name $how, on ${server.name}`,
     async ({ change }) => {

@@ -131,8 +131,10 @@ class Client implements Dynamodb {
   /** DynamoDB answers with fewer items than it was asked for when it is short of capacity. */
   async #readMany(keys: readonly ItemKey[], signal: AbortSignal | undefined): Promise<ItemsRead> {
     const found = new Map<string, Item>();
+    // DynamoDB refuses a key that is named twice.
+    const named = new Map(keys.map((key) => [`${key.pk}\0${key.sk}`, key]));
     let wanted: object = {
-      Keys: keys.map((key) => toAttributes({ ...key })),
+      Keys: [...named.values()].map((key) => toAttributes({ ...key })),
       ConsistentRead: true,
     };
     for (let count = 0; ; count += 1) {

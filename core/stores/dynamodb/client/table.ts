@@ -1,6 +1,7 @@
 import { sleep } from "../../../lock/abort.ts";
-import { hasCode, StoreRefusedError } from "../../../lock/errors.ts";
+import { hasCode, StoreRefusedError, StoreUnavailableError } from "../../../lock/errors.ts";
 import { retryUntilKnown } from "../../../lock/retry.ts";
+import { elapsedSince, instant, type Millis } from "../../../lock/time.ts";
 import type { Dynamodb } from "./dynamodb.ts";
 import { RequestFailure } from "./failure.ts";
 
@@ -60,15 +61,25 @@ export function dynamodbTable(dynamodb: Dynamodb, name: string): DynamodbTable {
           throw error;
         }
       };
-      const created = await retryUntilKnown(address, `table ${name} was made`, undefined, make);
+      const startedAt = instant();
+      let created = false;
       let table = await find();
-      for (; table?.TableStatus !== "ACTIVE"; table = await find()) await sleep(PAUSE);
+      // A table that is being deleted is missing in the end.
+      for (; !isUsable(table); table = await find()) {
+        if (table === undefined) {
+          const what = `table ${name} was made`;
+          created = (await retryUntilKnown(address, what, undefined, make)) || created;
+        }
+        checkWait(address, table, elapsedSince(startedAt));
+        await sleep(PAUSE);
+      }
       checkKeys(address, table, definition);
       const backups = { PointInTimeRecoverySpecification: { PointInTimeRecoveryEnabled: true } };
       // DynamoDB Local has no backups.
       const keep = () => orUndefined(dynamodb.manage("UpdateContinuousBackups", backups), UNKNOWN);
       const what = `point-in-time recovery of table ${name} was enabled`;
-      if (created)
+      // An empty table may be one whose maker has not come this far.
+      if (created || table.ItemCount === 0)
         await retryUntilKnown(address, what, undefined, async () => (await keep()) ?? {});
       return created;
     },
@@ -76,7 +87,22 @@ export function dynamodbTable(dynamodb: Dynamodb, name: string): DynamodbTable {
 }
 
 /** The pause between two looks at a table that is being made. */
-const PAUSE = 200;
+const PAUSE: Millis = 200;
+
+/** How long a table may take to be made, or deleted. */
+const LONGEST_WAIT: Millis = 120_000;
+
+function isUsable(table: Table | undefined): table is Table {
+  return table?.TableStatus === "ACTIVE" || table?.TableStatus === "UPDATING";
+}
+
+/** Throws for a table that will not be usable, or has not been for long. */
+function checkWait(address: string, table: Table | undefined, waited: Millis): void {
+  const { TableStatus = "CREATING" } = table ?? {};
+  const problem = `its status is ${TableStatus}`;
+  if (!/^(CREATING|DELETING)$/.test(TableStatus)) throw new StoreRefusedError(address, problem);
+  if (waited > LONGEST_WAIT) throw new StoreUnavailableError(address, problem);
+}
 
 const MISSING = "ResourceNotFoundException";
 const EXISTS = "ResourceInUseException";
@@ -90,8 +116,15 @@ interface Keys {
   readonly KeySchema?: readonly { readonly AttributeName: string; readonly KeyType: string }[];
 }
 
+interface Table extends Keys {
+  readonly TableStatus: string;
+
+  /** Counted by DynamoDB every few hours. */
+  readonly ItemCount?: number;
+}
+
 interface Description {
-  readonly Table: Keys & { readonly TableStatus: string };
+  readonly Table: Table;
 }
 
 /** Throws a StoreRefusedError for a table that was made for something else. */

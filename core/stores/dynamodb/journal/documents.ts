@@ -1,6 +1,9 @@
+import { deadline } from "../../../lock/abort.ts";
+import { StoreUnavailableError } from "../../../lock/errors.ts";
 import { KeyedQueue } from "../../../lock/keyed-queue.ts";
 import { RecentMap } from "../../../lock/recent-map.ts";
 import { retryUntilKnown } from "../../../lock/retry.ts";
+import { LONGEST_CALL } from "../../../lock/time.ts";
 import type { Dynamodb, ItemWrite, TransactWrite } from "../client/dynamodb.ts";
 import type { Item, ItemKey } from "../client/items.ts";
 import type { Refusal } from "../client/transaction.ts";
@@ -67,7 +70,6 @@ interface Known<Doc> {
 /** The writes of a document that are known after a lost answer. */
 const MOST_RECENT = 16;
 
-const NEVER = new AbortController().signal;
 
 /**
  * Changes documents with their entries, each change only if no other client has changed its documents meanwhile.
@@ -105,7 +107,7 @@ export class Documents<Doc extends object> {
     let done: Done<Doc, Result>;
     try {
       for (const id of ids.toSorted()) {
-        await this.#queue.enter(id, signal ?? NEVER);
+        if (!this.#queue.tryEnter(id)) await this.#waitForTurn(id, signal);
         entered.push(id);
       }
       done = await this.#changeInTurn(request);
@@ -116,6 +118,13 @@ export class Documents<Doc extends object> {
       if (before && after) await this.#cleanUp(before, after.doc).catch(() => {});
     }
     return done.result;
+  }
+
+  /** The calls before this one may wait for a server that does not answer. */
+  async #waitForTurn(id: string, signal: AbortSignal | undefined): Promise<void> {
+    const late = () => new StoreUnavailableError(this.#dynamodb.address, "no answer");
+    using limit = deadline(LONGEST_CALL, late, signal);
+    await this.#queue.enter(id, limit.signal);
   }
 
   #changeInTurn<Result>(request: ChangeRequest<Doc, Result>): Promise<Done<Doc, Result>> {

@@ -5,7 +5,7 @@ import { retryUntilKnown } from "../../../lock/retry.ts";
 import type { ItemWrite } from "../client/dynamodb.ts";
 import type { ItemKey } from "../client/items.ts";
 import { endOf, type JournalContext, readRuns, runningPlace, SHARDS } from "./runs.ts";
-import { deleteAll, readItems, readRange, writeAgain } from "./values.ts";
+import { readItems, readRange, writeAgain } from "./values.ts";
 
 /** The place of all limited queues. */
 const LIMITS = "limits";
@@ -30,12 +30,12 @@ export async function setLimits(
   const what = `the limits of queue ${quote(queue)} were set`;
   await retryUntilKnown(dynamodb.address, what, undefined, async (limit) => {
     await dynamodb.write([write], limit);
-    // Those of the setting before have another mark: they count no more.
+    // Those of the setting before have another mark, and count no more. A claim since then has written a new one.
     const old = await readRange(dynamodb, { pk: ratesOf(queue), from: "\0", to: endOf("") });
-    await deleteAll(
-      dynamodb,
-      old.map(({ pk = "", sk = "" }) => ({ pk, sk })),
-    );
+    for (const { pk = "", sk = "", setting = "" } of old) {
+      if (setting === write.values?.setting) continue;
+      await writeAgain(dynamodb, [{ key: { pk, sk }, when: "#setting = :setting", values: { setting } }]);
+    }
     return true;
   });
 }

@@ -8,7 +8,6 @@ import { hasCode, quote } from "../../../lock/errors.ts";
 import { retryUntilKnown } from "../../../lock/retry.ts";
 import { LONGEST_CALL } from "../../../lock/time.ts";
 import {
-  existingRecord,
   insertRecord,
   isRefusal,
   readState,
@@ -79,10 +78,13 @@ async function attempt(
       return commit(context, tx, step, record);
     }, limit);
   } catch (error) {
-    if (isCommitting && isRefusal(error)) {
-      return existingRecord(database, step.run, step.key, error, limit);
-    }
-    throw error;
+    if (!isCommitting || !isRefusal(error)) throw error;
+    const { run, key } = step;
+    const found = toState(run, await database.read(readState(database.dialect, run, key), limit));
+    if (found) return found;
+    // A constraint of the step's own rows that the database has checked at the COMMIT.
+    const { message } = error as Error;
+    throw new BodyError("", { cause: transactionRefused(message, error) });
   }
 }
 
