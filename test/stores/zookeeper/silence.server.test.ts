@@ -66,7 +66,7 @@ test("the release of another holder's lock ends within 15 s when the server fall
   const client = zookeeperClient({ servers: [`127.0.0.1:${wire.port}`] });
   const dark = faulty(client);
   dark.decide = (call) => {
-    if (call === "remove") wire.blackhole();
+    if (call === "remove") wire.cut();
     return undefined;
   };
   await using ours = zookeeperLocks(dark.zookeeper, { root, closeZooKeeper: true });
