@@ -70,7 +70,6 @@ interface Known<Doc> {
 /** The writes of a document that are known after a lost answer. */
 const MOST_RECENT = 16;
 
-
 /**
  * Changes documents with their entries, each change only if no other client has changed its documents meanwhile.
  *

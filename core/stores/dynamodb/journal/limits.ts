@@ -34,7 +34,9 @@ export async function setLimits(
     const old = await readRange(dynamodb, { pk: ratesOf(queue), from: "\0", to: endOf("") });
     for (const { pk = "", sk = "", setting = "" } of old) {
       if (setting === write.values?.setting) continue;
-      await writeAgain(dynamodb, [{ key: { pk, sk }, when: "#setting = :setting", values: { setting } }]);
+      await writeAgain(dynamodb, [
+        { key: { pk, sk }, when: "#setting = :setting", values: { setting } },
+      ]);
     }
     return true;
   });

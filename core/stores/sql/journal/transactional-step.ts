@@ -7,14 +7,7 @@ import { race } from "../../../lock/abort.ts";
 import { hasCode, quote } from "../../../lock/errors.ts";
 import { retryUntilKnown } from "../../../lock/retry.ts";
 import { LONGEST_CALL } from "../../../lock/time.ts";
-import {
-  insertRecord,
-  isRefusal,
-  readState,
-  toState,
-  toWritten,
-  writtenAt,
-} from "./append.ts";
+import { insertRecord, isRefusal, readState, toState, toWritten, writtenAt } from "./append.ts";
 import type { SqlJournalContext } from "./context.ts";
 import { commitWith, toLargeValue } from "./large-values.ts";
 import type { PendingWrite, WrittenRecord } from "./order.ts";
