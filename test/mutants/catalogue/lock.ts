@@ -159,6 +159,12 @@ export const LOCK = [
     ["test/lock/polling.test.ts"],
     [
       {
+        name: "a failed renewal that takes back the value of the next one",
+        find: "if (next !== undefined && !wasInDoubt && isCertain(error)) this.#settle(this.#owner);",
+        replace: "if (!wasInDoubt && isCertain(error)) this.#settle(this.#owner);",
+        tests: ["test/lock/election.test.ts"],
+      },
+      {
         name: "a waiter that gives up when the store restarts",
         find: `if (!isAnswered || !hasCode(error, "STORE_UNAVAILABLE")) throw error;`,
         replace: "throw error;",

@@ -5,6 +5,17 @@ const CONFORMANCE = ["test/stores/redis.server.test.ts"];
 const STOCK = ["test/inventory/redis.server.test.ts"];
 
 export const REDIS = [
+  ...mutantsOf(
+    "core/stores/redis/client/run-script.ts",
+    ["test/redis/run-script.test.ts"],
+    [
+      {
+        name: "a withdrawn script that is sent again",
+        find: "if (signal?.aborted) throw failure;",
+        replace: "void signal;",
+      },
+    ],
+  ),
   ...mutantsOf("core/stores/redis/locks/scripts.ts", CLAIMS, [
     {
       name: "a claim in Redis that takes a held lock",

@@ -1,6 +1,7 @@
 import { mutantsOf } from "../mutant.ts";
 
 const STORE = ["test/stores/zookeeper/store.server.test.ts"];
+const HEARTBEAT = ["test/zookeeper/heartbeat.test.ts"];
 const CONFORMANCE = ["test/stores/zookeeper.server.test.ts"];
 
 export const ZOOKEEPER = [
@@ -18,6 +19,20 @@ export const ZOOKEEPER = [
       find: `this.#mayExist = hasCode(error, "UNKNOWN_OUTCOME");`,
       replace: `this.#mayExist = hasCode(error, "SESSION_EXPIRED");`,
       only: "leaves no node behind",
+    },
+  ]),
+  ...mutantsOf("core/stores/zookeeper/client/liveness.ts", HEARTBEAT, [
+    {
+      name: "a refused heartbeat that is the last one",
+      find: "if (!isAnswered) return this.#beatSoon();",
+      replace: "if (!isAnswered) return;",
+    },
+  ]),
+  ...mutantsOf("core/stores/zookeeper/client/requests.ts", HEARTBEAT, [
+    {
+      name: "requests whose numbers outgrow their 31 bits",
+      find: "return xid === 2 ** 31 - 1 ? 1 : xid + 1;",
+      replace: "return xid + 1;",
     },
   ]),
   ...mutantsOf("core/stores/zookeeper/locks/queue-entry.ts", STORE, [
