@@ -1,5 +1,18 @@
 import { StoreRefusedError } from "../lock/errors.ts";
 
+/** Failures that later calls of their transactions have got. */
+const repeated = new WeakSet<object>();
+
+function repeat(error: unknown): unknown {
+  if (typeof error === "object" && error !== null) repeated.add(error);
+  return error;
+}
+
+/** Whether a call of a transaction has got the failure of an earlier one. */
+export function isRepeated(error: object): boolean {
+  return repeated.has(error);
+}
+
 /** Runs the calls of a transaction one after the other, and refuses calls after its first failure and its end. */
 export class SerialCalls {
   readonly #address: string;
@@ -13,7 +26,7 @@ export class SerialCalls {
 
   run<T>(call: () => Promise<T>): Promise<T> {
     const answer = this.#last.then(async () => {
-      if (this.#failure) throw this.#failure.error;
+      if (this.#failure) throw repeat(this.#failure.error);
       if (this.#isOver) {
         const problem = "this transaction has ended; make all its calls before its body returns";
         throw new StoreRefusedError(this.#address, problem);

@@ -43,7 +43,9 @@ export async function runStep(
 ): Promise<StepRecord> {
   await waitForRetry(execution, history);
   for (let number = history.failures + 1; ; number += 1) {
-    if (step.atMostOnce && history.attempt("started", number)) {
+    const isInterrupted =
+      history.attempt("started", number) || execution.history.wasInterrupted(step.key);
+    if (step.atMostOnce && isInterrupted) {
       const value = encodeError(stepInterrupted(step.key));
       return execution.append(recordOf(step, number, { outcome: "failed", value }));
     }

@@ -85,7 +85,8 @@ export class Children {
     const { open, compensated } = await this.#starter.cancel();
     if (open > 0) {
       const children = { count: open, within: FAN_OUT_DELAY };
-      throw new Suspension("child", Number.POSITIVE_INFINITY, { children });
+      // The journal tells only the first end of each child: one that was retried may end without another word.
+      throw new Suspension("child", CHILD_POLL, { children });
     }
     const execution = this.#execution;
     const value = encodeError(runCancelled(execution.runId));

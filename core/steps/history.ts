@@ -43,6 +43,9 @@ export class History {
   readonly #earlierResults = new Map<string, StepRecord>();
   readonly #generations = new Map<string, number>();
 
+  /** Steps with a superseded attempt of which only the start is known. */
+  readonly #interrupted = new Set<string>();
+
   /** Of a fork: the runs that have executed the generations of a step. */
   readonly #origins = new Map<string, (string | undefined)[]>();
   readonly #counts = new Map<string, number>();
@@ -195,14 +198,30 @@ export class History {
 
   #addSuperseded(record: StepRecord): void {
     const key = originalKey(record.key);
-    if (key === undefined || !isFinal(record)) return;
+    if (key === undefined) return;
     const { kind, outcome } = record;
+    if (!isFinal(record)) {
+      this.#noteSupersededAttempt({ ...record, key });
+      return;
+    }
     const step = kind === "undo" ? undoneKey(key) : key;
+    this.#interrupted.delete(step);
     const isRepeated = kind === "undo" ? outcome === "ok" : outcome === "failed";
     if (isRepeated) this.#earlierResults.delete(step);
     else if (isOfStep(record)) this.#earlierResults.set(step, record);
     const isFresh = isRepeated && (kind === "undo" || kind === "child");
     if (isFresh) this.#generations.set(step, this.generationOf(step) + 1);
+  }
+
+  #noteSupersededAttempt(record: StepRecord): void {
+    const step = stepKeyOf(record);
+    if (record.outcome === "started") this.#interrupted.add(step);
+    else this.#interrupted.delete(step);
+  }
+
+  /** Whether a retry of the run has superseded an attempt of the step whose effect is unknown. */
+  wasInterrupted(key: string): boolean {
+    return this.#interrupted.has(key);
   }
 
   /** Adds a new record: its answer is delivered after those of all records before. */

@@ -57,13 +57,18 @@ export function undoneSteps(records: readonly StepRecord[]): ReadonlySet<string>
   return new Set(undos.map(({ key }) => undoneKey(key)));
 }
 
+const keyOf = ({ key }: StepRecord) => key;
+
 /** The step that failed the run, or all failed steps if it is not known, the steps that were undone, and the cancelled children. */
 function stepsToRepeat(run: RunDetails, records: readonly StepRecord[]): ReadonlySet<string> {
   const { step, code } = decodeError(run.ending?.value);
   const hasFailed = (record: StepRecord) =>
     record.outcome === "failed" && record.kind !== "undo" && record.kind !== "failure";
-  const isStopped = code === "RUN_CANCELLED" || code === "RUN_TIMEOUT";
-  const failed = isStopped ? [] : records.filter(hasFailed).map(({ key }) => key);
+  // A child that was stopped fails its parent's step with the same code.
+  const isStopped = step === undefined && (code === "RUN_CANCELLED" || code === "RUN_TIMEOUT");
+  const mayRepeat = (record: StepRecord) =>
+    !isStopped || (record.kind !== "child" && decodeError(record.value).code === code);
+  const failed = records.filter((record) => hasFailed(record) && mayRepeat(record)).map(keyOf);
   const cause = step !== undefined && failed.includes(step) ? [step] : failed;
   const failure = records.findIndex(({ kind }) => kind === "failure");
   // Children that were open when the run failed were cancelled with it.

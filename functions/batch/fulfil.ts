@@ -1,5 +1,4 @@
-import { DuplicateKeyError } from "../../core/database/sql.ts";
-import { stockLock } from "../../core/inventory/inventory.ts";
+import { InventoryError, stockLock } from "../../core/inventory/inventory.ts";
 import { sleep } from "../../core/lock/abort.ts";
 import { checkWhole, LONGEST_SPAN } from "../../core/lock/checks.ts";
 import { type Duration, toMillis } from "../../core/lock/duration.ts";
@@ -143,7 +142,7 @@ class Batch {
       return true;
     } catch (error) {
       // A later holder has the lock, or another sale has just used the order's id: the next poll shows which.
-      if (hasCode(error, "FENCED_OUT") || error instanceof DuplicateKeyError) return false;
+      if (hasCode(error, "FENCED_OUT") || isConflict(error)) return false;
       throw error;
     } finally {
       await lock[Symbol.asyncDispose]();
@@ -154,4 +153,8 @@ class Batch {
     if (answers.size > 0) this.report.groups += 1;
     for (const answer of answers.values()) this.report[answer] += 1;
   }
+}
+
+function isConflict(error: unknown): boolean {
+  return error instanceof InventoryError && error.code === "OPERATION_CONFLICT";
 }

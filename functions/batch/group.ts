@@ -35,12 +35,11 @@ export async function answerGroup(
     });
   } catch (error) {
     if (!isUnknownSku(error)) throw error;
-    return transact(
-      options,
-      sku,
-      fence,
-      async (_, orders) => new Map(orders.map(({ orderId }) => [orderId, "unknown-sku"])),
-    );
+    return transact(options, sku, fence, async (tx, orders) => {
+      // The sku may have been made meanwhile: the next poll serves its orders.
+      if (await options.inventory.within(tx).get(sku)) return new Map();
+      return new Map(orders.map(({ orderId }) => [orderId, "unknown-sku"]));
+    });
   }
 }
 

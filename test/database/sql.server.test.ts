@@ -151,6 +151,21 @@ describe.each(opened)("a database on %s", (name, open) => {
     await close();
   });
 
+  test("a text stands for a number wherever the database expects one", async () => {
+    const { database, close } = await open();
+    await database.batch([
+      sql`CREATE TABLE number (id INTEGER PRIMARY KEY, price DECIMAL(9, 2))`,
+      sql`INSERT INTO number VALUES (1, 0), (50, 0)`,
+    ]);
+    const [one, price] = ["1", "19.99"];
+    await database.batch([sql`UPDATE number SET price = ${price} WHERE id = ${one}`]);
+    await database.batch([sql`UPDATE number SET id = id + ${"2"} WHERE id = ${one}`]);
+    const [row] = await database.read(sql`SELECT id, price FROM number WHERE id = ${"3"}`);
+    expect(Number(row?.id)).toBe(3);
+    expect(Number(row?.price)).toBe(19.99);
+    await close();
+  });
+
   test("commits a batch as a whole or not at all", async () => {
     const { database, close } = await open();
     await database.batch([table]);

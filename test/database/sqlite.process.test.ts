@@ -6,6 +6,7 @@ import { expect, test } from "vitest";
 import { claimFence } from "../../core/database/claim.ts";
 import { sql } from "../../core/database/sql.ts";
 import { type Fence, issueFence } from "../../core/lock/fence.ts";
+import { sqlInventory } from "../../core/stores/sql/inventory/index.ts";
 import { sqlLocks } from "../../core/stores/sql/locks.ts";
 import { migrate } from "../../core/stores/sql/migrate.ts";
 import { sqliteDatabase } from "../../core/stores/sqlite/database.ts";
@@ -231,5 +232,27 @@ test("a claim without an owner belongs to the first holder with an equal fence",
   await claim(issueFence("a", 1, 8n, "another"));
   await expect(claim(first)).rejects.toMatchObject({ code: "FENCED_OUT" });
   await database.close();
+  await remove();
+});
+
+test("a transaction that SQLite has rolled back for a renewal commits nothing more", async () => {
+  const { file, remove } = await temporaryFile();
+  await using database = sqliteDatabase(file);
+  await migrate(database);
+  await database.batch([sql`CREATE TABLE purchase (id TEXT)`, sql`CREATE TABLE big (text TEXT)`]);
+  const inventory = sqlInventory(database);
+  await inventory.set({ sku: "cup", quantity: 5, operationId: "set" });
+  const sold = database.transaction(async (tx) => {
+    await inventory.within(tx).decrement({ sku: "cup", quantity: 2, operationId: "sale" });
+    await tx.batch([sql`PRAGMA max_page_count = 1`]);
+    const renewal = sql`INSERT INTO big VALUES (${"x".repeat(5_000_000)})`;
+    const full = { code: expect.stringMatching(/^STORE_/) };
+    await expect(database.batch([renewal], undefined, "renewals")).rejects.toMatchObject(full);
+    await tx.batch([sql`PRAGMA max_page_count = 1000000`]).catch(() => {});
+    await tx.commit([sql`INSERT INTO purchase VALUES ('order')`]);
+  });
+  await expect(sold).rejects.toMatchObject({ code: "STORE_UNAVAILABLE" });
+  expect(await inventory.get("cup")).toMatchObject({ onHand: 5, sold: 0 });
+  expect(await database.read(sql`SELECT id FROM purchase`)).toEqual([]);
   await remove();
 });

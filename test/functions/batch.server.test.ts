@@ -2,6 +2,7 @@ import { writeFile } from "node:fs/promises";
 import { describe, expect, inject, test, vi } from "vitest";
 import { claimFence } from "../../core/database/claim.ts";
 import { asNumber, asText, sql } from "../../core/database/sql.ts";
+import { InventoryError } from "../../core/inventory/inventory.ts";
 import { StoreUnavailableError } from "../../core/lock/errors.ts";
 import { sqlInventory } from "../../core/stores/sql/inventory/index.ts";
 import { migrate } from "../../core/stores/sql/migrate.ts";
@@ -170,6 +171,61 @@ const BOOKS = sql`
     (SELECT COUNT(*) FROM lockstep_order AS o WHERE o.sku = s.sku AND o.answer = 'sold-out') AS refused,
     (SELECT COUNT(*) FROM lockstep_ledger AS l WHERE l.sku = s.sku AND l.kind = 'decrement') AS ledger
   FROM lockstep_stock AS s WHERE s.sku LIKE 'sku-%'`;
+
+test("orders for a sku that is made meanwhile stay open, and are served by the next poll", async () => {
+  const { locks, database, close } = await place(undefined);
+  const inventory = sqlInventory(database);
+  await addOrders(database, [{ orderId: "order", sku: "new", quantity: 1 }]);
+  const lock = await locks.lock("sku/new", { ttl: 60_000, wait: 60_000 });
+  let transactions = 0;
+  const observed = {
+    ...database,
+    dialect: database.dialect,
+    async transaction<T>(...args: Parameters<typeof database.transaction<T>>) {
+      transactions += 1;
+      if (transactions === 2) {
+        await inventory.set({ sku: "new", quantity: 9, operationId: "set" });
+        await addOrders(database, [{ orderId: "late", sku: "new", quantity: 1 }]);
+      }
+      return database.transaction(...args);
+    },
+  } as typeof database;
+  const answer = () => answerGroup({ database: observed, inventory, group: 10 }, "new", lock.fence);
+  expect(await answer()).toEqual(new Map());
+  expect(await answer()).toEqual(
+    new Map([
+      ["order", "fulfilled"],
+      ["late", "fulfilled"],
+    ]),
+  );
+  await lock.unlock();
+  await close();
+});
+
+test("fulfil goes on when another client has just used an order's id for another sku", async () => {
+  const { locks, database, close } = await place(undefined);
+  const inventory = sqlInventory(database);
+  await inventory.set({ sku: "a", quantity: 9, operationId: "set" });
+  await addOrders(database, [{ orderId: "order", sku: "a", quantity: 1 }]);
+  let conflicts = 0;
+  const conflicting: typeof inventory = Object.create(inventory, {
+    within: {
+      value: (tx: Parameters<typeof inventory.within>[0]) => {
+        const stock = inventory.within(tx);
+        const decrementMany: typeof stock.decrementMany = async (batch) => {
+          conflicts += 1;
+          if (conflicts > 1) return stock.decrementMany(batch);
+          throw new InventoryError("OPERATION_CONFLICT", "the id was used");
+        };
+        return { ...stock, get: stock.get, decrementMany };
+      },
+    },
+  });
+  const report = await fulfil({ database, inventory: conflicting, locks });
+  expect(report.passedOver + report.fulfilled).toBeGreaterThan(0);
+  expect(conflicts).toBeGreaterThan(0);
+  await close();
+});
 
 test("fulfil waits for a store in a short outage, however long the other skus have taken", async () => {
   const { inventory, locks, database, here, close } = await place(undefined);

@@ -242,8 +242,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "an interrupted step that is started again",
     file: "core/steps/attempt.ts",
-    find: `if (step.atMostOnce && history.attempt("started", number)) {`,
-    replace: `if (step.atMostOnce && history.attempt("started", number + 1)) {`,
+    find: "if (step.atMostOnce && isInterrupted) {",
+    replace: `if (step.atMostOnce && isInterrupted && history.attempt("started", number + 1)) {`,
   },
   {
     name: "a start that is recorded after the call",

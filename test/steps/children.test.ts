@@ -60,6 +60,30 @@ describe.concurrent("children", () => {
     expect(await rt.run(wf, input, { id: "r" })).toMatchObject({ output: "grown" });
   });
 
+  test("a cancelled parent looks again for the end of a child that was retried", async () => {
+    const rt = runtime();
+    let isDown = true;
+    const child = flow(async (ctx) => {
+      if (isDown) throw new Error("away");
+      await ctx.waitFor("never", z.string());
+    });
+    const parent = flow(async (ctx) => {
+      await ctx.child("c", child, input).catch(() => {});
+      await ctx.waitFor("go", z.string());
+    });
+    await rt.execute(parent, input, { id: "r" });
+    expect(await rt.execute(child, input, { id: "r/c" })).toMatchObject({ status: "failed" });
+    await rt.execute(parent, input, { id: "r" });
+    isDown = false;
+    await rt.retry("r/c");
+    await rt.execute(child, input, { id: "r/c" });
+    await rt.cancel("r");
+    const waiting = await rt.execute(parent, input, { id: "r" });
+    // The journal has told the parent the first end of the child, and tells it no other one.
+    expect(waiting).toMatchObject({ status: "suspended", reason: "child" });
+    expect("wakeIn" in waiting && waiting.wakeIn).toBeLessThanOrEqual(60_000);
+  });
+
   test("a child is not started again when its parent resumes after the outcome was purged", async () => {
     const rt = runtime();
     let times = 0;

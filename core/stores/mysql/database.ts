@@ -88,7 +88,10 @@ function render({ texts, values }: Sql): string {
   return texts.reduce((text, next, i) => text + literal(values[i - 1] ?? null) + next);
 }
 
-/** Writes text as hexadecimal digits: no escapes, in any character set and SQL mode. */
+/**
+ * Writes text as hexadecimal digits: no escapes, in any character set and SQL mode. Without the character set, MySQL would
+ * take the digits for a number wherever it expects one, and JSON columns would refuse them.
+ */
 function literal(value: SqlValue): string {
   if (value === null) return "NULL";
   if (typeof value === "bigint") return String(value);
@@ -97,5 +100,6 @@ function literal(value: SqlValue): string {
       throw new RangeError(`a number in SQL must be finite, not ${value}`);
     return String(value);
   }
-  return `X'${Buffer.from(value as string | Uint8Array).toString("hex")}'`;
+  const digits = `X'${Buffer.from(value as string | Uint8Array).toString("hex")}'`;
+  return typeof value === "string" ? `_utf8mb4 ${digits}` : digits;
 }

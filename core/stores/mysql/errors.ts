@@ -99,7 +99,7 @@ const REFUSALS = new Set([
   3143,
   // Values: null, range, length, format, constraints.
   1048, 1242, 1264, 1265, 1292, 1364, 1365, 1366, 1369, 1406, 1411, 1416, 1426, 1441, 1451, 1452,
-  1644, 1690, 3140, 3141, 3819, 4025, 4078,
+  1644, 1690, 3140, 3141, 3144, 3819, 4025, 4078,
   // The packet is larger than max_allowed_packet: it is dropped before it is parsed.
   1153,
 ]);

@@ -134,26 +134,28 @@ class Sqlite implements Database {
 
   /** No statement runs after the limit: the transaction is rolled back then. */
   #transaction(limit: AbortSignal): Transaction {
-    const checkTime = () => {
-      if (!limit.aborted) return;
-      const problem = "the transaction took too long, or was aborted";
-      throw new StoreUnavailableError(this.address, problem, limit.reason);
+    const inside = <T>(work: (db: DatabaseSync) => T): T => {
+      if (limit.aborted) {
+        const problem = "the transaction took too long, or was aborted";
+        throw new StoreUnavailableError(this.address, problem, limit.reason);
+      }
+      return this.#attempt((db) => {
+        if (db.isTransaction) return work(db);
+        // The next statement would be committed alone.
+        const problem = "SQLite has rolled the transaction back after an error of the disk";
+        throw new StoreUnavailableError(this.address, problem);
+      });
     };
     return {
-      batch: async (statements) => {
-        checkTime();
-        return this.#attempt((db) => this.#run(db, statements));
-      },
-      commit: async (statements) => {
-        checkTime();
-        return this.#attempt((db) => {
+      batch: async (statements) => inside((db) => this.#run(db, statements)),
+      commit: async (statements) =>
+        inside((db) => {
           const results = this.#run(db, statements);
           this.#commit(() => db.exec("COMMIT"));
           this.#renewals.length = 0;
           this.#isTransactionOpen = false;
           return results;
-        });
-      },
+        }),
     };
   }
 
@@ -175,9 +177,13 @@ class Sqlite implements Database {
       texts: texts.map((text) => withTime(text, at)),
       values,
     }));
-    const results = this.#run(db, timed);
-    this.#renewals.push(...timed);
-    return results;
+    try {
+      const results = this.#run(db, timed);
+      this.#renewals.push(...timed);
+      return results;
+    } catch (error) {
+      throw uncommittedError(this.address, error);
+    }
   }
 
   #exclusively<T>(signal: AbortSignal | undefined, work: (db: DatabaseSync) => T): Promise<T> {

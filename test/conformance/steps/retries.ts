@@ -35,6 +35,73 @@ export function describeRetries({ newId, recordsOf, runtime, toEnd }: StepsHarne
       await expect(ours.retry(newId())).rejects.toMatchObject({ code: "UNKNOWN_RUN" });
     });
 
+    test("executes a step again that a cancellation has aborted, and starts a cancelled child anew", async () => {
+      const rt = runtime();
+      const calls: string[] = [];
+      const child = flow(async (ctx) => {
+        calls.push("child");
+        if (calls.length === 1) await ctx.waitFor("never", z.string());
+        return "grown";
+      });
+      const parent = flow(async (ctx) => ctx.child("c", child, { n: 1 }));
+      const id = newId();
+      expect(await rt.execute(parent, { n: 1 }, { id })).toMatchObject({ status: "suspended" });
+      await rt.execute(child, { n: 1 }, { id: `${id}/c` });
+      await rt.cancel(`${id}/c`);
+      await toEnd(rt, child, `${id}/c`);
+      expect(await toEnd(rt, parent, id)).toMatchObject({ error: { code: "RUN_CANCELLED" } });
+      expect(await rt.retry(id)).toBe("reopened");
+      calls.push("retried");
+      expect(await toEnd(rt, parent, id)).toMatchObject({ output: "grown" });
+
+      let ships = 0;
+      const wf = flow(async (ctx) =>
+        ctx.step("ship", async ({ signal }) => {
+          ships += 1;
+          if (ships > 1) return "shipped";
+          await rt.cancel(aborted);
+          return new Promise<string>((_, reject) => {
+            signal.addEventListener("abort", () => reject(signal.reason));
+          });
+        }),
+      );
+      const aborted = newId();
+      expect(await toEnd(rt, wf, aborted)).toMatchObject({ error: { code: "RUN_CANCELLED" } });
+      expect(await rt.retry(aborted)).toBe("reopened");
+      expect(await toEnd(rt, wf, aborted)).toMatchObject({ output: "shipped" });
+    });
+
+    test("does not repeat an at-most-once step that was interrupted beside the failed one", async () => {
+      const rt = runtime();
+      let starts = 0;
+      let isDown = true;
+      const semantics = "at-most-once";
+      const wf = flow(async (ctx) => {
+        const retry = { attempts: 2, base: 1, max: 1, jitter: "none" } as const;
+        const second = Promise.withResolvers<void>();
+        const failing = ctx.step("a", { retry }, async ({ attempt }) => {
+          // The other step begins after the record of the first attempt, and before that of the second one.
+          if (!isDown || attempt === 2) second.resolve();
+          while (isDown && attempt === 2 && starts === 0) await new Promise(setImmediate);
+          if (isDown) throw new Error("away");
+        });
+        await second.promise;
+        const once = ctx.step("b", { semantics }, async ({ signal }) => {
+          starts += 1;
+          await new Promise((_, reject) => {
+            signal.addEventListener("abort", () => reject(signal.reason));
+          });
+        });
+        await Promise.all([failing, once]);
+      });
+      const id = newId();
+      expect(await toEnd(rt, wf, id)).toMatchObject({ status: "failed" });
+      isDown = false;
+      await rt.retry(id);
+      expect(await toEnd(rt, wf, id)).toMatchObject({ error: { code: "STEP_INTERRUPTED" } });
+      expect(starts).toBe(1);
+    });
+
     test("gives each signal to one wait, also to one that is repeated", async () => {
       const rt = runtime();
       let isDown = true;

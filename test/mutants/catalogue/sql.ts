@@ -35,7 +35,7 @@ export const SQL = [
     [
       {
         name: "a transaction that goes on after a failed statement",
-        find: "if (this.#failure) throw this.#failure.error;",
+        find: "if (this.#failure) throw repeat(this.#failure.error);",
         replace: "",
       },
       {
@@ -53,8 +53,8 @@ export const SQL = [
   ...mutantsOf("core/stores/sql/inventory/apply.ts", STOCK, [
     {
       name: "a late fence that is refused without an error",
-      find: "else if (fence) checkClaim(fence, claim ?? []);",
-      replace: "else if (fence) void checkClaim;",
+      find: "if (fence && claim?.[0]) checkClaim(fence, claim);",
+      replace: "void checkClaim;",
       only: "late|fence",
     },
     {

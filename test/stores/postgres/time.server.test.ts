@@ -3,7 +3,7 @@ import { sql } from "../../../core/database/sql.ts";
 import { sqlLocks } from "../../../core/stores/sql/locks.ts";
 import { migrate } from "../../../core/stores/sql/migrate.ts";
 import { temporaryDatabase } from "../../support/under-test.ts";
-import { pause } from "../../support/until.ts";
+import { pause, until } from "../../support/until.ts";
 
 for (const server of inject("postgresServers")) {
   test("a holder whose claim waited for the lock's row believes to hold the lock no longer than the row says", async () => {
@@ -17,7 +17,14 @@ for (const server of inject("postgresServers")) {
     const locking = database.transaction(async (tx) => {
       await tx.batch([sql`SELECT name FROM lockstep_lock WHERE name = 'job' FOR UPDATE`]);
       isLocked.resolve();
-      await pause(1_200);
+      // The wait counts from the arrival of the claim.
+      await until(async () => {
+        const [row] = await database.read(sql`
+          SELECT COUNT(*) AS n FROM pg_stat_activity
+          WHERE datname = current_database() AND wait_event_type = 'Lock'`);
+        return Number(row?.n) > 0;
+      });
+      await pause(1_000);
       await tx.commit([]);
     });
     await isLocked.promise;

@@ -1,9 +1,9 @@
-import { deadline } from "../../../lock/abort.ts";
+import { follow } from "../../../lock/abort.ts";
 import { StoreUnavailableError } from "../../../lock/errors.ts";
 import { KeyedQueue } from "../../../lock/keyed-queue.ts";
 import { RecentMap } from "../../../lock/recent-map.ts";
 import { retryUntilKnown } from "../../../lock/retry.ts";
-import { LONGEST_CALL } from "../../../lock/time.ts";
+import { after, elapsedSince, instant, LONGEST_CALL } from "../../../lock/time.ts";
 import type { Dynamodb, ItemWrite, TransactWrite } from "../client/dynamodb.ts";
 import type { Item, ItemKey } from "../client/items.ts";
 import type { Refusal } from "../client/transaction.ts";
@@ -83,6 +83,9 @@ export class Documents<Doc extends object> {
   readonly #known = new RecentMap<Known<Doc>>();
   readonly #queue = new KeyedQueue(Number.POSITIVE_INFINITY);
 
+  /** When the last change was done. */
+  #answeredAt = instant();
+
   constructor(
     dynamodb: Dynamodb,
     clock: TableClock,
@@ -110,6 +113,7 @@ export class Documents<Doc extends object> {
         entered.push(id);
       }
       done = await this.#changeInTurn(request);
+      this.#answeredAt = instant();
     } finally {
       for (const id of entered) this.#queue.leave(id);
     }
@@ -119,11 +123,22 @@ export class Documents<Doc extends object> {
     return done.result;
   }
 
-  /** The calls before this one may wait for a server that does not answer. */
+  /** Waits as long as the server answers the calls before this one: it may have been silent for 10 s at the most. */
   async #waitForTurn(id: string, signal: AbortSignal | undefined): Promise<void> {
-    const late = () => new StoreUnavailableError(this.#dynamodb.address, "no answer");
-    using limit = deadline(LONGEST_CALL, late, signal);
-    await this.#queue.enter(id, limit.signal);
+    const late = new AbortController();
+    using limit = follow(late.signal, signal);
+    const startedAt = instant();
+    const check = () => {
+      const silent = Math.min(elapsedSince(startedAt), elapsedSince(this.#answeredAt));
+      if (silent < LONGEST_CALL) cancel = after(LONGEST_CALL - silent, check);
+      else late.abort(new StoreUnavailableError(this.#dynamodb.address, "no answer"));
+    };
+    let cancel = after(LONGEST_CALL, check);
+    try {
+      await this.#queue.enter(id, limit.signal);
+    } finally {
+      cancel();
+    }
   }
 
   #changeInTurn<Result>(request: ChangeRequest<Doc, Result>): Promise<Done<Doc, Result>> {

@@ -1,5 +1,6 @@
 import { checkClaim, claim, readClaim } from "../../../database/claim.ts";
 import {
+  asBigInt,
   asNumber,
   asText,
   type Database,
@@ -120,12 +121,20 @@ async function recordRefusal(
   if (ledger?.[0]) {
     return toResult(ledger[0], operation, results[writes.length - 2]?.affected !== 1);
   }
-  if (fence && !claim?.[0]) claimed.delete(fence);
-  else if (fence) checkClaim(fence, claim ?? []);
+  // A failover may have lost the claim: the next attempt raises it again.
+  if (fence && isBelow(fence, claim) && claimed.delete(fence)) return undefined;
+  if (fence && claim?.[0]) checkClaim(fence, claim);
   if (!stock?.[0]) throw unknownSku(sku);
   if (kind === "confirm" || kind === "cancel") throw unknownReservation(sku, reservation);
   await database.batch(releaseExpired(database.dialect, sku), limit);
   return undefined;
+}
+
+/** Whether the resource has no claim, or only one of an earlier fence. */
+function isBelow({ generation, token }: Fence, [row]: readonly Row[] = []): boolean {
+  if (!row) return true;
+  const claimed = asNumber(row.generation);
+  return claimed < generation || (claimed === generation && asBigInt(row.token) < token);
 }
 
 /** Raises the claim once; later statements only verify that it still holds. */

@@ -1,4 +1,5 @@
 import { checkClaim, claim, claimAndRead } from "../../../database/claim.ts";
+import { isRepeated } from "../../../database/serial-calls.ts";
 import {
   asBigInt,
   asNumber,
@@ -209,7 +210,7 @@ async function orConflict<T>(changing: Promise<T>, batch: OperationBatch): Promi
   try {
     return await changing;
   } catch (error) {
-    if (!(error instanceof DuplicateKeyError)) throw error;
+    if (!(error instanceof DuplicateKeyError) || isRepeated(error)) throw error;
     throw new InventoryError(
       "OPERATION_CONFLICT",
       `${describeBatch(batch)}: an operation id was already used for another change; choose a new id`,
