@@ -90,7 +90,8 @@ function render({ texts, values }: Sql): string {
 
 /**
  * Writes text as hexadecimal digits: no escapes, in any character set and SQL mode. Without the character set, MySQL would
- * take the digits for a number wherever it expects one, and JSON columns would refuse them.
+ * take the digits for a number wherever it expects one, and JSON columns would refuse them. To MariaDB, the digits are a
+ * text anyway, and comments for these versions are comments: with the character set, it reads more rows of a range.
  */
 function literal(value: SqlValue): string {
   if (value === null) return "NULL";
@@ -101,5 +102,5 @@ function literal(value: SqlValue): string {
     return String(value);
   }
   const digits = `X'${Buffer.from(value as string | Uint8Array).toString("hex")}'`;
-  return typeof value === "string" ? `_utf8mb4 ${digits}` : digits;
+  return typeof value === "string" ? `/*!50720 _utf8mb4*/${digits}` : digits;
 }
