@@ -133,8 +133,8 @@ export interface Dialect {
    */
   readonly isOptimistic: boolean;
 
-  /** Makes a transaction create its tables beside those that are there already. Default: there is one place for all. */
-  readonly besideTables?: Sql;
+  /** Makes a transaction create its tables beside those that are there already. Empty: there is one place for all. */
+  readonly besideTables: readonly Sql[];
 
   /** Whether a CREATE or ALTER commits the transaction around it. */
   readonly ddlCommits: boolean;

@@ -108,7 +108,10 @@ class LockEntry implements CandidateEntry {
   readonly #locks: LockStore;
   #isInDoubt = false;
 
-  /** The release under way, which repeats its own requests. Attempts to leave share it. */
+  /**
+   * The release under way, or done, which repeats its own requests. Attempts to leave share it, also later ones: it may be
+   * done after its caller has given up.
+   */
   #leaving: Promise<boolean> | undefined;
 
   constructor(locks: LockStore, lock: Lock) {
@@ -138,8 +141,9 @@ class LockEntry implements CandidateEntry {
   }
 
   leave(limit: AbortSignal): Promise<boolean> {
-    this.#leaving ??= this.#leave().finally(() => {
+    this.#leaving ??= this.#leave().catch((error) => {
       this.#leaving = undefined;
+      throw error;
     });
     return race(this.#leaving, limit);
   }

@@ -19,17 +19,15 @@ export function toJson(value: unknown): string {
 
 /** Parses JSON. Throws a TypeError that names the input, also for a number that JavaScript would round. */
 export function parseJson(input: string, text: string): unknown {
-  let hasInexact = false;
-  const note = (_: string, value: unknown) => {
-    hasInexact ||= isInexact(value);
-    return value;
-  };
-  let value: unknown;
   try {
-    value = JSON.parse(text, note);
+    return JSON.parse(text, (_, value) => checkExact(input, value));
   } catch (error) {
+    if (error instanceof TypeError) throw error;
     throw new TypeError(`${input} is not JSON: ${(error as Error).message}`);
   }
-  if (!hasInexact) return value;
+}
+
+function checkExact(input: string, value: unknown): unknown {
+  if (!isInexact(value)) return value;
   throw new TypeError(`${input} has a number beyond 2^53 - 1; write it as a text`);
 }

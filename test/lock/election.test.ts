@@ -84,3 +84,42 @@ test("a resign on a silent store ends after 10 s, whenever its attempts end, and
     await vi.advanceTimersByTimeAsync(0);
   }
 });
+
+test("a resign after one that was done too late is not taken for a loss", async () => {
+  let late = 0;
+  for (let step = 0.05; step < 1; step += 0.05) {
+    let random = 0;
+    vi.spyOn(Math, "random").mockImplementation(() => {
+      random = (random + step) % 1;
+      return random;
+    });
+    const memory = newMemory();
+    const claims = memoryClaims(memory);
+    let isSilent = false;
+    const store = pollingStore({
+      ...claims,
+      async drop(names, owner, signal) {
+        if (isSilent) throw lost;
+        return claims.drop(names, owner, signal);
+      },
+    });
+    const election = await lockElections(store).open("leader", { ttl: 60_000 });
+    await election.campaign("one");
+    isSilent = true;
+    let isOver = false;
+    const outcome = expect(election.resign().finally(() => (isOver = true))).rejects.toMatchObject({
+      code: "UNKNOWN_OUTCOME",
+    });
+    while (!isOver) await vi.advanceTimersByTimeAsync(10);
+    await outcome;
+    // A release may go on in the background.
+    isSilent = false;
+    await vi.advanceTimersByTimeAsync(11_000);
+    if (memory.locks.size === 0) late += 1;
+    expect(await election.resign()).toBe("released");
+    expect(memory.locks.size).toBe(0);
+    await store.close();
+    await vi.advanceTimersByTimeAsync(0);
+  }
+  expect(late).toBeGreaterThan(0);
+});

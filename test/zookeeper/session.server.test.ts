@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import { type AddressInfo, createServer } from "node:net";
+import { type AddressInfo, createServer, type Socket } from "node:net";
 import { afterAll, describe, expect, test } from "vitest";
 import { zookeeperClient } from "../../core/stores/zookeeper/client/client.ts";
 import {
@@ -216,7 +216,9 @@ describe.concurrent("a session", () => {
 });
 
 test("a server that is not a ZooKeeper server is refused", async () => {
-  const other = createServer((socket) => void socket.end("HTTP/1.1 400 Bad Request\r\n\r\n"));
+  const refuse = (socket: Socket) =>
+    void socket.on("error", () => {}).end("HTTP/1.1 400 Bad Request\r\n\r\n");
+  const other = createServer(refuse);
   await once(other.listen(0, "127.0.0.1"), "listening");
   const address = `127.0.0.1:${(other.address() as AddressInfo).port}`;
   await using client = zookeeperClient({ servers: [address] });

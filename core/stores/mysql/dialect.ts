@@ -7,6 +7,7 @@ export const mysqlDialect: Dialect = {
   migrations: async () => (await import("./migrations.ts")).migrations,
   applied: sql`SELECT version FROM lockstep_migration`,
   isOptimistic: false,
+  besideTables: [],
   ddlCommits: true,
   now: sql`TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))`,
   onConflict: () => sql`ON DUPLICATE KEY UPDATE`,

@@ -14,10 +14,12 @@ export const postgresDialect: Dialect = {
         'lockstep_read_state'))`,
   isOptimistic: false,
   // A schema that has been put in front of the search path since must not get tables of its own.
-  besideTables: sql`
-    SELECT set_config('search_path', quote_ident(nspname) || ',' || current_setting('search_path'), true)
-    FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
-    WHERE pg_class.oid = to_regclass('lockstep_migration')`,
+  besideTables: [
+    sql`
+      SELECT set_config('search_path', quote_ident(nspname) || ',' || current_setting('search_path'), true)
+      FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+      WHERE pg_class.oid = to_regclass('lockstep_migration')`,
+  ],
   ddlCommits: false,
   // The time at which the server received the batch. Not now(), which is the time of BEGIN. Not clock_timestamp(), which
   // changes within a statement and is served by no index. A statement that waits for a row judges by a time in the past:

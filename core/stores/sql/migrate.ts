@@ -76,15 +76,11 @@ async function appliedVersions(
 /** Makes the table of applied migrations, with row 0, whose lock admits one migrating process at a time. */
 async function prepare(database: Database, signal: AbortSignal): Promise<void> {
   const table = sql`CREATE TABLE IF NOT EXISTS lockstep_migration (version INTEGER NOT NULL PRIMARY KEY)`;
-  const make = () => database.batch([...besideTables(database.dialect), table], signal);
+  const make = () => database.batch([...database.dialect.besideTables, table], signal);
   // PostgreSQL refuses the second of two concurrent statements that make the same table, by a duplicate key, relation or
   // type. By then the table is there, and the repeated statement finds it.
   await make().catch(make);
   await database.batch([recordVersion(database.dialect, 0)], signal);
-}
-
-function besideTables({ besideTables }: Dialect): readonly Sql[] {
-  return besideTables ? [besideTables] : [];
 }
 
 function applyPending(
@@ -96,7 +92,7 @@ function applyPending(
   const { forUpdate, ddlCommits, applied } = dialect;
   return database.transaction(async (tx) => {
     await tx.batch([
-      ...besideTables(dialect),
+      ...dialect.besideTables,
       sql`SELECT version FROM lockstep_migration WHERE version = 0 ${forUpdate}`,
     ]);
     const [result] = await tx.batch([applied]);

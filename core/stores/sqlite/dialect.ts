@@ -7,6 +7,7 @@ export const sqliteDialect: Dialect = {
   migrations: async () => (await import("./migrations.ts")).migrations,
   applied: sql`SELECT version FROM lockstep_migration`,
   isOptimistic: false,
+  besideTables: [],
   ddlCommits: false,
   now: sql`CAST(unixepoch('subsec') * 1000000 AS INTEGER)`,
   onConflict: (column) => raw(`ON CONFLICT (${column}) DO UPDATE SET`),

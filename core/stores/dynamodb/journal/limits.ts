@@ -28,18 +28,16 @@ export async function setLimits(
         values: { limits: JSON.stringify(limits), setting: crypto.randomUUID(), none: 0 },
       };
   const what = `the limits of queue ${quote(queue)} were set`;
-  await retryUntilKnown(dynamodb.address, what, undefined, async (limit) => {
-    await dynamodb.write([write], limit);
-    // Those of the setting before have another mark, and count no more. A claim since then has written a new one.
-    const old = await readRange(dynamodb, { pk: ratesOf(queue), from: "\0", to: endOf("") });
-    for (const { pk = "", sk = "", setting = "" } of old) {
-      if (setting === write.values?.setting) continue;
-      await writeAgain(dynamodb, [
-        { key: { pk, sk }, when: "#setting = :setting", values: { setting } },
-      ]);
-    }
-    return true;
-  });
+  await retryUntilKnown(dynamodb.address, what, undefined, (limit) =>
+    dynamodb.write([write], limit),
+  );
+  // Those of the setting before have another mark, and count no more. A claim since then has written a new one.
+  const rates = await readRange(dynamodb, { pk: ratesOf(queue), from: "\0", to: endOf("") });
+  for (const { pk = "", sk = "", setting = "" } of rates) {
+    if (setting === write.values?.setting) continue;
+    const old = { key: { pk, sk }, when: "#setting = :setting", values: { setting } };
+    await writeAgain(dynamodb, [old]);
+  }
 }
 
 export async function readLimits({

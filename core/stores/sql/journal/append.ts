@@ -45,7 +45,10 @@ export async function append(
       const results = await writeWith(database, large, statements, limit);
       return toWritten(context, run, record, writtenAt(results), large);
     } catch (error) {
-      return await existingRecord(database, run, record.key, error, limit);
+      if (!isRefusal(error)) throw error;
+      const found = await existingRecord(database, run, record.key, limit);
+      if (!found && !(error instanceof DuplicateKeyError)) throw error;
+      return found;
     }
   });
   context.lastWrites.raise(run, written.at);
@@ -53,18 +56,14 @@ export async function append(
   return await write.deliver(written);
 }
 
-/** Reads the record that exists already, after a refusal to write it. */
+/** Reads the record that exists already, after a refusal to write it. Rejects when another process holds the run. */
 export async function existingRecord(
   database: Database,
   run: RunKey,
   key: string,
-  error: unknown,
   limit: AbortSignal,
 ): Promise<WrittenRecord | undefined> {
-  if (!isRefusal(error)) throw error;
-  const found = toState(run, await database.read(readState(database.dialect, run, key), limit));
-  if (!found && !(error instanceof DuplicateKeyError)) throw error;
-  return found;
+  return toState(run, await database.read(readState(database.dialect, run, key), limit));
 }
 
 /** Whether the database refused the insert: the run is held by another process, or the record exists. */

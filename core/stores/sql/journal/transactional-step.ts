@@ -7,7 +7,15 @@ import { race } from "../../../lock/abort.ts";
 import { hasCode, quote } from "../../../lock/errors.ts";
 import { retryUntilKnown } from "../../../lock/retry.ts";
 import { LONGEST_CALL } from "../../../lock/time.ts";
-import { insertRecord, isRefusal, readState, toState, toWritten, writtenAt } from "./append.ts";
+import {
+  existingRecord,
+  insertRecord,
+  isRefusal,
+  readState,
+  toState,
+  toWritten,
+  writtenAt,
+} from "./append.ts";
 import type { SqlJournalContext } from "./context.ts";
 import { commitWith, toLargeValue } from "./large-values.ts";
 import type { PendingWrite, WrittenRecord } from "./order.ts";
@@ -72,8 +80,7 @@ async function attempt(
     }, limit);
   } catch (error) {
     if (!isCommitting || !isRefusal(error)) throw error;
-    const { run, key } = step;
-    const found = toState(run, await database.read(readState(database.dialect, run, key), limit));
+    const found = await existingRecord(database, step.run, step.key, limit);
     if (found) return found;
     // A constraint of the step's own rows that the database has checked at the COMMIT.
     const { message } = error as Error;
