@@ -57,8 +57,8 @@ export default defineConfig({
       // Keeps the default store of the user who runs the tests out of them.
       XDG_STATE_HOME: join(import.meta.dirname, "node_modules/.cache/state"),
     },
-    // Most tests wait for a ttl to pass, or for another process: six workers keep two cores busy, and four those of test:all.
-    maxWorkers: WHOLE_MATRIX ? 4 : 6,
+    // Most tests wait for a ttl to pass, or for another process: six workers keep two cores busy, and three those of test:all.
+    maxWorkers: WHOLE_MATRIX ? 3 : 6,
     sequence: { sequencer: LongestFirst },
   },
 });

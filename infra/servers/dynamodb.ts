@@ -1,7 +1,7 @@
 import { globSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
-import { refusesUnsigned } from "./probes.ts";
+import { listsTables } from "./probes.ts";
 import type { ServerKind } from "./server-kind.ts";
 
 /** AWS's own DynamoDB Local, from npm. */
@@ -37,7 +37,7 @@ export const dynamodb = {
     "-port",
     String(port),
   ],
-  serves: refusesUnsigned,
+  serves: listsTables,
   url: ([port]) => `dynamodb://key:secret@local/lockstep?endpoint=http://127.0.0.1:${port}`,
 } as const satisfies ServerKind;
 

@@ -100,7 +100,19 @@ export async function isZooKeeperServing(port: number): Promise<boolean> {
 /** The length of the password of a session in ZooKeeper's protocol. */
 const PASSWORD_LENGTH = 16;
 
-/** Whether a DynamoDB Local serves requests: one without a signature is refused with a status of its own. */
-export async function refusesUnsigned(port: number): Promise<boolean> {
-  return (await ask(port, "GET / HTTP/1.0\r\n\r\n")).startsWith("HTTP/1.1 400");
+/** Whether a DynamoDB Local lists its tables. The first list takes seconds on a busy core, in which it loads its classes. */
+export async function listsTables(port: number): Promise<boolean> {
+  const headers = {
+    "Content-Type": "application/x-amz-json-1.0",
+    "X-Amz-Target": "DynamoDB_20120810.ListTables",
+    // DynamoDB Local checks no signature.
+    Authorization: "AWS4-HMAC-SHA256 Credential=key/20260101/local/dynamodb/aws4_request",
+  };
+  try {
+    const signal = AbortSignal.timeout(PROBE_LIMIT);
+    const request = { method: "POST", headers, body: "{}", signal };
+    return (await fetch(`http://127.0.0.1:${port}/`, request)).ok;
+  } catch {
+    return false;
+  }
 }

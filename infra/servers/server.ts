@@ -10,6 +10,9 @@ import type { Command, NodeConfig } from "./server-kind.ts";
 /** How long a server may take to start, in milliseconds, on a cold disk and two busy cores. */
 const START_LIMIT = 180_000;
 
+/** How long a killed server that ends at once is started again: PostgreSQL refuses a start while children of the killed process run. */
+const RESTART_LIMIT = 60_000;
+
 /** How many log lines an error shows: etcd prints its usage after the error. */
 const LOG_LINES = 25;
 
@@ -58,6 +61,18 @@ export class ServerNode {
    * A node of a cluster serves requests once a majority runs: without a majority, start several nodes concurrently.
    */
   async start(): Promise<void> {
+    const limit = this.#child ? Date.now() + RESTART_LIMIT : 0;
+    for (;;) {
+      try {
+        return await this.#start();
+      } catch (error) {
+        if (Date.now() >= limit) throw error;
+        await sleep(100);
+      }
+    }
+  }
+
+  async #start(): Promise<void> {
     const log = await open(join(this.config.folder, "log"), "a");
     const [file, ...args] = this.#options.command;
     const stdio: StdioOptions = ["ignore", log.fd, log.fd];

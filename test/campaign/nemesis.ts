@@ -2,7 +2,6 @@ import type { ChildProcess } from "node:child_process";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { ServerNode } from "../../infra/servers/server.ts";
 import type { Random } from "../simulation/random.ts";
-import { startAgain } from "../support/restart.ts";
 import type { TcpProxy } from "../support/tcp-proxy.ts";
 import { until, within } from "../support/until.ts";
 import type { History } from "./history.ts";
@@ -213,7 +212,7 @@ function faultsOf({
       await node.kill("SIGKILL");
       await sleep(random.below(ttl));
       await repair(node);
-      await startAgain(node);
+      await node.start();
     }),
     "server frozen": onNode(async (node, { pause }) => {
       await node.kill("SIGSTOP");
@@ -222,7 +221,7 @@ function faultsOf({
     }),
     "server restarted": onNode(async (node) => {
       await node.kill(stopSignal);
-      await startAgain(node);
+      await node.start();
     }),
   };
 }

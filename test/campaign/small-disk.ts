@@ -6,7 +6,6 @@ import { type Database, raw, type Sql, sql } from "../../core/database/sql.ts";
 import { open } from "../../infra/open.ts";
 import { type TemporaryFolder, temporaryFolder } from "../../infra/servers/reap.ts";
 import type { ServerNode } from "../../infra/servers/server.ts";
-import { startAgain } from "../support/restart.ts";
 import { until } from "../support/until.ts";
 import type { Fault } from "./nemesis.ts";
 
@@ -103,7 +102,7 @@ export function diskFull({ disk, nodes, write, shrink = async () => {} }: Disk):
       return isMet;
     } finally {
       await disk.makeRoom();
-      await Promise.all(nodes.filter(hasEnded).map(startAgain));
+      await Promise.all(nodes.filter(hasEnded).map((node) => node.start()));
     }
   };
 }

@@ -17,7 +17,6 @@ import type { NodeConfig } from "../../infra/servers/server-kind.ts";
 import { type StartOptions, startServer } from "../../infra/servers/start.ts";
 import { QUICK_ETCD } from "../support/etcd-servers.ts";
 import { RedisCluster, type RedisGroup, RedisSentinels } from "../support/redis-group.ts";
-import { startAgain } from "../support/restart.ts";
 import { TcpProxy } from "../support/tcp-proxy.ts";
 import { until } from "../support/until.ts";
 import * as etcd from "./etcd-faults.ts";
@@ -408,7 +407,7 @@ function leaderKilled(
     const replaced = async () => ((await leader()) ?? old) !== old;
     const isReplaced = await until(() => replaced().catch(() => false), 30_000).catch(() => false);
     await repair(old);
-    await startAgain(old);
+    await old.start();
     return isReplaced;
   };
 }

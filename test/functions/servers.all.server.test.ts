@@ -191,6 +191,17 @@ test("a killed server restarts on the same port with the same data", async () =>
   expect(status).toBe(0);
 });
 
+test("a killed PostgreSQL starts again while a child of its first process still runs", async () => {
+  await using server = await startServer("postgres", { onProgress: () => {} });
+  const [node] = server.nodes;
+  const children = await run("pgrep", ["-P", String(node?.pid)]);
+  const child = Number(children.split("\n")[0]);
+  process.kill(child, "SIGSTOP");
+  await node?.kill("SIGKILL");
+  setTimeout(() => process.kill(child, "SIGCONT"), 1_000);
+  await node?.start();
+});
+
 test("PostgreSQL keeps its shared memory in its folder, so that a killed server leaves none behind", async () => {
   await using server = await startServer("postgres", { onProgress: () => {} });
   const maps = await readFile(`/proc/${server.nodes[0]?.pid}/maps`, "utf8");

@@ -106,7 +106,7 @@ class Client implements Dynamodb {
   async manage(operation: TableOperation, body: object): Promise<unknown> {
     const named = { TableName: this.#table, ...body };
     const reads = operation === "DescribeTable";
-    return (await this.#call(operation, named, { reads })).answer;
+    return (await this.#call(operation, named, { reads, timeout: LONGEST_CALL })).answer;
   }
 
   async close(): Promise<void> {
@@ -188,7 +188,7 @@ class Client implements Dynamodb {
   async #call<Answer>(
     operation: string,
     body: object,
-    { signal, reads = true }: Sent,
+    { signal, reads = true, timeout = this.#timeout }: Sent,
   ): Promise<Answered<Answer>> {
     using limit = deadline(LONGEST_CALL, noAnswer, signal, this.#closing.signal);
     const text = JSON.stringify(body);
@@ -197,7 +197,7 @@ class Client implements Dynamodb {
     let last: unknown;
     const attempt = async () => {
       try {
-        return await this.#request(operation, text, limit.signal);
+        return await this.#request(operation, text, timeout, limit.signal);
       } catch (error) {
         // An attempt that the end of the time has cut off tells less than the one before it.
         const isCutOff = limit.signal.aborted && (reads || isPassing(error));
@@ -219,8 +219,13 @@ class Client implements Dynamodb {
   }
 
   /** Rejects with a RequestFailure. */
-  async #request(operation: string, body: string, caller: AbortSignal): Promise<Answered<object>> {
-    using limit = deadline(this.#timeout, noAnswer, caller);
+  async #request(
+    operation: string,
+    body: string,
+    timeout: Millis,
+    caller: AbortSignal,
+  ): Promise<Answered<object>> {
+    using limit = deadline(timeout, noAnswer, caller);
     const { signal } = limit;
     const late = () => new RequestFailure("passing", "credentials or signature came too late");
     const signed = await race(this.#sign(operation, body), signal).catch((error) => {
@@ -282,6 +287,9 @@ interface Sent {
 
   /** Whether the request changes nothing. Default true. */
   readonly reads?: boolean;
+
+  /** Default: the client's. */
+  readonly timeout?: Millis;
 }
 
 interface Answered<Answer> {

@@ -12,7 +12,7 @@ export interface DynamodbOptions {
   /** The keys that sign the requests, or a function that returns them, such as a provider of the AWS SDK. */
   readonly credentials: AwsCredentials | (() => Promise<AwsCredentials>);
 
-  /** The longest wait for one answer. Default 2 s. */
+  /** The longest wait for one answer, except to requests about the table itself: 10 s. Default 2 s. */
   readonly timeout?: Duration;
 
   /** Replaces the runtime's `fetch`. */
