@@ -7,6 +7,7 @@ import type { LockSet } from "../lock/lock.ts";
 import { elapsedSince, instant, type Millis } from "../lock/time.ts";
 import { callStep } from "./calls.ts";
 import { decode, encode, encodeError, encodeInfo, encodeResult } from "./codec.ts";
+import { wasInterrupted } from "./effect.ts";
 import {
   EngineFailure,
   isBlocking,
@@ -44,7 +45,8 @@ export async function runStep(
   await waitForRetry(execution, history);
   for (let number = history.failures + 1; ; number += 1) {
     const isInterrupted =
-      history.attempt("started", number) || execution.history.wasInterrupted(step.key);
+      history.attempt("started", number) ||
+      wasInterrupted(execution.history.supersededOf(step.key));
     if (step.atMostOnce && isInterrupted) {
       const value = encodeError(stepInterrupted(step.key));
       return execution.append(recordOf(step, number, { outcome: "failed", value }));

@@ -121,7 +121,8 @@ export class Context implements WorkflowContext {
     checkText("patch id", id, 200);
     const key = `~patched/${id}`;
     const { history } = this.#execution;
-    const isOld = history.record(key) === undefined && history.isReplaying;
+    const isKnown = history.record(key) ?? history.earlierResult({ key, kind: "value" });
+    const isOld = !isKnown && (history.isReplaying || history.unreached.size > 0);
     return isOld ? false : this.#value(key, () => true, false);
   }
 
@@ -212,7 +213,7 @@ export class Context implements WorkflowContext {
     const key = execution.history.keyOf(`~signal/${signal}`);
     const command: WorkflowCommand = { key, kind: "signal" };
     const history = execution.match(command);
-    this.#markReceived(signal, execution.history.earlierResult(command));
+    this.#markReceived(signal, execution.history.earlierResult(command)?.record);
     for (let number = 1; number <= history.failures; number += 1) {
       this.#markReceived(signal, history.attempt("retry", number));
     }
@@ -405,12 +406,15 @@ export class Context implements WorkflowContext {
     let hasFailed = false;
     const runItem = async (i: number, key: string) => {
       const item = items[i];
-      const itemOptions = lock ? { ...rest, lock: lock(item) } : rest;
       const functions: StepFunctions = {
         fn: (scope) => fn(item, scope),
         undo: undo && ((result, scope) => undo(result, { ...scope, item })),
       };
-      results[i] = await settled(this.#run({ name, key }, "step", itemOptions, functions));
+      const run = async () => {
+        const itemOptions = lock ? { ...rest, lock: lock(item) } : rest;
+        return await this.#run({ name, key }, "step", itemOptions, functions);
+      };
+      results[i] = await settled(run());
       if (results[i]?.status === "rejected") hasFailed = true;
     };
     const work = async () => {

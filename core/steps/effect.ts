@@ -10,7 +10,10 @@ import { attemptKey } from "./step-keys.ts";
  */
 export type StepEffect = "done" | "unknown" | "not-done";
 
-/** Returns what the records tell. One unknown attempt makes the step unknown, unless a later attempt is done. */
+/**
+ * Returns what the records tell. One unknown attempt makes the step unknown, unless a later attempt is done or undone, also
+ * when a retry of the run has superseded it.
+ */
 export async function effectOf(
   step: Step,
   history: History,
@@ -21,6 +24,7 @@ export async function effectOf(
   if (final?.outcome === "ok") return "done";
   if (step.transacted || step.readOnly) return "not-done";
   if (history.hasBegun(key)) return "unknown";
+  if (await mayHaveHadEffect(history.supersededOf(key), errorOf)) return "unknown";
   for (let number = 1; ; number += 1) {
     const started = history.record(attemptKey(key, "started", number));
     const isLast = final?.attempt === number;
@@ -37,6 +41,29 @@ interface ExecutionFacts {
 
   /** Reads the error of a failed attempt. */
   readonly errorOf: (record: StepRecord) => Promise<ErrorInfo>;
+}
+
+/** Whether attempts that a retry of the run has superseded may have had an effect, and it was not undone. */
+export async function mayHaveHadEffect(
+  superseded: readonly StepRecord[],
+  errorOf: ExecutionFacts["errorOf"],
+): Promise<boolean> {
+  let isUnknown = false;
+  let started: StepRecord | undefined;
+  for (const record of superseded) {
+    const { kind, outcome } = record;
+    if (kind === "undo" && outcome !== "ok") continue;
+    if (outcome === "ok") isUnknown = false;
+    else if (outcome !== "started") isUnknown ||= await mayHaveEffect(started, record, errorOf);
+    started = outcome === "started" ? record : undefined;
+  }
+  return isUnknown || started !== undefined;
+}
+
+/** Whether a retry of the run has superseded an attempt of the step of which only the start is known. */
+export function wasInterrupted(superseded: readonly StepRecord[]): boolean {
+  const last = superseded.findLast(({ kind, outcome }) => kind !== "undo" || outcome === "ok");
+  return last?.outcome === "started";
 }
 
 /** An attempt that ended in another execution than it started in was interrupted, and repeated. */

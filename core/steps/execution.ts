@@ -11,7 +11,7 @@ import type { LockStore } from "../lock/lock.ts";
 import { after, type Deadline, type Millis } from "../lock/time.ts";
 import { decode, encodeError, encodeInfo } from "./codec.ts";
 import type { RuntimeOptions } from "./contract.ts";
-import { effectOf, type StepEffect } from "./effect.ts";
+import { effectOf, mayHaveHadEffect, type StepEffect } from "./effect.ts";
 import type { Envelopes, Seal } from "./envelope.ts";
 import {
   EngineFailure,
@@ -26,10 +26,11 @@ import {
   toErrorInfo,
 } from "./errors.ts";
 import type { RunListener } from "./events.ts";
-import { History, type StepHistory, type WorkflowCommand } from "./history.ts";
+import { type EarlierResult, History, type StepHistory, type WorkflowCommand } from "./history.ts";
 import { idempotencyKey } from "./idempotency.ts";
 import type { InterceptedStep, Interceptor } from "./interceptor.ts";
 import type { LockContention } from "./lock-contention.ts";
+import { OrderedTurns } from "./ordered-turns.ts";
 import { ReplayGate } from "./replay-gate.ts";
 import type { Step } from "./step.ts";
 import { StepsInProgress } from "./steps-in-progress.ts";
@@ -107,6 +108,7 @@ export class RunExecution {
   readonly #options: ExecutionOptions;
   readonly #services: RuntimeServices;
   readonly #claimedAt = performance.now();
+  readonly #repeats = new OrderedTurns();
 
   /** For the workflow's code. */
   readonly #bodyGate = new ReplayGate();
@@ -311,10 +313,12 @@ export class RunExecution {
     });
   }
 
-  /** Records the result of a step from before the run was reopened once more. */
-  async #repeat({ key }: WorkflowCommand, earlier: StepRecord) {
-    const { epoch: _, at: __, valueBytes: ___, ...record } = await this.withValue(earlier);
-    return this.append({ ...record, key });
+  /** Records the result of a step from before the run was reopened once more: in the same order, so that races end the same way. */
+  #repeat({ key }: WorkflowCommand, { record, position }: EarlierResult): Promise<StepRecord> {
+    return this.#repeats.run(position, async () => {
+      const { epoch: _, at: __, valueBytes: ___, ...result } = await this.withValue(record);
+      return this.append({ ...result, key });
+    });
   }
 
   /** Reads the large result of a record that lacks it. */
@@ -366,12 +370,14 @@ export class RunExecution {
   }
 
   effectOf(step: Step): Promise<StepEffect> {
-    const errorOf = async ({ outcome, value }: StepRecord) =>
-      outcome === "retry"
-        ? this.decode<{ error: ErrorInfo }>(value).error
-        : this.decode<ErrorInfo>(value);
-    return effectOf(step, this.history, { epoch: this.claimed.epoch, errorOf });
+    const { epoch } = this.claimed;
+    return effectOf(step, this.history, { epoch, errorOf: this.#errorOf });
   }
+
+  readonly #errorOf = async ({ outcome, value }: StepRecord) =>
+    outcome === "retry"
+      ? this.decode<{ error: ErrorInfo }>(value).error
+      : this.decode<ErrorInfo>(value);
 
   /** Resolves to the steps to undo, the latest one first, and whether a step without an undo has an unknown effect. */
   async effects(): Promise<{
@@ -384,6 +390,11 @@ export class RunExecution {
       const effect = await this.effectOf(step);
       if (effect !== "not-done" && step.undo) undoable.push({ step, effect });
       else if (effect === "unknown") isUnclear = true;
+    }
+    for (const key of this.history.unreached) {
+      const superseded = this.history.supersededOf(key);
+      const isStep = superseded.some(({ kind }) => kind === "step");
+      if (isStep && (await mayHaveHadEffect(superseded, this.#errorOf))) isUnclear = true;
     }
     const positions = new Map(this.history.keys.map((key, index) => [key, index]));
     // A step without a result was in progress after all others.
@@ -559,7 +570,7 @@ export class RunExecution {
   }
 
   #diverge(error: unknown): never {
-    if (error instanceof EngineFailure) this.#gate.stop(error);
+    if (error instanceof EngineFailure || error instanceof Suspension) this.#gate.stop(error);
     if (isTerminal(error, "NON_DETERMINISM") || error instanceof MisuseError) {
       this.#divergence ??= error;
       this.#gate.stop(new EngineFailure(error));

@@ -3,7 +3,7 @@ import { originalKey } from "../journal/superseded.ts";
 import { quote } from "../lock/errors.ts";
 import { eventually, nextTurn } from "../lock/event-loop.ts";
 import type { Millis } from "../lock/time.ts";
-import { MisuseError, nonDeterminism } from "./errors.ts";
+import { MisuseError, nonDeterminism, Suspension } from "./errors.ts";
 import { attemptKey, isFinal, isOfStep, originIn, stepKeyOf, undoneKey } from "./step-keys.ts";
 
 /** A call of the workflow's code that the journal records. */
@@ -40,11 +40,14 @@ export class History {
   readonly #begun = new Set<string>();
 
   /** From before the run was reopened, by step. */
-  readonly #earlierResults = new Map<string, StepRecord>();
+  readonly #earlierResults = new Map<string, EarlierResult>();
   readonly #generations = new Map<string, number>();
 
-  /** Steps with a superseded attempt of which only the start is known. */
-  readonly #interrupted = new Set<string>();
+  /** The superseded records of each step and of its undo, in the order of their writes. */
+  readonly #superseded = new Map<string, StepRecord[]>();
+
+  /** Steps with superseded records that the code has not reached again. */
+  readonly #unreached = new Set<string>();
 
   /** Of a fork: the runs that have executed the generations of a step. */
   readonly #origins = new Map<string, (string | undefined)[]>();
@@ -77,14 +80,17 @@ export class History {
   #isDelivering = false;
   #hasEnded = false;
 
+  /** Whether too little time is left of the invocation to tell slow code from changed code. */
+  #isHurried = false;
+
   constructor(given: readonly StepRecord[], source: HistorySource) {
     const records = given.filter(({ key }) => originalKey(key) === undefined);
     this.#source = source;
     this.#records = new Map(records.map((record) => [record.key, record]));
     const originOf = originsOf(given);
-    for (const record of given) {
+    for (const [i, record] of given.entries()) {
       this.#noteOrigin(record, originOf(record));
-      this.#addSuperseded(record);
+      this.#addSuperseded(record, i);
     }
     const steps = records.filter(isOfStep);
     this.#undelivered = steps.filter(isFinal).map(({ key }) => key);
@@ -148,6 +154,7 @@ export class History {
       throw new MisuseError(`two steps have the key ${quote(key)}; give each a key of its own`);
     }
     this.#matched.add(key);
+    this.#unreached.delete(key);
     this.#inProgress.delete(key);
     const final = this.#records.get(key);
     const attempt: StepHistory["attempt"] = (outcome, number) =>
@@ -168,9 +175,10 @@ export class History {
    * Returns the result of a step from before the run was reopened, if it may be used again: the step was not undone, and
    * its call is the same.
    */
-  earlierResult({ key, kind, argsHash }: WorkflowCommand): StepRecord | undefined {
-    const record = this.#earlierResults.get(key);
-    return record?.kind === kind && record.argsHash === argsHash ? record : undefined;
+  earlierResult({ key, kind, argsHash }: WorkflowCommand): EarlierResult | undefined {
+    const earlier = this.#earlierResults.get(key);
+    const { record } = earlier ?? {};
+    return record?.kind === kind && record.argsHash === argsHash ? earlier : undefined;
   }
 
   /** How often the step was undone, or its child failed, before the run was reopened: it needs fresh keys outside. */
@@ -196,32 +204,31 @@ export class History {
     this.#origins.set(key, origins);
   }
 
-  #addSuperseded(record: StepRecord): void {
+  #addSuperseded(record: StepRecord, index: number): void {
     const key = originalKey(record.key);
     if (key === undefined) return;
     const { kind, outcome } = record;
-    if (!isFinal(record)) {
-      this.#noteSupersededAttempt({ ...record, key });
-      return;
-    }
-    const step = kind === "undo" ? undoneKey(key) : key;
-    this.#interrupted.delete(step);
+    const step = undoneKey(stepKeyOf({ ...record, key }));
+    const all = this.#superseded.get(step) ?? [];
+    all.push(record);
+    this.#superseded.set(step, all);
+    if (isOfStep(record)) this.#unreached.add(step);
+    if (!isFinal(record)) return;
     const isRepeated = kind === "undo" ? outcome === "ok" : outcome === "failed";
     if (isRepeated) this.#earlierResults.delete(step);
-    else if (isOfStep(record)) this.#earlierResults.set(step, record);
+    else if (isOfStep(record)) this.#earlierResults.set(step, { record, position: index });
     const isFresh = isRepeated && (kind === "undo" || kind === "child");
     if (isFresh) this.#generations.set(step, this.generationOf(step) + 1);
   }
 
-  #noteSupersededAttempt(record: StepRecord): void {
-    const step = stepKeyOf(record);
-    if (record.outcome === "started") this.#interrupted.add(step);
-    else this.#interrupted.delete(step);
+  /** Returns the records of the step, and of its undo, that retries of the run have superseded. */
+  supersededOf(key: string): readonly StepRecord[] {
+    return this.#superseded.get(key) ?? [];
   }
 
-  /** Whether a retry of the run has superseded an attempt of the step whose effect is unknown. */
-  wasInterrupted(key: string): boolean {
-    return this.#interrupted.has(key);
+  /** The steps that the code had reached before a retry of the run, and has not reached again. */
+  get unreached(): ReadonlySet<string> {
+    return this.#unreached;
   }
 
   /** Adds a new record: its answer is delivered after those of all records before. */
@@ -319,7 +326,9 @@ export class History {
   async #nextArrives(): Promise<boolean> {
     if (!this.#isNextHere) await nextTurn();
     const isHere = () => this.#isNextHere;
-    const end = performance.now() + this.#source.patience();
+    const patience = this.#source.patience();
+    this.#isHurried = patience < LEAST_PATIENCE && !this.#hasEnded;
+    const end = performance.now() + patience;
     const left = () => Math.max(0, Math.min(SLICE, end - performance.now()));
     // In slices: the naps of one long wait would grow long as well.
     while (left() > 0 && !this.#hasEnded) if (await eventually(isHere, left())) return true;
@@ -337,9 +346,17 @@ export class History {
     const waiters = [...this.#waiting.values(), ...this.#newcomers.splice(0)];
     this.#waiting.clear();
     const came = waiters[0]?.what ?? "nothing";
-    const error = nonDeterminism(`${quote(expected)} was expected, and ${came} came`);
+    const error = this.#isHurried
+      ? new Suspension("deadline", 0)
+      : nonDeterminism(`${quote(expected)} was expected, and ${came} came`);
     for (const { reject } of waiters) reject(error);
   }
+}
+
+/** A result from before the run was reopened, and its place among the records. */
+export interface EarlierResult {
+  readonly record: StepRecord;
+  readonly position: number;
 }
 
 export interface HistorySource {
@@ -360,6 +377,9 @@ interface Waiter extends PromiseWithResolvers<void> {
 function newWaiter(what: string): Waiter {
   return { what, ...Promise.withResolvers<void>() };
 }
+
+/** Code may import a module between two steps, or its machine may be busy. */
+const LEAST_PATIENCE: Millis = 1_000;
 
 /** The large results of so many answers, with so many bytes, are read at once. */
 const READ_AHEAD = 100;

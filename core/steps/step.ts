@@ -96,13 +96,15 @@ function checkedStep(
   };
 }
 
-/** Returns the step that calls the undo of `step`. */
+/** Returns the step that calls the undo of `step`. That the step is tried once, or not under a busy lock, says nothing of its undo. */
 export function toUndo(step: Step, result: unknown, about: UndoneStep): Step {
+  const isOnce = step.atMostOnce || step.retry.attempts === 1;
   return {
     ...step,
     key: `~undo/${step.key}`,
     kind: "undo",
-    retry: step.atMostOnce ? {} : step.retry,
+    retry: isOnce ? {} : step.retry,
+    lock: step.lock?.onBusy === "fail" ? { ...step.lock, onBusy: "wait" } : step.lock,
     atMostOnce: false,
     argsHash: undefined,
     output: undefined,

@@ -72,32 +72,32 @@ export function createTestRuntime({
   const workflows = options.workflows?.map(fakeOf) ?? [];
   const runtime = createRuntime({ ...options, workflows, skipPauses: true });
 
-  /** Starts the run with all its signals. Resolves to its id. */
+  /** Starts the run with all its signals. */
   const begin = async <I, O>(workflow: Workflow<I, O>, input: I, given: StartOptions = {}) => {
-    const { runId: id } = await workflow.prepare(input, given.id);
-    const { status } = await runtime.start(faked(workflow), input, { ...given, id });
+    // The journal chooses the id of a start with a key.
+    const isKeyed = given.singleton !== undefined || given.debounce !== undefined;
+    const own = isKeyed ? {} : { id: (await workflow.prepare(input, given.id)).runId };
+    const started = await runtime.start(faked(workflow), input, { ...given, ...own });
+    const { status, runId: id } = started;
     const isOpen = status === "suspended" || status === "busy";
     for (const [name, payloads] of isOpen ? Object.entries(signals) : []) {
       for (const [i, payload] of payloads.entries()) {
         await runtime.signal(id, name, payload, { dedupeId: `fake ${i + 1}` });
       }
     }
-    return id;
+    return started;
   };
 
   const calls: Pick<Runtime, "execute" | "run" | "start"> = {
     async execute(workflow, input, given) {
-      const id = await begin(workflow, input, given);
+      const { runId: id } = await begin(workflow, input, given);
       return runtime.execute(faked(workflow), input, { ...given, id });
     },
     async run(workflow, input, given) {
-      const id = await begin(workflow, input, given);
+      const { runId: id } = await begin(workflow, input, given);
       return runtime.run(faked(workflow), input, { ...given, id });
     },
-    async start(workflow, input, given) {
-      const id = await begin(workflow, input, given);
-      return runtime.start(faked(workflow), input, { ...given, id });
-    },
+    start: begin,
   };
   return new Proxy(runtime, {
     get(target, name) {

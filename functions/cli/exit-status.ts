@@ -45,7 +45,10 @@ function hasStepsCode(error: unknown, ...codes: readonly string[]): boolean {
 }
 
 /** The codes of files that cannot be made: for want of rights, of space, or of a folder. */
-const OF_FILES: readonly unknown[] = ["EACCES", "EPERM", "EROFS", "ENOSPC", "EDQUOT", "ENOTDIR"];
+const OF_FILES: readonly unknown[] = [
+  ...["EACCES", "EPERM", "EROFS", "ENOSPC", "EDQUOT"],
+  ...["ENOENT", "ENOTDIR", "EISDIR", "ENAMETOOLONG"],
+];
 
 function isOfFile(error: unknown): boolean {
   return (

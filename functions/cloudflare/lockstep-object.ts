@@ -1,6 +1,7 @@
 import { DEFAULT_QUEUE } from "../../core/journal/turn-order.ts";
 import type { Millis } from "../../core/lock/time.ts";
 import type { Runtime } from "../../core/steps/contract.ts";
+import type { Entity } from "../../core/steps/entity/entity.ts";
 import { createRuntime } from "../../core/steps/runtime.ts";
 import type { AnyWorkflow } from "../../core/steps/workflow.ts";
 import { openDurableObject } from "../../core/stores/cloudflare/index.ts";
@@ -29,7 +30,10 @@ interface LockstepObject {
    */
   readonly workflows: readonly AnyWorkflow[];
 
-  /** The runtime of these workflows. */
+  /** The entities whose operations the object's alarms handle, as a field of your class. Default none. */
+  readonly entities: readonly ObjectEntity[];
+
+  /** The runtime of these workflows and entities. */
   readonly runtime: Runtime;
 
   /** Executes what is due, and sets the next alarm. Cloudflare calls it. */
@@ -65,6 +69,9 @@ interface ObjectState {
 // biome-ignore lint/suspicious/noExplicitAny: see above
 type Class<T> = new (...given: any[]) => T;
 
+// biome-ignore lint/suspicious/noExplicitAny: entities of any state and handlers
+type ObjectEntity = Entity<any, any>;
+
 /** The longest work of one alarm. Workers allow 15 minutes. */
 const ALARM_TIME: Millis = 600_000;
 
@@ -83,6 +90,7 @@ export function lockstepObject<Base extends Class<object>>(Base: Base): Base & L
 
     readonly store: SqlStore;
     readonly workflows: readonly AnyWorkflow[] = [];
+    readonly entities: readonly ObjectEntity[] = [];
     readonly #storage: ObjectState["storage"];
 
     #runtime: Runtime | undefined;
@@ -99,15 +107,20 @@ export function lockstepObject<Base extends Class<object>>(Base: Base): Base & L
       // No call is answered before the tables are there.
       void state.blockConcurrencyWhile(async () => {
         await migrate(database);
-        if (this.workflows.length > 0) await this.#setAlarm(Date.now());
+        if (this.#hasWork) await this.#setAlarm(Date.now());
       });
+    }
+
+    get #hasWork(): boolean {
+      return this.workflows.length > 0 || this.entities.length > 0;
     }
 
     /** Made on first use: by then, the fields of the user's class are there. */
     get runtime(): Runtime {
-      const { store, workflows } = this;
-      const { journal, locks } = store;
-      this.#runtime ??= createRuntime({ journal, locks, workflows, owner: "durable-object" });
+      const { workflows, entities } = this;
+      const { journal, locks } = this.store;
+      const owner = "durable-object";
+      this.#runtime ??= createRuntime({ journal, locks, workflows, entities, owner });
       return this.#runtime;
     }
 
@@ -119,10 +132,11 @@ export function lockstepObject<Base extends Class<object>>(Base: Base): Base & L
       this.#alarmAt = Number.POSITIVE_INFINITY;
       const context = { getRemainingTimeInMillis: () => ALARM_TIME };
       try {
-        const { completed, failed, suspended } = await sweepHandler(this.runtime)(null, context);
+        const done = await sweepHandler(this.runtime)(null, context);
         const { nextIn } = await this.runtime.startScheduled();
         if (nextIn < Number.POSITIVE_INFINITY) await this.#setAlarm(Date.now() + nextIn);
-        await this.#setNextAlarm(completed + failed + suspended > 0 ? 0 : PAUSE);
+        const isBusy = done.completed + done.failed + done.suspended + done.delivered > 0;
+        await this.#setNextAlarm(isBusy ? 0 : PAUSE);
       } catch (error) {
         await this.#setAlarm(Date.now() + PAUSE);
         throw error;
@@ -132,15 +146,18 @@ export function lockstepObject<Base extends Class<object>>(Base: Base): Base & L
     #answer(call: ObjectCall): ObjectAnswer {
       const answer = answerCall(this.#storage, call);
       // The object's answers wait until the alarm is written.
-      if (this.workflows.length > 0 && changesRuns(call)) void this.#setNextAlarm(0);
+      if (this.#hasWork && changesWork(call)) void this.#setNextAlarm(0);
       return answer;
     }
 
-    /** Sets the alarm for the first due run that the object can execute, after `least` milliseconds at the earliest. */
-    async #setNextAlarm(least: Millis): Promise<void> {
-      const dueAt = Math.min(...this.#sources().flatMap((source) => this.#firstDue(source)));
+    /** Sets the alarm for the first work that the object can do, and for what is due already after `pause` milliseconds. */
+    async #setNextAlarm(pause: Millis): Promise<void> {
+      const runs = this.#sources().flatMap((source) => this.#first(FIRST_DUE, ...source));
+      const operations = this.entities.flatMap(({ name }) => this.#first(FIRST_WAITING, name));
+      const dueAt = Math.min(...runs, ...operations) / 1_000;
       if (dueAt === Number.POSITIVE_INFINITY) return;
-      await this.#setAlarm(Math.max(dueAt / 1_000, Date.now() + least));
+      const now = Date.now();
+      await this.#setAlarm(dueAt > now ? dueAt : now + pause);
     }
 
     #sources(): readonly Source[] {
@@ -150,9 +167,9 @@ export function lockstepObject<Base extends Class<object>>(Base: Base): Base & L
       );
     }
 
-    /** The microseconds of the time at which the first run from this source is due, if there is one. */
-    #firstDue(source: Source): readonly number[] {
-      const [first] = this.#storage.sql.exec(FIRST_DUE, ...source).toArray();
+    /** The microseconds of the time `at` in the row that the query finds, if there is one. */
+    #first(query: string, ...values: readonly (string | number)[]): readonly number[] {
+      const [first] = this.#storage.sql.exec(query, ...values).toArray();
       return first?.at == null ? [] : [Number(first.at)];
     }
 
@@ -172,8 +189,14 @@ type Source = [queue: string, workflow: string, version: number];
 const FIRST_DUE = `
   SELECT MIN(due_at) AS at FROM lockstep_run WHERE queue = ? AND workflow = ? AND version = ?`;
 
-/** Whether the call may make a run due. */
-function changesRuns({ queries, transaction }: ObjectCall): boolean {
-  const isCommitted = transaction?.commits ?? true;
-  return isCommitted && queries.some(({ text }) => /\b(?:INTO|UPDATE) lockstep_run\b/.test(text));
+/** An operation that another turn has claimed waits for the end of its lease. */
+const FIRST_WAITING = `
+  SELECT MIN(MAX(waits_since, held_until)) AS at FROM lockstep_entity WHERE entity = ? AND waits_since > 0`;
+
+/** Whether the call may make a run due, or an operation of an entity wait. A call that commits executes the earlier ones again. */
+function changesWork({ queries, transaction }: ObjectCall): boolean {
+  const { before = [], commits = true } = transaction ?? {};
+  return commits && [...before, ...queries].some(({ text }) => CHANGES_WORK.test(text));
 }
+
+const CHANGES_WORK = /\b(?:INTO|UPDATE) lockstep_(?:run|entity)\b/;

@@ -5,7 +5,7 @@ import type { Fence } from "../../core/lock/fence.ts";
 import type { Lock, LockStore, Unlocked } from "../../core/lock/lock.ts";
 import { lossOf } from "../../core/lock/lock-handle.ts";
 import type { Deadline, Millis } from "../../core/lock/time.ts";
-import { MIN_WORK_TIME } from "./invocation.ts";
+import { LAST_WAIT, MIN_WORK_TIME, withinInvocation } from "./invocation.ts";
 
 export interface LockTerms {
   readonly name: string;
@@ -20,10 +20,11 @@ export interface LockTerms {
 }
 
 /**
- * Runs `body` under a lock that is never renewed, and releases the lock in every case.
+ * Runs `body` under a lock that is never renewed, and releases the lock after it. A body that goes on when most of the
+ * reserve is used up is abandoned, and its lock expires: it may still work.
  *
  * Rejects with a LockTimeoutError when the lock is held by another owner or too little time is left to start, with a
- * LockLostError when the lock was lost meanwhile, and with the error of `body`.
+ * LockLostError when the lock was lost meanwhile or the body was abandoned, and with the error of `body`.
  */
 export async function runLocked<T>(
   locks: LockStore,
@@ -38,23 +39,18 @@ export async function runLocked<T>(
   const waiting = { wait: Math.min(wait, spare), signal };
   const lock = await locks.lock(name, { ttl: "invocation", deadline: end, ...waiting });
   const held = new InvocationLock(lock, { remaining: () => end.remaining() - reserve });
-  return runAndRelease(held, end, () => body(held));
-}
-
-async function runAndRelease<T>(
-  lock: InvocationLock,
-  end: Deadline,
-  body: () => Promise<T>,
-): Promise<T> {
+  const over = new LockLostError([name], "max-hold");
   let result: T;
   try {
-    result = await body();
+    const lateBy = -reserve * (1 - LAST_WAIT);
+    result = await withinInvocation(end, lateBy, () => body(held), over);
   } catch (error) {
-    await release(lock, end);
+    if (error !== over) await release(held, end);
     throw error;
   }
-  if ((await release(lock, end)) === "released") return result;
-  throw lossOf(lock) ?? new LockLostError([lock.name], "taken");
+  // A store that was closed meanwhile has released its locks, and may have done so before the body's end.
+  if (!held.isClosed && (await release(held, end)) === "released") return result;
+  throw lossOf(held) ?? new LockLostError([name], held.isClosed ? "closed" : "taken");
 }
 
 /**
@@ -100,6 +96,12 @@ class InvocationLock implements Lock {
   /** The loss of the lock in the store, if the lock was lost before its release. */
   get loss(): LockLostError | undefined {
     return lossOf(this.#lock);
+  }
+
+  /** Whether the lock was released because its store was closed. */
+  get isClosed(): boolean {
+    const { reason } = this.#lock.signal;
+    return reason instanceof LockLostError && reason.why === "closed";
   }
 
   get fence(): Fence {

@@ -1,6 +1,8 @@
 import { AwsClient } from "aws4fetch";
 import { deadline, race } from "../../core/lock/abort.ts";
 import type { Millis } from "../../core/lock/time.ts";
+import { type AwsKeys, keysOf } from "../../core/stores/aws-keys.ts";
+import { environmentKeys } from "../../core/stores/environment-keys.ts";
 
 export interface AwsCall {
   /** The service name in the signature: "sqs". */
@@ -12,14 +14,16 @@ export interface AwsCall {
   readonly target: string;
   readonly version: "1.0" | "1.1";
   readonly body: object;
+
+  /** Default: the keys that Lambda puts into the environment. */
+  readonly credentials?: AwsKeys | undefined;
 }
 
 /** The time for all attempts of a call. A call that hangs must not delay every event of the environment. */
 const TIMEOUT: Millis = 5_000;
 
 /**
- * Calls an AWS service that speaks JSON, with the credentials that Lambda puts into the environment. An error names
- * the call, and nothing of its body. After a 429 or 5xx response the request is repeated up to twice; the service may
+ * Calls an AWS service that speaks JSON. An error names the call, and nothing of its body. After a 429 or 5xx response the request is repeated up to twice; the service may
  * then execute the call more than once.
  *
  * Does not use the AWS SDK: loading the SDK takes longer than most cold starts.
@@ -29,20 +33,15 @@ export async function callAws<T>({
   target,
   version,
   body,
+  credentials = environmentKeys,
   ...signing
 }: AwsCall): Promise<T> {
-  // Read for each call: an environment that is restored from a snapshot gets new credentials.
-  const { AWS_ACCESS_KEY_ID = "", AWS_SECRET_ACCESS_KEY = "", AWS_SESSION_TOKEN } = process.env;
-  const client = new AwsClient({
-    ...signing,
-    accessKeyId: AWS_ACCESS_KEY_ID,
-    secretAccessKey: AWS_SECRET_ACCESS_KEY,
-    ...(AWS_SESSION_TOKEN && { sessionToken: AWS_SESSION_TOKEN }),
-    retries: 2,
-  });
   const headers = { "content-type": `application/x-amz-json-${version}`, "x-amz-target": target };
   const limit = deadline(TIMEOUT, () => new Error(`${target} was not answered in ${TIMEOUT} ms`));
   try {
+    const { sessionToken, ...keys } = await race(keysOf(credentials), limit.signal);
+    const session = sessionToken ? { sessionToken } : {};
+    const client = new AwsClient({ ...signing, ...keys, ...session, retries: 2 });
     const request = { method: "POST", headers, body: JSON.stringify(body), signal: limit.signal };
     // The race is needed: a Request object that aws4fetch creates loses its signal at the next garbage collection.
     const response = await race(client.fetch(endpoint, request), limit.signal);

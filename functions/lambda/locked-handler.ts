@@ -5,6 +5,7 @@ import {
   type LambdaContext,
   type ReserveOption,
   reserveOf,
+  withinInvocation,
 } from "../invocation/invocation.ts";
 import { type Provider, resolve } from "../invocation/provider.ts";
 import { runLocked } from "../invocation/run-locked.ts";
@@ -28,9 +29,11 @@ export interface LockedHandlerOptions<Event> extends ReserveOption {
  *     });
  *
  * The lock is never renewed. The lock expires two seconds after the end of the invocation, so it cannot expire under a
- * running function and is free soon after a killed one. `lock.signal` aborts `reserve` before the invocation ends.
+ * running function and is free soon after a killed one. `lock.signal` aborts `reserve` before the invocation ends. A body
+ * that goes on is abandoned when most of the reserve is used up, and its lock expires.
  *
- * Rejects with a LockTimeoutError when the lock is held by another owner or too little time is left to start.
+ * Rejects with a LockTimeoutError when the lock is held by another owner or too little time is left to start, and with a
+ * LockLostError when the lock was lost meanwhile or the body was abandoned.
  */
 export function lockedHandler<Event, Result, Context extends LambdaContext = LambdaContext>(
   locks: Provider<LockStore>,
@@ -41,7 +44,8 @@ export function lockedHandler<Event, Result, Context extends LambdaContext = Lam
   const wait = toMillis("wait", options.wait ?? 0);
   return async (event, context) => {
     const end = deadlineOf(context, 0);
-    const store = await resolve(locks);
+    const opening = deadlineOf(context, reserve);
+    const store = await withinInvocation(opening, 0, () => resolve(locks));
     const name = typeof options.name === "function" ? options.name(event) : options.name;
     return runLocked(store, { name, wait, end, reserve }, (lock) => body(event, lock, context));
   };

@@ -1,9 +1,13 @@
 import { type Duration, toMillis } from "../../core/lock/duration.ts";
-import { elapsedSince, instant } from "../../core/lock/time.ts";
+import { elapsedSince, instant, type Millis } from "../../core/lock/time.ts";
+import type { AwsKeys } from "../../core/stores/aws-keys.ts";
 import { callAws, parseArn } from "./aws-call.ts";
 
+/** The longest invocation of Lambda. */
+const LONGEST_INVOCATION: Millis = 900_000;
+
 /** Reads a secret of the AWS Secrets Manager by its ARN. Rejects with a TypeError when the secret is not text. */
-export async function readSecret(arn: string): Promise<string> {
+export async function readSecret(arn: string, credentials?: AwsKeys): Promise<string> {
   const { region, host } = parseArn(arn);
   const endpoint = process.env.AWS_ENDPOINT_URL_SECRETS_MANAGER ?? `https://${host}`;
   const target = "secretsmanager.GetSecretValue";
@@ -12,6 +16,7 @@ export async function readSecret(arn: string): Promise<string> {
     ...common,
     target,
     body: { SecretId: arn },
+    credentials,
   });
   if (SecretString === undefined) throw new TypeError(`the secret ${arn} is not text`);
   return SecretString.trim();
@@ -20,19 +25,25 @@ export async function readSecret(arn: string): Promise<string> {
 interface SecretOptions {
   /** The time after which the next event reads the secret again. Default 5 min. */
   readonly maxAge?: Duration;
+
+  /**
+   * The keys that sign the request, or a function that returns them, such as a provider of the AWS SDK. Default: those in
+   * the environment, where Lambda puts them.
+   */
+  readonly credentials?: AwsKeys;
 }
 
 /**
  * Opens a store with a secret in the first invocation, and reuses it in the next ones. When the secret has been rotated,
- * opens the store again and closes the former one. A failed `open` is tried again; while the secret cannot be read again,
- * the known store stays.
+ * opens the store again; the former one is closed 15 minutes later, when no invocation uses it any more. A failed `open` is
+ * tried again; while the secret cannot be read again, the known store stays.
  *
  *     const shop = withSecret("arn:aws:secretsmanager:…", (secret) => openMysql(rdsOptions(secret)));
  */
 export function withSecret<T extends AsyncDisposable>(
   arn: string,
   open: (secret: string) => Promise<T>,
-  { maxAge = "5m" }: SecretOptions = {},
+  { maxAge = "5m", credentials }: SecretOptions = {},
 ): () => Promise<T> {
   const longest = toMillis("maxAge", maxAge);
   let known: { readonly secret: string; readonly store: T } | undefined;
@@ -40,15 +51,18 @@ export function withSecret<T extends AsyncDisposable>(
   let refreshing: Promise<T> | undefined;
 
   async function refresh(): Promise<T> {
+    // Not the value: it may be the secret itself.
     if (!arn?.startsWith("arn:")) {
-      throw new TypeError(`withSecret needs the ARN of a secret, and has ${JSON.stringify(arn)}`);
+      throw new TypeError(
+        `withSecret needs the ARN of a secret, and has ${arn ? "another" : "no"} text`,
+      );
     }
-    const secret = await readSecret(arn).catch((error) => {
+    const secret = await readSecret(arn, credentials).catch((error) => {
       if (known) return known.secret;
       throw error;
     });
     const store = known?.secret === secret ? known.store : await open(secret);
-    if (known && known.store !== store) void closeQuietly(known.store);
+    if (known && known.store !== store) closeLater(known.store);
     known = { secret, store };
     readAt = instant();
     return store;
@@ -63,11 +77,10 @@ export function withSecret<T extends AsyncDisposable>(
   };
 }
 
-/** The former store's connections end by themselves if closing it fails. */
-async function closeQuietly(store: AsyncDisposable): Promise<void> {
-  try {
-    await store[Symbol.asyncDispose]();
-  } catch {}
+/** Its locks and runs belong to work that may still go on. Connections end by themselves if closing the store fails. */
+function closeLater(store: AsyncDisposable): void {
+  const close = () => void store[Symbol.asyncDispose]().then(undefined, () => {});
+  setTimeout(close, LONGEST_INVOCATION).unref();
 }
 
 /** The options of `openMysql` and `openPostgres` in a secret that RDS keeps. */

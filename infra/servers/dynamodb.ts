@@ -1,7 +1,6 @@
 import { globSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
-import { listsTables } from "./probes.ts";
 import type { ServerKind } from "./server-kind.ts";
 
 /** AWS's own DynamoDB Local, from npm. */
@@ -48,5 +47,22 @@ function findJar(): string | undefined {
   } catch {
     // The package is not installed.
     return undefined;
+  }
+}
+
+/** Whether the server lists its tables. The first list takes seconds on a busy core, in which it loads its classes. */
+async function listsTables(port: number): Promise<boolean> {
+  const headers = {
+    "Content-Type": "application/x-amz-json-1.0",
+    "X-Amz-Target": "DynamoDB_20120810.ListTables",
+    // DynamoDB Local checks no signature.
+    Authorization: "AWS4-HMAC-SHA256 Credential=key/20260101/local/dynamodb/aws4_request",
+  };
+  try {
+    const signal = AbortSignal.timeout(1_000);
+    const request = { method: "POST", headers, body: "{}", signal };
+    return (await fetch(`http://127.0.0.1:${port}/`, request)).ok;
+  } catch {
+    return false;
   }
 }

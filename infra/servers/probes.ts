@@ -99,20 +99,3 @@ export async function isZooKeeperServing(port: number): Promise<boolean> {
 
 /** The length of the password of a session in ZooKeeper's protocol. */
 const PASSWORD_LENGTH = 16;
-
-/** Whether a DynamoDB Local lists its tables. The first list takes seconds on a busy core, in which it loads its classes. */
-export async function listsTables(port: number): Promise<boolean> {
-  const headers = {
-    "Content-Type": "application/x-amz-json-1.0",
-    "X-Amz-Target": "DynamoDB_20120810.ListTables",
-    // DynamoDB Local checks no signature.
-    Authorization: "AWS4-HMAC-SHA256 Credential=key/20260101/local/dynamodb/aws4_request",
-  };
-  try {
-    const signal = AbortSignal.timeout(PROBE_LIMIT);
-    const request = { method: "POST", headers, body: "{}", signal };
-    return (await fetch(`http://127.0.0.1:${port}/`, request)).ok;
-  } catch {
-    return false;
-  }
-}

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { sql } from "../../core/database/sql.ts";
+import { createRuntime } from "../../core/steps/index.ts";
 import { openDurableObject } from "../../core/stores/cloudflare/index.ts";
 import {
   ObjectDatabase,
@@ -7,6 +8,7 @@ import {
   type SendCall,
 } from "../../core/stores/cloudflare/object-database.ts";
 import { mapConcurrent } from "../../functions/invocation/map-concurrent.ts";
+import { account } from "../support/account.ts";
 import { EVERY_VERSION } from "../support/matrix.ts";
 import { claimOf, newRunId } from "../support/runs.ts";
 import { pause, until } from "../support/until.ts";
@@ -52,6 +54,29 @@ describe("an object's alarm", () => {
     expect(await workerd().ask("alarm?start&id=run-1")).toBe("suspended");
     await until(async () => (await shop.journal.show("run-1"))?.status === "completed");
     expect(await shop.stock()).toMatchObject({ onHand: 3, sold: 2 });
+  });
+
+  test("executes a run that was forked", async () => {
+    const { journal } = await shopOf("forked", 5);
+    await workerd().ask("forked?start&id=run-1");
+    await until(async () => (await journal.show("run-1"))?.status === "completed");
+    expect(await workerd().ask("forked?wake")).toBeNull();
+    await createRuntime({ journal }).fork("run-1", { from: "second", as: "run-2" });
+    await until(async () => (await journal.show("run-2"))?.status === "completed");
+  });
+
+  test("handles the operations that an entity was told", async () => {
+    const { journal } = await shopOf("told", 5);
+    const ada = createRuntime({ journal }).entity(account, "ada");
+    await ada.tell("deposit", 5, { operationId: "1" });
+    await until(async () => (await ada.state()).balance === 5);
+  });
+
+  test("that finds nothing to do leaves the time of the next one as it is", async () => {
+    const { journal } = await shopOf("asleep", 5);
+    await workerd().ask("asleep?start&id=run-1");
+    await until(async () => (await journal.show("run-1"))?.status === "parked");
+    expect(await workerd().ask("asleep?wake")).toBeLessThan(2_000);
   });
 
   test("is not set for a due run of a workflow that the object does not know", async () => {

@@ -1,13 +1,14 @@
 import { expect, test } from "vitest";
 import { z } from "zod";
+import { entity } from "../../core/steps/entity/entity.ts";
 import { createRuntime } from "../../core/steps/runtime.ts";
 import { workflow } from "../../core/steps/workflow.ts";
 import { memoryJournal } from "../../core/stores/memory/journal.ts";
 import { runWorker } from "../../functions/worker/worker.ts";
 import { describeEntities } from "../conformance/entities.ts";
-import { account } from "../support/account.ts";
+import { account, hooks } from "../support/account.ts";
 import { memoryJournalUnderTest } from "../support/journal-under-test.ts";
-import { until } from "../support/until.ts";
+import { pause, until } from "../support/until.ts";
 
 describeEntities("memory", memoryJournalUnderTest);
 
@@ -16,6 +17,43 @@ test("a handler with writes fails on a journal without a database", async () => 
   const book = mine.call("book", "x", { operationId: "1" });
   await expect(book).rejects.toThrow("`writes` of a handler need a journal in a database");
   expect(await mine.state()).toMatchObject({ balance: 0 });
+});
+
+test("a call ends although others send to its key all the time, and another caller takes the turn", async () => {
+  const journal = memoryJournal();
+  const [ours, theirs] = [createRuntime({ journal }), createRuntime({ journal })];
+  hooks.deposit = () => pause(5);
+  let isOver = false;
+  let sent = 0;
+  const send = async () => {
+    for (; !isOver; sent += 1) {
+      await theirs
+        .entity(account, "hot")
+        .call("deposit", 1, { operationId: `their ${crypto.randomUUID()}` });
+    }
+  };
+  const first = ours.entity(account, "hot").call("deposit", 1, { operationId: "first" });
+  const senders = Array.from({ length: 20 }, send);
+  try {
+    expect(await first).toBe(1);
+    const then = sent;
+    await until(() => sent > then + 20);
+  } finally {
+    isOver = true;
+    await Promise.all(senders);
+    hooks.deposit = async () => {};
+  }
+  const { balance } = await ours.entity(account, "hot").state();
+  expect(balance).toBe(sent + 1);
+});
+
+test("a handler that returns null for its writes has none", async () => {
+  const loose = entity({ name: "loose", state: z.number(), initial: 0 }, (on) => ({
+    add: on(z.number(), async ({ state }, n) => ({ state: state + n, writes: null as never })),
+  }));
+  const mine = createRuntime({ journal: memoryJournal() }).entity(loose, "a");
+  await mine.call("add", 2, { operationId: "1" });
+  expect(await mine.state()).toBe(2);
 });
 
 test("a worker handles operations that were told by another process", async () => {

@@ -441,7 +441,6 @@ describe.concurrent("lockstep", () => {
       ],
       [["list", "--store", "sqlite://a.db"], "sqlite:shop.db"],
       [["list", "--store", "mysql://root:%zz@host/x"], "%25"],
-      [["oversell", "--picture", "/no/such/folder/x.svg"], "--picture"],
       [["list", "--store", "nonsense:x"], "nonsense"],
       [["list", "--store", "x"], "URL"],
       [["list", "--store", "mysql://host"], "mysql"],
@@ -455,7 +454,9 @@ describe.concurrent("lockstep", () => {
       [["oversell", "--store", none, "--ttl", "50ms"], "ttl"],
       [["oversell", "--report", "x.html", "--buyers", "500"], "--report"],
       [["servers", "up", "oracle"], "oracle"],
-      [["raise-generation", "--at-least", "-1"], "generation"],
+      [["raise-generation", "--at-least", "-1"], "--at-least"],
+      [["raise-generation", "--at-least", "0x2"], "--at-least"],
+      [["inventory", "list", "--limit", "1e2"], "--limit"],
     ] as const;
     for (const [args, hint] of cases) {
       const { status, stdout, stderr } = await cliInProcess(...args);

@@ -65,6 +65,35 @@ describe.concurrent("lockedHandler", () => {
     }
   });
 
+  test("rejects when the store of the lock was closed before the end", async () => {
+    const locks = memoryLocks();
+    const handler = lockedHandler(locks, { name: "a" }, async () => {
+      await locks.close();
+      return "done";
+    });
+    const lost = { code: "LOCK_LOST", why: "closed" };
+    await expect(handler({}, within())).rejects.toMatchObject(lost);
+  });
+
+  test("abandons work that goes on to the end, whose lock expires", async () => {
+    const locks = memoryLocks();
+    const never = () => new Promise<never>(() => {});
+    const handler = lockedHandler(locks, { name: "a", reserve: 1_000 }, never);
+    const context = within(3_000);
+    const lost = { code: "LOCK_LOST", why: "max-hold" };
+    await expect(handler({}, context)).rejects.toMatchObject(lost);
+    expect(context.getRemainingTimeInMillis()).toBeGreaterThan(0);
+    expect((await locks.inspect("a")).expiresIn).toBeGreaterThan(0);
+  });
+
+  test("does not wait for a store that is not opened in time", async () => {
+    const never = () => new Promise<never>(() => {});
+    const handler = lockedHandler(never, { name: "a", reserve: 1_000 }, never);
+    const context = within(2_000);
+    await expect(handler({}, context)).rejects.toThrow("the invocation is over");
+    expect(context.getRemainingTimeInMillis()).toBeGreaterThan(0);
+  });
+
   test("aborts the lock's signal shortly before the invocation ends", async () => {
     const locks = memoryLocks();
     const handler = lockedHandler(locks, { name: "a", reserve: 2_000 }, async (_, lock) => {

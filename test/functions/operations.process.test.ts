@@ -45,6 +45,7 @@ test("a shell completes commands, and top prints held locks once in a pipe", asy
   expect(top.stdout).toContain("nightly");
   expect(top.stdout).toContain(shortFence(String(lock.fence)));
   expect(top.stdout).toMatch(/ stuck /);
+  expect(top.stdout).toContain("no open runs");
   expect(traceOfNone).toMatchObject({ status: 1 });
   expect(status).toMatchObject({
     status: 0,
@@ -61,7 +62,7 @@ test("on a terminal, top follows the locks within its columns, and ends on Ctrl-
   await until(() => screen().includes("nightly/long/"));
   for (const line of screen().split("\r\n")) expect(line.length).toBeLessThanOrEqual(70);
   await lock.unlock();
-  await until(() => screen().includes("none") && !screen().includes("nightly/"));
+  await until(() => screen().includes("no locks") && !screen().includes("nightly/"));
   type("\x03");
   expect(await status).toBe(0);
 });

@@ -74,6 +74,10 @@ test("the report is printed although the picture cannot be written", async () =>
   expect(JSON.parse(run.stdout).strategies).toMatchObject([{ name: "lockstep", sold: 4 }]);
   expect(run.stderr).toContain("picture");
   expect(run.stderr).not.toContain("    at ");
+  const nowhere = await cli("oversell", ...store, "--picture", "/no/such/folder/x.svg");
+  expect(nowhere).toMatchObject({ status: 73, stdout: "" });
+  expect(nowhere.stderr).toContain("--picture");
+  expect(nowhere.stderr).not.toContain("    at ");
   await remove();
 });
 

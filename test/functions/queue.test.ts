@@ -258,7 +258,9 @@ describe.concurrent("a queue handler", () => {
 
   test("rejects an event of another source", async () => {
     const { handler } = orderQueue(async () => {});
-    for (const event of [{}, { Records: [null] }, { Records: [{ Sns: {} }] }] as never[]) {
+    const eventSourceARN = "arn:aws:kinesis:eu-central-1:000000000000:stream/orders";
+    const kinesis = { Records: [{ eventSourceARN, kinesis: { data: "" } }] };
+    for (const event of [{}, { Records: [null] }, { Records: [{ Sns: {} }] }, kinesis] as never[]) {
       await expect(handler(event, within())).rejects.toThrow("the event is not from SQS");
     }
     expect(await handler({ Records: [] }, within())).toEqual({ batchItemFailures: [] });

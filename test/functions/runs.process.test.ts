@@ -70,6 +70,10 @@ describe.concurrent("lockstep run and lockstep runs", () => {
       error: { code: "DECLINED" },
       compensated: "yes",
     });
+    const { stdout } = await order("c", "leaks");
+    expect(JSON.parse(stdout)).toMatchObject({
+      error: { code: "AWAY", message: expect.stringMatching(/mysql:\/\/db\/shop is away$/) },
+    });
     const undone = (await show("b"))?.records.find(({ kind }) => kind === "undo");
     expect(undone).toMatchObject({
       key: "~undo/reserve",

@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { z } from "zod";
 import { StoreUnavailableError } from "../../core/lock/errors.ts";
 import { createRuntime, type RunEvent, TerminalError, workflow } from "../../core/steps/index.ts";
@@ -90,6 +90,18 @@ describe.concurrent("a schedule", () => {
     });
   });
 
+  test("shows no credentials in the error of a blocked run", async () => {
+    const { report } = hourly();
+    const runtime = createRuntime({ journal: memoryJournal() });
+    const error = { name: "Error", message: "mysql://root:hidden@db/shop is away" };
+    const blocked = { runId: "a", status: "blocked", error, retryIn: 1 } as never;
+    vi.spyOn(runtime, "execute").mockResolvedValue(blocked);
+    const handler = scheduleHandler(runtime, report, { input: () => ({ hour: "" }) });
+    expect(await handler({ time: "2026-01-02T03:00:00Z" }, within())).toMatchObject({
+      error: { message: "mysql://db/shop is away" },
+    });
+  });
+
   test("leaves a waiting run to a sweep", async () => {
     const { runtime, journal, report, handler } = hourly();
     const { runId, status } = await handler({ time: "2026-01-02T03:00:00Z" }, within());
@@ -143,6 +155,38 @@ describe.concurrent("a sweep", () => {
     await mine.tell("deposit", 5, { operationId: "1" });
     expect(await sweepHandler(runtime)({}, within())).toMatchObject({ delivered: 1 });
     expect(await mine.state()).toMatchObject({ balance: 5 });
+  });
+
+  test("handles operations and deletes what is over although runs are due all the time", async () => {
+    const runtime = createRuntime({ journal: memoryJournal() });
+    const mine = runtime.entity(account, "busy");
+    await mine.tell("deposit", 5, { operationId: "1" });
+    const purge = vi.spyOn(runtime.journal, "purge");
+    const execute = async () => {
+      await pause(20);
+      return { runId: "a", status: "completed", output: null } as never;
+    };
+    runtime.claimDue = async () => [{ runId: "a", execute }];
+    const report = await sweepHandler(runtime, { reserve: 500 })({}, within(7_500));
+    expect(report).toMatchObject({ delivered: 1 });
+    expect(report.completed).toBeGreaterThan(20);
+    expect(purge).toHaveBeenCalled();
+  });
+
+  test("ends with its report when the time is over for an operation that it handles", async () => {
+    const runtime = createRuntime({ journal: memoryJournal() });
+    const { entities } = runtime.journal;
+    const mine = runtime.entity(account, "slow");
+    await mine.tell("deposit", 5, { operationId: "1" });
+    vi.spyOn(entities, "visit").mockImplementation(
+      (_id, _visit, signal) =>
+        new Promise((_, reject) => {
+          signal?.addEventListener("abort", () => reject(signal.reason));
+        }),
+    );
+    expect(await sweepHandler(runtime, { reserve: 500 })({}, within(2_000))).toMatchObject({
+      delivered: 0,
+    });
   });
 
   test("resumes the other runs when one cannot be resumed", async () => {

@@ -39,23 +39,54 @@ describe("withSecret", () => {
 
   test("says what it needs, and which call failed", async () => {
     for (const arn of ["", "shop", undefined as unknown as string]) {
-      await expect(withSecret(arn, openFake)()).rejects.toThrow(/needs the ARN of a secret/);
+      const opening = withSecret(arn, openFake)();
+      await expect(opening).rejects.toThrow(/needs the ARN of a secret/);
     }
     const nowhere = "arn:aws:secretsmanager:nowhere-1:1:secret:shop";
     vi.stubEnv("AWS_ENDPOINT_URL_SECRETS_MANAGER", "http://127.0.0.1:1");
+    vi.stubEnv("AWS_ACCESS_KEY_ID", "test");
+    vi.stubEnv("AWS_SECRET_ACCESS_KEY", "test");
     await expect(withSecret(nowhere, openFake)()).rejects.toThrow(/GetSecretValue: /);
     vi.unstubAllEnvs();
   });
 
-  test("opens the store again after a rotation, and closes the former one", async () => {
+  test("shows nothing of a text that is no ARN: it may be the secret", async () => {
+    const opening = withSecret("mysql://root:hidden@db", openFake)();
+    await expect(opening).rejects.toThrow("needs the ARN of a secret, and has another text");
+  });
+
+  test("opens the store again after a rotation, and closes the former one when no invocation uses it", async () => {
     using _ = await secretsManager((_request, response, n) => {
       tell(response, n < 3 ? "first" : "second");
     });
     const shop = withSecret(SECRET_ARN, openFake, { maxAge: 0 });
     const former = await shop();
     expect(await shop()).toBe(former);
-    expect((await shop()).secret).toBe("second");
-    expect(former.isClosed).toBe(true);
+    vi.useFakeTimers({ toFake: ["setTimeout"] });
+    try {
+      expect((await shop()).secret).toBe("second");
+      await vi.advanceTimersByTimeAsync(890_000);
+      expect(former.isClosed).toBe(false);
+      await vi.advanceTimersByTimeAsync(10_000);
+      expect(former.isClosed).toBe(true);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  test("signs with the given keys, and says when there are none", async () => {
+    const signatures: unknown[] = [];
+    using _ = await secretsManager(({ headers }, response) => {
+      signatures.push(headers.authorization, headers["x-amz-security-token"]);
+      tell(response, "first");
+    });
+    const keys = { accessKeyId: "mine", secretAccessKey: "hidden", sessionToken: "session" };
+    await withSecret(SECRET_ARN, openFake, { credentials: async () => keys })();
+    expect(signatures).toEqual([expect.stringContaining("Credential=mine/"), "session"]);
+    vi.stubEnv("AWS_ACCESS_KEY_ID", "");
+    await expect(withSecret(SECRET_ARN, openFake)()).rejects.toThrow(
+      "GetSecretValue: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give credentials",
+    );
   });
 
   test("keeps the store while the secret cannot be read again", async () => {

@@ -46,6 +46,22 @@ describe.concurrent("a stock handler", () => {
     expect(await inventory.get("a")).toMatchObject({ sold: 30 });
   });
 
+  test("begins no sale whose turn comes when too little time is left", async () => {
+    const { inventory, locks, options } = await shop({}, 100);
+    const slow: Inventory = {
+      ...inventory,
+      async decrementMany(batch) {
+        await pause(1_800);
+        return inventory.decrementMany(batch);
+      },
+    };
+    const handler = stockHandler({ inventory: slow, locks }, options);
+    const event = eventOf(sales("a1", "a2"), { fifo: true, groups: ["1", "2"] });
+    expect(await failed(event, handler(event, within(3_000)))).toEqual([1]);
+    expect(await locks.list()).toEqual([]);
+    expect(await inventory.get("a")).toMatchObject({ sold: 3 });
+  });
+
   test("sells to the orders of a batch for a sku in one transaction under one lock", async () => {
     const { handler, batches, answers, inventory, locks } = await shop();
     const event = eventOf(sales("a1", "b1", "a2", "a3", "a4", "b2"));

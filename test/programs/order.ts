@@ -7,7 +7,7 @@ const Order = z.object({
   sku: z.string().default("teapot"),
 
   /** The fault to inject. */
-  trouble: z.enum(["none", "declined", "flaky", "waits"]).default("none"),
+  trouble: z.enum(["none", "declined", "flaky", "leaks", "waits"]).default("none"),
 });
 
 /** The order workflow of the command line tests. */
@@ -26,6 +26,11 @@ export const placeOrder = workflow(
       async ({ attempt }) => {
         if (trouble === "declined") {
           throw new TerminalError("DECLINED", "the card was declined", { effect: "none" });
+        }
+        if (trouble === "leaks") {
+          throw new TerminalError("AWAY", "mysql://root:hidden@db/shop is away", {
+            effect: "none",
+          });
         }
         if (trouble === "flaky" && attempt < 3) throw new Error("the provider is away");
         return `payment of ${orderId}`;

@@ -5,6 +5,7 @@ import { hasCode } from "../../core/lock/errors.ts";
 import { workflow } from "../../core/steps/workflow.ts";
 import type { SqlStore } from "../../core/stores/sql/store.ts";
 import { lockstepObject } from "../../functions/cloudflare/index.ts";
+import { account } from "../support/account.ts";
 
 /** Sells one unit, sleeps, and sells another one. */
 const sellTwo = ({ inventory }: SqlStore) =>
@@ -25,6 +26,7 @@ const sellTwo = ({ inventory }: SqlStore) =>
 export class Shop extends lockstepObject(DurableObject) {
   readonly sellTwo = sellTwo(this.store);
   override readonly workflows = [this.sellTwo];
+  override readonly entities = [account];
   #alarms = 0;
 
   override async alarm(): Promise<void> {
@@ -36,9 +38,22 @@ export class Shop extends lockstepObject(DurableObject) {
     return this.#alarms;
   }
 
+  /** Plays an alarm. Resolves to the milliseconds until the next one. */
+  async wake(): Promise<number> {
+    const { storage } = (this as unknown as { ctx: { storage: Alarms } }).ctx;
+    await storage.deleteAlarm();
+    await this.alarm();
+    return ((await storage.getAlarm()) ?? Number.POSITIVE_INFINITY) - Date.now();
+  }
+
   async start(id: string): Promise<string> {
     return (await this.runtime.start(this.sellTwo, { id })).status;
   }
+}
+
+interface Alarms {
+  getAlarm(): Promise<number | null>;
+  deleteAlarm(): Promise<void>;
 }
 
 interface Env {
@@ -67,6 +82,7 @@ export default {
     const name = pathname.slice(1);
     const id = searchParams.get("id") ?? "";
     if (searchParams.has("sell")) return sell(env, name, id);
+    if (searchParams.has("wake")) return Response.json(await env.SHOP.getByName(name).wake());
     if (searchParams.has("alarms")) return Response.json(await env.SHOP.getByName(name).alarms());
     return Response.json(await env.SHOP.getByName(name).start(id));
   },

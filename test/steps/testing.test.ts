@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { z } from "zod";
 import { createRuntime, workflow } from "../../core/steps/index.ts";
-import { withFaults } from "../../core/steps/testing.ts";
+import { createTestRuntime, withFaults } from "../../core/steps/testing.ts";
 import { memoryJournal } from "../../core/stores/memory/journal.ts";
 
 const nightly = workflow({ name: "nightly", version: 1, input: z.object({}) }, async (ctx) => {
@@ -39,6 +39,21 @@ describe("helpers for tests", () => {
       },
     });
     expect(await runtime.execute(faulty, {})).toMatchObject({ output: ["a1", "b2"] });
+  });
+
+  test("a test runtime starts a run with a key, and sends it its signals", async () => {
+    const input = z.object({});
+    const asked = workflow({ name: "asked", version: 1, input }, (ctx) =>
+      ctx.waitFor("answer", z.string()),
+    );
+    const runtime = createTestRuntime({
+      ...{ journal: memoryJournal(), workflows: [asked] },
+      fake: { signals: { answer: ["yes"] } },
+    });
+    const { runId } = await runtime.start(asked, {}, { singleton: "tenant 7" });
+    expect(await runtime.resume(runId)).toMatchObject({ status: "completed", output: "yes" });
+    const debounce = { key: "tenant 7", for: "1ms" } as const;
+    expect(await runtime.start(asked, {}, { debounce })).toMatchObject({ status: "suspended" });
   });
 
   describe("with a virtual clock", () => {

@@ -62,6 +62,9 @@ export interface OperationOptions {
 /** Answers of handlers that take less than this together share a commit. */
 const GROUP: Millis = 5;
 
+/** After this, a turn that has answered its caller ends. */
+const LONGEST_TURN: Millis = 500;
+
 const POLL = { base: 5, factor: 1.5, max: 100 };
 
 /** The most keys whose operations are delivered at a time. */
@@ -165,12 +168,12 @@ export class Actors {
     }
   }
 
-  /** A message that this process cannot decode waits for a process with the codec. */
+  /** A message that this process cannot decode waits for a process with the codec, and one without time left for the next. */
   async #deliverTo(id: EntityId, signal: AbortSignal | undefined): Promise<Turn> {
     try {
       return await this.#takeTurn(id, undefined, signal);
     } catch (error) {
-      if (!isTerminal(error, "UNREADABLE_VALUE")) throw error;
+      if (!isTerminal(error, "UNREADABLE_VALUE") && !signal?.aborted) throw error;
       return { answer: undefined, answers: new Map() };
     }
   }
@@ -218,26 +221,37 @@ export class Actors {
     const visited = await this.#records.visit(id, { message, ttl: this.#ttl }, signal);
     if (message) checkSame(message, visited.inputHash);
     const { claimed, answer } = visited;
-    const answers = claimed && (await this.#handleAll(claimed, sentAt, signal));
+    const answers =
+      claimed && (await this.#handleAll(claimed, sentAt, signal, answer ? undefined : message));
     return { answer, answers: answers ?? new Map() };
   }
 
-  /** Handles the entity's messages until none is left, the turn is lost, or the signal aborts. */
+  /**
+   * Handles the entity's messages until none is left, the turn is lost, or the signal aborts. When others send all the
+   * time, the turn ends, too: the caller waits for it, and other keys do.
+   */
   async #handleAll(
     claimed: ClaimedEntity,
     sentAt: Instant,
     signal: AbortSignal | undefined,
+    own: EntityMessage | undefined,
   ): Promise<ReadonlyMap<string, EntityAnswer>> {
     const answers = new Map<string, EntityAnswer>();
     const turn = { ...claimed, seal: this.#sealFor(claimed.id) };
     const lease = this.#lease(claimed, sentAt);
     const entity = this.#entities.get(claimed.id.entity) as AnyEntity;
     let { messages, state } = claimed;
+    let isLong = false;
     try {
       while (messages.length > 0) {
         const isKnown = Object.hasOwn(entity.handlers, messages[0]?.handler ?? "");
         // A process with newer code has the handler.
         if (!isKnown || signal?.aborted) break;
+        const isAnswered = own ? answers.has(own.operationId) : answers.size > 0;
+        if (isAnswered && elapsedSince(sentAt) > LONGEST_TURN) {
+          isLong = true;
+          break;
+        }
         const group = await handleGroup(entity, turn, messages, state, lease.signal);
         const committed = await this.#commit(entity, claimed, group);
         state = committed.change.state;
@@ -256,6 +270,8 @@ export class Actors {
       // Renewals end first: a late one must not take back the turn.
       lease.end("released");
       if (messages.length > 0) await this.#records.release(claimed).catch(() => {});
+      // Nobody may call for the others.
+      if (isLong) this.#onTold();
     }
   }
 

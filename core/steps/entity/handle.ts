@@ -92,12 +92,12 @@ async function call(
   };
   const handling = handle(scope as never, decode<never>(input));
   const change: EntityChange<unknown, unknown> = await race(handling, attempt.signal);
-  const { state = scope.state, result, writes = [] } = change ?? {};
+  const { state = scope.state, result, writes } = change ?? {};
   const value = await encodeResult(`the result of ${name}.${handler}`, result, { seal });
   return {
     state: await encodeResult(what, await validate(what, schema, state), { seal }),
     before,
     answer: { message, outcome: "ok", value },
-    writes,
+    writes: writes ?? [],
   };
 }

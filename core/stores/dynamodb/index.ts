@@ -1,8 +1,9 @@
 /** Locks, stock and runs in DynamoDB. */
 
 import { checkOpening } from "../../lock/checks.ts";
+import { environmentKeys } from "../environment-keys.ts";
 import { nodeFetch } from "../node-fetch.ts";
-import type { AwsCredentials, DynamodbOptions } from "./client/dynamodb.ts";
+import type { DynamodbOptions } from "./client/dynamodb.ts";
 import { type DynamodbStore, type DynamodbStoreOptions, dynamodbStore } from "./store.ts";
 
 export type { TransactionalInventory } from "../transactional-inventory.ts";
@@ -22,21 +23,8 @@ export async function openDynamodb(
   options: DynamodbStoreOptions = {},
 ): Promise<DynamodbStore> {
   checkOpening("openDynamodb", table, '{ region: "eu-west-1", table: "shop" }');
-  const { credentials = environmentCredentials, endpoint, ...connection } = table;
+  const { credentials = environmentKeys, endpoint, ...connection } = table;
   const fetch = nodeFetch(endpoint?.startsWith("http:") ? undefined : {});
   const plain = { fetch, credentials, ...connection, ...(endpoint !== undefined && { endpoint }) };
   return dynamodbStore(plain, options);
-}
-
-/** Reads the environment for each request: one that is restored from a snapshot gets new credentials. */
-async function environmentCredentials(): Promise<AwsCredentials> {
-  const { AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN } = process.env;
-  if (!AWS_ACCESS_KEY_ID || !AWS_SECRET_ACCESS_KEY) {
-    throw new Error("set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give credentials");
-  }
-  return {
-    accessKeyId: AWS_ACCESS_KEY_ID,
-    secretAccessKey: AWS_SECRET_ACCESS_KEY,
-    sessionToken: AWS_SESSION_TOKEN,
-  };
 }

@@ -48,6 +48,8 @@ export const initCommand = (version: string): CommandModule<unknown, InitArgs> =
     const files = await writeProject({ folder: dir, name, kind, store, version });
     for (const file of files) note(`wrote ${file}`);
     const folder = /^[\w./-]+$/.test(dir) ? dir : `'${dir.replaceAll("'", `'\\''`)}'`;
-    note(`next: cd ${folder} && npm install PATH/lockstep-${version}.tgz && npm run bundle`);
+    note(
+      `next: cd ${folder} && cp PATH/lockstep-${version}.tgz . && npm install ./lockstep-${version}.tgz && npm run bundle`,
+    );
   },
 });

@@ -41,7 +41,7 @@ const listCommand: CommandModule<
   StoreArgs & {
     readonly prefix: string;
     readonly after: string | undefined;
-    readonly limit: number;
+    readonly limit: string;
     readonly json: boolean;
   }
 > = {
@@ -55,9 +55,9 @@ const listCommand: CommandModule<
         describe: "only articles with this prefix",
       })
       .option("limit", {
-        type: "number",
+        type: "string",
         requiresArg: true,
-        default: 100,
+        default: "100",
         describe: "the largest number of articles",
       })
       .option("after", {
@@ -68,7 +68,8 @@ const listCommand: CommandModule<
       .example("$0 inventory list tea", "the stock of teapots and teacups"),
   handler: (args) =>
     withStoreToRead(args, async ({ inventory }) => {
-      const { prefix, limit, after } = args;
+      const { prefix, after } = args;
+      const limit = parseInteger("--limit", args.limit);
       const levels = await inventory.list({ prefix, limit, ...(after !== undefined && { after }) });
       if (args.json) return print(JSON.stringify(levels));
       const rows = levels.map(({ sku, ...units }) => [
@@ -94,22 +95,24 @@ const getCommand: CommandModule<unknown, SkuArgs> = {
 
 const historyCommand: CommandModule<
   unknown,
-  SkuArgs & { readonly limit: number; readonly json: boolean }
+  SkuArgs & { readonly limit: string; readonly json: boolean }
 > = {
   command: "history <sku>",
   describe: "Show the ledger of an article, newest entry first",
   builder: (yargs) =>
     jsonOption(skuPositional(yargs))
       .option("limit", {
-        type: "number",
+        type: "string",
         requiresArg: true,
-        default: 20,
+        default: "20",
         describe: "the largest number of entries",
       })
       .example("$0 inventory history teapot", "show all changes of the teapots"),
   handler: (args) =>
     withStoreToRead(args, async (opened) => {
-      const entries = await opened.inventory.history(args.sku, { limit: args.limit });
+      const entries = await opened.inventory.history(args.sku, {
+        limit: parseInteger("--limit", args.limit),
+      });
       if (args.json) return print(JSON.stringify(entries));
       const rows = entries.map((entry) => [
         entry.seq,

@@ -3,7 +3,7 @@ import type { Migration } from "../../../core/database/sql.ts";
 import { migrate, migrationStatus } from "../../../core/stores/sql/migrate.ts";
 import type { AnyStore } from "../../../infra/open.ts";
 import { EXIT } from "../exit-status.ts";
-import { lockStoreOption, type StoreArgs, storeOption } from "../options.ts";
+import { lockStoreOption, parseInteger, type StoreArgs, storeOption } from "../options.ts";
 import { withStore, withStoreToRead } from "../store.ts";
 import { print, warn } from "../terminal/output.ts";
 
@@ -76,7 +76,7 @@ async function applyTo(store: AnyStore): Promise<readonly string[]> {
 }
 
 interface GenerationArgs extends StoreArgs {
-  readonly "at-least": number;
+  readonly "at-least": string;
 }
 
 export const generationCommand: CommandModule<unknown, GenerationArgs> = {
@@ -85,14 +85,15 @@ export const generationCommand: CommandModule<unknown, GenerationArgs> = {
   builder: (yargs) =>
     lockStoreOption(yargs)
       .option("at-least", {
-        type: "number",
+        type: "string",
         requiresArg: true,
-        default: 0,
+        default: "0",
         describe: "the new generation, if the store lost the old one as well",
       })
       .example("$0 raise-generation --at-least 4", "after a backup of generation 3 was restored"),
   handler: (args) =>
-    withStore(args, async ({ locks }) =>
-      print(`generation ${await locks.raiseGeneration(args["at-least"])}`),
-    ),
+    withStore(args, async ({ locks }) => {
+      const atLeast = parseInteger("--at-least", args["at-least"]);
+      print(`generation ${await locks.raiseGeneration(atLeast)}`);
+    }),
 };

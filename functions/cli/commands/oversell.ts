@@ -350,7 +350,9 @@ async function checkFolder(option: string, file: string | undefined): Promise<vo
   try {
     await access(dirname(file), constants.W_OK);
   } catch (error) {
-    throw new TypeError(`--${option} cannot be written: ${(error as Error).message}`);
+    const { message, code, path } = error as NodeJS.ErrnoException;
+    const problem = `--${option} cannot be written: ${message}`;
+    throw Object.assign(new Error(problem), { code, path });
   }
 }
 

@@ -69,7 +69,7 @@ function drawLocks(locks: readonly LockInfo[]): string {
     ]);
   const head = ["lock", "holder", "for", "held for", "expires in", "fence", "waiters"];
   const more = locks.length > MOST_ROWS ? `\n${MOST_ROWS} of ${locks.length} locks` : "";
-  return table(head, rows) + more;
+  return rows.length === 0 ? "no locks" : table(head, rows) + more;
 }
 
 /** The part of an owner's id before its random part: the host and the process, or the label. */
@@ -94,5 +94,6 @@ async function drawRuns({ journal }: AnyStore): Promise<string> {
       ago(startedAt),
       processOf(owner),
     ]);
-  return table(["run", "workflow", "status", "waits for", "age", "last executed by"], rows);
+  const head = ["run", "workflow", "status", "waits for", "age", "last executed by"];
+  return rows.length === 0 ? "no open runs" : table(head, rows);
 }

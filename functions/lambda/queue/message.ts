@@ -23,9 +23,13 @@ function checkExact(value: unknown): unknown {
 
 /** Throws a TypeError for an event of another source than SQS. */
 export function recordsOf(event: SQSEvent): readonly SQSRecord[] {
-  const isFromQueue = (record: SQSRecord | null) => typeof record?.eventSourceARN === "string";
-  if (Array.isArray(event?.Records) && event.Records.every(isFromQueue)) return event.Records;
+  if (Array.isArray(event?.Records) && event.Records.every(isOfQueue)) return event.Records;
   throw new TypeError("the event is not from SQS; check the function's event source");
+}
+
+/** Records of Kinesis and of DynamoDB's streams have an ARN, too. */
+function isOfQueue(record: Partial<SQSRecord> | null): boolean {
+  return /^arn:[\w-]+:sqs:/.test(record?.eventSourceARN ?? "");
 }
 
 /** Judges by the queue's name. Messages of standard queues may have a MessageGroupId too, for fair queueing. */

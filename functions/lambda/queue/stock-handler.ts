@@ -10,7 +10,7 @@ import { type Duration, toMillis } from "../../../core/lock/duration.ts";
 import { hasCode } from "../../../core/lock/errors.ts";
 import { KeyedQueue } from "../../../core/lock/keyed-queue.ts";
 import type { StockOrder } from "../../batch/orders.ts";
-import type { LambdaContext } from "../../invocation/invocation.ts";
+import { type LambdaContext, MIN_WORK_TIME } from "../../invocation/invocation.ts";
 import { type Provider, resolve } from "../../invocation/provider.ts";
 import { groupMessages, processBatch } from "./batch.ts";
 import { type Disposition, DONE, poison, retry } from "./disposition.ts";
@@ -83,6 +83,7 @@ export function stockHandler(
           const sale = async () => {
             await turns.enter(sku, invocation.signal);
             try {
+              if (invocation.deadline.remaining() < MIN_WORK_TIME) return undefined;
               return await sell(backend, valid, times, invocation);
             } finally {
               turns.leave(sku);
@@ -90,6 +91,7 @@ export function stockHandler(
           };
           // The orders share a transaction, which can be in one trace.
           const answers = await inTraceOf(chunk[0] as SQSRecord, sale);
+          if (answers === undefined) return chunk.map(() => () => retry("unstarted"));
           return chunk.map(
             (record, i) => () => inTraceOf(record, () => report(valid[i], answers[i], record)),
           );

@@ -56,7 +56,7 @@ export function scheduleHandler<Input, Output>(
 /** Lambda serialises the result, and counts a result that is not JSON as a failure of the function. */
 function asJson(outcome: RunOutcome<unknown>): RunOutcome<unknown> {
   if (outcome.status === "completed") return { ...outcome, output: toJson(outcome.output) };
-  if (outcome.status === "failed") return { ...outcome, error: errorJson(outcome.error) };
+  if ("error" in outcome) return { ...outcome, error: errorJson(outcome.error) };
   return outcome;
 }
 

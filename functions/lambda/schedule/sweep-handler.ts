@@ -1,4 +1,4 @@
-import { deadline as limitOf, noAnswer } from "../../../core/lock/abort.ts";
+import { deadline as limitOf, noAnswer, race } from "../../../core/lock/abort.ts";
 import { checkWhole } from "../../../core/lock/checks.ts";
 import { listener } from "../../../core/lock/listener.ts";
 import type { Deadline, Millis } from "../../../core/lock/time.ts";
@@ -70,21 +70,27 @@ export function sweepHandler(
     const { started, refused } = await rt.startScheduled();
     const onError = listener(options.onError);
     for (const { runId, error } of refused) onError(runId, error);
-    const counts = await resumeDue(rt, { deadline, lockWait }, options);
-    const delivered = await deliver(rt, deadline);
-    return {
-      ...counts,
-      refused: counts.refused + refused.length,
-      scheduled: started.length,
-      delivered,
-      purged: await purge(rt, deadline),
-    };
+    using runsAlone = limitOf(deadline.remaining() * RUNS_ALONE, noAnswer);
+    const resuming = resumeDue(rt, { deadline, lockWait }, options);
+    // However many runs are due, the last part of the time is for the rest, too.
+    await race(resuming, runsAlone.signal).catch((error) => {
+      if (error !== runsAlone.signal.reason) throw error;
+    });
+    const rest = deliverAndPurge(rt, deadline);
+    // A failure is thrown when no run is executed any more.
+    rest.catch(() => {});
+    const counts = await resuming;
+    const scheduled = started.length;
+    return { ...counts, refused: counts.refused + refused.length, scheduled, ...(await rest) };
   };
   return async (_event, context) => {
     const deadline = deadlineOf(context, reserve);
     return await withinInvocation(deadline, reserve * LAST_WAIT, () => sweep(deadline));
   };
 }
+
+/** The part of a sweep's time in which it resumes runs and does nothing else, as long as there are any. */
+const RUNS_ALONE = 4 / 5;
 
 type Counts = Record<Exclude<keyof SweepReport, "scheduled" | "delivered" | "purged">, number>;
 
@@ -129,6 +135,11 @@ function staysDue(outcome: RunOutcome<unknown>): boolean {
   return (
     outcome.status === "busy" || (outcome.status === "suspended" && outcome.reason === "deadline")
   );
+}
+
+async function deliverAndPurge(runtime: Runtime, deadline: Deadline) {
+  const delivered = await deliver(runtime, deadline);
+  return { delivered, purged: await purge(runtime, deadline) };
 }
 
 /** Begins no operation without time for its work. */

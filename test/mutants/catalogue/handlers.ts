@@ -144,14 +144,18 @@ export const HANDLERS = [
     },
     {
       name: "a handler that fails and keeps its lock",
-      find: `await release(lock, end);
-    throw error;`,
-      replace: "throw error;",
+      find: "if (error !== over) await release(held, end);",
+      replace: "",
     },
     {
       name: "a handler that has outlived its lock and responds",
-      find: `if ((await release(lock, end)) === "released") return result;`,
-      replace: `if (await release(lock, end)) return result;`,
+      find: `if (!held.isClosed && (await release(held, end)) === "released") return result;`,
+      replace: "if (!held.isClosed && (await release(held, end))) return result;",
+    },
+    {
+      name: "a handler whose store was closed under it and responds",
+      find: "if (!held.isClosed && (await",
+      replace: "if ((await",
     },
     {
       name: "a response that waits for a store which does not answer",
@@ -184,7 +188,34 @@ export const HANDLERS = [
       replace: 'if (isUnstarted && id === "") throw',
     },
   ]),
+  ...mutantsOf(
+    "functions/lambda/secret.ts",
+    ["test/functions/secret.test.ts"],
+    [
+      {
+        name: "a rotated secret that closes the store under running work",
+        find: "setTimeout(close, LONGEST_INVOCATION).unref();",
+        replace: "close();",
+      },
+    ],
+  ),
+  ...mutantsOf(
+    "functions/cloudflare/lockstep-object.ts",
+    ["test/cloudflare/object.process.test.ts"],
+    [
+      {
+        name: "a fork in a Durable Object that sets no alarm",
+        find: "commits && [...before, ...queries].some(",
+        replace: "commits && queries.some(",
+      },
+    ],
+  ),
   ...mutantsOf("functions/lambda/schedule/sweep-handler.ts", SCHEDULE, [
+    {
+      name: "a sweep that is for runs alone while any are due",
+      find: "const RUNS_ALONE = 4 / 5;",
+      replace: "const RUNS_ALONE = 4;",
+    },
     {
       name: "a sweep that begins runs without time for them",
       find: "while (limits.deadline.remaining() >= MIN_WORK_TIME) {",

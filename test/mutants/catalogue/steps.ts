@@ -1,9 +1,55 @@
 import { mutantsOf } from "../mutant.ts";
 
 const STEPS = ["test/steps/memory.test.ts"];
+const REOPENED = ["test/steps/reopened.test.ts"];
 const SQL_STEPS = ["test/steps/sqlite.process.test.ts"];
 
 export const STEPS_ROOM = [
+  ...mutantsOf("core/steps/context.ts", REOPENED, [
+    {
+      name: "a patch that a retry applies to what was done without it",
+      find: "(history.isReplaying || history.unreached.size > 0)",
+      replace: "history.isReplaying",
+    },
+  ]),
+  ...mutantsOf("core/steps/execution.ts", REOPENED, [
+    {
+      name: "results that a retry uses again in the order of the calls",
+      find: "this.#repeats.run(position,",
+      replace: "this.#repeats.run(-position,",
+    },
+    {
+      name: "an unknown effect that a cancelled retry forgets",
+      find: "if (isStep && (await mayHaveHadEffect(superseded, this.#errorOf))) isUnclear = true;",
+      replace: "",
+    },
+  ]),
+  ...mutantsOf("core/steps/effect.ts", REOPENED, [
+    {
+      name: "an unknown effect that a retry forgets",
+      find: `if (await mayHaveHadEffect(history.supersededOf(key), errorOf)) return "unknown";`,
+      replace: "",
+    },
+    {
+      name: "an unknown effect that its undo does not settle",
+      find: `if (outcome === "ok") isUnknown = false;`,
+      replace: `if (outcome === "ok") isUnknown ||= false;`,
+    },
+  ]),
+  ...mutantsOf("core/steps/step.ts", REOPENED, [
+    {
+      name: "an undo that is tried once, as its step is",
+      find: "retry: isOnce ? {} : step.retry,",
+      replace: "retry: step.retry,",
+    },
+  ]),
+  ...mutantsOf("core/steps/history.ts", REOPENED, [
+    {
+      name: "slow code that counts as changed at the end of an invocation",
+      find: "this.#isHurried = patience < LEAST_PATIENCE && !this.#hasEnded;",
+      replace: "",
+    },
+  ]),
   ...mutantsOf("core/steps/attempt.ts", STEPS, [
     {
       name: "a step that is attempted without its lock",
@@ -180,7 +226,7 @@ export const STEPS_ROOM = [
   ...mutantsOf("core/steps/context.ts", STEPS, [
     {
       name: "a signal that two waits receive, one of them repeated",
-      find: "this.#markReceived(signal, execution.history.earlierResult(command));",
+      find: "this.#markReceived(signal, execution.history.earlierResult(command)?.record);",
       replace: "",
     },
   ]),

@@ -5,9 +5,9 @@ import { toMillis } from "../../../lock/duration.ts";
 import { quote, StoreClosedError } from "../../../lock/errors.ts";
 import { type Backoff, backoff, retry } from "../../../lock/retry.ts";
 import { LONGEST_CALL, type Millis } from "../../../lock/time.ts";
+import { keysOf } from "../../aws-keys.ts";
 import { type Fetch, runtimeFetch, whyFetchFailed } from "../../fetch.ts";
 import type {
-  AwsCredentials,
   Dynamodb,
   DynamodbOptions,
   ItemsRead,
@@ -252,7 +252,7 @@ class Client implements Dynamodb {
 
   /** Returns the headers of the signed request. */
   async #sign(operation: string, body: string): Promise<Readonly<Record<string, string>>> {
-    const { accessKeyId, secretAccessKey, sessionToken } = await this.#readCredentials();
+    const { accessKeyId, secretAccessKey, sessionToken } = await keysOf(this.#credentials);
     const signer = new AwsV4Signer({
       method: "POST",
       url: this.#endpoint,
@@ -270,11 +270,6 @@ class Client implements Dynamodb {
     });
     const { headers } = await signer.sign();
     return Object.fromEntries(headers);
-  }
-
-  async #readCredentials(): Promise<AwsCredentials> {
-    const given = this.#credentials;
-    return typeof given === "function" ? given() : given;
   }
 }
 

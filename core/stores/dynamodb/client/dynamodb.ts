@@ -1,4 +1,5 @@
 import type { Duration } from "../../../lock/duration.ts";
+import type { AwsKeys } from "../../aws-keys.ts";
 import type { Fetch } from "../../fetch.ts";
 import type { Expressions, Item, ItemKey } from "./items.ts";
 
@@ -10,19 +11,13 @@ export interface DynamodbOptions {
   readonly endpoint?: string;
 
   /** The keys that sign the requests, or a function that returns them, such as a provider of the AWS SDK. */
-  readonly credentials: AwsCredentials | (() => Promise<AwsCredentials>);
+  readonly credentials: AwsKeys;
 
   /** The longest wait for one answer, except to requests about the table itself: 10 s. Default 2 s. */
   readonly timeout?: Duration;
 
   /** Replaces the runtime's `fetch`. */
   readonly fetch?: Fetch;
-}
-
-export interface AwsCredentials {
-  readonly accessKeyId: string;
-  readonly secretAccessKey: string;
-  readonly sessionToken?: string | undefined;
 }
 
 /** A change of one item, if its condition holds. */

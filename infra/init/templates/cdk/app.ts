@@ -1,6 +1,7 @@
 import {
   App,
   ArnFormat,
+  CfnOutput,
   Duration,
   // <mysql>
   Fn,
@@ -256,6 +257,9 @@ new HttpStage(stack, "Stage", {
     format: AccessLogFormat.custom(JSON.stringify(accessLog)),
   },
 });
+
+new CfnOutput(stack, "Url", { value: api.apiEndpoint });
+new CfnOutput(stack, "OrdersUrl", { value: orders.queueUrl });
 
 const ordersFunction = lambda("orders", {
   timeout: 30,
