@@ -292,7 +292,7 @@ async function openMysql({ scheme, network }: StoreUrl, options: OpenOptions) {
 }
 
 function toMysqlOptions(scheme: string, url: NetworkUrl | undefined) {
-  if (!url?.name)
+  if (!url?.name || url.hosts.length > 1)
     throw new TypeError(`the store "${scheme}:" needs ${scheme}://HOST:PORT/DATABASE`);
   const tls = scheme === "mysqls";
   checkOptions(url, tls ? ["ca", "cert", "key", "connections"] : ["connections"]);

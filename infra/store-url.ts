@@ -46,8 +46,8 @@ export function parseStoreUrl(text: string): StoreUrl {
 function parseNetwork(text: string): NetworkUrl {
   const [url = null, ...others] = urlPerHost(text).map((one) => URL.parse(one));
   if (url === null || [url, ...others].some((one) => !one?.hostname)) throw notNetwork();
-  // A character that ends the password early puts the @ behind it into a later part.
-  if ([url.pathname, url.search, url.hash].join("").includes("@")) throw notNetwork();
+  // A character that ends the password early puts the @ behind it into a later part, and a # hides what is behind it.
+  if (`${url.pathname}${url.search}`.includes("@") || text.includes("#")) throw notNetwork();
   const decode = (part: string) => {
     try {
       return decodeURIComponent(part);
@@ -88,7 +88,10 @@ function toHost({ hostname, port }: URL): Host {
 
 /** The options a store knows; anything else is refused, so that a misspelt option is not ignored. */
 export function checkOptions(url: NetworkUrl, known: readonly string[]): void {
-  for (const option of url.options.keys()) {
+  for (const [option, value] of url.options) {
+    if (known.includes(option) && value === "") {
+      throw new RangeError(`the option ${option} of the store's URL is empty`);
+    }
     if (known.includes(option)) continue;
     const others = known.length > 0 ? `there are ${known.join(", ")}` : "it has none";
     throw new TypeError(`a store's URL has no option ${quote(option)}; ${others}`);

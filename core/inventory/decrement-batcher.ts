@@ -1,8 +1,10 @@
-import { quote, UnknownOutcomeError } from "../lock/errors.ts";
+import { hasCode, quote, UnknownOutcomeError } from "../lock/errors.ts";
 import { fenceOwner } from "../lock/fence.ts";
 import { KeyedBatcher } from "../lock/keyed-batcher.ts";
 import { type DecrementResult, operationConflict, type StockResult } from "./inventory.ts";
 import { MAX_BATCH_ORDERS, type Operation, type OperationBackend } from "./operation.ts";
+
+type Answer = StockResult | DecrementResult | { readonly error: unknown };
 
 interface PendingDecrement {
   readonly operation: Operation;
@@ -14,7 +16,7 @@ export class DecrementBatcher {
   readonly #backend: OperationBackend;
 
   /** By sku, fence and owner. */
-  readonly #batcher: KeyedBatcher<PendingDecrement, StockResult | DecrementResult>;
+  readonly #batcher: KeyedBatcher<PendingDecrement, Answer>;
 
   constructor(backend: OperationBackend) {
     this.#backend = backend;
@@ -29,7 +31,9 @@ export class DecrementBatcher {
     signal?.addEventListener("abort", onAbort, { once: true });
     try {
       const applied = this.#batcher.add(queueKey(operation), pending);
-      const { outcome, remaining, replayed } = await Promise.race([applied, aborted]);
+      const answer = await Promise.race([applied, aborted]);
+      if ("error" in answer) throw answer.error;
+      const { outcome, remaining, replayed } = answer;
       if (outcome === "conflict") throw operationConflict(operation.operationId);
       return { outcome, remaining, replayed };
     } finally {
@@ -37,15 +41,21 @@ export class DecrementBatcher {
     }
   }
 
-  async #apply(
-    group: readonly PendingDecrement[],
-  ): Promise<readonly (StockResult | DecrementResult)[]> {
+  async #apply(group: readonly PendingDecrement[]): Promise<readonly Answer[]> {
     const [first] = group;
     if (!first) return [];
     const { sku, fence } = first.operation;
     if (group.length === 1) return [await this.#backend.apply(first.operation, first.signal)];
     const operations = group.map(({ operation }) => operation);
-    return this.#backend.applyMany({ sku, fence, operations }, undefined);
+    try {
+      return await this.#backend.applyMany({ sku, fence, operations }, undefined);
+    } catch (error) {
+      if (!hasCode(error, "FENCED_OUT")) throw error;
+      // A decrement that is on record keeps its result, whatever the fence: those around it do not count.
+      const applyOne = ({ operation, signal }: PendingDecrement): Promise<Answer> =>
+        this.#backend.apply(operation, signal).catch((error) => ({ error }));
+      return Promise.all(group.map(applyOne));
+    }
   }
 
   /** Returns the error of the aborted call: a queued decrement is cancelled; a sent one may still commit. */

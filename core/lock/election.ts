@@ -158,15 +158,20 @@ class Candidate<E extends CandidateEntry> implements Election {
   }
 
   get key(): string | undefined {
-    return this.#leadership.entry?.key;
+    return this.#leading?.key;
   }
 
   get token(): bigint | undefined {
-    return this.#leadership.entry?.token;
+    return this.#leading?.token;
   }
 
   get fence(): Fence | undefined {
-    return this.#leadership.entry && this.#fence;
+    return this.#leading && this.#fence;
+  }
+
+  /** The entry of a candidate that leads. */
+  get #leading(): E | undefined {
+    return this.signal.aborted ? undefined : this.#leadership.entry;
   }
 
   get signal(): AbortSignal {

@@ -101,12 +101,17 @@ export function checkIn(expiresIn: Millis): Millis {
 /** Reads the lock after each release that is published, and when it may have expired; otherwise from time to time. */
 async function whenFree(claims: Claims, name: string, signal: AbortSignal): Promise<void> {
   const released = new Notifier();
-  const releases = claims.onRelease?.(name, () => released.notify());
+  let releases: ReleaseSubscription | undefined;
   const read = (limit: AbortSignal) => claims.freeIn([name], limit);
   try {
     for (let count = 0; ; count += 1) {
       const left = await withinAttempt(read, LONGEST_CALL, signal);
       if (left <= 0) return;
+      if (!releases && claims.onRelease) {
+        releases = claims.onRelease(name, () => released.notify());
+        // It may have been released since.
+        continue;
+      }
       const longest = releases?.isActive ? LONGEST_POLL : backoff(count, POLL);
       await released.wait({ span: Math.min(Math.max(left, 1), longest), signal, idle: true });
     }
@@ -144,6 +149,9 @@ class Acquisition implements Disposable {
   /** Whether a renewal may have replaced the owner's text, unconfirmed. */
   #isInDoubt = false;
   #turn: WaitForTurn | undefined;
+
+  /** How many in a row. */
+  #turnsFailed = 0;
 
   constructor(claims: Claims, request: LockRequest, holder: HolderOptions) {
     this.#claims = claims;
@@ -203,11 +211,7 @@ class Acquisition implements Disposable {
   /** Waits until another attempt may succeed. `freeIn` is 0 if the lock was not found held. */
   async #waitForNext(attempt: number, left: Millis, freeIn: Millis): Promise<void> {
     const { names, signal } = this.#request;
-    try {
-      if (this.#turn) return await this.#turn(left, signal);
-    } catch (error) {
-      if (!hasCode(error, "STORE_UNAVAILABLE")) throw error;
-    }
+    if (this.#turn) return this.#waitForTurn(this.#turn, left);
     this.#releases ??= names.flatMap(
       (name) => this.#claims.onRelease?.(name, () => this.#released.notify()) ?? [],
     );
@@ -220,6 +224,19 @@ class Acquisition implements Disposable {
     const spread = backoff(this.#releasesSeen, AFTER_RELEASE);
     await sleep(Math.min(spread, Math.max(0, left - elapsedSince(since))), signal);
     this.#releasesSeen += 1;
+  }
+
+  /** Where the server keeps no queue for now, as in an outage, the next attempt comes after growing pauses. */
+  async #waitForTurn(turn: WaitForTurn, left: Millis): Promise<void> {
+    const { signal } = this.#request;
+    try {
+      await turn(left, signal);
+      this.#turnsFailed = 0;
+    } catch (error) {
+      if (!hasCode(error, "STORE_UNAVAILABLE")) throw error;
+      await sleep(Math.min(backoff(this.#turnsFailed), left), signal);
+      this.#turnsFailed += 1;
+    }
   }
 
   async #freeIn(): Promise<Millis> {

@@ -43,7 +43,7 @@ export interface StoreOptions {
   /** Called with each event of this client's locks. Its errors are ignored. */
   readonly onEvent?: LockListener;
 
-  /** The most callers that wait at the same time, over all names. Default 10,000. */
+  /** The most callers that wait behind other callers of this client for the same lock, over all names. Default 10,000. */
   readonly maxWaiters?: number;
 }
 
@@ -162,6 +162,8 @@ class LockClient implements LockStore {
       throw error;
     }
     // A failed release is no failure of the body: the lock expires by itself.
+    const { reason } = lock.signal;
+    if (reason instanceof LockLostError && reason.why === "closed") throw reason;
     const answer = await lock.unlock().catch(() => "released");
     if (answer === "was-lost" || lock.loss) throw lock.loss ?? new LockLostError([name], "taken");
     return result;

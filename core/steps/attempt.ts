@@ -57,7 +57,7 @@ export async function runStep(
     const result = await attempt.run();
     if (result.record) return result.record;
     const { error, retryIn } = decideRetry(result.error, number, step);
-    const value = encodeFailure(error, attempt.hasBegun);
+    const value = encodeFailure(error, attempt.hasBegun && !step.readOnly);
     const durations = attempt.durations();
     if (retryIn === undefined) {
       return execution.append(recordOf(step, number, { outcome: "failed", value, ...durations }));

@@ -122,7 +122,7 @@ export class Context implements WorkflowContext {
     const key = `~patched/${id}`;
     const { history } = this.#execution;
     const isKnown = history.record(key) ?? history.earlierResult({ key, kind: "value" });
-    const isOld = !isKnown && (history.isReplaying || history.unreached.size > 0);
+    const isOld = !isKnown && (history.isReplaying || history.isRepeating);
     return isOld ? false : this.#value(key, () => true, false);
   }
 

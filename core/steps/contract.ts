@@ -245,9 +245,10 @@ export interface Runtime {
 
   /**
    * Handles operations of entities that wait: those that were told, and those whose process has crashed. Workers and
-   * sweeps call it. Resolves to the number of operations.
+   * sweeps call it. Resolves to the number of operations. After `signal` no further operation is handled; `abort` aborts those
+   * in progress, which wait for another turn.
    */
-  deliver(signal?: AbortSignal): Promise<number>;
+  deliver(signal?: AbortSignal, abort?: AbortSignal): Promise<number>;
 
   /**
    * Starts the slots of the workflows' schedules that have begun, by the clock of this process, each as one run for all

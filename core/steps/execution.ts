@@ -108,7 +108,9 @@ export class RunExecution {
   readonly #options: ExecutionOptions;
   readonly #services: RuntimeServices;
   readonly #claimedAt = performance.now();
-  readonly #repeats = new OrderedTurns();
+
+  /** Repeats results from before the run was reopened. */
+  readonly #repeats: OrderedTurns;
 
   /** For the workflow's code. */
   readonly #bodyGate = new ReplayGate();
@@ -141,7 +143,12 @@ export class RunExecution {
     this.deadline = deadline;
     this.history = new History(options.records, {
       patience: () => this.#patience(),
+      mayBeSlow: claimed.blocks === 0,
       values: (keys) => services.journal.values(this.runId, keys).catch(failEngine),
+    });
+    this.#repeats = new OrderedTurns(this.history.reusable, {
+      patience: () => Math.min(REPEAT_PATIENCE, deadline.remaining() / 2),
+      signal: this.#bodyGate.signal,
     });
     this.inProgress = new StepsInProgress(
       () => new Date(this.#now()),
@@ -316,6 +323,7 @@ export class RunExecution {
   /** Records the result of a step from before the run was reopened once more: in the same order, so that races end the same way. */
   #repeat({ key }: WorkflowCommand, { record, position }: EarlierResult): Promise<StepRecord> {
     return this.#repeats.run(position, async () => {
+      this.checkActive();
       const { epoch: _, at: __, valueBytes: ___, ...result } = await this.withValue(record);
       return this.append({ ...result, key });
     });
@@ -391,7 +399,7 @@ export class RunExecution {
       if (effect !== "not-done" && step.undo) undoable.push({ step, effect });
       else if (effect === "unknown") isUnclear = true;
     }
-    for (const key of this.history.unreached) {
+    for (const key of this.history.unreached.keys()) {
       const superseded = this.history.supersededOf(key);
       const isStep = superseded.some(({ kind }) => kind === "step");
       if (isStep && (await mayHaveHadEffect(superseded, this.#errorOf))) isUnclear = true;
@@ -611,6 +619,9 @@ function historyTooLong(runId: string): TerminalError {
 
 /** The longest wait of a replayed body outside of its steps. After that the body counts as changed. */
 const LONGEST_PATIENCE: Millis = 30_000;
+
+/** How long a retry waits for the next result to repeat. After that the code has taken another way. */
+const REPEAT_PATIENCE: Millis = 1_000;
 
 /** A blocked run has had its long wait: its further tries occupy a worker for less. */
 const BLOCKED_PATIENCE: Millis = 5_000;

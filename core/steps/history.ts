@@ -46,8 +46,17 @@ export class History {
   /** The superseded records of each step and of its undo, in the order of their writes. */
   readonly #superseded = new Map<string, StepRecord[]>();
 
-  /** Steps with superseded records that the code has not reached again. */
-  readonly #unreached = new Set<string>();
+  /** The position of the last superseded record of each step that the code has not reached again. */
+  readonly #unreached = new Map<string, number>();
+
+  /** The position of the last superseded record that the code has reached again. */
+  #reachedTo = -1;
+
+  /** Steps whose records no retry has superseded, from before the last one that was. */
+  readonly #kept = new Set<string>();
+
+  /** Whether the code of a retried run has called what it had not called before. */
+  #hasLeft = false;
 
   /** Of a fork: the runs that have executed the generations of a step. */
   readonly #origins = new Map<string, (string | undefined)[]>();
@@ -91,6 +100,10 @@ export class History {
     for (const [i, record] of given.entries()) {
       this.#noteOrigin(record, originOf(record));
       this.#addSuperseded(record, i);
+    }
+    const lastSuperseded = given.findLastIndex(({ key }) => originalKey(key) !== undefined);
+    for (const record of given.slice(0, Math.max(0, lastSuperseded))) {
+      if (originalKey(record.key) === undefined) this.#kept.add(stepKeyOf(record));
     }
     const steps = records.filter(isOfStep);
     this.#undelivered = steps.filter(isFinal).map(({ key }) => key);
@@ -154,7 +167,7 @@ export class History {
       throw new MisuseError(`two steps have the key ${quote(key)}; give each a key of its own`);
     }
     this.#matched.add(key);
-    this.#unreached.delete(key);
+    this.#noteReached(key);
     this.#inProgress.delete(key);
     const final = this.#records.get(key);
     const attempt: StepHistory["attempt"] = (outcome, number) =>
@@ -212,7 +225,7 @@ export class History {
     const all = this.#superseded.get(step) ?? [];
     all.push(record);
     this.#superseded.set(step, all);
-    if (isOfStep(record)) this.#unreached.add(step);
+    if (isOfStep(record)) this.#unreached.set(step, index);
     if (!isFinal(record)) return;
     const isRepeated = kind === "undo" ? outcome === "ok" : outcome === "failed";
     if (isRepeated) this.#earlierResults.delete(step);
@@ -227,8 +240,29 @@ export class History {
   }
 
   /** The steps that the code had reached before a retry of the run, and has not reached again. */
-  get unreached(): ReadonlySet<string> {
+  get unreached(): ReadonlyMap<string, number> {
     return this.#unreached;
+  }
+
+  /** Whether a retried run repeats what it had done before: it has been behind this point. */
+  get isRepeating(): boolean {
+    if (this.#hasLeft) return false;
+    return this.#unreached.values().some((position) => position > this.#reachedTo);
+  }
+
+  /** The positions of the results that may be used again. */
+  get reusable(): readonly number[] {
+    return [...this.#earlierResults.values()].map(({ position }) => position);
+  }
+
+  #noteReached(key: string): void {
+    const position = this.#unreached.get(key);
+    if (position !== undefined) {
+      this.#unreached.delete(key);
+      this.#reachedTo = Math.max(this.#reachedTo, position);
+    } else if (this.#superseded.size > 0 && !this.#kept.has(key)) {
+      this.#hasLeft = true;
+    }
   }
 
   /** Adds a new record: its answer is delivered after those of all records before. */
@@ -327,7 +361,8 @@ export class History {
     if (!this.#isNextHere) await nextTurn();
     const isHere = () => this.#isNextHere;
     const patience = this.#source.patience();
-    this.#isHurried = patience < LEAST_PATIENCE && !this.#hasEnded;
+    const isShort = patience < LEAST_PATIENCE && this.#source.mayBeSlow;
+    this.#isHurried = isShort && !this.#hasEnded;
     const end = performance.now() + patience;
     const left = () => Math.max(0, Math.min(SLICE, end - performance.now()));
     // In slices: the naps of one long wait would grow long as well.
@@ -363,6 +398,9 @@ export interface HistorySource {
   /** How long the next recorded step may take to be reached. */
   patience(): Millis;
 
+  /** Whether a step that is not reached in the last moments of an invocation may only be late. */
+  readonly mayBeSlow: boolean;
+
   /** Reads the large results of the records with these keys. */
   values(keys: readonly string[]): Promise<ReadonlyMap<string, string>>;
 }
@@ -379,7 +417,7 @@ function newWaiter(what: string): Waiter {
 }
 
 /** Code may import a module between two steps, or its machine may be busy. */
-const LEAST_PATIENCE: Millis = 1_000;
+const LEAST_PATIENCE: Millis = 250;
 
 /** The large results of so many answers, with so many bytes, are read at once. */
 const READ_AHEAD = 100;

@@ -1,14 +1,37 @@
-import { nextTurn } from "../lock/event-loop.ts";
+import { eventually, nextTurn } from "../lock/event-loop.ts";
+import type { Millis } from "../lock/time.ts";
 
-/** Does work one at a time: of what waits after a turn of the event loop, that with the lowest position. */
+interface Waiting {
+  readonly position: number;
+  begin(): void;
+}
+
+interface OrderOptions {
+  /** How long what comes next may take to arrive. What has not come by then is not waited for any more. */
+  patience(): Millis;
+  readonly signal: AbortSignal;
+}
+
+/** Does work one at a time, in the order of its positions: code that awaits something of its own arrives late. */
 export class OrderedTurns {
-  readonly #waiting = new Map<number, () => void>();
+  /** From the first to the last. */
+  readonly #expected: number[];
+  readonly #options: OrderOptions;
+
+  /** From the last to the first. */
+  readonly #waiting: Waiting[] = [];
   #isBusy = false;
 
-  /** No two may wait with the same position. */
+  /** Expects work with these positions, each once. */
+  constructor(positions: readonly number[], options: OrderOptions) {
+    this.#expected = positions.toSorted((a, b) => a - b);
+    this.#options = options;
+  }
+
   async run<T>(position: number, work: () => Promise<T>): Promise<T> {
     const { promise, resolve } = Promise.withResolvers<void>();
-    this.#waiting.set(position, resolve);
+    const at = this.#waiting.findIndex((other) => other.position < position);
+    this.#waiting.splice(at < 0 ? this.#waiting.length : at, 0, { position, begin: resolve });
     if (!this.#isBusy) void this.#next();
     await promise;
     try {
@@ -21,10 +44,22 @@ export class OrderedTurns {
   async #next(): Promise<void> {
     this.#isBusy = true;
     await nextTurn();
-    const first = Math.min(...this.#waiting.keys());
-    const begin = this.#waiting.get(first);
-    this.#waiting.delete(first);
-    if (begin) begin();
-    else this.#isBusy = false;
+    if (this.#waiting.length > 0 && !this.#isNextHere) {
+      const { patience, signal } = this.#options;
+      await eventually(() => this.#isNextHere, patience(), signal);
+    }
+    const first = this.#waiting.pop();
+    if (first === undefined) {
+      this.#isBusy = false;
+      return;
+    }
+    while ((this.#expected[0] ?? Number.POSITIVE_INFINITY) <= first.position)
+      this.#expected.shift();
+    first.begin();
+  }
+
+  get #isNextHere(): boolean {
+    const [next = Number.POSITIVE_INFINITY] = this.#expected;
+    return (this.#waiting.at(-1)?.position ?? Number.POSITIVE_INFINITY) <= next;
   }
 }

@@ -326,8 +326,8 @@ class Engine implements Runtime {
     return this.#actors.handle(entity, key);
   }
 
-  deliver(signal?: AbortSignal): Promise<number> {
-    return this.#actors.deliver(signal);
+  deliver(signal?: AbortSignal, abort?: AbortSignal): Promise<number> {
+    return this.#actors.deliver(signal, abort);
   }
 
   startScheduled() {

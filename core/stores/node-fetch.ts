@@ -17,7 +17,12 @@ export function nodeFetch(tls?: Tls): Fetch {
   // An import of node:http would load all of Node's fetch, because of the WebSocket that it exports.
   const { Agent, request } = process.getBuiltinModule(tls ? "node:https" : "node:http");
   // An idle connection may have been cut silently: after 4 s it is not used again, as in Node's fetch.
-  const agent = new Agent({ ...tls, keepAlive: true, timeout: 4_000 });
+  const agent = new Agent({
+    ...tls,
+    ...(tls && { rejectUnauthorized: true }),
+    keepAlive: true,
+    timeout: 4_000,
+  });
   return async (url, { method, headers, body, signal }) => {
     const sent = request(url, { agent, method, headers, signal });
     // `once` rejects for errors before the answer; the body of the answer has the later ones.

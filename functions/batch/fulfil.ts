@@ -1,6 +1,6 @@
 import { InventoryError, stockLock } from "../../core/inventory/inventory.ts";
 import { sleep } from "../../core/lock/abort.ts";
-import { checkWhole, LONGEST_SPAN } from "../../core/lock/checks.ts";
+import { checkSignal, checkWhole, LONGEST_SPAN } from "../../core/lock/checks.ts";
 import { type Duration, toMillis } from "../../core/lock/duration.ts";
 import { hasCode } from "../../core/lock/errors.ts";
 import type { LockStore } from "../../core/lock/lock.ts";
@@ -56,6 +56,8 @@ export async function fulfil(options: FulfilOptions): Promise<FulfilReport> {
   const ttl = toMillis("ttl", options.ttl ?? Math.max(10_000, minTtl), minTtl, LONGEST_SPAN);
   checkWhole("concurrency", concurrency, 1, 100);
   checkWhole("group", group, 1, 1_000);
+  checkSignal(options.signal);
+  checkSignal(options.abort);
   const batch = new Batch({ ...options, concurrency, group, ttl });
   await batch.run();
   return batch.report;

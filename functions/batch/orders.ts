@@ -40,8 +40,11 @@ export function checkOrder({ orderId, sku, quantity }: StockOrder): void {
 export async function addOrders(database: Database, orders: readonly StockOrder[]): Promise<void> {
   orders.forEach(checkOrder);
   const { now, onConflict } = database.dialect;
-  for (let i = 0; i < orders.length; i += INSERT_SIZE) {
-    const rows = orders
+  // PostgreSQL refuses a statement with two rows of one id.
+  const known = new Set<string>();
+  const distinct = orders.filter(({ orderId }) => known.size < known.add(orderId).size);
+  for (let i = 0; i < distinct.length; i += INSERT_SIZE) {
+    const rows = distinct
       .slice(i, i + INSERT_SIZE)
       .map(({ orderId, sku, quantity }) => sql`(${orderId}, ${sku}, ${quantity}, ${now})`);
     await database.batch([

@@ -98,6 +98,10 @@ export function lockstepObject<Base extends Class<object>>(Base: Base): Base & L
     /** The time of the next alarm, as far as it is known. */
     #alarmAt = Number.POSITIVE_INFINITY;
 
+    /** Whether an alarm is at work, and whether work was added meanwhile. */
+    #isAwake = false;
+    #hasNew = false;
+
     constructor(...given: unknown[]) {
       super(...given);
       const [state] = given as [ObjectState];
@@ -125,28 +129,37 @@ export function lockstepObject<Base extends Class<object>>(Base: Base): Base & L
     }
 
     async lockstep(call: ObjectCall): Promise<ObjectAnswer> {
-      return this.#answer(call);
+      const answer = answerCall(this.#storage, call);
+      // The object's answers wait until the alarm is written.
+      if (this.#hasWork && changesWork(call)) void this.#setNextAlarm(0);
+      return answer;
     }
 
     async alarm(): Promise<void> {
       this.#alarmAt = Number.POSITIVE_INFINITY;
+      this.#isAwake = true;
+      this.#hasNew = false;
       const context = { getRemainingTimeInMillis: () => ALARM_TIME };
       try {
         const done = await sweepHandler(this.runtime)(null, context);
         const { nextIn } = await this.runtime.startScheduled();
         if (nextIn < Number.POSITIVE_INFINITY) await this.#setAlarm(Date.now() + nextIn);
         const isBusy = done.completed + done.failed + done.suspended + done.delivered > 0;
-        await this.#setNextAlarm(isBusy ? 0 : PAUSE);
+        await this.#setNextAlarm(isBusy || this.#hasNew ? 0 : PAUSE);
       } catch (error) {
         await this.#setAlarm(Date.now() + PAUSE);
         throw error;
+      } finally {
+        this.#isAwake = false;
       }
     }
 
+    /** Executes a call of the object itself. An alarm's own changes count at its end: it would wake itself without a pause. */
     #answer(call: ObjectCall): ObjectAnswer {
       const answer = answerCall(this.#storage, call);
-      // The object's answers wait until the alarm is written.
-      if (this.#hasWork && changesWork(call)) void this.#setNextAlarm(0);
+      if (!this.#hasWork || !changesWork(call)) return answer;
+      if (this.#isAwake) this.#hasNew ||= isNewWork(call);
+      else void this.#setNextAlarm(0);
       return answer;
     }
 
@@ -199,4 +212,11 @@ function changesWork({ queries, transaction }: ObjectCall): boolean {
   return commits && [...before, ...queries].some(({ text }) => CHANGES_WORK.test(text));
 }
 
+/** Whether the call may add a run, or an operation of an entity. */
+function isNewWork({ queries, transaction }: ObjectCall): boolean {
+  const { before = [] } = transaction ?? {};
+  return [...before, ...queries].some(({ text }) => ADDS_WORK.test(text));
+}
+
+const ADDS_WORK = /\bINTO lockstep_(?:run|message)\b/;
 const CHANGES_WORK = /\b(?:INTO|UPDATE) lockstep_(?:run|entity)\b/;

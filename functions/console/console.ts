@@ -82,7 +82,7 @@ export function createConsole(options: ConsoleOptions): Hono {
   app.post("/console/api/actions/:name", (c) => perform(c, options));
   app.notFound((c) => c.text("not found", 404));
   app.onError((error, c) => {
-    const problem = toProblem(error instanceof z.ZodError ? invalid(error) : error);
+    const problem = toProblem(invalidOf(error) ?? error);
     if (problem.status >= 500) onError(problem.cause ?? problem);
     const body = problemBody(problem, "");
     return c.body(JSON.stringify(body), problem.status, problemHeaders(problem));
@@ -108,14 +108,18 @@ const headers = secureHeaders({
   strictTransportSecurity: false,
 });
 
-function invalid(error: z.ZodError): Problem {
+/** Returns the problem of an argument that is refused by its schema or by the store. */
+function invalidOf(error: unknown): Problem | undefined {
+  if (error instanceof RangeError) return new Problem(400, "INVALID", error.message);
+  if (!(error instanceof z.ZodError)) return undefined;
   const [issue] = error.issues;
   return new Problem(400, "INVALID", `${issue?.path.join(".")}: ${issue?.message}`);
 }
 
 /** Performs an action of a user who has typed its target. */
 async function perform(c: Context, options: ConsoleOptions): Promise<Response> {
-  const action = ACTIONS[c.req.param("name") ?? ""];
+  const name = c.req.param("name") ?? "";
+  const action = Object.hasOwn(ACTIONS, name) ? ACTIONS[name] : undefined;
   if (!action) throw new Problem(404, "NOT_FOUND", "the action does not exist");
   if (options.readOnly)
     throw new Problem(403, "READ_ONLY", "the console was started with --read-only");

@@ -73,9 +73,20 @@ export function lockedFetch<Env = unknown>(
     const etcd = etcdGatewayClient({ tokens, ...settingOf(options.etcd, env) });
     const locks = etcdLocks(etcd, { prefix, label: "edge", closeEtcd: true });
     const name = settingOf(options.name, request, env);
-    const run = (lock: Lock) => body(request, { lock, etcd, env });
+    let isWorking = false;
+    const run = async (lock: Lock) => {
+      isWorking = true;
+      try {
+        return await body(request, { lock, etcd, env });
+      } finally {
+        isWorking = false;
+      }
+    };
     const responding = respond(locks, { name, wait, timeout, request }, run);
-    const close = () => locks.close();
+    // Work that was abandoned keeps its lock until the lock expires.
+    const close = async () => {
+      if (!isWorking) await locks.close();
+    };
     const closing = responding.then(close, close);
     // When the client disconnects, Workers end unawaited work, and the lock would stay until its ttl is over.
     if (context?.waitUntil) context.waitUntil(closing);

@@ -164,7 +164,8 @@ function withoutStage({ path, sentPath = path, stage }: EventPath) {
   // A REST API: the path as sent has its stage, or the base path of a domain, before the path.
   const hasPrefix = sentPath !== path && sentPath.endsWith(path);
   if (hasPrefix) return { path, prefix: sentPath.slice(0, -path.length) };
-  if (path === inPath || path.startsWith(`${inPath}/`)) {
+  const hasStage = typeof stage === "string" && stage !== "" && stage !== "$default";
+  if (hasStage && (path === inPath || path.startsWith(`${inPath}/`))) {
     return { path: path.slice(inPath.length) || "/", prefix: inPath };
   }
   return { path, prefix: "" };

@@ -1,4 +1,4 @@
-import { checkText, checkWhole } from "../../core/lock/checks.ts";
+import { checkSignal, checkText, checkWhole, wrongType } from "../../core/lock/checks.ts";
 import { type Duration, toMillis } from "../../core/lock/duration.ts";
 import { listener } from "../../core/lock/listener.ts";
 import type { Millis } from "../../core/lock/time.ts";
@@ -75,6 +75,11 @@ export function checkOptions(options: WorkerOptions): CheckedOptions {
   checkWhole("concurrency", concurrency, 1, 1_000);
   if (options.runtime.workflows.length === 0) {
     throw new TypeError("the worker's runtime has no workflows; pass `workflows` to createRuntime");
+  }
+  checkSignal(options.signal);
+  checkSignal(options.abort);
+  if (options.queues !== undefined && !Array.isArray(options.queues)) {
+    throw wrongType("queues", "a list", options.queues);
   }
   if (options.queues?.length === 0) {
     throw new TypeError("the worker has no queues; name some, or leave `queues` out");

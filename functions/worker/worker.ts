@@ -149,7 +149,7 @@ class Worker {
   async #deliverAll(): Promise<void> {
     while (this.#hasOperations) {
       this.#hasOperations = false;
-      await this.#options.runtime.deliver(this.#ending.signal).catch(() => {});
+      await this.#options.runtime.deliver(this.#ending.signal, this.#stop.signal).catch(() => {});
     }
   }
 
@@ -232,9 +232,10 @@ class Worker {
     const { drain, abort, onEvent } = this.#options;
     if (this.#running.size > 0) onEvent({ type: "draining", running: this.#running.size });
     await this.#settled(drain, abort);
-    if (this.#running.size === 0) return;
+    const running = this.#running.size + (this.#delivering ? 1 : 0);
+    if (running === 0) return;
     this.#isAborted = true;
-    onEvent({ type: "aborting", running: this.#running.size });
+    onEvent({ type: "aborting", running });
     this.#stop.abort(new Error("the worker has stopped"));
     await this.#settled(ABORT_TIME);
   }

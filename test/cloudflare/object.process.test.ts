@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
+import { z } from "zod";
 import { sql } from "../../core/database/sql.ts";
-import { createRuntime } from "../../core/steps/index.ts";
+import { createRuntime, entity } from "../../core/steps/index.ts";
 import { openDurableObject } from "../../core/stores/cloudflare/index.ts";
 import {
   ObjectDatabase,
@@ -70,6 +71,16 @@ describe("an object's alarm", () => {
     const ada = createRuntime({ journal }).entity(account, "ada");
     await ada.tell("deposit", 5, { operationId: "1" });
     await until(async () => (await ada.state()).balance === 5);
+  });
+
+  test("comes after a pause for an operation that only newer code can handle", async () => {
+    const { journal } = await shopOf("newer", 5);
+    const newer = entity({ name: "account", state: z.any(), initial: null }, (on) => ({
+      close: on(z.null(), async () => ({ state: "closed" })),
+    }));
+    const runtime = createRuntime({ journal });
+    await runtime.entity(newer, "ada").tell("close", null, { operationId: "1" });
+    expect(await workerd().ask("newer?wake")).toBeGreaterThan(5_000);
   });
 
   test("that finds nothing to do leaves the time of the next one as it is", async () => {

@@ -106,6 +106,25 @@ export function describeFences(suite: InventorySuite): void {
       expect(await suite.inventory.get(sku)).toMatchObject({ onHand: 4 });
     });
 
+    test("a decrement on record keeps its result for a late holder, whatever else it sends at once", async () => {
+      const sku = await stocked(5);
+      await using store = memoryLocks();
+      const locked = () => store.lock(stockLock(sku), { ttl: 20_000, wait: 0 });
+      const first = await locked();
+      const sale = (id: string) =>
+        suite.inventory.decrement({
+          ...{ sku, quantity: 1, operationId: `${sku}/${id}` },
+          fence: first.fence,
+        });
+      await sale("1");
+      await first.unlock();
+      await suite.inventory.claim((await locked()).fence);
+      const [, known, fresh] = await Promise.allSettled([sale("x"), sale("1"), sale("2")]);
+      expect(known).toMatchObject({ value: { replayed: true, remaining: 4 } });
+      expect(fresh).toMatchObject({ reason: { code: "FENCED_OUT" } });
+      expect(await suite.inventory.get(sku)).toMatchObject({ onHand: 4 });
+    });
+
     test("confirm and cancel of a late holder are refused", async () => {
       const sku = await stocked(5);
       const { late, next } = await succeeded(await holding(sku));

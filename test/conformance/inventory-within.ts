@@ -99,6 +99,21 @@ export function describeInventoryWithin(name: string, make: () => Promise<StockW
       expect(await inventory.history(sku)).toHaveLength(10);
     });
 
+    test("changes of one sku that a transaction begins at once are made one after the other", async () => {
+      const sku = await stocked(10);
+      const orders = (...ids: readonly string[]) =>
+        ids.map((id) => ({ operationId: `${sku}/${id}`, quantity: 1 }));
+      const answers = await within((stock) =>
+        Promise.all([
+          stock.decrementMany({ sku, orders: orders("a", "b") }),
+          stock.decrementMany({ sku, orders: orders("c") }),
+          stock.decrement({ sku, quantity: 1, operationId: `${sku}/d` }),
+        ]),
+      );
+      expect(answers.flat().map(({ outcome }) => outcome)).toEqual(Array(4).fill("applied"));
+      expect(await inventory.get(sku)).toMatchObject({ onHand: 6, sold: 4 });
+    });
+
     test("a transaction makes a sku and sells it to many orders", async () => {
       const sku = `within-new-${process.pid}`;
       const orders = [4, 9, 3].map((quantity, i) => ({ operationId: `${sku}/${i}`, quantity }));

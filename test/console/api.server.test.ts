@@ -54,7 +54,11 @@ test("an action needs the typed name, and a console that may act", async (contex
   expect((await store.journal.limits()).get("mail")).toMatchObject({ concurrency: 1 });
   expect(await act(url, "limit", { ...set, confirm: "mail" })).toBe("set, from the next claim on");
   expect((await store.journal.limits()).get("mail")).toEqual({ concurrency: 3, perKey: 1 });
-  expect(await act(url, "erase", { confirm: "mail" })).toBe("NOT_FOUND");
+  for (const name of ["erase", "constructor"]) {
+    expect(await act(url, name, { confirm: "mail" })).toBe("NOT_FOUND");
+  }
+  const tooMany = { ...set, concurrency: 1e12, confirm: "mail" };
+  expect(await act(url, "limit", tooMany)).toBe("INVALID");
 });
 
 test("the console of lockstep dev kills the holder of the fence that the user has seen", async (context) => {

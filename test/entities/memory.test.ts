@@ -47,6 +47,40 @@ test("a call ends although others send to its key all the time, and another call
   expect(balance).toBe(sent + 1);
 });
 
+test("one delivery handles all operations of a key, however long they take", async () => {
+  const sweeper = createRuntime({ journal: memoryJournal() });
+  const told = sweeper.entity(account, "long");
+  hooks.deposit = () => pause(20);
+  try {
+    for (let i = 0; i < 60; i += 1) await told.tell("deposit", 1, { operationId: String(i) });
+    expect(await sweeper.deliver()).toBe(60);
+  } finally {
+    hooks.deposit = async () => {};
+  }
+  expect(await told.state()).toMatchObject({ balance: 60 });
+});
+
+test("a worker that stops says so of a handler that has not ended, and frees its key", async () => {
+  const journal = memoryJournal();
+  const idle = workflow({ name: "idle", version: 1, input: z.null() }, async () => {});
+  const runtime = createRuntime({ journal, workflows: [idle], entities: [account] });
+  const end = new AbortController();
+  const worker = runWorker({ runtime, signal: end.signal, drain: 20 });
+  let hasBegun = false;
+  hooks.deposit = async () => {
+    hasBegun = true;
+    await pause(60_000);
+  };
+  const told = createRuntime({ journal }).entity(account, "stuck");
+  await told.tell("deposit", 5, { operationId: "1" });
+  await until(() => hasBegun);
+  end.abort();
+  expect(await worker).toMatchObject({ isClean: false });
+  hooks.deposit = async () => {};
+  expect(await createRuntime({ journal, entities: [account] }).deliver()).toBe(1);
+  expect(await told.state()).toMatchObject({ balance: 5 });
+});
+
 test("a handler that returns null for its writes has none", async () => {
   const loose = entity({ name: "loose", state: z.number(), initial: 0 }, (on) => ({
     add: on(z.number(), async ({ state }, n) => ({ state: state + n, writes: null as never })),

@@ -1,14 +1,18 @@
 import { writeFile } from "node:fs/promises";
 import { describe, expect, inject, test, vi } from "vitest";
+import { z } from "zod";
 import { claimFence } from "../../core/database/claim.ts";
 import { asNumber, asText, sql } from "../../core/database/sql.ts";
 import { InventoryError } from "../../core/inventory/inventory.ts";
 import { StoreUnavailableError } from "../../core/lock/errors.ts";
+import { createRuntime, workflow } from "../../core/steps/index.ts";
+import { memoryJournal } from "../../core/stores/memory/journal.ts";
 import { sqlInventory } from "../../core/stores/sql/inventory/index.ts";
 import { migrate } from "../../core/stores/sql/migrate.ts";
 import { fulfil } from "../../functions/batch/fulfil.ts";
 import { answerGroup } from "../../functions/batch/group.ts";
 import { addOrders, answerOrders, openOrders } from "../../functions/batch/orders.ts";
+import { runWorker } from "../../functions/worker/worker.ts";
 import { open } from "../../infra/open.ts";
 import { cli, type Running, startCli } from "../support/cli.ts";
 import { cells } from "../support/matrix.ts";
@@ -52,6 +56,29 @@ test.each(databases.filter(({ server }) => server))(
     await close();
   },
 );
+
+test.each(databases)(
+  "an order that is added twice at once is in the table once ($name)",
+  async ({ server }) => {
+    const { database, close } = await place(server);
+    const order = { orderId: "7", sku: "a", quantity: 1 };
+    await addOrders(database, [order, { ...order, orderId: "8" }, { ...order, quantity: 2 }]);
+    expect(await openOrders(database, "a", 10)).toMatchObject([order, { orderId: "8" }]);
+    await close();
+  },
+);
+
+test("fulfilment and a worker refuse a controller in place of its signal", async () => {
+  const { locks, database, close } = await place(undefined);
+  const inventory = sqlInventory(database);
+  const signal = new AbortController() as never;
+  await expect(fulfil({ database, inventory, locks, signal })).rejects.toThrow("signal must be");
+  const idle = workflow({ name: "idle", version: 1, input: z.null() }, async () => {});
+  const runtime = createRuntime({ journal: memoryJournal(), workflows: [idle] });
+  await expect(runWorker({ runtime, signal })).rejects.toThrow("signal must be");
+  await expect(runWorker({ runtime, queues: "mail" as never })).rejects.toThrow("queues must be");
+  await close();
+});
 
 /** A queue of its own. */
 async function place(server: SqlServer | undefined) {

@@ -158,6 +158,17 @@ test("a named stage of an HTTP API is no part of the app's paths, and stands in 
   expect(parked.headers?.location).toBe("/prod/runs/run-1");
 });
 
+test("what is no stage is a part of the path", async () => {
+  const { invoke } = await deployed();
+  const paths = [
+    albEvent({ path: "/undefined/health", headers }, { lists: false }),
+    httpApiEvent({ rawPath: "/$default/health", headers }),
+  ];
+  for (const event of paths) {
+    expect((await invoke(event)).json).toMatchObject({ code: "NOT_FOUND" });
+  }
+});
+
 test.each([true, false])(
   "a load balancer's event is served (lists of values: %s)",
   async (lists) => {

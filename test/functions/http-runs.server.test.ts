@@ -14,7 +14,7 @@ import {
   startPath,
   testSecrecy,
 } from "../support/http-app.ts";
-import { until } from "../support/until.ts";
+import { pause, until } from "../support/until.ts";
 
 openBeforeTests();
 
@@ -594,6 +594,19 @@ describe("the limits of a queue", () => {
     expect(removed.status).toBe(200);
     expect(removed.body).not.toHaveProperty(`queues.${queue}`);
     expect((await opened.journal.limits()).has(queue)).toBe(false);
+  });
+
+  test("that are not known to be set in time have an unknown outcome", async () => {
+    const { journal } = opened;
+    const setLimits: typeof journal.setLimits = async (...given) => {
+      await pause(2_000);
+      return journal.setLimits(...given);
+    };
+    const slow = Object.assign(Object.create(journal), { setLimits });
+    const { ask } = await serve({ runtime: createRuntime({ journal: slow }), timeout: 200 });
+    expect(await ask("PUT", `/limits/${newKey()}`, { body: {} })).toMatchObject({
+      body: { code: "UNKNOWN_OUTCOME" },
+    });
   });
 
   test.each([

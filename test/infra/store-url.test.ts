@@ -2,6 +2,7 @@ import { existsSync } from "node:fs";
 import { describe, expect, expectTypeOf, test } from "vitest";
 import type { EtcdStore } from "../../core/stores/etcd/store.ts";
 import type { MemoryStore } from "../../core/stores/memory/index.ts";
+import { openRedisRest } from "../../core/stores/redis/rest.ts";
 import type { SqlStore } from "../../core/stores/sql/store.ts";
 import { openSqlite } from "../../core/stores/sqlite/index.ts";
 import type { ZooKeeperStore } from "../../core/stores/zookeeper/index.ts";
@@ -49,6 +50,23 @@ describe("a store's URL", () => {
       await expect(open(url)).rejects.toThrow(/%25.*%40/);
       await expect(open(url)).rejects.not.toThrow(/hush/);
       await expect(open(url)).rejects.toThrow(TypeError);
+    }
+  });
+
+  test("whose parts would be ignored is refused", async () => {
+    for (const [url, hint] of [
+      ["redis://h?prefix=shop#2&replicas=2", "# %23"],
+      ["redis://h?replicas=", "replicas"],
+      ["redis://h?prefix=", "prefix"],
+      ["mysql://h/x?connections=", "connections"],
+      ["mysql://a,b/x", "mysql://HOST"],
+    ] as const) {
+      await expect(open(url)).rejects.toThrow(hint);
+    }
+    const plain = { token: "t", fetch: () => Promise.reject(new Error("it was asked")) };
+    for (const url of ["https://:hidden@h", "https://h#hidden", "https://h?hidden"]) {
+      const opening = openRedisRest({ url, ...plain });
+      await expect(opening).rejects.toThrow("without user, password and query");
     }
   });
 

@@ -28,6 +28,19 @@ test("an observer gets each leader and each value once, however often the lock i
   await election.close();
 });
 
+test("a candidate that has lost the leadership shows no fence, token or key", async () => {
+  const locks = memoryLocks();
+  const election = await lockElections(locks).open("leader", { ttl: 3_000 });
+  await election.campaign("one");
+  const { fence } = await locks.inspect("leader");
+  expect(election.token).toBe(1n);
+  await locks.release("leader", { fence: fence ?? "" });
+  await vi.advanceTimersByTimeAsync(3_000);
+  expect(election.signal.aborted).toBe(true);
+  expect([election.fence, election.token, election.key]).toEqual([undefined, undefined, undefined]);
+  await election.close();
+});
+
 test("a value is proclaimed although the renewal before it has failed", async () => {
   const memory = newMemory();
   const claims = memoryClaims(memory);

@@ -364,6 +364,58 @@ describe("a claim whose answer is lost", () => {
 });
 
 describe("a wait for a free lock", () => {
+  test("is told of releases only when the lock is held", async () => {
+    const memory = newMemory();
+    const claims = memoryClaims(memory);
+    let publish: (() => void) | undefined;
+    const store = pollingStore({
+      ...claims,
+      onRelease(_, listener) {
+        publish = listener;
+        return { isActive: true, stop: () => (publish = undefined) };
+      },
+    });
+    const stop = new AbortController();
+    await store.whenFree?.("a", stop.signal);
+    expect(publish).toBeUndefined();
+    const lock = await store.lock("a", { ttl: 600_000, wait: 0 });
+    const waiting = store.whenFree?.("a", stop.signal);
+    await vi.advanceTimersByTimeAsync(10);
+    expect(publish).toBeDefined();
+    await lock.unlock();
+    publish?.();
+    await waiting;
+    expect(publish).toBeUndefined();
+  });
+
+  test("in a queue that the server does not keep asks with growing pauses, and opens no further subscription", async () => {
+    const memory = newMemory();
+    const holder = await pollingStore(memoryClaims(memory)).lock("a", { ttl: 600_000, wait: 0 });
+    let claimed = 0;
+    let subscribed = 0;
+    const over: Over = async (call, work) => {
+      if (call === "claim") claimed += 1;
+      return work();
+    };
+    const store = pollingStore({
+      ...wrap(memory, over),
+      waitForTurn: () => async () => {
+        throw down();
+      },
+      onRelease: () => {
+        subscribed += 1;
+        return { isActive: true, stop: () => {} };
+      },
+    });
+    const waiting = store.lock("a", { ttl: 1_000, wait: 20_000 }).catch((error) => error);
+    await vi.advanceTimersByTimeAsync(10_000);
+    expect(claimed).toBeLessThan(120);
+    expect(subscribed).toBe(0);
+    await holder.unlock();
+    await vi.advanceTimersByTimeAsync(1_000);
+    await finish((await waiting).unlock());
+  });
+
   test("ends with its signal's reason, also while a read has no answer", async () => {
     const memory = newMemory();
     const over: Over = async (call, work, signal) => {
@@ -520,6 +572,15 @@ describe("a release", () => {
     const start = performance.now();
     await expect(finish(lock.unlock())).rejects.toMatchObject({ code: "UNKNOWN_OUTCOME" });
     expect(performance.now() - start).toBeLessThanOrEqual(2_000);
+  });
+
+  test("by the store that is closed under the body of withLock is a loss", async () => {
+    const store = pollingStore(memoryClaims(newMemory()));
+    const working = store.withLock("a", { ttl: 1_000, wait: 0 }, async () => {
+      await store.close();
+      return "done";
+    });
+    await expect(finish(working)).rejects.toMatchObject({ code: "LOCK_LOST", why: "closed" });
   });
 
   test("that fails does not hide the outcome of the body of withLock", async () => {

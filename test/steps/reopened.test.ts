@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { z } from "zod";
+import type { Journal } from "../../core/journal/journal.ts";
 import { deadlineIn } from "../../core/lock/duration.ts";
 import { createRuntime, TerminalError } from "../../core/steps/index.ts";
 import type { WorkflowContext } from "../../core/steps/workflow.ts";
@@ -70,6 +71,107 @@ test("a race of recorded steps has the same winner after a retry", async () => {
   await rt.retry("a");
   expect(await rt.execute(wf, input, { id: "a" })).toMatchObject({ output: "fast" });
   expect(charged).toEqual(["fast"]);
+});
+
+test("a race has the same winner although a branch awaits something of its own between its steps", async () => {
+  const charged: string[] = [];
+  let isDown = true;
+  const wf = flow(async (ctx) => {
+    await ctx.step(
+      "reserve",
+      async () => {},
+      async () => {},
+    );
+    const branch = async () => {
+      await ctx.step("a", async () => {});
+      await sleep(isDown ? 0 : 50);
+      return ctx.step("b", async () => "branch");
+    };
+    const slow = ctx.step("slow", async () => sleep(200, "slow"));
+    const won = await Promise.race([slow, branch()]);
+    await ctx.step(`charge ${won}`, async () => charged.push(won));
+    await slow;
+    await ctx.step("ship", { retry: false }, async () => {
+      if (isDown) throw refused();
+    });
+    return won;
+  });
+  const rt = newRuntime();
+  expect(await rt.execute(wf, input, { id: "a" })).toMatchObject({ status: "failed" });
+  isDown = false;
+  await rt.retry("a");
+  expect(await rt.execute(wf, input, { id: "a" })).toMatchObject({ output: "branch" });
+  expect(charged).toEqual(["branch"]);
+});
+
+test("a retry with many results to repeat stops when its caller says so, and goes on later", async () => {
+  let isDown = true;
+  const memory = memoryJournal();
+  const append: Journal["append"] = async (...given) => {
+    await sleep(isDown ? 0 : 10);
+    return memory.append(...given);
+  };
+  const rt = createRuntime({ journal: Object.assign(Object.create(memory), { append }) });
+  const items = Array.from({ length: 200 }, (_, i) => i);
+  const wf = flow(async (ctx) => {
+    await ctx.step(
+      "reserve",
+      async () => {},
+      async () => {},
+    );
+    await Promise.all(items.map((i) => ctx.step(`item ${i}`, async () => i)));
+    await ctx.step("ship", { retry: false }, async () => {
+      if (isDown) throw refused();
+    });
+  });
+  await rt.execute(wf, input, { id: "a" });
+  isDown = false;
+  await rt.retry("a");
+  const stop = new AbortController();
+  setTimeout(() => stop.abort(), 100);
+  const stopped = await rt.execute(wf, input, { id: "a", signal: stop.signal });
+  expect(stopped).toMatchObject({ status: "suspended", reason: "deadline" });
+  const { records = [] } = (await memory.show("a")) ?? {};
+  expect(records.filter(({ key }) => key.startsWith("item ")).length).toBeLessThan(150);
+  expect(await rt.execute(wf, input, { id: "a" })).toMatchObject({ status: "completed" });
+});
+
+test("a patch is true in a retried run that has taken another way than before", async () => {
+  let isDown = true;
+  const wf = flow(async (ctx) => {
+    try {
+      await ctx.step("a", { retry: false }, async () => {
+        if (isDown) throw refused();
+      });
+    } catch (error) {
+      await ctx.step("apologise", async () => {});
+      throw error;
+    }
+    await ctx.step("b", async () => {});
+    return ctx.patched("v2");
+  });
+  const rt = newRuntime();
+  await rt.execute(wf, input, { id: "a" });
+  isDown = false;
+  await rt.retry("a");
+  expect(await rt.execute(wf, input, { id: "a" })).toMatchObject({ output: true });
+});
+
+test("a step that only reads leaves nothing unclear, also when a cancelled retry does not reach it", async () => {
+  let waits = false;
+  const wf = flow(async (ctx) => {
+    if (waits) await ctx.waitFor("never", z.null());
+    await ctx.step("read", { effect: "none", retry: false }, async () => {
+      throw new Error("socket hang up");
+    });
+  });
+  const rt = newRuntime();
+  expect(await rt.execute(wf, input, { id: "a" })).toMatchObject({ compensated: "yes" });
+  waits = true;
+  await rt.retry("a");
+  await rt.execute(wf, input, { id: "a" });
+  await rt.cancel("a");
+  expect(await rt.execute(wf, input, { id: "a" })).toMatchObject({ compensated: "yes" });
 });
 
 const charge = (fail: (attempt: number) => unknown) => {
@@ -187,6 +289,23 @@ test("a replay that is slow at the end of an invocation parks the run, and does 
   const outcome = await rt.execute(wf, input, { id: "a", deadline: deadlineIn(300) });
   expect(outcome).toMatchObject({ status: "suspended", reason: "deadline" });
   expect(await rt.execute(wf, input, { id: "a" })).toMatchObject({ status: "completed" });
+});
+
+test("changed code blocks its run also in a short invocation, and the run stays blocked", async () => {
+  const named = { name: "changed" };
+  const journal = memoryJournal();
+  const old = flow(async (ctx) => {
+    await ctx.step("a", async () => 1);
+    await ctx.waitFor("go", z.null());
+  }, named);
+  await createRuntime({ journal }).execute(old, input, { id: "a" });
+  const changed = flow(async (ctx) => ctx.step("b", async () => 1), named);
+  const rt = createRuntime({ journal });
+  await rt.signal("a", "go", null, { dedupeId: "1" });
+  for (const span of [1_500, 300]) {
+    const outcome = await rt.execute(changed, input, { id: "a", deadline: deadlineIn(span) });
+    expect(outcome).toMatchObject({ status: "blocked", error: { code: "NON_DETERMINISM" } });
+  }
 });
 
 test("a lock of a map that cannot be named fails its item, and the map waits for the others", async () => {

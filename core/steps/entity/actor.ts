@@ -75,12 +75,23 @@ const MOST_STUCK = 1_000;
 
 type Operation = Pick<EntityMessage, "handler" | "operationId"> & { readonly input: unknown };
 
+interface Stop {
+  /** No further message is handled. */
+  readonly signal: AbortSignal | undefined;
+
+  /** The handler in progress is aborted, and its message waits for another turn. */
+  readonly abort?: AbortSignal | undefined;
+}
+
 interface Turn {
   /** An answer from before the turn. */
   readonly answer: EntityAnswer | undefined;
 
   /** The answers of this turn, by operation id. */
   readonly answers: ReadonlyMap<string, EntityAnswer>;
+
+  /** Whether it has ended although more messages may wait. */
+  readonly isLong?: boolean;
 }
 
 /** Handles the operations of entities in this process, on the records of a journal. */
@@ -150,7 +161,7 @@ export class Actors {
   }
 
   /** Handles operations that wait, of several keys at a time. Resolves to their number. */
-  async deliver(signal: AbortSignal | undefined): Promise<number> {
+  async deliver(signal: AbortSignal | undefined, abort: AbortSignal | undefined): Promise<number> {
     const names = [...this.#entities.keys()];
     // Keys whose next operation waits for another process. They have waited longest, and would hide all others.
     const stuck = new Set<string>();
@@ -158,22 +169,24 @@ export class Actors {
       const most = MOST_KEYS + stuck.size;
       const found = signal?.aborted ? [] : await this.#records.waiting(names, most);
       const waiting = found.filter((id) => !stuck.has(entityResource(id)));
+      let isMore = found.length >= most;
       const handle = async (id: EntityId) => {
-        const { answers } = await this.#deliverTo(id, signal);
+        const { answers, isLong = false } = await this.#deliverTo(id, { signal, abort });
         count += answers.size;
+        isMore ||= isLong;
         if (answers.size === 0) stuck.add(entityResource(id));
       };
       await Promise.all(waiting.map(handle));
-      if (waiting.length === 0 || found.length < most || stuck.size > MOST_STUCK) return count;
+      if (waiting.length === 0 || !isMore || stuck.size > MOST_STUCK) return count;
     }
   }
 
   /** A message that this process cannot decode waits for a process with the codec, and one without time left for the next. */
-  async #deliverTo(id: EntityId, signal: AbortSignal | undefined): Promise<Turn> {
+  async #deliverTo(id: EntityId, stop: Stop): Promise<Turn> {
     try {
-      return await this.#takeTurn(id, undefined, signal);
+      return await this.#takeTurn(id, undefined, stop);
     } catch (error) {
-      if (!isTerminal(error, "UNREADABLE_VALUE") && !signal?.aborted) throw error;
+      if (!isTerminal(error, "UNREADABLE_VALUE") && !stop.signal?.aborted) throw error;
       return { answer: undefined, answers: new Map() };
     }
   }
@@ -193,7 +206,7 @@ export class Actors {
     });
     try {
       for (let attempt = 0; ; attempt += 1) {
-        const taking = this.#takeTurn(id, message, signal);
+        const taking = this.#takeTurn(id, message, { signal });
         // A turn that the caller does not wait for goes on.
         const turn = await (signal ? race(taking, signal) : taking);
         answer ??= turn.answer ?? turn.answers.get(message.operationId);
@@ -212,18 +225,16 @@ export class Actors {
   }
 
   /** Sends the message, and handles messages if the entity is free. */
-  async #takeTurn(
-    id: EntityId,
-    message: EntityMessage | undefined,
-    signal: AbortSignal | undefined,
-  ): Promise<Turn> {
+  async #takeTurn(id: EntityId, message: EntityMessage | undefined, stop: Stop): Promise<Turn> {
     const sentAt = instant();
-    const visited = await this.#records.visit(id, { message, ttl: this.#ttl }, signal);
+    const visited = await this.#records.visit(id, { message, ttl: this.#ttl }, stop.signal);
     if (message) checkSame(message, visited.inputHash);
     const { claimed, answer } = visited;
-    const answers =
-      claimed && (await this.#handleAll(claimed, sentAt, signal, answer ? undefined : message));
-    return { answer, answers: answers ?? new Map() };
+    if (!claimed) return { answer, answers: new Map() };
+    const handled = await this.#handleAll(claimed, sentAt, stop, answer ? undefined : message);
+    // Nobody may call for the messages that are left.
+    if (message && handled.isLong) this.#onTold();
+    return { answer, ...handled };
   }
 
   /**
@@ -233,15 +244,18 @@ export class Actors {
   async #handleAll(
     claimed: ClaimedEntity,
     sentAt: Instant,
-    signal: AbortSignal | undefined,
+    { signal, abort }: Stop,
     own: EntityMessage | undefined,
-  ): Promise<ReadonlyMap<string, EntityAnswer>> {
+  ): Promise<Omit<Turn, "answer">> {
     const answers = new Map<string, EntityAnswer>();
     const turn = { ...claimed, seal: this.#sealFor(claimed.id) };
     const lease = this.#lease(claimed, sentAt);
     const entity = this.#entities.get(claimed.id.entity) as AnyEntity;
     let { messages, state } = claimed;
     let isLong = false;
+    const onAbort = () => lease.end("released");
+    if (abort?.aborted) onAbort();
+    abort?.addEventListener("abort", onAbort);
     try {
       while (messages.length > 0) {
         const isKnown = Object.hasOwn(entity.handlers, messages[0]?.handler ?? "");
@@ -261,17 +275,16 @@ export class Actors {
           this.#waiting.get(waitingKey(claimed.id, message))?.(answer);
         }
       }
-      return answers;
+      return { answers, isLong };
     } catch (error) {
       // Another process has the turn, and handles what is left.
       if (!hasCode(error, "FENCED_OUT", "LOCK_LOST")) throw error;
-      return answers;
+      return { answers, isLong };
     } finally {
+      abort?.removeEventListener("abort", onAbort);
       // Renewals end first: a late one must not take back the turn.
       lease.end("released");
       if (messages.length > 0) await this.#records.release(claimed).catch(() => {});
-      // Nobody may call for the others.
-      if (isLong) this.#onTold();
     }
   }
 

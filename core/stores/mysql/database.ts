@@ -54,7 +54,9 @@ export function mysqlDatabase({
     multipleStatements: true,
     supportBigNumbers: true,
     bigNumberStrings: true,
-    ...(tls && { ssl: { ...tls, minVersion: "TLSv1.2", verifyIdentity: true } }),
+    ...(tls && {
+      ssl: { ...tls, minVersion: "TLSv1.2", verifyIdentity: true, rejectUnauthorized: true },
+    }),
   };
   return serverDatabase(
     {

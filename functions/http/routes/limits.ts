@@ -1,6 +1,7 @@
 import * as z from "zod";
 import type { QueueLimits } from "../../../core/journal/limits.ts";
 import { race } from "../../../core/lock/abort.ts";
+import { bounded } from "../bounded.ts";
 import type { AppOptions } from "../options.ts";
 import { Problem } from "../problem.ts";
 import { type Route, type RouteResponse, route } from "../route.ts";
@@ -38,9 +39,9 @@ export function limitRoutes({ runtime }: AppOptions): readonly Route[] {
       description: "`{}` removes the limits.",
       params: z.object({ queue: text("queue") }),
       body: Limits,
-      async handle({ params, body, signal }) {
+      async handle({ params, body, signal, deadline }) {
         const setting = journal.setLimits(params.queue, body as QueueLimits);
-        await race(setting.catch(toInvalid), signal);
+        await bounded(setting.catch(toInvalid), deadline);
         return read(signal);
       },
     }),

@@ -1,9 +1,9 @@
 import * as z from "zod";
 import type { RecordPage } from "../../../core/journal/records.ts";
-import { deadline as limitOf, race } from "../../../core/lock/abort.ts";
+import { race } from "../../../core/lock/abort.ts";
 import type { Duration } from "../../../core/lock/duration.ts";
-import { quote, UnknownOutcomeError } from "../../../core/lock/errors.ts";
-import type { Deadline, Millis } from "../../../core/lock/time.ts";
+import { quote } from "../../../core/lock/errors.ts";
+import type { Millis } from "../../../core/lock/time.ts";
 import { checkSamePayload } from "../../../core/steps/answers.ts";
 import type { Runtime } from "../../../core/steps/contract.ts";
 import { unknownRun } from "../../../core/steps/errors.ts";
@@ -13,6 +13,7 @@ import { redact } from "../../../infra/redact.ts";
 import { lockWaitOf } from "../../invocation/invocation.ts";
 import { runJson, stateJson, toJson } from "../../json/run-json.ts";
 import { shownResult } from "../../json/shown-value.ts";
+import { bounded } from "../bounded.ts";
 import { runPath } from "../inputs.ts";
 import { type AppOptions, newestOf } from "../options.ts";
 import { outcomeResponse } from "../outcome.ts";
@@ -274,16 +275,6 @@ function asCancelled(response: RouteResponse): RouteResponse {
 /** Throws a Problem for what the client got wrong: a text that is no cursor, an input that makes an invalid id, a time that is too long. */
 function toInvalid(error: unknown): never {
   throw error instanceof RangeError ? new Problem(400, "INVALID", error.message) : error;
-}
-
-/** The time after the deadline in which the journal may still answer: the execution parks its run by then. */
-const PARK_TIME: Millis = 1_000;
-
-/** Returns the outcome of the promise, or throws a Problem if the invocation ends first. */
-async function bounded<T>(promise: Promise<T>, deadline: Deadline): Promise<T> {
-  const unknown = () => toProblem(new UnknownOutcomeError("the journal", "it was done"));
-  using limit = limitOf(Math.max(0, deadline.remaining()) + PARK_TIME, unknown);
-  return await race(promise, limit.signal);
 }
 
 function isAsync({ headers }: AnyRequest): boolean {

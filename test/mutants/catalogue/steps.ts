@@ -8,7 +8,7 @@ export const STEPS_ROOM = [
   ...mutantsOf("core/steps/context.ts", REOPENED, [
     {
       name: "a patch that a retry applies to what was done without it",
-      find: "(history.isReplaying || history.unreached.size > 0)",
+      find: "(history.isReplaying || history.isRepeating)",
       replace: "history.isReplaying",
     },
   ]),
@@ -46,7 +46,7 @@ export const STEPS_ROOM = [
   ...mutantsOf("core/steps/history.ts", REOPENED, [
     {
       name: "slow code that counts as changed at the end of an invocation",
-      find: "this.#isHurried = patience < LEAST_PATIENCE && !this.#hasEnded;",
+      find: "this.#isHurried = isShort && !this.#hasEnded;",
       replace: "",
     },
   ]),

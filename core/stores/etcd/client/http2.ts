@@ -75,7 +75,8 @@ export class Http2Connection {
     // Not an import: users of the gateway need not load the module.
     const { connect } = process.getBuiltinModule("node:http2");
     const settings = { enablePush: false, initialWindowSize: WINDOW };
-    this.#session = connect(url, { ...tls, settings });
+    const { ca, cert, key } = tls ?? {};
+    this.#session = connect(url, { ca, cert, key, rejectUnauthorized: true, settings });
     this.#session
       .once("remoteSettings", () => {
         this.#isReady = true;

@@ -1,6 +1,6 @@
 import { checkText, checkWhole } from "../../../lock/checks.ts";
 import type { Dial, Route, ServerAddress } from "./connection.ts";
-import type { RedisServer } from "./redis.ts";
+import type { RedisServer, RedisTls } from "./redis.ts";
 
 /** Returns the server with its port. Throws for a bad host or port. */
 export function toAddress({ host, port }: RedisServer, defaultPort = 6_379): ServerAddress {
@@ -22,10 +22,23 @@ export function routeToServer(server: ServerAddress, dial: Dial): Route {
   return { address: `redis at ${showServers([server])}`, connect: dial(server) };
 }
 
-/** Throws for a client of the user that accepts any certificate. */
+/** Throws for a client of the user that accepts any certificate, or any host. */
 export function checkTls(
-  tls: { readonly rejectUnauthorized?: boolean | undefined } | undefined,
+  tls: Partial<Record<"rejectUnauthorized" | "checkServerIdentity", unknown>> | undefined,
 ): void {
-  if (tls?.rejectUnauthorized !== false) return;
-  throw new TypeError("the client has rejectUnauthorized: false; Lockstep always checks");
+  const accepts =
+    tls?.rejectUnauthorized === false
+      ? "rejectUnauthorized: false"
+      : tls?.checkServerIdentity && "a checkServerIdentity of its own";
+  if (accepts) throw new TypeError(`the client has ${accepts}; Lockstep always checks`);
+}
+
+/** The options of a TLS connection: the certificate and the host are checked, whatever else is given or in the environment. */
+export function checkedTls({ ca, cert, key }: RedisTls) {
+  return {
+    ...({ minVersion: "TLSv1.2", rejectUnauthorized: true } as const),
+    ...(ca !== undefined && { ca }),
+    ...(cert !== undefined && { cert }),
+    ...(key !== undefined && { key }),
+  };
 }

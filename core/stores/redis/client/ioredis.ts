@@ -1,7 +1,7 @@
 import type { Cluster, Redis as Ioredis, RedisOptions as IoredisOptions } from "ioredis";
 import { race } from "../../../lock/abort.ts";
 import { instant, type Millis } from "../../../lock/time.ts";
-import { checkTls, routeToServer, toAddress } from "./addresses.ts";
+import { checkedTls, checkTls, routeToServer, toAddress } from "./addresses.ts";
 import { ClusterRoute } from "./cluster.ts";
 import type { Dial, RedisConnection, Route, RouteOptions, ServerAddress } from "./connection.ts";
 import { CommandFailure, connectionFailure } from "./failure.ts";
@@ -33,7 +33,7 @@ export function dialIoredis(login: RedisLogin, timeout: Millis): Dial {
       ...(user !== undefined && { username: user }),
       ...(password !== undefined && { password }),
       db: database,
-      ...(tls && { tls: { minVersion: "TLSv1.2", ...tls } }),
+      ...(tls && { tls: checkedTls(tls) }),
       ...settings,
     });
   });
@@ -55,13 +55,14 @@ function routeLikeRedis(client: Ioredis, timeout: Millis): Route {
       dialLike(() => client, timeout),
     );
   checkTls(options.sentinelTLS);
+  const dial = dialLike(() => client, timeout, {
+    sentinels: null,
+    ...(!options.enableTLSForSentinelMode && { tls: undefined }),
+  });
   return new SentinelRoute({
     sentinels: sentinels.map((each) => toAddress({ host: "localhost", ...each }, 26_379)),
     master: options.name ?? "",
-    dial: dialLike(() => client, timeout, {
-      sentinels: null,
-      ...(!options.enableTLSForSentinelMode && { tls: undefined }),
-    }),
+    dial: (server) => dial(toReachable(server, options.natMap)),
     dialSentinel: dialLike(() => client, timeout, {
       sentinels: null,
       username: options.sentinelUsername,

@@ -109,9 +109,10 @@ class RestClient implements Redis {
 
 function checkUrl(text: string): URL {
   const url = URL.parse(text);
-  if (url === null || !/^https?:$/.test(url.protocol) || url.username !== "" || url.search !== "") {
+  const isPlain = url && [url.username, url.password, url.search, url.hash].every((part) => !part);
+  if (!isPlain || !/^https?:$/.test(url.protocol)) {
     throw new TypeError(
-      'the url of a Redis over HTTP must be like "https://HOST", without a user and a query',
+      'the url of a Redis over HTTP must be like "https://HOST", without user, password and query',
     );
   }
   return url;

@@ -1,3 +1,4 @@
+import { deadline, noAnswer } from "../../../lock/abort.ts";
 import { withinAttempt } from "../../../lock/attempts.ts";
 import { isCertain, StoreUnavailableError } from "../../../lock/errors.ts";
 import { CHECK_EVERY, checkIn } from "../../../lock/polling.ts";
@@ -44,7 +45,13 @@ export class Waiter {
   async waitForTurn(left: Millis, signal: AbortSignal): Promise<void> {
     const { subscription, id } = this.#options;
     const startedAt = instant();
-    await subscription.ready(signal);
+    using limit = deadline(left, noAnswer, signal);
+    try {
+      await subscription.ready(limit.signal);
+    } catch (error) {
+      if (error === limit.signal.reason && !signal.aborted) return;
+      throw error;
+    }
     const wakeup = subscription.add(id);
     const rest = () => left - elapsedSince(startedAt);
     let mayClaim = false;

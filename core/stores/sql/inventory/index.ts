@@ -67,20 +67,35 @@ export function sqlInventory(
   };
   return {
     ...createInventory(backend, options),
-    within: (tx) => within(asDatabase(database.dialect, tx), options),
+    within: (tx) => within(tx, asDatabase(database.dialect, tx), options),
   };
 }
 
-function within(tx: OpenTransaction, options: InventoryOptions): StockOperations {
+function within(given: object, tx: OpenTransaction, options: InventoryOptions): StockOperations {
+  const change = <T>(batch: OperationBatch, apply: () => Promise<T>) =>
+    orConflict(inTurn(given, apply), batch);
   return createOperations(
     {
       get: (sku) => get(tx, sku),
       apply: (operation) =>
-        orConflict(applyWithin(tx, operation), { ...operation, operations: [operation] }),
-      applyMany: (batch) => orConflict(applyManyWithin(tx, batch), batch),
+        change({ ...operation, operations: [operation] }, () => applyWithin(tx, operation)),
+      applyMany: (batch) => change(batch, () => applyManyWithin(tx, batch)),
     },
     options,
   );
+}
+
+/** The last change in each transaction, settled. */
+const lastIn = new WeakMap<object, Promise<unknown>>();
+
+/** Makes the changes of a transaction one after the other: two at a time would read one state, and number their entries alike. */
+function inTurn<T>(tx: object, change: () => Promise<T>): Promise<T> {
+  const turn = lastIn.get(tx)?.then(change) ?? change();
+  lastIn.set(
+    tx,
+    turn.then(undefined, () => {}),
+  );
+  return turn;
 }
 
 async function get(database: Pick<Database, "read">, sku: string): Promise<StockLevel | undefined> {
