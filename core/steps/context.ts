@@ -122,7 +122,8 @@ export class Context implements WorkflowContext {
     const key = `~patched/${id}`;
     const { history } = this.#execution;
     const isKnown = history.record(key) ?? history.earlierResult({ key, kind: "value" });
-    const isOld = !isKnown && (history.isReplaying || history.isRepeating);
+    // A retried run that has yet to reach what it had done may have been behind this call.
+    const isOld = !isKnown && (history.isReplaying || history.unreached.size > 0);
     return isOld ? false : this.#value(key, () => true, false);
   }
 

@@ -399,7 +399,7 @@ export class RunExecution {
       if (effect !== "not-done" && step.undo) undoable.push({ step, effect });
       else if (effect === "unknown") isUnclear = true;
     }
-    for (const key of this.history.unreached.keys()) {
+    for (const key of this.history.unreached) {
       const superseded = this.history.supersededOf(key);
       const isStep = superseded.some(({ kind }) => kind === "step");
       if (isStep && (await mayHaveHadEffect(superseded, this.#errorOf))) isUnclear = true;
@@ -621,7 +621,7 @@ function historyTooLong(runId: string): TerminalError {
 const LONGEST_PATIENCE: Millis = 30_000;
 
 /** How long a retry waits for the next result to repeat. After that the code has taken another way. */
-const REPEAT_PATIENCE: Millis = 1_000;
+const REPEAT_PATIENCE: Millis = 250;
 
 /** A blocked run has had its long wait: its further tries occupy a worker for less. */
 const BLOCKED_PATIENCE: Millis = 5_000;

@@ -46,17 +46,8 @@ export class History {
   /** The superseded records of each step and of its undo, in the order of their writes. */
   readonly #superseded = new Map<string, StepRecord[]>();
 
-  /** The position of the last superseded record of each step that the code has not reached again. */
-  readonly #unreached = new Map<string, number>();
-
-  /** The position of the last superseded record that the code has reached again. */
-  #reachedTo = -1;
-
-  /** Steps whose records no retry has superseded, from before the last one that was. */
-  readonly #kept = new Set<string>();
-
-  /** Whether the code of a retried run has called what it had not called before. */
-  #hasLeft = false;
+  /** Steps with superseded records that the code has not reached again. */
+  readonly #unreached = new Set<string>();
 
   /** Of a fork: the runs that have executed the generations of a step. */
   readonly #origins = new Map<string, (string | undefined)[]>();
@@ -100,10 +91,6 @@ export class History {
     for (const [i, record] of given.entries()) {
       this.#noteOrigin(record, originOf(record));
       this.#addSuperseded(record, i);
-    }
-    const lastSuperseded = given.findLastIndex(({ key }) => originalKey(key) !== undefined);
-    for (const record of given.slice(0, Math.max(0, lastSuperseded))) {
-      if (originalKey(record.key) === undefined) this.#kept.add(stepKeyOf(record));
     }
     const steps = records.filter(isOfStep);
     this.#undelivered = steps.filter(isFinal).map(({ key }) => key);
@@ -167,7 +154,7 @@ export class History {
       throw new MisuseError(`two steps have the key ${quote(key)}; give each a key of its own`);
     }
     this.#matched.add(key);
-    this.#noteReached(key);
+    this.#unreached.delete(key);
     this.#inProgress.delete(key);
     const final = this.#records.get(key);
     const attempt: StepHistory["attempt"] = (outcome, number) =>
@@ -225,7 +212,7 @@ export class History {
     const all = this.#superseded.get(step) ?? [];
     all.push(record);
     this.#superseded.set(step, all);
-    if (isOfStep(record)) this.#unreached.set(step, index);
+    if (isOfStep(record)) this.#unreached.add(step);
     if (!isFinal(record)) return;
     const isRepeated = kind === "undo" ? outcome === "ok" : outcome === "failed";
     if (isRepeated) this.#earlierResults.delete(step);
@@ -240,29 +227,15 @@ export class History {
   }
 
   /** The steps that the code had reached before a retry of the run, and has not reached again. */
-  get unreached(): ReadonlyMap<string, number> {
+  get unreached(): ReadonlySet<string> {
     return this.#unreached;
   }
 
-  /** Whether a retried run repeats what it had done before: it has been behind this point. */
-  get isRepeating(): boolean {
-    if (this.#hasLeft) return false;
-    return this.#unreached.values().some((position) => position > this.#reachedTo);
-  }
-
-  /** The positions of the results that may be used again. */
+  /** The positions of the results that are still to be used again. */
   get reusable(): readonly number[] {
-    return [...this.#earlierResults.values()].map(({ position }) => position);
-  }
-
-  #noteReached(key: string): void {
-    const position = this.#unreached.get(key);
-    if (position !== undefined) {
-      this.#unreached.delete(key);
-      this.#reachedTo = Math.max(this.#reachedTo, position);
-    } else if (this.#superseded.size > 0 && !this.#kept.has(key)) {
-      this.#hasLeft = true;
-    }
+    return [...this.#earlierResults].flatMap(([key, { position }]) =>
+      this.#answers.has(key) ? [] : [position],
+    );
   }
 
   /** Adds a new record: its answer is delivered after those of all records before. */

@@ -145,6 +145,7 @@ export function lockstepObject<Base extends Class<object>>(Base: Base): Base & L
         const { nextIn } = await this.runtime.startScheduled();
         if (nextIn < Number.POSITIVE_INFINITY) await this.#setAlarm(Date.now() + nextIn);
         const isBusy = done.completed + done.failed + done.suspended + done.delivered > 0;
+        this.#isAwake = false;
         await this.#setNextAlarm(isBusy || this.#hasNew ? 0 : PAUSE);
       } catch (error) {
         await this.#setAlarm(Date.now() + PAUSE);

@@ -136,25 +136,34 @@ test("a retry with many results to repeat stops when its caller says so, and goe
   expect(await rt.execute(wf, input, { id: "a" })).toMatchObject({ status: "completed" });
 });
 
-test("a patch is true in a retried run that has taken another way than before", async () => {
+test("a patch stays false in a retried run although the step that failed is called before it", async () => {
+  const log: string[] = [];
   let isDown = true;
-  const wf = flow(async (ctx) => {
-    try {
-      await ctx.step("a", { retry: false }, async () => {
+  const named = { name: "concurrent" };
+  const version = (isNew: boolean) =>
+    flow(async (ctx) => {
+      const note = (text: string) => async () => log.push(text);
+      const ship = ctx.step("ship", { retry: false }, async () => {
+        await sleep(50);
         if (isDown) throw refused();
       });
-    } catch (error) {
-      await ctx.step("apologise", async () => {});
-      throw error;
-    }
-    await ctx.step("b", async () => {});
-    return ctx.patched("v2");
-  });
-  const rt = newRuntime();
-  await rt.execute(wf, input, { id: "a" });
+      const branch = async () => {
+        await ctx.step("reserve", note("reserve"), note("undo"));
+        const isPatched = isNew && (await ctx.patched("v2"));
+        await ctx.step(isPatched ? "charge-v2" : "charge-v1", note(isPatched ? "v2" : "v1"));
+      };
+      await Promise.all([ship, branch()]);
+    }, named);
+  const journal = memoryJournal();
+  const rt = createRuntime({ journal });
+  expect(await rt.execute(version(false), input, { id: "a" })).toMatchObject({ status: "failed" });
   isDown = false;
-  await rt.retry("a");
-  expect(await rt.execute(wf, input, { id: "a" })).toMatchObject({ output: true });
+  const now = createRuntime({ journal });
+  await now.retry("a");
+  expect(await now.execute(version(true), input, { id: "a" })).toMatchObject({
+    status: "completed",
+  });
+  expect(log).toEqual(["reserve", "v1", "undo", "reserve"]);
 });
 
 test("a step that only reads leaves nothing unclear, also when a cancelled retry does not reach it", async () => {

@@ -11,9 +11,9 @@ import { AllLimits, Limits, text } from "../schemas.ts";
 export function limitRoutes({ runtime }: AppOptions): readonly Route[] {
   if (!runtime) return [];
   const { journal } = runtime;
-  const read = async (signal: AbortSignal): Promise<RouteResponse> => ({
+  const responseOf = (limits: ReadonlyMap<string, QueueLimits>): RouteResponse => ({
     status: 200,
-    body: { queues: Object.fromEntries(await race(journal.limits(), signal)) },
+    body: { queues: Object.fromEntries(limits) },
   });
   const about = {
     path: "/limits",
@@ -27,7 +27,7 @@ export function limitRoutes({ runtime }: AppOptions): readonly Route[] {
       method: "get",
       access: "read",
       summary: "Read the limits of all queues",
-      handle: ({ signal }) => read(signal),
+      handle: async ({ signal }) => responseOf(await race(journal.limits(), signal)),
     }),
     route({
       ...about,
@@ -39,10 +39,10 @@ export function limitRoutes({ runtime }: AppOptions): readonly Route[] {
       description: "`{}` removes the limits.",
       params: z.object({ queue: text("queue") }),
       body: Limits,
-      async handle({ params, body, signal, deadline }) {
+      async handle({ params, body, deadline }) {
         const setting = journal.setLimits(params.queue, body as QueueLimits);
         await bounded(setting.catch(toInvalid), deadline);
-        return read(signal);
+        return responseOf(await bounded(journal.limits(), deadline));
       },
     }),
   ];

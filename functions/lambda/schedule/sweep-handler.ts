@@ -142,11 +142,14 @@ async function deliverAndPurge(runtime: Runtime, deadline: Deadline) {
   return { delivered, purged: await purge(runtime, deadline) };
 }
 
+/** After this the next sweep goes on, which resumes runs first. */
+const LONGEST_DELIVERY: Millis = 30_000;
+
 /** Begins no operation without time for its work. */
 async function deliver(runtime: Runtime, deadline: Deadline): Promise<number> {
   const span = deadline.remaining() - MIN_WORK_TIME;
   if (span <= 0) return 0;
-  using limit = limitOf(span, noAnswer);
+  using limit = limitOf(Math.min(span, LONGEST_DELIVERY), noAnswer);
   return await runtime.deliver(limit.signal);
 }
 

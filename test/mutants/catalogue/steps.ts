@@ -8,7 +8,7 @@ export const STEPS_ROOM = [
   ...mutantsOf("core/steps/context.ts", REOPENED, [
     {
       name: "a patch that a retry applies to what was done without it",
-      find: "(history.isReplaying || history.isRepeating)",
+      find: "(history.isReplaying || history.unreached.size > 0)",
       replace: "history.isReplaying",
     },
   ]),
