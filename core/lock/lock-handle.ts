@@ -110,6 +110,12 @@ export function lossOf({ signal }: Lock): LockLostError | undefined {
   return reason instanceof LockLostError && isLoss(reason.why) ? reason : undefined;
 }
 
+/** Why the lock was released under its holder: its store was closed. Undefined otherwise. */
+export function closureOf({ signal }: Pick<Lock, "signal">): LockLostError | undefined {
+  const { reason } = signal;
+  return reason instanceof LockLostError && reason.why === "closed" ? reason : undefined;
+}
+
 /** Whether the lock is provably held now: `assertHeld` as a boolean. */
 export function isHeld(lock: Pick<Lock, "assertHeld">): boolean {
   try {

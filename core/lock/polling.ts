@@ -150,7 +150,7 @@ class Acquisition implements Disposable {
   #isInDoubt = false;
   #turn: WaitForTurn | undefined;
 
-  /** How many in a row. */
+  /** The number of turns in a row that have failed. */
   #turnsFailed = 0;
 
   constructor(claims: Claims, request: LockRequest, holder: HolderOptions) {

@@ -27,7 +27,7 @@ import type {
   StoreTraits,
   TryLockOptions,
 } from "./lock.ts";
-import { type InTime, LockHandle } from "./lock-handle.ts";
+import { closureOf, type InTime, LockHandle } from "./lock-handle.ts";
 import { type HolderOptions, isIncidentSlot, pollingBackend } from "./polling.ts";
 import { type CheckedRequest, checkCall, checkRequest } from "./request.ts";
 import { after, elapsedSince, type Instant, instant, LONGEST_CALL, type Millis } from "./time.ts";
@@ -161,9 +161,9 @@ class LockClient implements LockStore {
       await lock[Symbol.asyncDispose]();
       throw error;
     }
+    const closed = closureOf(lock);
+    if (closed) throw closed;
     // A failed release is no failure of the body: the lock expires by itself.
-    const { reason } = lock.signal;
-    if (reason instanceof LockLostError && reason.why === "closed") throw reason;
     const answer = await lock.unlock().catch(() => "released");
     if (answer === "was-lost" || lock.loss) throw lock.loss ?? new LockLostError([name], "taken");
     return result;

@@ -106,7 +106,9 @@ export function lockstepObject<Base extends Class<object>>(Base: Base): Base & L
       super(...given);
       const [state] = given as [ObjectState];
       this.#storage = state.storage;
-      const database = new ObjectDatabase("the Durable Object", async (call) => this.#answer(call));
+      const database = new ObjectDatabase("the Durable Object", async (call) =>
+        this.#answer(call, true),
+      );
       this.store = sqlStore(database, {});
       // No call is answered before the tables are there.
       void state.blockConcurrencyWhile(async () => {
@@ -129,10 +131,7 @@ export function lockstepObject<Base extends Class<object>>(Base: Base): Base & L
     }
 
     async lockstep(call: ObjectCall): Promise<ObjectAnswer> {
-      const answer = answerCall(this.#storage, call);
-      // The object's answers wait until the alarm is written.
-      if (this.#hasWork && changesWork(call)) void this.#setNextAlarm(0);
-      return answer;
+      return this.#answer(call, false);
     }
 
     async alarm(): Promise<void> {
@@ -155,11 +154,12 @@ export function lockstepObject<Base extends Class<object>>(Base: Base): Base & L
       }
     }
 
-    /** Executes a call of the object itself. An alarm's own changes count at its end: it would wake itself without a pause. */
-    #answer(call: ObjectCall): ObjectAnswer {
+    /** An alarm's own changes count at its end: it would wake itself without a pause. */
+    #answer(call: ObjectCall, isOwn: boolean): ObjectAnswer {
       const answer = answerCall(this.#storage, call);
-      if (!this.#hasWork || !changesWork(call)) return answer;
-      if (this.#isAwake) this.#hasNew ||= isNewWork(call);
+      if (!this.#hasWork || !writes(call, CHANGES_WORK)) return answer;
+      if (isOwn && this.#isAwake) this.#hasNew ||= writes(call, ADDS_WORK);
+      // The object's answers wait until the alarm is written.
       else void this.#setNextAlarm(0);
       return answer;
     }
@@ -207,17 +207,14 @@ const FIRST_DUE = `
 const FIRST_WAITING = `
   SELECT MIN(MAX(waits_since, held_until)) AS at FROM lockstep_entity WHERE entity = ? AND waits_since > 0`;
 
-/** Whether the call may make a run due, or an operation of an entity wait. A call that commits executes the earlier ones again. */
-function changesWork({ queries, transaction }: ObjectCall): boolean {
+/** Whether the call commits a statement of this kind. A call that commits executes the earlier ones of its transaction again. */
+function writes({ queries, transaction }: ObjectCall, kind: RegExp): boolean {
   const { before = [], commits = true } = transaction ?? {};
-  return commits && [...before, ...queries].some(({ text }) => CHANGES_WORK.test(text));
+  return commits && [...before, ...queries].some(({ text }) => kind.test(text));
 }
 
-/** Whether the call may add a run, or an operation of an entity. */
-function isNewWork({ queries, transaction }: ObjectCall): boolean {
-  const { before = [] } = transaction ?? {};
-  return [...before, ...queries].some(({ text }) => ADDS_WORK.test(text));
-}
-
-const ADDS_WORK = /\bINTO lockstep_(?:run|message)\b/;
+/** Statements that may make a run due, or an operation of an entity wait. */
 const CHANGES_WORK = /\b(?:INTO|UPDATE) lockstep_(?:run|entity)\b/;
+
+/** Statements that may add a run, or an operation of an entity. */
+const ADDS_WORK = /\bINTO lockstep_(?:run|message)\b/;

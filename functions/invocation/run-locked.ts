@@ -3,7 +3,7 @@ import { type Duration, toMillis } from "../../core/lock/duration.ts";
 import { LockLostError, LockTimeoutError } from "../../core/lock/errors.ts";
 import type { Fence } from "../../core/lock/fence.ts";
 import type { Lock, LockStore, Unlocked } from "../../core/lock/lock.ts";
-import { lossOf } from "../../core/lock/lock-handle.ts";
+import { closureOf, lossOf } from "../../core/lock/lock-handle.ts";
 import type { Deadline, Millis } from "../../core/lock/time.ts";
 import { LAST_WAIT, MIN_WORK_TIME, withinInvocation } from "./invocation.ts";
 
@@ -49,8 +49,10 @@ export async function runLocked<T>(
     throw error;
   }
   // A store that was closed meanwhile has released its locks, and may have done so before the body's end.
-  if (!held.isClosed && (await release(held, end)) === "released") return result;
-  throw lossOf(held) ?? new LockLostError([name], held.isClosed ? "closed" : "taken");
+  const closed = closureOf(lock);
+  if (closed) throw closed;
+  if ((await release(held, end)) === "released") return result;
+  throw lossOf(held) ?? new LockLostError([name], "taken");
 }
 
 /**
@@ -96,12 +98,6 @@ class InvocationLock implements Lock {
   /** The loss of the lock in the store, if the lock was lost before its release. */
   get loss(): LockLostError | undefined {
     return lossOf(this.#lock);
-  }
-
-  /** Whether the lock was released because its store was closed. */
-  get isClosed(): boolean {
-    const { reason } = this.#lock.signal;
-    return reason instanceof LockLostError && reason.why === "closed";
   }
 
   get fence(): Fence {

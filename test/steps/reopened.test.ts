@@ -45,7 +45,8 @@ test("a patch stays false in a retried run whose old code has passed it", async 
   expect(log).toEqual(["reserve", "v1", "undo", "reserve"]);
 });
 
-test("a race of recorded steps has the same winner after a retry", async () => {
+/** Charges the winner of a race, fails, and is retried. Resolves to the output, and to what was charged. */
+async function retriedRace(race: (ctx: WorkflowContext, isRetry: boolean) => Raced) {
   const charged: string[] = [];
   let isDown = true;
   const wf = flow(async (ctx) => {
@@ -55,9 +56,8 @@ test("a race of recorded steps has the same winner after a retry", async () => {
       async () => {},
       async () => {},
     );
-    const slow = ctx.step("slow", async () => sleep(50, "slow"));
-    const fast = ctx.step("fast", async () => "fast");
-    const won = await Promise.race([slow, fast]);
+    const { slow, other } = race(ctx, !isDown);
+    const won = await Promise.race([slow, other]);
     await ctx.step(`charge ${won}`, async () => charged.push(won));
     await slow;
     await ctx.step("ship", { retry: false }, async () => {
@@ -69,38 +69,30 @@ test("a race of recorded steps has the same winner after a retry", async () => {
   expect(await rt.execute(wf, input, { id: "a" })).toMatchObject({ status: "failed" });
   isDown = false;
   await rt.retry("a");
-  expect(await rt.execute(wf, input, { id: "a" })).toMatchObject({ output: "fast" });
+  return { outcome: await rt.execute(wf, input, { id: "a" }), charged };
+}
+
+type Raced = Readonly<Record<"slow" | "other", Promise<string>>>;
+
+test("a race of recorded steps has the same winner after a retry", async () => {
+  const { outcome, charged } = await retriedRace((ctx) => ({
+    slow: ctx.step("slow", async () => sleep(50, "slow")),
+    other: ctx.step("fast", async () => "fast"),
+  }));
+  expect(outcome).toMatchObject({ output: "fast" });
   expect(charged).toEqual(["fast"]);
 });
 
 test("a race has the same winner although a branch awaits something of its own between its steps", async () => {
-  const charged: string[] = [];
-  let isDown = true;
-  const wf = flow(async (ctx) => {
-    await ctx.step(
-      "reserve",
-      async () => {},
-      async () => {},
-    );
+  const { outcome, charged } = await retriedRace((ctx, isRetry) => {
     const branch = async () => {
       await ctx.step("a", async () => {});
-      await sleep(isDown ? 0 : 50);
+      await sleep(isRetry ? 50 : 0);
       return ctx.step("b", async () => "branch");
     };
-    const slow = ctx.step("slow", async () => sleep(200, "slow"));
-    const won = await Promise.race([slow, branch()]);
-    await ctx.step(`charge ${won}`, async () => charged.push(won));
-    await slow;
-    await ctx.step("ship", { retry: false }, async () => {
-      if (isDown) throw refused();
-    });
-    return won;
+    return { slow: ctx.step("slow", async () => sleep(200, "slow")), other: branch() };
   });
-  const rt = newRuntime();
-  expect(await rt.execute(wf, input, { id: "a" })).toMatchObject({ status: "failed" });
-  isDown = false;
-  await rt.retry("a");
-  expect(await rt.execute(wf, input, { id: "a" })).toMatchObject({ output: "branch" });
+  expect(outcome).toMatchObject({ output: "branch" });
   expect(charged).toEqual(["branch"]);
 });
 

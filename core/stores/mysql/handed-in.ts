@@ -1,3 +1,4 @@
+import { pemOf } from "../pem.ts";
 import type { MysqlOptions, MysqlTls } from "./database.ts";
 
 /**
@@ -56,8 +57,4 @@ function settingsOf(pool: Mysql2Pool): PoolSettings | undefined {
   };
   const { config, pool: inner } = pool as Holder;
   return config ?? inner?.config;
-}
-
-function pemOf({ ca, cert, key }: MysqlTls): MysqlTls {
-  return { ...(ca && { ca }), ...(cert && { cert }), ...(key && { key }) };
 }

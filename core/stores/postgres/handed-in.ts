@@ -1,3 +1,4 @@
+import { pemOf } from "../pem.ts";
 import type { PostgresOptions, PostgresTls } from "./database.ts";
 
 /**
@@ -57,8 +58,4 @@ export function optionsOf(connection: PostgresOptions | PgPool): PostgresOptions
     ...(options.max !== undefined && { connections: options.max }),
     ...(tls && { tls: pemOf(tls) }),
   };
-}
-
-function pemOf({ ca, cert, key }: PostgresTls): PostgresTls {
-  return { ...(ca && { ca }), ...(cert && { cert }), ...(key && { key }) };
 }

@@ -149,13 +149,13 @@ export const HANDLERS = [
     },
     {
       name: "a handler that has outlived its lock and responds",
-      find: `if (!held.isClosed && (await release(held, end)) === "released") return result;`,
-      replace: "if (!held.isClosed && (await release(held, end))) return result;",
+      find: `if ((await release(held, end)) === "released") return result;`,
+      replace: "if (await release(held, end)) return result;",
     },
     {
       name: "a handler whose store was closed under it and responds",
-      find: "if (!held.isClosed && (await",
-      replace: "if ((await",
+      find: "if (closed) throw closed;",
+      replace: "",
     },
     {
       name: "a response that waits for a store which does not answer",

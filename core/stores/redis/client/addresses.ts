@@ -1,4 +1,5 @@
 import { checkText, checkWhole } from "../../../lock/checks.ts";
+import { pemOf } from "../../pem.ts";
 import type { Dial, Route, ServerAddress } from "./connection.ts";
 import type { RedisServer, RedisTls } from "./redis.ts";
 
@@ -34,11 +35,6 @@ export function checkTls(
 }
 
 /** The options of a TLS connection: the certificate and the host are checked, whatever else is given or in the environment. */
-export function checkedTls({ ca, cert, key }: RedisTls) {
-  return {
-    ...({ minVersion: "TLSv1.2", rejectUnauthorized: true } as const),
-    ...(ca !== undefined && { ca }),
-    ...(cert !== undefined && { cert }),
-    ...(key !== undefined && { key }),
-  };
+export function checkedTls(tls: RedisTls) {
+  return { ...pemOf(tls), minVersion: "TLSv1.2", rejectUnauthorized: true } as const;
 }
