@@ -19,6 +19,7 @@ const placeOrder = workflow(
     version: 1,
     input: z.object({ id: z.string(), sku: z.string() }),
     id: ({ id }) => id,
+    keep: "14d", // as long as SQS may keep a message
   },
   async (ctx, { sku }) =>
     ctx.step.tx(

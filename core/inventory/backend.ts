@@ -1,6 +1,5 @@
 import { checkText, checkWhole } from "../lock/checks.ts";
 import { checkFence, type Fence } from "../lock/fence.ts";
-import { DecrementBatcher } from "./decrement-batcher.ts";
 import { type InventoryOptions, withEvents } from "./events.ts";
 import {
   type Inventory,
@@ -13,10 +12,12 @@ import {
 import {
   checkOrders,
   checkSku,
+  MAX_BATCH_ORDERS,
   MAX_ID_BYTES,
   type OperationBackend,
   toOperation,
 } from "./operation.ts";
+import { OperationBatcher } from "./operation-batcher.ts";
 
 /** The contract that a store implements. All arguments are checked already. */
 export interface InventoryBackend extends OperationBackend {
@@ -46,11 +47,17 @@ export function createInventory(
   backend: InventoryBackend,
   { onEvent }: InventoryOptions,
 ): Inventory {
-  const batcher = new DecrementBatcher(backend);
+  const { decrement = MAX_BATCH_ORDERS, reserve } = backend.groupSizes ?? {};
+  const decrements = new OperationBatcher(backend, decrement);
+  const reservations = reserve && new OperationBatcher(backend, reserve);
   const inventory: Inventory = {
     ...createOperations(backend),
 
-    decrement: async (change) => batcher.decrement(toOperation("decrement", change), change.signal),
+    decrement: async (change) => decrements.apply(toOperation("decrement", change), change.signal),
+
+    ...(reservations && {
+      reserve: async (change) => reservations.apply(toOperation("reserve", change), change.signal),
+    }),
 
     async expire(sku) {
       checkSku(sku);

@@ -1,9 +1,10 @@
 import { checkSignal, checkText, checkWhole, LONGEST_SPAN, wrongType } from "../lock/checks.ts";
 import { type Duration, toMillis } from "../lock/duration.ts";
-import { quote } from "../lock/errors.ts";
+import { quote, StoreUnavailableError } from "../lock/errors.ts";
 import { checkFence, type Fence } from "../lock/fence.ts";
 import { RecentMap } from "../lock/recent-map.ts";
 import { sha256 } from "../lock/sha256.ts";
+import { LONGEST_CALL } from "../lock/time.ts";
 import {
   type CloseReservation,
   type DecrementOrder,
@@ -52,10 +53,13 @@ export interface OperationBackend {
   /** The address of the store for messages: without secrets. */
   readonly address: string;
 
+  /** How many concurrent calls for one sku share a transaction. Default: 1,000 decrements, and no reservations. */
+  readonly groupSizes?: { readonly decrement: number; readonly reserve: number };
+
   /** Applies the operation once, however often this is called. */
   apply(operation: Operation, signal: AbortSignal | undefined): Promise<StockResult>;
 
-  /** Applies a batch of decrements in one transaction. */
+  /** Applies a batch of decrements, or of reservations if they have a group size, in one transaction. */
   applyMany(
     batch: OperationBatch,
     signal: AbortSignal | undefined,
@@ -115,6 +119,13 @@ export function describeBatch({ sku, operations }: OperationBatch): string {
   return first && operations.length === 1
     ? `${first.kind} ${quote(first.operationId)}`
     : `a batch of ${operations.length} for ${quote(sku)}`;
+}
+
+/** Error for a change that was not sent, since the client's earlier changes of its sku took too long. */
+export function queuedTooLong(address: string, sku: string): StoreUnavailableError {
+  const span = `${LONGEST_CALL / 1_000} s`;
+  const problem = `this client's earlier changes of ${quote(sku)} took ${span}; begin fewer at once`;
+  return new StoreUnavailableError(address, problem);
 }
 
 type Payload = Pick<Operation, "kind" | "sku" | "quantity" | "reservation">;

@@ -69,8 +69,8 @@ export function planBatch<S extends { readonly onHand: number }>(
 /**
  * The pause before a plan that another client's change has contradicted is made anew.
  *
- * Without back-off the last winner always wins again, since its cache is the newest. After up to 2, 4, … 32 round trips
- * every client has the same chance.
+ * The pauses of up to 2, 4, … 32 round trips keep clients that were refused from refusing each other. They do not help
+ * against a client that is never refused: its cache is always the newest.
  */
 export function conflictPause(conflicts: number, roundTrip: Millis): Millis {
   const max = 32 * roundTrip;

@@ -1,4 +1,5 @@
 import { follow, race } from "./abort.ts";
+import { byteLength, wrongType } from "./checks.ts";
 import type { Duration } from "./duration.ts";
 import { quote, SessionExpiredError } from "./errors.ts";
 import { type Fence, formatFence } from "./fence.ts";
@@ -66,8 +67,8 @@ export interface Election extends AsyncDisposable {
   readonly signal: AbortSignal;
 
   /**
-   * Becomes a candidate and resolves when elected. A leader proclaims the new value and stays the leader. In stores
-   * without a queue, a value has at most 80 bytes as JSON.
+   * Becomes a candidate and resolves when elected. A leader proclaims the new value and stays the leader. A value
+   * has at most 1 MB; in stores without a queue, at most 80 bytes as JSON.
    *
    * An election object is one candidate. A call during another call of `campaign` waits for that one; if that one wins,
    * this call proclaims its own value.
@@ -91,8 +92,8 @@ export interface Election extends AsyncDisposable {
   leader(signal?: AbortSignal): Promise<Leader | undefined>;
 
   /**
-   * Yields the current leader and each later one, undefined while there is none, until the signal aborts: then it
-   * throws the signal's reason.
+   * Yields the current leader and each later one, undefined while there is none, until the signal aborts, or the election
+   * is closed: then it throws the signal's reason, or a SessionExpiredError.
    *
    * A consumer always gets the latest state, may miss states that ended before it asked, and never gets an older one.
    */
@@ -151,6 +152,9 @@ class Candidate<E extends CandidateEntry> implements Election {
   #campaigning: Promise<boolean> | undefined;
   #fence: Fence | undefined;
 
+  /** Resolves when the values so far are written, or have failed. */
+  #writing: Promise<unknown> = Promise.resolve();
+
   constructor(queue: ElectionQueue<E>, entry: E | undefined) {
     this.#queue = queue;
     this.#leadership = new Leadership(queue);
@@ -186,6 +190,7 @@ class Candidate<E extends CandidateEntry> implements Election {
   }
 
   async campaign(value: string, { signal }: { readonly signal?: AbortSignal } = {}): Promise<void> {
+    checkSize(value);
     this.#queue.checkValue?.(value);
     using scope = follow(signal, this.#queue.session.signal, this.#closing.signal);
     while (this.#campaigning) {
@@ -217,6 +222,7 @@ class Candidate<E extends CandidateEntry> implements Election {
   }
 
   async proclaim(value: string): Promise<void> {
+    checkSize(value);
     this.#queue.checkValue?.(value);
     const { entry } = this.#leadership;
     if (!entry || this.signal.aborted) throw this.#leadership.released();
@@ -234,9 +240,10 @@ class Candidate<E extends CandidateEntry> implements Election {
   async *observe({
     signal = new AbortController().signal,
   } = {}): AsyncGenerator<Leader | undefined> {
+    using scope = follow(signal, this.#closing.signal);
     let last: Leader | undefined | "none yet" = "none yet";
     let latest: Leader | undefined;
-    for await (const leader of this.#queue.changes(signal)) {
+    for await (const leader of this.#queue.changes(scope.signal)) {
       if (last !== "none yet" && isSame(leader, last)) continue;
       if (leader && latest && isBefore(leader, latest)) continue;
       latest = leader ?? latest;
@@ -270,8 +277,22 @@ class Candidate<E extends CandidateEntry> implements Election {
     }
   }
 
+  /** Writes a value when the earlier ones are written: the last one stands. */
   async #write(entry: E, value: string): Promise<void> {
-    if (!(await this.#queue.write(entry, value))) throw this.#leadership.released();
+    const writing = this.#writing.then(() => this.#queue.write(entry, value));
+    this.#writing = writing.catch(() => {});
+    if (!(await writing)) throw this.#leadership.released();
+  }
+}
+
+/** The longest value, in bytes of UTF-8: ZooKeeper takes requests of 1 MiB, and etcd of 1.5 MiB. */
+const LONGEST_VALUE = 1_000_000;
+
+function checkSize(value: unknown): void {
+  if (typeof value !== "string") throw wrongType("the value", "a string", value);
+  const bytes = byteLength(value);
+  if (bytes > LONGEST_VALUE) {
+    throw new RangeError(`the value has ${bytes} bytes, the limit is ${LONGEST_VALUE}`);
   }
 }
 

@@ -1,5 +1,12 @@
 import type { LockRequest } from "./backend.ts";
-import { checkName, checkSignal, describeValue, LONGEST_SPAN, leftUntil } from "./checks.ts";
+import {
+  checkName,
+  checkSignal,
+  describeValue,
+  LONGEST_SPAN,
+  leftUntil,
+  wrongType,
+} from "./checks.ts";
 import { toMillis } from "./duration.ts";
 import { driftMargin } from "./lease.ts";
 import type { LockOptions, StoreTraits } from "./lock.ts";
@@ -54,6 +61,7 @@ export function checkRequest(
     throw new RangeError(`lockAll takes 1 to ${MOST_NAMES} names, not ${names.length}`);
   }
   checkSignal(signal);
+  if (typeof renew !== "boolean") throw wrongType("renew", "true or false", renew);
   const isEndless = options.wait === Number.POSITIVE_INFINITY;
   if (isEndless && !signal) throw new RangeError("an infinite wait needs a signal");
   const wait = isEndless

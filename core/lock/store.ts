@@ -1,7 +1,7 @@
 import { deadline, follow, noAnswer, race, type Scope } from "./abort.ts";
 import { releaseUntilKnown } from "./attempts.ts";
 import type { Backend, Hold, LockRequest } from "./backend.ts";
-import { checkName, checkText, checkWhole, HIGHEST_GENERATION } from "./checks.ts";
+import { checkName, checkText, checkWhole, HIGHEST_GENERATION, LONGEST_SPAN } from "./checks.ts";
 import type { Claims } from "./claims.ts";
 import {
   isLoss,
@@ -392,6 +392,8 @@ class LockClient implements LockStore {
       return undefined;
     }
     const limit = deadline(wait, () => TIMED_OUT);
+    // An endless wait has no timer of its own that keeps the process alive.
+    const alive = setInterval(() => {}, LONGEST_SPAN);
     const patience = follow(signal, limit.signal);
     try {
       for (const name of names.slice(entered.length)) {
@@ -404,6 +406,7 @@ class LockClient implements LockStore {
       if (error === TIMED_OUT) return undefined;
       throw error;
     } finally {
+      clearInterval(alive);
       patience[Symbol.dispose]();
       limit[Symbol.dispose]();
     }

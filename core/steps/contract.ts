@@ -109,6 +109,9 @@ export type ResumeOptions = Omit<ExecuteOptions, keyof StartOptions>;
 export interface DueExecution {
   readonly runId: string;
 
+  /** The number of the history that was claimed. */
+  readonly part: number;
+
   /** Executes the run until it ends or has to wait. Rejects as `resume` does. */
   execute(options?: ResumeOptions): Promise<RunOutcome<unknown>>;
 }
@@ -252,13 +255,16 @@ export interface Runtime {
 
   /**
    * Starts the slots of the workflows' schedules that have begun, by the clock of this process, each as one run for all
-   * processes. Workers and sweeps call it.
+   * processes, as long as the run is kept. Workers and sweeps call it. Rejects in an outage of the journal.
    */
   startScheduled(): Promise<{
     /** The ids of the runs that were started, by this process or by another one at the same time. */
     readonly started: readonly string[];
 
-    /** Slots without a valid input. The next call tries them again. */
+    /**
+     * Slots without a valid input, which the next call tries again. And schedules that cannot be read or moved, by the
+     * name of their workflow in place of the run's id.
+     */
     readonly refused: readonly { readonly runId: string; readonly error: unknown }[];
 
     /** The time until the next slot. Infinity without schedules. */

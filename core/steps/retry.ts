@@ -1,4 +1,4 @@
-import { checkOneOf, checkWhole } from "../lock/checks.ts";
+import { checkOneOf, checkWhole, wrongType } from "../lock/checks.ts";
 import { type Duration, toMillis } from "../lock/duration.ts";
 import { hasCode } from "../lock/errors.ts";
 import type { Millis } from "../lock/time.ts";
@@ -54,10 +54,13 @@ function isTerminal(error: unknown): boolean {
   return (error as { readonly retryable?: unknown } | undefined)?.retryable === false;
 }
 
-/** Throws a RangeError that names the option. */
+/** Throws a TypeError or RangeError that names the option. */
 export function toPolicy(retry: RetryPolicy | false | undefined, atMostOnce: boolean): RetryPolicy {
   if (retry === false || (retry === undefined && atMostOnce)) return ONCE;
-  const policy = retry ?? {};
+  const policy = retry === undefined ? {} : retry;
+  if (typeof policy !== "object" || policy === null) {
+    throw wrongType("retry", "a policy such as { attempts: 5 }, or false", policy);
+  }
   const { attempts, base, max, factor, jitter } = policy;
   if (attempts !== undefined) checkWhole("attempts", attempts, 1, 10_000);
   if (base !== undefined) toMillis("base", base);

@@ -88,6 +88,7 @@ export class RunExecutor {
     const runs = await this.#journal.claimDue(this.#dueQuery(query), signal);
     return runs.map((claimed) => ({
       runId: claimed.runId,
+      part: claimed.part,
       execute: async (options = {}) => (await this.#executeTaken(claimed, sentAt, options)).outcome,
     }));
   }

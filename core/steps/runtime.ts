@@ -16,7 +16,7 @@ import { listener } from "../lock/listener.ts";
 import { elapsedSince, instant, type Millis } from "../lock/time.ts";
 import type { WakeUps } from "../lock/wake-ups.ts";
 import { answerKey, checkSamePayload, publishedPrefix, type UpdateAnswer } from "./answers.ts";
-import { decode, encodeResult } from "./codec.ts";
+import { decode, encodeResult, hashOf } from "./codec.ts";
 import { codedJournal } from "./coded-journal.ts";
 import type {
   ExecuteOptions,
@@ -36,18 +36,21 @@ import { LockContention } from "./lock-contention.ts";
 import { readRun } from "./read-run.ts";
 import { supersededByRetry, supersededByUndoRetry } from "./reopen.ts";
 import { batchesOf, checkWorkflow, RunExecutor } from "./run-executor.ts";
-import { schedulePosition, startMissedSlots } from "./scheduler.ts";
+import { scheduleLog, schedulePosition, startMissedSlots } from "./scheduler.ts";
 import { type Schema, validate } from "./schema.ts";
 import { checkSignalName, stepName } from "./step-keys.ts";
 import type { AnyWorkflow, RunOutcome, Workflow } from "./workflow.ts";
 
 export function createRuntime(options: RuntimeOptions): Runtime {
-  const { journal, locks }: Partial<RuntimeOptions> = options ?? {};
-  if (!journal?.claim) {
+  const { journal, locks, workflows = [] }: Partial<RuntimeOptions> = options ?? {};
+  if (!journal?.append) {
     throw new TypeError("createRuntime needs a journal, such as { journal: shop.journal }");
   }
   if (locks && !locks.lockAll) {
     throw new TypeError("locks must be a store of locks, such as { locks: shop.locks }");
+  }
+  if (!Array.isArray(workflows)) {
+    throw new TypeError("workflows must be a list, such as { workflows: [placeOrder] }");
   }
   return new Engine(options);
 }
@@ -333,6 +336,8 @@ class Engine implements Runtime {
   startScheduled() {
     return startMissedSlots<NewRun>(this.#executor.workflows, {
       position: (name) => this.entity(schedulePosition, name),
+      log: (name) => this.entity(scheduleLog, name),
+      timeAt: async (runId) => (await this.journal.show(runId, { limit: 1 }))?.now,
       prepare: async (workflow, input, id) =>
         (await this.#executor.prepare(workflow, input as never, { id })).run,
       start: async (runs) => {
@@ -353,9 +358,10 @@ function toKeyedStart({ id, singleton, debounce }: StartOptions): KeyedStart | u
     );
   }
   checkText(debounce ? "debounce.key" : "singleton", debounce ? debounce.key : singleton, 255);
-  return debounce
-    ? { key: debounce.key, quiet: toMillis("debounce.for", debounce.for) }
-    : { key: singleton as string };
+  if (!debounce) return { key: singleton as string };
+  // Journals keep the keys of both together. A longer key would not fit.
+  const key = `debounce:${hashOf(debounce.key)}`;
+  return { key, quiet: toMillis("debounce.for", debounce.for) };
 }
 
 /** Returns the fork's id. Throws for a run that is not the fork of this run at this step. */

@@ -1,4 +1,5 @@
 import { Cron } from "croner";
+import { checkOneOf } from "../lock/checks.ts";
 import { quote } from "../lock/errors.ts";
 import type { Millis } from "../lock/time.ts";
 
@@ -21,6 +22,8 @@ const MOST_SLOTS = 1_000;
 /** Longer than the pause between two sweeps. */
 const ON_TIME: Millis = 300_000;
 
+const EXAMPLE = 'new Schedule("@daily", { input: (slot) => … })';
+
 /**
  * The slots of a workflow by a cron pattern of five fields, or a nickname such as "@daily".
  *
@@ -31,16 +34,26 @@ const ON_TIME: Millis = 300_000;
 export class Schedule<Input> {
   /** Returns the input of a slot's run. */
   readonly input: (slot: Date) => Input;
+
+  /**
+   * The pattern and its time zone: schedules with equal ones have the same slots.
+   *
+   * @internal
+   */
+  readonly slots: string;
   readonly #cron: Cron;
   readonly #catchUp: "last" | "all" | "none";
 
-  /** Throws a TypeError that names the pattern or the time zone. */
-  constructor(
-    pattern: string,
-    { input, timezone = "UTC", catchUp = "last" }: ScheduleOptions<Input>,
-  ) {
+  /** Throws a TypeError that names the pattern, the time zone or the option. */
+  constructor(pattern: string, options: ScheduleOptions<Input>) {
+    if (typeof options?.input !== "function") {
+      throw new TypeError(`a schedule needs an input, such as ${EXAMPLE}`);
+    }
+    const { input, timezone = "UTC", catchUp = "last" } = options;
+    checkOneOf("catchUp", catchUp, ["last", "all", "none"]);
     checkTimezone(timezone);
     this.#cron = parse(pattern, timezone);
+    this.slots = `${pattern} ${timezone}`;
     this.#catchUp = catchUp;
     this.input = input;
   }

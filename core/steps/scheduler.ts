@@ -1,4 +1,5 @@
 import { deadline } from "../lock/abort.ts";
+import { hasCode, quote } from "../lock/errors.ts";
 import type { Millis } from "../lock/time.ts";
 import type { Runtime } from "./contract.ts";
 import type { EntityHandle } from "./entity/actor.ts";
@@ -8,6 +9,7 @@ import type { Schema } from "./schema.ts";
 import type { AnyWorkflow } from "./workflow.ts";
 
 type ScheduledStarts = Awaited<ReturnType<Runtime["startScheduled"]>>;
+type Refused = ScheduledStarts["refused"][number];
 
 /** The part of the runtime that the start of a slot needs. */
 interface SlotStart<Run> {
@@ -16,20 +18,41 @@ interface SlotStart<Run> {
 
   /** Starts the runs that do not exist. */
   start(runs: readonly Run[]): Promise<void>;
+
+  /** Returns the time by the journal's clock. Undefined if the run does not exist. */
+  timeAt(runId: string): Promise<Date | undefined>;
   position(workflow: string): SchedulePosition;
+  log(workflow: string): ScheduleLog;
 }
 
-const time: Schema<Millis> = { "~standard": { version: 1, vendor: "lockstep", validate: asTime } };
-const position: Schema<Millis | null> = {
-  "~standard": {
-    version: 1,
-    vendor: "lockstep",
-    validate: (value) => (value === null ? { value } : asTime(value)),
-  },
-};
+const time: Schema<Millis> = schemaOf("a time", isTime);
+const position: Schema<Millis | null> = schemaOf(
+  "a time",
+  (value): value is Millis | null => value === null || isTime(value),
+);
+const logged: Schema<Logged> = schemaOf("the log of a schedule", isLogged);
 
-function asTime(value: unknown) {
-  return typeof value === "number" ? { value } : { issues: [{ message: "is not a time" }] };
+function schemaOf<T>(what: string, is: (value: unknown) => value is T): Schema<T, T> {
+  const issues = [{ message: `is not ${what}` }];
+  const validate = (value: unknown) => (is(value) ? { value } : { issues });
+  return { "~standard": { version: 1, vendor: "lockstep", validate } };
+}
+
+function isTime(value: unknown): value is Millis {
+  return typeof value === "number";
+}
+
+interface Logged {
+  /** When a process first saw a schedule of the workflow, by its slots: it starts none from before. */
+  readonly since: Readonly<Record<string, Millis>>;
+
+  /** Slots before the position that have had no valid input. */
+  readonly refused: readonly Millis[];
+}
+
+function isLogged(value: unknown): value is Logged {
+  const { since, refused } = Object(value) as Partial<Logged>;
+  return typeof since === "object" && since !== null && Array.isArray(refused);
 }
 
 /**
@@ -46,38 +69,61 @@ export const schedulePosition = entity(
 
 type SchedulePosition = EntityHandle<Millis | null, (typeof schedulePosition)["handlers"]>;
 
+/** Beside the position, which earlier versions write as a number. */
+export const scheduleLog = entity(
+  { name: "lockstep.schedule-log", state: logged, initial: { since: {}, refused: [] } },
+  (on) => ({
+    /** The first time counts. */
+    see: on(logged, async ({ state }, { since }) => ({
+      state: { ...state, since: { ...since, ...state.since } },
+    })),
+    refuse: on(logged, async ({ state }, { refused }) => ({
+      state: {
+        ...state,
+        refused: [...new Set([...state.refused, ...refused])].slice(-MOST_REFUSED),
+      },
+    })),
+    accept: on(logged, async ({ state }, { refused: accepted }) => ({
+      state: { ...state, refused: state.refused.filter((slot) => !accepted.includes(slot)) },
+    })),
+  }),
+);
+
+type ScheduleLog = EntityHandle<Logged, (typeof scheduleLog)["handlers"]>;
+
+const MOST_REFUSED = 1_000;
+
 /** The longest wait until a position is recorded. */
 const LONGEST_MOVE: Millis = 2_000;
 
-/** Starts the missed slots of the workflows' schedules, by the clock of this process. */
+/** A process whose clock is further ahead moves no position: the schedule would stand still until then. */
+const MOST_AHEAD: Millis = 3_600_000;
+
+/** A position that is further ahead comes from a wrong clock. */
+const LATEST_POSITION: Millis = 86_400_000;
+
+/** Starts the missed slots of the workflows' schedules, by the clock of this process. Rejects in an outage of the journal. */
 export async function startMissedSlots<Run>(
   workflows: readonly AnyWorkflow[],
   starts: SlotStart<Run>,
 ): Promise<ScheduledStarts> {
   const now = Date.now();
   const started: string[] = [];
-  const refused: ScheduledStarts["refused"][number][] = [];
+  const refused: Refused[] = [];
   let nextIn = Number.POSITIVE_INFINITY;
   for (const [workflow, schedule] of scheduled(workflows)) {
-    nextIn = Math.min(nextIn, schedule.next(now) - now);
-    const slots = await missedSlots(workflow.name, schedule, starts, now);
-    const runs: Run[] = [];
-    for (const slot of slots) {
-      const runId = `${workflow.name}:${slot.toISOString()}`;
-      try {
-        runs.push(await starts.prepare(workflow, schedule.input(slot), runId));
-        started.push(runId);
-      } catch (error) {
-        refused.push({ runId, error });
-        break;
-      }
+    try {
+      nextIn = Math.min(nextIn, schedule.next(now) - now);
+      await startSlots(workflow, schedule, now, { ...starts, started, refused });
+    } catch (error) {
+      if (hasCode(error, ...OUTAGES)) throw error;
+      refused.push({ runId: workflow.name, error });
     }
-    await starts.start(runs);
-    const last = slots[runs.length - 1];
-    if (last) await move(starts.position(workflow.name), "pass", last.getTime());
   }
   return { started, refused, nextIn };
 }
+
+const OUTAGES = ["STORE_UNAVAILABLE", "STORE_REFUSED", "STORE_CLOSED", "UNKNOWN_OUTCOME"] as const;
 
 /** The schedule of the newest version counts: a version without one ends it. */
 function scheduled(workflows: readonly AnyWorkflow[]) {
@@ -91,24 +137,92 @@ function scheduled(workflows: readonly AnyWorkflow[]) {
   );
 }
 
-async function missedSlots(
-  name: string,
+async function startSlots<Run>(
+  workflow: AnyWorkflow,
   schedule: Schedule<unknown>,
-  starts: SlotStart<unknown>,
   now: Millis,
-): Promise<readonly Date[]> {
-  const at = starts.position(name);
-  const from = await at.state();
-  if (from !== null) return schedule.missed(from, now);
-  await move(at, "begin", now);
-  return [];
+  starts: SlotStart<Run> & { readonly started: string[]; readonly refused: Refused[] },
+): Promise<void> {
+  const { name } = workflow;
+  const [position, log] = [starts.position(name), starts.log(name)];
+  const { from, refusedBefore } = await positionOf(schedule, position, log, now);
+  if (from > now + LATEST_POSITION) throw standsStill(name, from);
+  const missed = schedule.missed(from, now).map((slot) => slot.getTime());
+  const [runs, runIds]: [Run[], string[]] = [[], []];
+  const [accepted, refused]: [Millis[], Millis[]] = [[], []];
+  for (const slot of [...refusedBefore, ...missed]) {
+    const at = new Date(slot);
+    const runId = `${name}:${at.toISOString()}`;
+    try {
+      runs.push(await starts.prepare(workflow, schedule.input(at), runId));
+      runIds.push(runId);
+      accepted.push(slot);
+    } catch (error) {
+      starts.refused.push({ runId, error });
+      refused.push(slot);
+    }
+  }
+  // A schedule whose slots are all refused stays where it is.
+  if (runs.length === 0) return;
+  await starts.start(runs);
+  starts.started.push(...runIds);
+  const journalTime = await starts.timeAt(runIds.at(-1) as string);
+  if (journalTime && now - journalTime.getTime() > MOST_AHEAD) throw isAhead(name, journalTime);
+  const newlyRefused = refused.filter((slot) => missed.includes(slot));
+  const newlyAccepted = accepted.filter((slot) => refusedBefore.includes(slot));
+  if (newlyRefused.length > 0) await note(log, "refuse", { refused: newlyRefused });
+  if (newlyAccepted.length > 0) await note(log, "accept", { refused: newlyAccepted });
+  const last = missed.at(-1);
+  if (last !== undefined) await move(position, "pass", last);
+}
+
+/** Reads from when on slots are to be started, and which ones of before. Begins a new schedule now. */
+async function positionOf(
+  { slots }: Schedule<unknown>,
+  position: SchedulePosition,
+  log: ScheduleLog,
+  now: Millis,
+) {
+  const [last, { since, refused }] = await Promise.all([position.state(), log.state()]);
+  // Earlier versions have kept no log.
+  const isOfEarlierVersion = last !== null && Object.keys(since).length === 0;
+  const seen = since[slots] ?? (isOfEarlierVersion ? Math.min(last, now) : now);
+  if (last === null) await move(position, "begin", now);
+  if (since[slots] === undefined) await note(log, "see", { since: { [slots]: seen } });
+  // A process whose clock is ahead may have seen the schedule first.
+  const begun = seen > now + MOST_AHEAD ? 0 : seen;
+  const from = Math.max(last ?? now, begun);
+  return { from, refusedBefore: refused.filter((slot) => slot > begun) };
+}
+
+function standsStill(workflow: string, until: Millis): Error {
+  const problem = `stands still until ${new Date(until).toISOString()}: a clock was ahead`;
+  const advice = "check the clock of this process, or set the position back (docs/operations.md)";
+  return new Error(`the schedule of ${quote(workflow)} ${problem}; ${advice}`);
+}
+
+function isAhead(workflow: string, journalTime: Date): Error {
+  const problem = `was not moved: it is ${journalTime.toISOString()} by the journal's clock`;
+  return new Error(`the schedule of ${quote(workflow)} ${problem}; set the clock of this process`);
 }
 
 /** A dead process may have the position's turn. The operation waits in the inbox then: a later call handles it. */
 async function move(at: SchedulePosition, handler: "begin" | "pass", time: Millis): Promise<void> {
+  await inTime((signal) => at.call(handler, time, { operationId: `${handler} ${time}`, signal }));
+}
+
+async function note(
+  log: ScheduleLog,
+  handler: "see" | "refuse" | "accept",
+  change: Partial<Logged>,
+): Promise<void> {
+  const input = { since: {}, refused: [], ...change };
+  await inTime((signal) => log.call(handler, input, { operationId: crypto.randomUUID(), signal }));
+}
+
+async function inTime(call: (signal: AbortSignal) => Promise<unknown>): Promise<void> {
   using limit = deadline(LONGEST_MOVE, () => new Error("another process has the turn"));
-  const options = { operationId: `${handler} ${time}`, signal: limit.signal };
-  await at.call(handler, time, options).catch((error) => {
+  await call(limit.signal).catch((error) => {
     if (!limit.signal.aborted) throw error;
   });
 }

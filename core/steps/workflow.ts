@@ -1,6 +1,6 @@
 import type { Compensation, ParkReason, RunResult, RunTurn } from "../journal/runs.ts";
 import { checkTurn, DEFAULT_QUEUE } from "../journal/turn-order.ts";
-import { checkText, checkWhole } from "../lock/checks.ts";
+import { checkText, checkWhole, wrongType } from "../lock/checks.ts";
 import { type Duration, toMillis } from "../lock/duration.ts";
 import { quote } from "../lock/errors.ts";
 import type { Deadline, Millis } from "../lock/time.ts";
@@ -60,7 +60,10 @@ export interface WorkflowDefinition<S extends Schema, Signals extends SignalSche
   /** The slots that workers and sweeps start, each as one run with the id "NAME:SLOT". The name has at most 230 bytes. */
   readonly schedule?: Schedule<InputOf<S>>;
 
-  /** How long the outcome is kept after the end, and the id is in use. Default a day. */
+  /**
+   * How long the outcome is kept after the end, and the id is in use: a message, request or slot that comes later starts
+   * another run. At least as long as a queue keeps its messages, say. Default a day.
+   */
   readonly keep?: Duration;
 
   /** The longest duration of a run, from its start: its next step fails, and the run is undone. Default no limit. */
@@ -143,6 +146,10 @@ export function workflow<S extends Schema, Output, Signals extends SignalSchemas
   }
   checkText("workflow name", name, definition.schedule ? 255 - SLOT_LENGTH : 255);
   checkText("queue", queue, 255);
+  if (typeof priority !== "function") checkTurn({ queue, key: undefined, priority });
+  if (definition.schedule !== undefined && !definition.schedule?.next) {
+    throw wrongType("schedule", 'a Schedule, such as new Schedule("@daily")', definition.schedule);
+  }
   checkWhole("version", version, 1, 2 ** 31 - 1);
   checkWhole("maxCrashes", maxCrashes, 1, 1_000);
   return {

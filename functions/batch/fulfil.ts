@@ -45,10 +45,14 @@ const MAX_PAUSE: Millis = 2_000;
 /** Without `follow`, the outage of the store after which fulfilment fails. */
 const MAX_OUTAGE: Millis = 30_000;
 
+/** A late holder's fence is refused once. If so many are, the lock store has lost its fences. */
+const MOST_REFUSALS = 5;
+
 /**
  * Fulfils open orders, in groups per sku: under the sku's lock, in one transaction that claims the fence, sells, and writes
  * the status of the orders. Any number of processes may run at once and may be killed: an order gets both its status and
- * its units, or neither. A sku whose lock another process has is skipped.
+ * its units, or neither. A sku whose lock another process has is skipped. Rejects with FENCED_OUT when the fences of a
+ * sku's new locks are refused again and again.
  */
 export async function fulfil(options: FulfilOptions): Promise<FulfilReport> {
   const { concurrency = 4, group = 500, locks } = options;
@@ -72,6 +76,9 @@ class Batch {
     passedOver: 0,
   };
   readonly #options: Checked;
+
+  /** How many fences of each sku were refused one after the other, although their locks were held. */
+  readonly #refusals = new Map<string, number>();
 
   /** The time of the last answer of the stores. A pass over all skus may take longer than `MAX_OUTAGE`. */
   #lastAnswerAt = instant();
@@ -141,14 +148,23 @@ class Batch {
     try {
       this.#count(await answerGroup(this.#options, sku, lock.fence));
       this.#lastAnswerAt = instant();
+      this.#refusals.delete(sku);
       return true;
     } catch (error) {
+      if (hasCode(error, "FENCED_OUT") && !lock.signal.aborted) this.#countRefusal(sku, error);
       // A later holder has the lock, or another sale has just used the order's id: the next poll shows which.
       if (hasCode(error, "FENCED_OUT") || isConflict(error)) return false;
       throw error;
     } finally {
       await lock[Symbol.asyncDispose]();
     }
+  }
+
+  /** Throws the error, which advises to raise the generation, when the fences of all new locks are refused. */
+  #countRefusal(sku: string, error: unknown): void {
+    const refusals = (this.#refusals.get(sku) ?? 0) + 1;
+    this.#refusals.set(sku, refusals);
+    if (refusals >= MOST_REFUSALS) throw error;
   }
 
   #count(answers: ReadonlyMap<string, OrderStatus>): void {

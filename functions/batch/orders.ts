@@ -8,7 +8,7 @@ import {
   sql,
   type Transaction,
 } from "../../core/database/sql.ts";
-import { MAX_QUANTITY } from "../../core/inventory/inventory.ts";
+import { MAX_QUANTITY, operationConflict } from "../../core/inventory/inventory.ts";
 import { checkText, checkWhole } from "../../core/lock/checks.ts";
 
 /** An order for units of one sku. */
@@ -36,23 +36,59 @@ export function checkOrder({ orderId, sku, quantity }: StockOrder): void {
   checkWhole("quantity", quantity, 1, MAX_QUANTITY);
 }
 
-/** Adds orders to the table. An order whose id is already in the table is ignored, so a repetition is harmless. */
-export async function addOrders(database: Database, orders: readonly StockOrder[]): Promise<void> {
+/**
+ * Adds orders to the table, and resolves to the number of new ones: an order that is already there is left as it is, so
+ * that a repetition is harmless. Rejects with OPERATION_CONFLICT when an id is that of an order for another sku or
+ * quantity; the other orders may have been added.
+ */
+export async function addOrders(
+  database: Database,
+  orders: readonly StockOrder[],
+): Promise<number> {
   orders.forEach(checkOrder);
-  const { now, onConflict } = database.dialect;
   // PostgreSQL refuses a statement with two rows of one id.
-  const known = new Set<string>();
-  const distinct = orders.filter(({ orderId }) => known.size < known.add(orderId).size);
-  for (let i = 0; i < distinct.length; i += INSERT_SIZE) {
-    const rows = distinct
-      .slice(i, i + INSERT_SIZE)
-      .map(({ orderId, sku, quantity }) => sql`(${orderId}, ${sku}, ${quantity}, ${now})`);
-    await database.batch([
-      sql`
-        INSERT INTO lockstep_order (order_id, sku, quantity, placed_at) VALUES ${list(rows)}
-        ${onConflict("order_id")} order_id = lockstep_order.order_id`,
-    ]);
+  const distinct = new Map<string, StockOrder>();
+  for (const order of orders) {
+    const first = distinct.get(order.orderId) ?? order;
+    if (!isSame(first, order)) throw operationConflict(order.orderId);
+    distinct.set(order.orderId, order);
   }
+  let added = 0;
+  for (const some of chunksOf([...distinct.values()], INSERT_SIZE)) {
+    added += await addSome(database, some);
+  }
+  return added;
+}
+
+function* chunksOf<T>(all: readonly T[], size: number): Generator<readonly T[]> {
+  for (let i = 0; i < all.length; i += size) yield all.slice(i, i + size);
+}
+
+async function addSome(database: Database, orders: readonly StockOrder[]): Promise<number> {
+  const { now, onConflict } = database.dialect;
+  const rows = orders.map(
+    ({ orderId, sku, quantity }) => sql`(${orderId}, ${sku}, ${quantity}, ${now})`,
+  );
+  const ids = list(orders.map(({ orderId }) => orderId));
+  const read = sql`SELECT order_id, sku, quantity FROM lockstep_order WHERE order_id IN (${ids})`;
+  const known = await database.read(read);
+  await database.batch([
+    sql`
+      INSERT INTO lockstep_order (order_id, sku, quantity, placed_at) VALUES ${list(rows)}
+      ${onConflict("order_id")} order_id = lockstep_order.order_id`,
+  ]);
+  const wanted = new Map(orders.map((order) => [order.orderId, order]));
+  // Read after the commit: another process may have added an order meanwhile.
+  for (const { order_id, sku, quantity } of await database.read(read)) {
+    const orderId = asText(order_id);
+    const stored = { sku: asText(sku), quantity: asNumber(quantity) };
+    if (!isSame(stored, wanted.get(orderId) ?? stored)) throw operationConflict(orderId);
+  }
+  return orders.length - known.length;
+}
+
+function isSame(a: Omit<StockOrder, "orderId">, b: Omit<StockOrder, "orderId">): boolean {
+  return a.sku === b.sku && a.quantity === b.quantity;
 }
 
 export async function countOrders(database: Database): Promise<OrderCounts> {

@@ -57,7 +57,10 @@ export function parseDuration(option: string, text: string): number {
       `--${option} ${text} has no unit: write ${text}s for seconds, ${text}ms for milliseconds`,
     );
   }
-  const duration = /^\d+(\.\d+)?\s*[a-z]*$/i.test(text) ? ms(text as ms.StringValue) : undefined;
+  if (/^0+(\.0+)?$/.test(text)) return 0;
+  // The units of the library's durations.
+  const isDuration = /^\d+(\.\d+)?(ms|s|m|h|d)$/.test(text);
+  const duration = isDuration ? ms(text as ms.StringValue) : undefined;
   if (duration === undefined)
     throw new TypeError(`--${option} must be a duration such as 10s or 500ms, not "${text}"`);
   return duration;

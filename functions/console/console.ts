@@ -1,4 +1,5 @@
-import { type Context, Hono } from "hono";
+import { createHash } from "node:crypto";
+import { type Context, Hono, type MiddlewareHandler } from "hono";
 import { secureHeaders } from "hono/secure-headers";
 import * as z from "zod";
 import type { Inventory } from "../../core/inventory/inventory.ts";
@@ -15,10 +16,11 @@ import { jsonBody } from "../http/body.ts";
 import type { FetchApp } from "../http/lambda.ts";
 import { Problem, problemBody, problemHeaders, toProblem } from "../http/problem.ts";
 import { fetchRequest } from "../http/request.ts";
+import { digits } from "../http/schemas.ts";
 import { shownError, shownValue } from "../json/shown-value.ts";
 import { readIncidents } from "../telemetry/incident-records.ts";
 import { ACTIONS } from "./actions.ts";
-import { fromOwnPage, withToken } from "./guard.ts";
+import { fromOwnPage, OWN_HEADER, withToken } from "./guard.ts";
 import type { PageFile } from "./page-files.ts";
 import {
   type ConsoleInfo,
@@ -78,6 +80,7 @@ export function createConsole(options: ConsoleOptions): Hono {
   }
   app.use("/console/api/*", fromOwnPage(isLocal));
   if (token !== undefined) app.use("/console/api/*", withToken(bearer([token])));
+  app.use("/console/api/*", withOrigin(options));
   app.route("/console/api", readsOf(options));
   app.post("/console/api/actions/:name", (c) => perform(c, options));
   app.notFound((c) => c.text("not found", 404));
@@ -116,6 +119,30 @@ function invalidOf(error: unknown): Problem | undefined {
   return new Problem(400, "INVALID", `${issue?.path.join(".")}: ${issue?.message}`);
 }
 
+/** Says with each answer which console it comes from, and when, by the server's clock. */
+function withOrigin(options: ConsoleOptions): MiddlewareHandler {
+  return async (c, next) => {
+    await next();
+    c.header(OWN_HEADER, servedBy(options));
+    c.header("lockstep-now", String(Date.now()));
+  };
+}
+
+function infoOf({ addresses, inventory, runtime, readOnly, isDev }: ConsoleOptions): ConsoleInfo {
+  const has: readonly ConsolePart[] = [
+    ...(inventory ? (["inventory"] as const) : []),
+    ...(runtime ? (["journal"] as const) : []),
+  ];
+  return { ...addresses, has, readOnly, isDev };
+}
+
+/** Returns the same text for consoles of the same stores and options: a load balancer may stand before several processes. */
+function servedBy(options: ConsoleOptions): string {
+  return createHash("sha256")
+    .update(JSON.stringify(infoOf(options)))
+    .digest("hex");
+}
+
 /** Performs an action of a user who has typed its target. */
 async function perform(c: Context, options: ConsoleOptions): Promise<Response> {
   const name = c.req.param("name") ?? "";
@@ -123,6 +150,11 @@ async function perform(c: Context, options: ConsoleOptions): Promise<Response> {
   if (!action) throw new Problem(404, "NOT_FOUND", "the action does not exist");
   if (options.readOnly)
     throw new Problem(403, "READ_ONLY", "the console was started with --read-only");
+  if (c.req.header(OWN_HEADER) !== servedBy(options)) {
+    const detail =
+      "the console was started with another store or other options than the page shows; nothing was done, load the page again";
+    throw new Problem(409, "OTHER_CONSOLE", detail);
+  }
   return c.json({
     done: await action(await jsonBody(fetchRequest(c), LONGEST_BODY, c.req.raw.signal), options),
   });
@@ -132,21 +164,14 @@ async function perform(c: Context, options: ConsoleOptions): Promise<Response> {
 const LONGEST_BODY = 262_144;
 
 function readsOf(options: ConsoleOptions): Hono {
-  const { addresses, locks, inventory, readOnly, isDev } = options;
+  const { locks, inventory } = options;
   const api = new Hono();
-  const hasPart: Readonly<Record<ConsolePart, () => boolean>> = {
-    inventory: () => inventory !== undefined,
-    journal: () => options.runtime !== undefined,
-  };
   const send = (value: unknown) =>
     new Response(toJson(value), {
       headers: { "Content-Type": "application/json", "Cache-Control": "no-store" },
     });
 
-  api.get("/info", () => {
-    const has = (["inventory", "journal"] as const).filter((part) => hasPart[part]());
-    return send({ ...addresses, has, readOnly, isDev } satisfies ConsoleInfo);
-  });
+  api.get("/info", () => send(infoOf(options)));
 
   api.get("/incidents", async () => send({ incidents: await readIncidents(locks) }));
 
@@ -252,11 +277,14 @@ function present<T>(part: ConsolePart, value: T | undefined): T {
 const Filter = z.object({ filter: z.string().max(512).default("") });
 const Name = z.object({ name: z.string().min(1) });
 const StockQuery = z.object({ prefix: z.string().default(""), after: z.string().default("") });
-const Sku = z.object({ sku: z.string().min(1), before: z.coerce.number().optional() });
+const Sku = z.object({
+  sku: z.string().min(1),
+  before: digits(0, Number.MAX_SAFE_INTEGER).optional(),
+});
 const Run = z.object({
   id: z.string().min(1),
   after: z.string().optional(),
-  part: z.coerce.number().optional(),
+  part: digits(1, 2 ** 31 - 1).optional(),
 });
 const RunFilter = z.object({
   status: z.enum(RUN_STATUSES).optional(),

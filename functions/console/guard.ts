@@ -2,8 +2,11 @@ import type { MiddlewareHandler } from "hono";
 import type { Authorize } from "../http/auth.ts";
 import { Problem } from "../http/problem.ts";
 
-/** The header that the page sends with each request. A page of another origin cannot, without a preflight that fails. */
-const OWN_HEADER = "lockstep-console";
+/**
+ * The header that the page sends with each request, with what the console has served it. A page of another origin cannot
+ * send it, without a preflight that fails.
+ */
+export const OWN_HEADER = "lockstep-console";
 
 /**
  * Refuses requests of other pages: by name rebinding, a foreign page reaches a server on loopback under a name of its

@@ -17,6 +17,16 @@ export function text(name: string, most = 255) {
     .meta({ minLength: 1, maxLength: most });
 }
 
+/** An integer of a query, in decimal digits. `Number` would also read "" and "0x10". */
+export function digits(least: number, most: number) {
+  return z.preprocess(
+    (value) => (typeof value === "string" && /^\d+$/.test(value) ? Number(value) : value),
+    z.int("not an integer in decimal digits").min(least).max(most),
+  );
+}
+
+export const NoBody = z.undefined("not empty: this request has no body, or {}");
+
 export const Quantity = z.int().min(1).max(MAX_QUANTITY).meta({ description: "whole units" });
 
 export const QuantityBody = z.strictObject({ quantity: Quantity });

@@ -51,11 +51,14 @@ function causeOf({ strategy, handlings, ttlMillis }: Observations): string {
     const process = `process ${earlier.handling.worker + 1}`;
     return `${holders} after ${process} was frozen at ${seconds(freeze.at)}`;
   }
-  // The answer arrives after the store has granted the lock.
-  const hasExpired = later.from - earlier.from > ttlMillis * 0.9;
-  return hasExpired
-    ? `${holders} after the lock expired at ${seconds(earlier.from + ttlMillis)}`
-    : `${holders} after another process deleted the lock at ${seconds(later.from)}`;
+  // A worker learns after the grant that it has the lock: the lock may expire a little earlier than a ttl from then.
+  const isEarly = later.from - earlier.from < ttlMillis * 0.9;
+  const wasReleased = handlings.some(({ trace }) =>
+    trace.some(({ type, at }) => type === "releases" && at < later.from),
+  );
+  const mayBeDeleted = isEarly && wasReleased && strategy.release === "unconditional";
+  const at = seconds(Math.min(earlier.from + ttlMillis, later.from));
+  return `${holders} after the lock ${mayBeDeleted ? "was gone" : "expired"} at ${at}`;
 }
 
 /** Says why nothing was oversold or lost. */

@@ -3,12 +3,15 @@ import { drawIncident, LABELS_WIDTH } from "./draw-incident.ts";
 import { type Incident, incidentOf } from "./incident.ts";
 import type { Frame } from "./narrator.ts";
 import type { Observations } from "./observations.ts";
-import { figuresOf, isWrong, type StrategyReport } from "./report.ts";
+import { figuresOf, isBroken, isWrong, type StrategyReport, verdict } from "./report.ts";
 import type { Strategy } from "./strategy.ts";
 
 export interface ReportSetting {
   /** The command line that made the report, without credentials. */
   readonly command: string;
+
+  /** The part of the story that the report shows. */
+  readonly part?: string;
 
   /** Names and values that describe the replay: store, seed, versions. */
   readonly facts: Readonly<Record<string, string | number>>;
@@ -30,7 +33,7 @@ function scaleOf({ millis }: Incident, ttlMillis: number): number {
 /** Renders a report as one HTML file that loads nothing. */
 export async function renderReport(
   observed: readonly Observations[],
-  { command, facts }: ReportSetting,
+  { command, part, facts }: ReportSetting,
 ): Promise<string> {
   const [style, drawing, script] = await Promise.all(
     ["page.css", "drawing.css", "page.js"].map((name) =>
@@ -50,6 +53,7 @@ export async function renderReport(
     start: startOf(frames, beliefs),
     frames: frames.map((frame) => toShownFrame(frame, messages)),
   }));
+  const [first] = data;
   return `<!doctype html>
 <html lang="en">
 <head>
@@ -59,11 +63,14 @@ export async function renderReport(
 <title>An oversell incident, replayed</title>
 <style>
 ${style}${drawing}</style>
+<noscript><style>fieldset, .controls, #sentence, h2:has(+ #moments) { display: none }</style></noscript>
 </head>
 <body>
 <main>
-<h1 id="headline"></h1>
-<p id="why"></p>
+<h1 id="headline" class="${first?.tone}">${first?.headline}</h1>
+<p id="why">${first?.why}</p>
+${part === undefined ? "" : `<p class="faint">This page shows ${part}.</p>`}
+<noscript><p>Without JavaScript, this page draws the first strategy alone, and does not tell its moments.</p></noscript>
 <fieldset>
 <legend>The same orders, the same faults. Which strategy sells?</legend>
 <div class="switch">
@@ -88,9 +95,7 @@ ${SIGNS.map(([sign, text]) => `<li><svg width="34" height="16" aria-hidden="true
 <h2>What to look for</h2>
 <p>A lock that expires does not tell its holder. The holder is slow or frozen, goes on, and believes that it is alone: then two processes
 sell the same unit. No lock can prevent that. The stock can: every lock carries a fence, a number that rises with each holder, and the stock
-refuses a fence that is lower than the highest one it has seen. Choose <b>fence-claimed</b> or <b>lockstep</b> above: the same
-process is frozen, two believe that they hold the lock, and the late write bounces off the stock.
-<b>process-lock</b> needs no slow process: its lock is in the memory of each process, and holds no other process back.</p>
+refuses a fence that is lower than the highest one it has seen. ${advice(incidents, observed)}</p>
 <h2>The decisive moments</h2>
 <ol id="moments"></ol>
 <h2>All figures</h2>
@@ -108,6 +113,22 @@ ${script}</script>
 </body>
 </html>
 `;
+}
+
+/** Names the strategies of this report that show what the paragraph says. */
+function advice(incidents: readonly Incident[], observed: readonly Observations[]): string {
+  const fenced = observed.filter(
+    ({ strategy }, i) => strategy.fence !== "none" && (incidents[i]?.report.refused ?? 0) > 0,
+  );
+  const inProcess = observed.filter(({ strategy }) => strategy.lock === "in-process");
+  const names = (of: readonly Observations[]) =>
+    of.map(({ strategy }) => `<b>${strategy.name}</b>`).join(" or ");
+  const bounces = `Choose ${names(fenced)} above: two believe that they hold the lock, and the late write bounces off the stock.`;
+  const needsNone = `${names(inProcess)} needs no slow process: its lock is in the memory of each process, and holds no other process back.`;
+  return [
+    ...(fenced.length > 0 ? [bounces] : []),
+    ...(inProcess.length > 0 ? [needsNone] : []),
+  ].join("\n");
 }
 
 /** Renders the beginning of each replay as an SVG document, up to the late write of the first holder that is too late. */
@@ -280,24 +301,13 @@ const SIGNS: readonly (readonly [string, string])[] = [
 
 function figures(incidents: readonly Incident[]): string {
   const head = [
-    "strategy",
-    "sold",
-    "oversold",
-    "lost",
-    "twice",
-    "lowest stock",
-    "overlaps",
-    "refused",
-    "stuck",
-    "p50 ms",
-    "p99 ms",
-    "orders/s",
-    "safe?",
+    ...["strategy", "safe?", "sold", "oversold", "lost", "twice", "lowest stock", "overlaps"],
+    ...["refused", "stuck", "p50 ms", "p99 ms", "orders/s"],
   ];
-  const rows = incidents.map(({ report }) => [
-    ...figuresOf(report),
-    report.claimsSafe ? "yes" : "no",
-  ]);
+  const rows = incidents.map(({ report }) => {
+    const [name = "", ...numbers] = figuresOf(report);
+    return [name, verdict(report, isBroken(report)), ...numbers];
+  });
   const cells = (row: readonly (string | number)[], tag: string) =>
     `<tr>${row.map((cell) => `<${tag}>${cell}</${tag}>`).join("")}</tr>`;
   return `<table tabindex="0"><thead>${cells(head, "th")}</thead><tbody>${rows.map((row) => cells(row, "td")).join("\n")}</tbody></table>`;

@@ -95,6 +95,15 @@ export function isBroken(report: StrategyReport): boolean {
   return report.claimsSafe && isWrong(report);
 }
 
+/** Says whether a strategy or variant is safe. */
+export function verdict(
+  { claimsSafe }: { readonly claimsSafe: boolean },
+  isBrokenPromise: boolean,
+): string {
+  if (isBrokenPromise) return "BROKEN: claims to be safe";
+  return claimsSafe ? "safe" : "no";
+}
+
 function round(value: number): number {
   return Math.round(value * 10) / 10;
 }

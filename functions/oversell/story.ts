@@ -21,11 +21,14 @@ interface StoryOptions extends OversellOptions {
   readonly onPart: (adds: string, index: number) => void;
 }
 
+/** The fault of the first part, whose observations the caller receives. */
+export const FIRST_PART = "slow service";
+
 const PARTS: readonly {
   readonly adds: string;
   readonly faults: readonly (Fault | "duplicates")[];
 }[] = [
-  { adds: "slow service", faults: [] },
+  { adds: FIRST_PART, faults: [] },
   { adds: "+ freezes", faults: ["freeze"] },
   { adds: "+ kills", faults: ["kill-before", "kill-after"] },
   { adds: "+ repeats", faults: ["duplicates"] },

@@ -1,5 +1,6 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { extname } from "node:path";
+import { forget, reap } from "../../infra/servers/reap.ts";
 import type {
   Delivery,
   FromWorker,
@@ -18,7 +19,7 @@ export class WorkerProcess implements Worker {
 
   async configure(config: WorkerConfig): Promise<void> {
     this.#config = config;
-    this.#child ??= fork(SCRIPT, { stdio: ["ignore", "ignore", "inherit", "ipc"] });
+    this.#child ??= startWorker();
     await this.#request({ type: "configure", config });
   }
 
@@ -74,4 +75,15 @@ export class WorkerProcess implements Worker {
       child.send(message);
     });
   }
+}
+
+/** Starts a worker that ends with this process in every case: a frozen one does not notice the end of its parent. */
+function startWorker(): ChildProcess {
+  const child = fork(SCRIPT, { stdio: ["ignore", "ignore", "inherit", "ipc"] });
+  const { pid } = child;
+  if (pid !== undefined) {
+    reap(pid);
+    child.once("exit", () => forget(pid));
+  }
+  return child;
 }

@@ -33,9 +33,19 @@ export type WorkerEvent =
   | { readonly type: "executed"; readonly outcome: RunOutcome<unknown> }
   /**
    * A run could not be executed because of its workflow or its record: it is due again after its lease. Or the slot of a
-   * schedule has no valid input: it is tried again within a minute.
+   * schedule has no valid input, or the schedule of the workflow that `runId` names could not be read or moved: it is
+   * tried again within a minute.
    */
   | { readonly type: "refused"; readonly runId: string; readonly error: unknown }
+  /**
+   * The operations of entities could not be handled, or the schedules not be looked at, although the journal answers. For
+   * operations that is reported once, until they can be handled again. The worker tries again.
+   */
+  | {
+      readonly type: "failed";
+      readonly what: "entities" | "schedules";
+      readonly error: unknown;
+    }
   /** The journal does not answer. Reported once per outage; the worker keeps polling. */
   | { readonly type: "outage"; readonly error: unknown }
   | { readonly type: "recovered" }

@@ -56,6 +56,7 @@ class Worker {
   readonly #ending: Scope;
   #delivering: Promise<void> | undefined;
   #hasOperations = false;
+  #isDeliveryFailing = false;
   #scheduling: Promise<void> | undefined;
   #purgeAt = 0;
 
@@ -145,19 +146,33 @@ class Worker {
     });
   }
 
-  /** Never rejects: an error is that of an outage, which the next poll reports. */
+  /** Never rejects. */
   async #deliverAll(): Promise<void> {
     while (this.#hasOperations) {
       this.#hasOperations = false;
-      await this.#options.runtime.deliver(this.#ending.signal, this.#stop.signal).catch(() => {});
+      try {
+        await this.#options.runtime.deliver(this.#ending.signal, this.#stop.signal);
+        this.#isDeliveryFailing = false;
+      } catch (error) {
+        if (!this.#isDeliveryFailing) this.#onFailed("entities", error);
+        this.#isDeliveryFailing = true;
+      }
     }
+  }
+
+  /** During an outage, the polls report it. */
+  #onFailed(what: "entities" | "schedules", error: unknown): void {
+    if (this.#ending.signal.aborted || isOutage(error)) return;
+    this.#options.onEvent({ type: "failed", what, error });
   }
 
   /** Starts the slots of schedules until the signal aborts. Never rejects. */
   async #startScheduled(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
-      // During an outage, the polls report it.
-      const nextIn = await this.#startSlots().catch(() => SCHEDULE_RETRY);
+      const nextIn = await this.#startSlots().catch((error) => {
+        this.#onFailed("schedules", error);
+        return SCHEDULE_RETRY;
+      });
       const pause = Math.min(nextIn + Math.random() * SCHEDULE_JITTER, SCHEDULE_PAUSE);
       await sleep(pause, signal).catch(() => {});
     }

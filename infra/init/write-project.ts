@@ -49,7 +49,8 @@ const NAME = /^[a-z][a-z0-9-]{0,29}$/;
 export async function writeProject(options: ProjectOptions): Promise<readonly string[]> {
   if (!NAME.test(options.name)) {
     const rule = "1 to 30 lower-case letters, digits and hyphens, a letter first";
-    throw new TypeError(`the name of the project is ${rule}, not ${quote(options.name)}`);
+    const problem = `the name of the project is ${rule}, not ${quote(options.name)}`;
+    throw new TypeError(`${problem}; without --name, it is that of the folder`);
   }
   if (options.folder === "") throw new TypeError("the folder of the project must not be empty");
   const files = await filesOf(options);

@@ -256,6 +256,18 @@ export function describeElection(
       expect(await elections.queue(name)).toHaveLength(1);
     });
 
+    test.each(faults)("an observer goes on when a call is %s", async (fault) => {
+      for (let n = 1, struck = true; struck; n += 1) {
+        const { election, session, strike } = await elections.openFaulty(elections.freshName());
+        const isStruck = strike(n, fault);
+        const states = election.observe();
+        expect(await states.next()).toEqual({ done: false, value: undefined });
+        struck = isStruck();
+        await states.return(undefined);
+        await session.close();
+      }
+    });
+
     test.each(["entry", "session"])(
       "the leader's signal aborts at once when its %s is gone",
       async (what) => {

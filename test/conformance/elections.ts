@@ -1,4 +1,4 @@
-import { afterEach, describe, expect, test } from "vitest";
+import { afterAll, afterEach, describe, expect, test } from "vitest";
 import type { Election, Leader } from "../../core/lock/election.ts";
 import { compareFence } from "../../core/lock/fence.ts";
 import { lockElections } from "../../core/lock/lock-election.ts";
@@ -213,6 +213,23 @@ export function describeElections(name: string, make: () => Promise<StoreUnderTe
       expect(await election.leader()).toMatchObject({ value: "b" });
     });
 
+    test("of values that are proclaimed at once, the last one stands", async () => {
+      const { election } = await openLeader(freshName(), "0");
+      for (let round = 0; round < 10; round += 1) {
+        const values = ["a", "b", "c"].map((letter) => `${letter}${round}`);
+        await Promise.all(values.map((value) => election.proclaim(value)));
+        expect(await election.leader()).toMatchObject({ value: values.at(-1) });
+      }
+    });
+
+    test("an observer ends with its election", async () => {
+      const { election } = await openCandidate(freshName());
+      const observing = (async () => {
+        for await (const _ of election.observe()) await election.close();
+      })();
+      await expect(observing).rejects.toMatchObject({ code: "SESSION_EXPIRED" });
+    });
+
     test("a store that is closed resigns", async () => {
       const name = freshName();
       const { election, locks } = await openLeader(name, "first");
@@ -240,11 +257,13 @@ export function describeElections(name: string, make: () => Promise<StoreUnderTe
       await expect(elections.open("")).rejects.toThrow(RangeError);
       const below = locks.traits.minTtl - 1;
       await expect(elections.open("a", { ttl: below })).rejects.toThrow(/ttl must be/);
-      // etcd and ZooKeeper keep values of any length.
+      await expect(election.campaign(7 as never)).rejects.toThrow(TypeError);
+      const huge = election.campaign("é".repeat(500_001));
+      await expect(huge).rejects.toThrow(/1000002 bytes, the limit is/);
+      // The others keep it beside the holder's id.
       if (suite.store.openWithElections) return;
       const long = "é".repeat(41);
       await expect(election.campaign(long)).rejects.toThrow(/82 bytes, the limit is 80/);
-      await expect(election.campaign(7 as never)).rejects.toThrow(TypeError);
       await expect(election.campaign('"'.repeat(41))).rejects.toThrow(/82 bytes, the limit is 80/);
       await election.campaign("é".repeat(40));
       expect(await election.leader()).toMatchObject({ value: "é".repeat(40) });
@@ -255,9 +274,10 @@ export function describeElections(name: string, make: () => Promise<StoreUnderTe
 
 /** What elections over locks guarantee when answers are lost. */
 export function describeLostProclamations(name: string, make: () => Promise<StoreUnderTest>): void {
-  describe(`lost answers to the leader of an election on ${name}`, () => {
+  // These tests wait for most of their time.
+  describe.concurrent(`lost answers to the leader of an election on ${name}`, () => {
     const suite = new LockSuite(make);
-    afterEach(suite.closeClients);
+    afterAll(suite.closeClients);
 
     const openLeader = async (ttl: number) => {
       const election = freshName();

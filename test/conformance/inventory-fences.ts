@@ -148,6 +148,25 @@ export function describeFences(suite: InventorySuite): void {
       await next.unlock();
     });
 
+    test("a late holder is fenced out, also where its change has another mistake", async () => {
+      const sku = await stocked(5);
+      const { late, next } = await succeeded(await holding(sku));
+      await suite.inventory.claim(next.fence);
+      const closing = { sku, reservation: `${sku}/none`, fence: late };
+      await expect(
+        suite.inventory.confirm({ ...closing, operationId: `${sku}/1` }),
+      ).rejects.toMatchObject({ code: "FENCED_OUT" });
+      await next.unlock();
+      const unknown = `${sku}/unknown`;
+      const { late: early, next: last } = await succeeded(await holding(unknown));
+      await suite.inventory.claim(last.fence);
+      const change = { sku: unknown, quantity: 1, operationId: `${unknown}/1`, fence: early };
+      await expect(suite.inventory.decrement(change)).rejects.toMatchObject({
+        code: "FENCED_OUT",
+      });
+      await last.unlock();
+    });
+
     test("a fence that is forged or of another resource is refused", async () => {
       const [sku, other] = [await stocked(5), await stocked(5)];
       await using lock = await holding(sku);

@@ -1,7 +1,8 @@
 import { describe, expect, test } from "vitest";
 import type { JournalFixture } from "../support/journal-under-test.ts";
 import { expectRejection } from "../support/rejection.ts";
-import { claimed, FOREVER, record, running, STALE } from "../support/runs.ts";
+import { claimed, DONE, FOREVER, record, running, STALE, taken } from "../support/runs.ts";
+import { until } from "../support/until.ts";
 
 /** Tests of runs that end a history and begin the next one. */
 export function describeContinuing({ journal }: JournalFixture): void {
@@ -49,6 +50,24 @@ export function describeContinuing({ journal }: JournalFixture): void {
       const next = { runId: run.runId, epoch: second.epoch };
       await journal.park(next, { ...FOREVER, signalsSeen: second.signalsSeen });
       expect(await journal.find(run.runId)).toMatchObject({ dueAt: undefined });
+    });
+
+    test("is not continued by a late holder, which deletes nothing of a new run with its id", async () => {
+      const { claim, ...run } = await running(journal);
+      await journal.continueAsNew(run, request);
+      const { epoch } = await claimed(journal, { ...claim, ttl: 1 });
+      const late = { ...run, epoch };
+      await journal.finish(await taken(journal, run.runId), { ...DONE, keep: 1 });
+      const begun = await until(async () => {
+        const answer = await journal.claim(claim);
+        return answer.kind === "claimed" && answer;
+      });
+      expect(begun).toMatchObject({ part: 1, records: [] });
+      await journal.append({ ...run, epoch: begun.epoch }, record("new"));
+      await journal.signal(run.runId, { name: "a", dedupeId: "1", payload: "1" });
+      await expectRejection(journal.continueAsNew(late, { ...request, part: 2 }), STALE);
+      const found = await journal.show(run.runId);
+      expect(found).toMatchObject({ part: 1, records: [{ key: "new" }], signals: [{}] });
     });
 
     test("is fenced, continued once, and not continued after a cancellation", async () => {

@@ -170,6 +170,20 @@ export function describeResults({ journal, underTest }: JournalFixture): void {
     });
   });
 
+  // Other tests purge.
+  test("a list goes on after a run that is over, until the run is purged", {
+    concurrent: false,
+  }, async () => {
+    const before = await running(journal);
+    await pause(3);
+    const over = await running(journal);
+    await journal.finish(over, { ...DONE, keep: 0 });
+    const listed = await journal.list({ after: over.runId, limit: 10_000 });
+    expect(listed.map(({ runId }) => runId)).toContain(before.runId);
+    while ((await journal.purge(100)) > 0);
+    await expect(journal.list({ after: over.runId })).rejects.toThrow(RangeError);
+  });
+
   test("a list has pages, and filters by queue and key", async () => {
     const workflow = newRunId();
     const ids: string[] = [];

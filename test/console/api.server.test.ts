@@ -1,5 +1,5 @@
 import { expect, type TestContext, test } from "vitest";
-import { act, servingConsole } from "../support/console.ts";
+import { act, servedBy, servingConsole } from "../support/console.ts";
 import { runScript } from "../support/script.ts";
 import { temporaryFile } from "../support/under-test.ts";
 
@@ -59,6 +59,18 @@ test("an action needs the typed name, and a console that may act", async (contex
   }
   const tooMany = { ...set, concurrency: 1e12, confirm: "mail" };
   expect(await act(url, "limit", tooMany)).toBe("INVALID");
+});
+
+test("an action of a page is refused that shows another store", async (context) => {
+  const { store, url } = await servingConsole(context, await newStore(context));
+  const { url: same } = await servingConsole(context, store.url);
+  const { url: other } = await servingConsole(context, await newStore(context));
+  const set = { queue: "mail", concurrency: 3, confirm: "mail" };
+  for (const served of [await servedBy(other), "1"]) {
+    expect(await act(url, "limit", set, served)).toBe("OTHER_CONSOLE");
+  }
+  expect(await store.journal.limits()).toEqual(new Map());
+  expect(await act(url, "limit", set, await servedBy(same))).toBe("set, from the next claim on");
 });
 
 test("the console of lockstep dev kills the holder of the fence that the user has seen", async (context) => {

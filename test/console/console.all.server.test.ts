@@ -43,10 +43,11 @@ async function newStore({ onTestFinished }: TestContext): Promise<string> {
   return `sqlite:${file}`;
 }
 
-/** Opens a page, and collects what must not happen on it: messages, errors, dialogs and other hosts. */
-async function openPage({ onTestFinished }: TestContext, url: string) {
+/** Opens a page that runs `script` first, and collects what must not happen on it: messages, errors, dialogs and other hosts. */
+async function openPage({ onTestFinished }: TestContext, url: string, script = "") {
   const context = await browser.newContext();
   onTestFinished(() => context.close());
+  await context.addInitScript(script);
   const page = await context.newPage();
   page.setDefaultTimeout(PATIENCE);
   const problems: string[] = [];
@@ -407,13 +408,23 @@ test.for(EVERY_VERSION ? Object.keys(STORES) : ["sqlite"])(
   },
 );
 
-test("a console needs its token, and a link can carry the token", async (context) => {
+test("a console needs its token, says when it refuses one, and a link can carry the token", async (context) => {
   const token = "a token-of+the/console".replace(" ", "-");
   const { url } = await servingConsole(context, await newStore(context), { token });
   const { page } = await openPage(context, url);
-  await page.getByLabel("Token").fill("another-token-than-that");
-  await page.getByRole("button", { name: "Open" }).click();
-  await page.getByText("the console needs its token", { exact: false }).waitFor();
+  await page.getByRole("alert").filter({ hasText: "The console needs its token." }).waitFor();
+  expect(await page.getByRole("status").innerText()).toBe("locked");
+  const refused = {
+    "another-token-than-that": "The server refused this token.",
+    "another…that": "A token has no such character: …",
+  };
+  for (const [wrong, problem] of Object.entries(refused)) {
+    await page.getByLabel("Token").fill(wrong);
+    await page.getByRole("button", { name: "Open" }).click();
+    await page.getByRole("alert").filter({ hasText: problem }).waitFor();
+    expect(await page.getByRole("status").innerText()).toBe("locked");
+  }
+  await page.reload();
   await page.getByLabel("Token").fill(token);
   await page.getByRole("button", { name: "Open" }).click();
   await page.getByText("No lock is held.").waitFor();
@@ -424,6 +435,135 @@ test("a console needs its token, and a link can carry the token", async (context
   await linked.getByText("No lock is held.").waitFor();
   expect(linked.url()).toBe(`${url}/#/locks`);
   expect(problems).toEqual([]);
+  await linked.goto(`${url}/#token=100%`);
+  await linked.getByRole("alert").filter({ hasText: "The server refused" }).waitFor();
+  expect(linked.url()).toBe(`${url}/#/locks`);
+});
+
+test("a name that is no valid escape in the address is taken as it is", async (context) => {
+  const { store, url } = await servingConsole(context, await newStore(context));
+  await using lock = await store.locks.lock("100%", { ttl: "10m", wait: 0 });
+  const { page, problems } = await openPage(context, url);
+  await page.getByRole("link", { name: lock.name }).waitFor();
+  for (const other of [page, (await openPage(context, `${url}/#/locks/100%`)).page]) {
+    await other.evaluate("location.replace('#/locks/100%')");
+    await other.getByRole("heading", { name: "100%" }).waitFor();
+    await other.getByRole("button", { name: "Release…" }).waitFor();
+  }
+  expect(problems).toEqual([]);
+});
+
+test("a page without an answer says since when, and is live again after the next one", async (context) => {
+  const { store, url } = await servingConsole(context, await newStore(context));
+  await using _ = await store.locks.lock("job", { ttl: "10m", wait: 0 });
+  const { page, problems } = await openPage(context, url);
+  const status = page.getByRole("status");
+  await status.filter({ hasText: /^live$/ }).waitFor();
+  await page.route("**/api/locks*", () => {});
+  const filter = page.getByRole("searchbox", { name: /^Name/ });
+  await filter.fill("jo");
+  await status.filter({ hasText: /^No news since \d/ }).waitFor();
+  expect(await filter.inputValue()).toBe("jo");
+  expect(await seriousFaults(page)).toEqual([]);
+  expect(await page.getByRole("link", { name: "job" }).count()).toBe(1);
+  await page.unroute("**/api/locks*");
+  await status.filter({ hasText: /^live$/ }).waitFor();
+  expect(problems).toEqual([]);
+});
+
+test("spans are counted by the server's clock", async (context) => {
+  const { store, url } = await servingConsole(context, await newStore(context));
+  await using _ = await store.locks.lock("job", { ttl: "10m", wait: 0 });
+  const runtime = createRuntime({ journal: store.journal, locks: store.locks });
+  await runtime.execute(order, { sku: "cup" }, { id: "order-1" });
+  // An hour ahead.
+  const ahead = "const now = Date.now; Date.now = () => now() + 3_600_000;";
+  const { page, problems } = await openPage(context, url, ahead);
+  const lock = page.getByRole("row").filter({ hasText: "job" });
+  await lock.waitFor();
+  expect((await lock.getByRole("cell").allInnerTexts())[3]).not.toMatch(/ h /);
+  await page.getByRole("link", { name: "Runs" }).click();
+  await page.getByRole("cell", { name: /a pause, due in 23 h/ }).waitFor();
+  expect(problems).toEqual([]);
+});
+
+test("after a restart on another store, the page shows that store, and no dialog of the one before", async (context) => {
+  const old = await servingConsole(context, await newStore(context), { readOnly: true });
+  const { store, url } = old;
+  await store.locks.lock("staging", { ttl: "10m", wait: 0, renew: false });
+  const { page } = await openPage(context, url);
+  await page.getByRole("link", { name: "staging" }).click();
+  await page.getByRole("heading", { name: "staging" }).waitFor();
+  const { page: runs } = await openPage(context, `${url}/#/runs`);
+  await runs.getByText("There are no such runs.").waitFor();
+  await old.close();
+  const restarted = { port: Number(new URL(url).port), runtime: undefined };
+  const { store: other } = await servingConsole(context, await newStore(context), restarted);
+  await using lock = await other.locks.lock("staging", { ttl: "10m", wait: 0 });
+  await page.getByText(other.url).waitFor();
+  await runs.getByText(other.url).waitFor();
+  await runs.getByText("the store has no journal").waitFor();
+  expect(await page.getByText(store.url).count()).toBe(0);
+  expect(await page.getByText("read-only").count()).toBe(0);
+
+  await page.getByRole("button", { name: "Release…" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByRole("textbox", { name: /^Type/ }).fill("staging");
+  await page.route("**/api/actions/*", (route) =>
+    route.continue({ headers: { ...route.request().headers(), "lockstep-console": "of another" } }),
+  );
+  await dialog.getByRole("button", { name: "Release" }).click();
+  await dialog.getByRole("alert").filter({ hasText: "nothing was done" }).waitFor();
+  lock.assertHeld();
+});
+
+test("a name is confirmed as it is shown, also with repeated spaces and control characters", async (context) => {
+  const { store, url } = await servingConsole(context, await newStore(context));
+  for (const [name, shown] of [
+    ["a  b", "a  b"],
+    ["a\nb\u009bc", "a\\nb\\u009bc"],
+  ] as const) {
+    await store.locks.lock(name, { ttl: "10m", wait: 0, renew: false });
+    const { page, problems } = await openPage(context, url);
+    await page.getByRole("row").last().getByRole("link").click();
+    await page.getByRole("button", { name: "Release…" }).click();
+    const dialog = page.getByRole("dialog");
+    expect(await dialog.locator("b").innerText()).toBe(shown);
+    await dialog.getByRole("textbox", { name: /^Type/ }).fill(shown);
+    await dialog.getByRole("button", { name: "Release" }).click();
+    await dialog.getByText("released; ").waitFor();
+    expect((await store.locks.inspect(name)).holder).toBeUndefined();
+    expect(problems).toEqual([]);
+  }
+});
+
+test("a double click on Fork, and a second one after a lost answer, start one run, also on a page without HTTPS", async (context) => {
+  const { store, url } = await servingConsole(context, await newStore(context));
+  const { journal, locks } = store;
+  const runtime = createRuntime({ journal, locks });
+  await runtime.execute(order, { sku: "cup" }, { id: "order-1" });
+  const insecure = "delete Crypto.prototype.randomUUID;";
+  const { page, problems } = await openPage(context, `${url}/#/runs/order-1`, insecure);
+  let requests = 0;
+  await page.route("**/api/actions/fork", async (route) => {
+    requests += 1;
+    if (requests > 1) return route.continue();
+    await route.fetch();
+    // The answer is lost.
+    await route.abort();
+  });
+  await page.getByRole("button", { name: "Fork…" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("First step to execute").fill("charge");
+  await dialog.getByRole("textbox", { name: /^Type/ }).fill("order-1");
+  const fork = dialog.getByRole("button", { name: "Fork" });
+  await fork.dblclick();
+  await dialog.getByRole("alert").waitFor();
+  expect(requests).toBe(1);
+  await fork.click();
+  await dialog.getByText("started as ").waitFor();
+  expect(await journal.list({ limit: 9 })).toHaveLength(2);
+  expect(problems.filter((problem) => !problem.includes("ERR_FAILED"))).toEqual([]);
 });
 
 /** Clicks on an action, fills its fields and types the name of what it changes; returns what was done. */

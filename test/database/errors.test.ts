@@ -36,6 +36,26 @@ describe("the outcome of a COMMIT", () => {
   );
 });
 
+describe("a transaction of MySQL without a COMMIT", () => {
+  const errorOf = (errno: number) => failing({ errno, sqlState: "HY000" });
+
+  test.each([
+    [1317, "KILL QUERY"],
+    [1969, "MariaDB's max_statement_time"],
+    [3024, "max_execution_time"],
+  ])("may be repeated after error %i, of %s, and a COMMIT is unknown", (errno) => {
+    const error = errorOf(errno);
+    expect(codeOf(mysql.uncommittedError("a", error, error))).toBe("STORE_UNAVAILABLE");
+    expect(codeOf(mysql.commitError("a", error, error))).toBe("UNKNOWN_OUTCOME");
+  });
+
+  test("is refused by safe updates, and a lone change is, too", () => {
+    const error = errorOf(1175);
+    expect(codeOf(mysql.uncommittedError("a", error, error))).toBe("STORE_REFUSED");
+    expect(codeOf(mysql.commitError("a", error, error))).toBe("STORE_REFUSED");
+  });
+});
+
 describe("the advice after a refusal by PostgreSQL", () => {
   test.each([
     ["42P01", 'relation "lockstep_lock" does not exist', "lockstep migrate"],

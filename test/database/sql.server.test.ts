@@ -242,6 +242,34 @@ describe.each(opened)("a database on %s", (name, open) => {
     await close();
   });
 
+  test("leaves a body behind that goes on after its limit, and refuses its late calls", async () => {
+    const { database, close } = await open();
+    await database.batch([table]);
+    const insert = (value: string) => sql`INSERT INTO echo VALUES (${value}, 1)`;
+    const goesOn = new Promise<void>(() => {});
+    let late: Transaction | undefined;
+    const given = new AbortController();
+    const uncommitted = database.transaction(async (tx) => {
+      late = tx;
+      await tx.batch([insert("a")]);
+      setTimeout(() => given.abort("enough"));
+      await goesOn;
+    }, given.signal);
+    const problem = { code: "STORE_UNAVAILABLE", cause: "enough" };
+    await expect(uncommitted).rejects.toMatchObject(problem);
+    await expect(late?.commit([insert("b")])).rejects.toThrow();
+    expect(await database.read(sql`SELECT value FROM echo`)).toEqual([]);
+    const afterwards = new AbortController();
+    const committed = database.transaction(async (tx) => {
+      await tx.commit([insert("c")]);
+      setTimeout(() => afterwards.abort("enough"));
+      await goesOn;
+    }, afterwards.signal);
+    await expect(committed).rejects.toMatchObject({ code: "UNKNOWN_OUTCOME", cause: "enough" });
+    expect(await database.read(sql`SELECT value FROM echo`)).toHaveLength(1);
+    await close();
+  });
+
   test("refuses calls after its close", async () => {
     const { database, close } = await open();
     await database.read(sql`SELECT 1`);

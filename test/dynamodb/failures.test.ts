@@ -28,9 +28,14 @@ function clientOf(answers: readonly (FetchAnswer | Error)[], more: Partial<Dynam
   return { dynamodb: dynamodbClient({ ...options, fetch, ...more }), targets };
 }
 
-function answer(status: number, body: object | string): FetchAnswer {
+function answer(
+  status: number,
+  body: object | string,
+  type = "application/x-amz-json-1.0",
+): FetchAnswer {
   const text = typeof body === "string" ? body : JSON.stringify(body);
-  return { status, headers: new Headers(), body: null, text: async () => text };
+  const headers = new Headers({ "content-type": type });
+  return { status, headers, body: null, text: async () => text };
 }
 
 const exception = (code: string, more: object = {}) =>
@@ -65,13 +70,20 @@ describe("the outcome of a write", () => {
     expect(targets).toEqual(["TransactWriteItems", "TransactWriteItems"]);
   });
 
-  test("a condition that does not hold is an answer, also beside a conflict", async () => {
-    const { dynamodb } = clientOf([cancelled("TransactionConflict", "ConditionalCheckFailed")]);
-    expect(await dynamodb.write([update, update])).toMatchObject({ done: false });
-    const { dynamodb: single } = clientOf([
+  test("a condition that does not hold beside a conflict is asked for again: the other one may not hold either", async () => {
+    const { dynamodb, targets } = clientOf([
+      cancelled("TransactionConflict", "ConditionalCheckFailed"),
+      cancelled("ConditionalCheckFailed", "ConditionalCheckFailed"),
+    ]);
+    expect(await dynamodb.write([update, update])).toMatchObject({ failed: [true, true] });
+    expect(targets).toHaveLength(2);
+  });
+
+  test("a condition that does not hold is an answer", async () => {
+    const { dynamodb } = clientOf([
       exception("ConditionalCheckFailedException", { Item: { x: { N: "7" }, y: { S: "z" } } }),
     ]);
-    expect(await single.write([update])).toMatchObject({
+    expect(await dynamodb.write([update])).toMatchObject({
       done: false,
       items: [{ x: "7", y: "z" }],
     });
@@ -113,6 +125,7 @@ describe("the outcome of a write", () => {
     ["a proxy's 429", answer(429, "slow down")],
     ["a redirection", answer(302, "")],
     ["an answer that is no JSON", answer(200, "<html>")],
+    ["a proxy's JSON", answer(200, { status: "ok" }, "application/json")],
     ["a transaction in progress", exception("TransactionInProgressException")],
     ["a connection that broke", new Error("reset")],
   ])("%s leaves a write unknown, and a read undone", async (_, given) => {
@@ -157,6 +170,24 @@ test("a read whose time ends during an attempt tells why the attempts before it 
   const dynamodb = dynamodbClient({ ...options, fetch });
   await expect(dynamodb.get(KEY, AbortSignal.timeout(500))).rejects.toThrow(/ThrottlingException/);
   expect(asked).toBe(2);
+});
+
+test("keys that DynamoDB has not come to are read as consistently as the others", async () => {
+  const keys = [KEY, { pk: "c", sk: "d" }];
+  const left = { Keys: [{ pk: { S: "c" }, sk: { S: "d" } }] };
+  const answers = [
+    answer(200, { Responses: {}, UnprocessedKeys: { shop: left } }),
+    answer(200, { Responses: {} }),
+  ];
+  const bodies: string[] = [];
+  const fetch: Fetch = async (_, { body }) => {
+    bodies.push(body);
+    return answers[bodies.length - 1] as FetchAnswer;
+  };
+  await dynamodbClient({ ...options, fetch }).read(keys);
+  expect(JSON.parse(bodies[1] ?? "")).toEqual({
+    RequestItems: { shop: { ...left, ConsistentRead: true } },
+  });
 });
 
 function tableWith(keys: readonly (readonly [string, string, string])[], more: object = {}) {
@@ -323,6 +354,7 @@ describe("options", () => {
     { endpoint: "nowhere" },
     { endpoint: "https://user:password@host" },
     { timeout: 0 },
+    { timeout: 10_001 },
   ])("%o are refused before any request", (wrong) => {
     expect(() => clientOf([], wrong)).toThrow(/region|table|endpoint|timeout/);
   });

@@ -5,6 +5,7 @@ import { type MysqlOptions, mysqlDatabase } from "../../core/stores/mysql/databa
 import { sqlInventory } from "../../core/stores/sql/inventory/index.ts";
 import { sqlLocks } from "../../core/stores/sql/locks.ts";
 import { migrate } from "../../core/stores/sql/migrate.ts";
+import { LONGEST_SILENCE } from "../../core/stores/sql/server/driver.ts";
 import type { Server } from "../../infra/servers/server.ts";
 import { startServer } from "../../infra/servers/start.ts";
 import type { SqlServer } from "../support/sql-servers.ts";
@@ -93,6 +94,30 @@ describe("connections to a MySQL server of its own", () => {
     const { login, admin } = await prepare({ name: "own", url: server.url });
     await admin.query("SET GLOBAL autocommit = 0; SET GLOBAL completion_type = 1");
     await expectCommits(login);
+  });
+
+  test("tell an empty text from NULL, in any mode of MariaDB", async () => {
+    const { admin, login } = await prepare({ name: "own", url: server.url });
+    const modes = "EMPTY_STRING_IS_NULL,STRICT_TRANS_TABLES";
+    await admin.query("SET @before = @@sql_mode; SET GLOBAL sql_mode = ?", [modes]);
+    onTestFinished(async () => void (await admin.query("SET GLOBAL sql_mode = @before")));
+    await admin.query("DROP TABLE lockstep_migration, lockstep_run");
+    await using database = mysqlDatabase(login);
+    expect(await migrate(database)).toContain("0003-steps");
+    const [row] = await database.read(sql`SELECT '' IS NULL AS isNull, @@sql_mode AS modes`);
+    expect(row).toMatchObject({ isNull: 0, modes: expect.stringContaining("STRICT_TRANS_TABLES") });
+  });
+
+  test("read committed rows alone, with any isolation level of the server", async () => {
+    const { login, admin } = await prepare({ name: "own", url: server.url });
+    await admin.query("SET GLOBAL TRANSACTION ISOLATION LEVEL READ UNCOMMITTED");
+    await using database = mysqlDatabase(login);
+    const stock = sqlInventory(database);
+    await stock.set({ sku: "a", quantity: 2, operationId: "set" });
+    await database.transaction(async (tx) => {
+      await stock.within(tx).decrement({ sku: "a", quantity: 2, operationId: "sale" });
+      expect(await stock.get("a")).toMatchObject({ onHand: 2, sold: 0 });
+    });
   });
 });
 
@@ -206,6 +231,33 @@ for (const server of inject("sqlServers")) {
       }
       expect(await stock.get("a")).toMatchObject({ sold: 1 });
       await database.close();
+    });
+
+    test("end when the server does not answer after the login", async () => {
+      const { login } = await prepare(server);
+      await using proxy = await TcpProxy.to(login.port ?? 0);
+      await using database = mysqlDatabase({ ...login, port: proxy.port });
+      // The login is one request, and the next one makes our settings.
+      proxy.delayNextRequest(1);
+      const reading = database.batch([sql`SELECT 1`]);
+      await expect(reading).rejects.toMatchObject({ code: "STORE_UNAVAILABLE" });
+      await until(() => proxy.open === 0, 20_000);
+    });
+
+    test("keep concurrent migrations apart during a change of a table that takes long", async () => {
+      const { login, admin } = await prepare(server);
+      await admin.query("ALTER TABLE lockstep_run DROP COLUMN taken_over");
+      await admin.query("DELETE FROM lockstep_migration WHERE version = 10");
+      // The change waits for the end of this transaction, longer than the server waits for a silent client.
+      await admin.query("BEGIN; SELECT COUNT(*) FROM lockstep_run");
+      const databases = [1, 2, 3].map(() => mysqlDatabase(login));
+      const migrating = Promise.all(databases.map(migrate));
+      migrating.catch(() => {});
+      await pause(LONGEST_SILENCE + 3_000);
+      await admin.query("COMMIT");
+      const names = (await migrating).flat();
+      expect(names).toEqual([expect.stringMatching(/^0010-/)]);
+      for (const database of databases) await database.close();
     });
 
     test("serve locks of other names while 30 changes wait for a locked row", async () => {

@@ -62,11 +62,44 @@ test.each(databases)(
   async ({ server }) => {
     const { database, close } = await place(server);
     const order = { orderId: "7", sku: "a", quantity: 1 };
-    await addOrders(database, [order, { ...order, orderId: "8" }, { ...order, quantity: 2 }]);
-    expect(await openOrders(database, "a", 10)).toMatchObject([order, { orderId: "8" }]);
+    const other = { ...order, orderId: "8" };
+    expect(await addOrders(database, [order, other, order])).toBe(2);
+    expect(await addOrders(database, [order, { ...order, orderId: "9" }])).toBe(1);
+    expect(await openOrders(database, "a", 10)).toMatchObject([order, other, { orderId: "9" }]);
     await close();
   },
 );
+
+test.each(databases)(
+  "an order with the id of one for another sku or quantity is refused ($name)",
+  async ({ server }) => {
+    const { database, close } = await place(server);
+    const order = { orderId: "7", sku: "a", quantity: 1 };
+    const conflict = { code: "OPERATION_CONFLICT", message: expect.stringContaining('"7"') };
+    const more = { ...order, quantity: 2 };
+    await expect(addOrders(database, [order, more])).rejects.toMatchObject(conflict);
+    expect(await addOrders(database, [order])).toBe(1);
+    await expect(addOrders(database, [more])).rejects.toMatchObject(conflict);
+    await expect(addOrders(database, [{ ...order, sku: "b" }])).rejects.toMatchObject(conflict);
+    expect(await openOrders(database, "a", 10)).toMatchObject([order]);
+    await close();
+  },
+);
+
+test("fulfil rejects, and advises to raise the generation, when the fences of all new locks are refused", async () => {
+  const { locks, database, close } = await place(undefined);
+  const inventory = sqlInventory(database);
+  await inventory.set({ sku: "a", quantity: 2, operationId: "set" });
+  await addOrders(database, [{ orderId: "1", sku: "a", quantity: 1 }]);
+  expect(await fulfil({ database, inventory, locks })).toMatchObject({ fulfilled: 1 });
+  await database.batch([sql`UPDATE lockstep_claim SET generation = generation + 5`]);
+  await addOrders(database, [{ orderId: "2", sku: "a", quantity: 1 }]);
+  await expect(fulfil({ database, inventory, locks })).rejects.toMatchObject({
+    code: "FENCED_OUT",
+    message: expect.stringContaining("lockstep raise-generation"),
+  });
+  await close();
+});
 
 test("fulfilment and a worker refuse a controller in place of its signal", async () => {
   const { locks, database, close } = await place(undefined);

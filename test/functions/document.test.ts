@@ -50,6 +50,15 @@ interface Operation {
   readonly parameters?: readonly { readonly name: string; readonly required?: boolean }[];
 }
 
+test("the page of a history is described with its limits", async () => {
+  const { paths } = await documentOf();
+  expect(paths["/stock/{sku}/history"]?.get?.parameters).toMatchObject([
+    { name: "sku", required: true },
+    { name: "limit", schema: { type: "integer", minimum: 1, maximum: 1_000, default: 100 } },
+    { name: "before", schema: { type: "integer", minimum: 0 } },
+  ]);
+});
+
 test("the document is valid OpenAPI 3.1", async () => {
   const validator = new Validator();
   const { valid, errors } = await validator.validate(await documentOf());

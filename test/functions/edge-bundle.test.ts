@@ -21,23 +21,23 @@ test("the test notices an import from Node", async () => {
   expect(foreign).toContain("core/stores/node-fetch.ts imports node:events");
 });
 
-/**
- * What a bundle exports, its limits in kB, minified and compressed, and the page that tells them. The compiled package has
- * `using` as code in each file: its bundles are up to a tenth larger than those of the sources here.
- */
+/** The bytes by which bundles of the compiled package are larger: its helpers are those of tslib. Compressed, 200. */
+const HELPERS = 1_500;
+
+/** What a bundle exports, its limits in kB, minified and compressed, and the page that tells them. */
 const SIZES: readonly (readonly [string, number, number, string])[] = [
   ['{ etcdLocks, etcdGatewayClient, lockedFetch } from "lockstep/edge"', 67, 23, "docs/edge.md"],
-  ['{ lockedFetch, etcdInventory } from "lockstep/edge"', 91, 32, "docs/edge.md"],
-  ['{ openRedisRest } from "lockstep/edge"', 80, 27, "docs/edge.md"],
-  ['{ dynamodbStore } from "lockstep/edge"', 140, 49, "docs/stores/dynamodb.md"],
-  ['* from "lockstep/cloudflare"', 261, 85, "docs/stores/cloudflare.md"],
+  ['{ lockedFetch, etcdInventory } from "lockstep/edge"', 91, 33, "docs/edge.md"],
+  ['{ openRedisRest } from "lockstep/edge"', 80, 28, "docs/edge.md"],
+  ['{ dynamodbStore } from "lockstep/edge"', 140, 50, "docs/stores/dynamodb.md"],
+  ['* from "lockstep/cloudflare"', 261, 87, "docs/stores/cloudflare.md"],
 ];
 
 test.each(SIZES)("%s takes less than %i kB, compressed %i, as its page says", async (...size) => {
   const [exported, most, compressed, page] = size;
   const { code } = await bundleForWeb(`export ${exported}`);
-  expect(code.length).toBeLessThan(most * 1_000);
-  expect(gzipSync(code).length).toBeLessThan(compressed * 1_000);
+  expect(code.length + HELPERS).toBeLessThan(most * 1_000);
+  expect(gzipSync(code).length + 200).toBeLessThan(compressed * 1_000);
   expect(pageAt(page)).toContain(`less than ${most} kB (compressed ${compressed})`);
 });
 

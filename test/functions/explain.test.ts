@@ -34,7 +34,8 @@ const expired = [
   handled(0, { holds: 200, releases: 3_000 }),
   handled(1, { holds: 1_210, releases: 1_300 }),
 ];
-const deleted = [
+/** The holder has learned late that it has the lock. */
+const early = [
   handled(0, { holds: 200, releases: 900 }),
   handled(1, { holds: 500, releases: 600 }),
   handled(2, { holds: 550, releases: 700 }),
@@ -49,8 +50,20 @@ test.each([
   [
     "as-in-the-incident",
     3,
-    deleted,
-    "sold 3 of 1: up to 3 holders at once after another process deleted the lock at 0.50 s",
+    early,
+    "sold 3 of 1: up to 3 holders at once after the lock expired at 0.50 s",
+  ],
+  [
+    "as-in-the-incident",
+    4,
+    [handled(3, { holds: 10, releases: 190 }), ...early],
+    "sold 4 of 1: up to 3 holders at once after the lock was gone at 0.50 s",
+  ],
+  [
+    "owner-checked",
+    4,
+    [handled(3, { holds: 10, releases: 190 }), ...early],
+    "sold 4 of 1: up to 3 holders at once after the lock expired at 0.50 s",
   ],
   ["renewed", 2, frozen, "sold 2 of 1: two holders after process 1 was frozen at 0.41 s"],
   [
@@ -65,7 +78,7 @@ test.each([
   [
     "process-lock",
     2,
-    deleted,
+    early,
     "sold 2 of 1: each process has a lock of its own, so buyers of two processes read the same stock",
   ],
   ["renewed", 1, frozen, "sold 1 of 1: two holders at once, which did no harm this time"],
@@ -106,7 +119,7 @@ test("a unit that DECR has taken, and nobody has sold, is explained", () => {
 
 test("no line of a replay is wider than the terminal, and the conclusion names what oversold", () => {
   const strategies = STRATEGIES.map(({ name, operationIds }) =>
-    judge(sale(name, operationIds ? 1 : 2, deleted)),
+    judge(sale(name, operationIds ? 1 : 2, early)),
   );
   const report = { store: "sqlite:shop.db", stock: 1, buyers: 2, workers: 3, seed: 1, strategies };
   const drawn = stripVTControlCharacters(drawReplay(report, 80));

@@ -27,12 +27,16 @@ test("the failure of a step is logged without control characters, and a Terminal
   ]);
 });
 
-test("progress on a terminal has no control characters of others, and a pipe gets none", () => {
+test("progress on a terminal has no passwords, no control characters of others, and a pipe gets none", () => {
   const isTerminal = process.stderr.isTTY;
   process.stderr.isTTY = true;
   note("waiting for a, held by b\u001b[2J");
+  note("1 of 2, mysql://shop:s3cret@db/shop: hands over");
   process.stderr.isTTY = false;
   note("waiting for a");
   process.stderr.isTTY = isTerminal;
-  expect(written.mock.calls).toEqual([["waiting for a, held by b\\u001b[2J\n"]]);
+  expect(written.mock.calls).toEqual([
+    ["waiting for a, held by b\\u001b[2J\n"],
+    ["1 of 2, mysql://db/shop: hands over\n"],
+  ]);
 });

@@ -166,7 +166,7 @@ describe.concurrent("a sweep", () => {
       await pause(20);
       return { runId: "a", status: "completed", output: null } as never;
     };
-    runtime.claimDue = async () => [{ runId: "a", execute }];
+    runtime.claimDue = async () => [{ runId: "a", part: 1, execute }];
     const report = await sweepHandler(runtime, { reserve: 500 })({}, within(7_500));
     expect(report).toMatchObject({ delivered: 1 });
     expect(report.completed).toBeGreaterThan(20);
@@ -219,6 +219,31 @@ describe.concurrent("a sweep", () => {
     taken = 0;
     expect(await sweepHandler(runtime)({}, within(20_000))).toMatchObject({ suspended: 1 });
     expect(taken).toBe(1);
+  });
+
+  test("executes all histories of a run that continues as new", async () => {
+    const journal = memoryJournal();
+    const wf = workflow(
+      { name: "long-lived", version: 1, input: Input, id: () => "long-lived" },
+      async (ctx, { n }) => {
+        if (n < 5) return ctx.continueAsNew({ n: n + 1 });
+        return n;
+      },
+    );
+    const runtime = createRuntime({ journal, workflows: [wf] });
+    await runtime.start(wf, { n: 1 });
+    expect(await sweepHandler(runtime)({}, within())).toMatchObject({ completed: 1, suspended: 4 });
+  });
+
+  test("resumes the due runs before it rejects because schedules could not be started", async () => {
+    const journal = memoryJournal();
+    const wf = workflow({ name: "due", version: 1, input: Input }, async () => 1);
+    const runtime = createRuntime({ journal, workflows: [wf] });
+    const { runId } = await runtime.start(wf, { n: 1 });
+    const down = new StoreUnavailableError("the journal", "no answer");
+    runtime.startScheduled = () => Promise.reject(down);
+    await expect(sweepHandler(runtime)({}, within())).rejects.toBe(down);
+    expect(await journal.find(runId)).toMatchObject({ status: "completed" });
   });
 
   test("ignores errors of its listeners", async () => {

@@ -107,6 +107,22 @@ test("the worker ignores errors of its listener", async () => {
   });
 });
 
+test("the worker reports once that operations of entities cannot be handled, and tries again", async () => {
+  const item = workflow({ name: "item", version: 1, input: Item, id: itemId }, async () => {});
+  const runtime = createRuntime({ journal: memoryJournal(), workflows: [item] });
+  const error = new TypeError("a fault");
+  let deliveries = 0;
+  runtime.deliver = async () => {
+    deliveries += 1;
+    throw error;
+  };
+  const worker = startWorker([item], { runtime });
+  await until(() => deliveries > 2);
+  worker.end();
+  await worker.ended;
+  expect(worker.events).toEqual([{ type: "failed", what: "entities", error }]);
+});
+
 test("the keys of due runs take turns, however many runs one key has", async () => {
   const order: string[] = [];
   const Order = z.object({ id: z.string(), tenant: z.string() });

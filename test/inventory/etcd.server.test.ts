@@ -11,6 +11,7 @@ import { counting } from "../support/counting-etcd.ts";
 import { faulty } from "../support/faulty-etcd.ts";
 import { etcdInventoryUnderTest } from "../support/inventory-under-test.ts";
 import { known } from "../support/known.ts";
+import { sellWithoutPause } from "../support/sell-without-pause.ts";
 import { pause, until } from "../support/until.ts";
 
 const servers = inject("etcdServers");
@@ -19,6 +20,12 @@ for (const server of servers) describeInventory(server.name, () => etcdInventory
 
 const [server] = servers;
 if (!server) throw new Error("there is no etcd server");
+
+/** Opens stock whose requests take `span` longer. */
+const slow = (prefix: string, span: number) => {
+  const { etcd } = counting(etcdClient(server), () => pause(span));
+  return { stock: etcdInventory(etcd, { prefix }), etcd };
+};
 
 describe("a change of stock in etcd", () => {
   test("a change costs one round trip if no other client has changed the sku", async () => {
@@ -55,6 +62,38 @@ describe("a change of stock in etcd", () => {
     await locks.close();
     await etcd.close();
   });
+
+  test.each([5, 40])(
+    "a client whose requests take %i ms has its turns beside one that sells without a pause",
+    async (span) => {
+      const prefix = `turns-${span}/`;
+      const [busy, other] = [slow(prefix, 5), slow(prefix, span)];
+      await using _busy = busy.etcd;
+      await using _other = other.etcd;
+      const sku = "a";
+      const change = (operationId: string) => ({ sku, quantity: 1, operationId });
+      await busy.stock.set({ ...change("set"), quantity: 100_000 });
+      await other.stock.reserve({ ...change("expired"), expiresIn: 1 });
+      const reservations = get({ prefix: stockKeys(prefix).reservations(sku) });
+      await until(async () => (await busy.etcd.range(reservations)).kvs.length === 1);
+      {
+        await using _ = sellWithoutPause(busy.stock, sku);
+        const { stock } = other;
+        const reserving = { ...change("reserve"), expiresIn: 600_000 };
+        const closing = { ...change("confirm"), reservation: "reserve" };
+        const tooMany = { ...change("too many"), quantity: 200_000 };
+        expect(await stock.decrement(change("decrement"))).toMatchObject({ outcome: "applied" });
+        expect(await stock.reserve(reserving)).toMatchObject({ outcome: "applied" });
+        await stock.expire(sku);
+        expect(await stock.decrement(tooMany)).toMatchObject({ outcome: "sold-out" });
+        expect(await stock.confirm(closing)).toMatchObject({ outcome: "applied" });
+      }
+      expect(await other.stock.get(sku)).toMatchObject({ reserved: 0 });
+      expect(await other.stock.list()).toHaveLength(1);
+      const seqs = (await other.stock.history(sku, { limit: 10_000 })).map(({ seq }) => seq);
+      expect(seqs).toEqual(seqs.map((_, i) => seqs.length - i));
+    },
+  );
 
   test("expired reservations that are put back late change nothing", async () => {
     const etcd = etcdClient(server);

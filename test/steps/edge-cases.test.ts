@@ -46,6 +46,10 @@ const WRONG_STEPS: readonly (readonly [
     (ctx, work) => ctx.step("charge", { timeout: "8 parsecs" }, work),
   ],
   [
+    "step charge: retry must be a policy such as { attempts: 5 }, or false, not 5",
+    (ctx, work) => ctx.step("charge", { retry: 5 }, work),
+  ],
+  [
     "step charge: attempts must be a whole number from 1 to 10000, not 0",
     (ctx, work) => ctx.step("charge", { retry: { attempts: 0 } }, work),
   ],

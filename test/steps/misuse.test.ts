@@ -8,6 +8,7 @@ import {
   type WorkflowContext,
   workflow,
 } from "../../core/steps/index.ts";
+import { Schedule } from "../../core/steps/schedule.ts";
 import { openMemory } from "../../core/stores/memory/index.ts";
 import { memoryJournal } from "../../core/stores/memory/journal.ts";
 import { flow } from "../support/flow.ts";
@@ -350,6 +351,8 @@ async function hang({ signal }: StepScope): Promise<never> {
   throw signal.reason;
 }
 
+const DEFINITION = { name: "w", version: 1, input: z.object({}) };
+
 describe("a wrong argument is named, and shown with an example", () => {
   test.each([
     ["createRuntime without options", () => createRuntime(undefined as never), /needs a journal/],
@@ -358,6 +361,36 @@ describe("a wrong argument is named, and shown with an example", () => {
       "a runtime of a name",
       () => createRuntime({ journal: memoryJournal(), workflows: ["w"] as never }),
       /not the string "w"/,
+    ],
+    [
+      "workflows that are no list",
+      () => createRuntime({ journal: memoryJournal(), workflows: {} as never }),
+      /workflows must be a list/,
+    ],
+    [
+      "a runtime of stock",
+      () => createRuntime({ journal: { claim() {}, decrement() {} } as never }),
+      /needs a journal/,
+    ],
+    [
+      "a priority that is a text",
+      () => workflow({ ...DEFINITION, priority: "high" as never }, async () => 1),
+      /priority must be/,
+    ],
+    [
+      "a schedule that is a pattern",
+      () => workflow({ ...DEFINITION, schedule: "@daily" as never }, async () => 1),
+      /schedule must be a Schedule/,
+    ],
+    [
+      "a schedule without an input",
+      () => new Schedule("@daily", undefined as never),
+      /a schedule needs an input, such as/,
+    ],
+    [
+      "a schedule that catches up in another way",
+      () => new Schedule("@daily", { input: () => ({}), catchUp: "None" as never }),
+      /catchUp must be "last", "all" or "none", not the string "None"/,
     ],
     [
       "a workflow without a body",
@@ -376,6 +409,12 @@ describe("a wrong argument is named, and shown with an example", () => {
       await expect(calling).rejects.toThrow('made by workflow(…), and is not the string "w"');
     },
   );
+
+  test("renew is true or false", async () => {
+    const { locks } = await openMemory();
+    const locking = locks.lock("a", { ttl: 1_000, wait: 0, renew: "no" as never });
+    await expect(locking).rejects.toThrow('renew must be true or false, not the string "no"');
+  });
 
   test("lockAll takes a list of names, not one name", async () => {
     const { locks } = await openMemory();

@@ -1,7 +1,9 @@
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import { z } from "zod";
+import { sql } from "../../core/database/sql.ts";
 import { encode } from "../../core/steps/codec.ts";
-import { createRuntime, Schedule, workflow } from "../../core/steps/index.ts";
+import { Codec, createRuntime, Schedule, workflow } from "../../core/steps/index.ts";
+import { schedulePosition } from "../../core/steps/scheduler.ts";
 import { memoryJournal } from "../../core/stores/memory/journal.ts";
 import { openSqlite } from "../../core/stores/sqlite/index.ts";
 import { sweepHandler } from "../../functions/lambda/index.ts";
@@ -127,6 +129,108 @@ describe("with a virtual clock", () => {
     expect(many.at(-1)).toBe("report:2026-01-03T03:06:00.000Z");
   });
 
+  test("a slot without a valid input holds up no later one, and is started when its input is valid", async () => {
+    const journal = memoryJournal();
+    let isFixed = false;
+    const schedule = new Schedule("* * * * *", {
+      input: (slot) => ({ slot: slot.getMinutes() === 5 && !isFixed ? 5 : "on time" }) as never,
+      catchUp: "all",
+    });
+    const report = workflow(
+      { name: "report", version: 1, input: Slot, schedule, keep: 1_000 },
+      async () => {},
+    );
+    const runtime = createRuntime({ journal, workflows: [report] });
+    await runtime.startScheduled();
+    const [bad, ...good] = [5, 6, 7].map((minute) => `report:2026-01-02T03:0${minute}:00.000Z`);
+    vi.setSystemTime(at("2026-01-02T03:07:00Z"));
+    const first = await runtime.startScheduled();
+    expect(first).toMatchObject({ started: good, refused: [{ runId: bad }] });
+    for (const runId of good) await runtime.resume(runId);
+    await vi.advanceTimersByTimeAsync(2_000);
+    await journal.purge(100);
+    // The later slots are not started again although their runs were deleted.
+    const second = await runtime.startScheduled();
+    expect(second).toMatchObject({ started: [], refused: [{ runId: bad }] });
+    isFixed = true;
+    expect(await runtime.startScheduled()).toMatchObject({ started: [bad], refused: [] });
+    expect(await runtime.startScheduled()).toMatchObject({ started: [], refused: [] });
+  });
+
+  test("a changed pattern starts no slot from before it was first seen", async () => {
+    const journal = memoryJournal();
+    const start = (pattern: string) =>
+      createRuntime({ journal, workflows: [scheduled(pattern)] }).startScheduled();
+    await start("0 3 * * *");
+    vi.setSystemTime(at("2026-01-03T09:00:00Z"));
+    expect((await start("0 3 * * *")).started).toHaveLength(1);
+    vi.setSystemTime(at("2026-01-03T20:00:00Z"));
+    expect((await start("0 18 * * *")).started).toEqual([]);
+    vi.setSystemTime(at("2026-01-04T19:00:00Z"));
+    expect((await start("0 18 * * *")).started).toEqual(["report:2026-01-04T18:00:00.000Z"]);
+  });
+
+  test("processes with the old and the new pattern of a schedule lose no slot", async () => {
+    const journal = memoryJournal();
+    const start = async (pattern: string) =>
+      (await createRuntime({ journal, workflows: [scheduled(pattern)] }).startScheduled()).started;
+    await start("*/2 * * * *");
+    await start("1-59/2 * * * *");
+    const started: string[] = [];
+    for (let minute = 5; minute < 9; minute += 1) {
+      vi.setSystemTime(at(`2026-01-02T03:0${minute}:00Z`));
+      started.push(...(await start("*/2 * * * *")), ...(await start("1-59/2 * * * *")));
+    }
+    expect(started.map((runId) => runId.slice(20, 23))).toEqual([":05", ":06", ":07", ":08"]);
+  });
+
+  test("a schedule goes on from the position of an earlier version", async () => {
+    const journal = memoryJournal();
+    const runtime = createRuntime({ journal, workflows: [scheduled("* * * * *")] });
+    const before = runtime.entity(schedulePosition, "report");
+    await before.call("begin", at("2026-01-02T03:02:30Z"), { operationId: "1" });
+    expect((await runtime.startScheduled()).started).toEqual(["report:2026-01-02T03:04:00.000Z"]);
+  });
+
+  test("one schedule that cannot be read stops no other one, and is reported", async () => {
+    const journal = memoryJournal();
+    const codec = Codec.encrypted({ keys: { one: new Uint8Array(32).fill(1) }, current: "one" });
+    const unreadable = workflow(
+      { name: "unreadable", version: 1, input: Slot, schedule: new Schedule("@daily", { input }) },
+      async () => {},
+    );
+    const workflows = [unreadable, scheduled("* * * * *")];
+    await createRuntime({ journal, workflows: [unreadable], codec }).startScheduled();
+    const runtime = createRuntime({ journal, workflows });
+    const refused = [{ runId: "unreadable", error: { code: "UNREADABLE_VALUE" } }];
+    expect(await runtime.startScheduled()).toMatchObject({ started: [], refused });
+    vi.setSystemTime(at("2026-01-02T03:05:00Z"));
+    const { started } = await runtime.startScheduled();
+    expect(started).toEqual(["report:2026-01-02T03:05:00.000Z"]);
+    const events: WorkerEvent[] = [];
+    const end = new AbortController();
+    const worker = runWorker({
+      runtime,
+      signal: end.signal,
+      onEvent: (event) => void events.push(event),
+    });
+    await vi.advanceTimersByTimeAsync(1_000);
+    end.abort();
+    await vi.advanceTimersByTimeAsync(1_000);
+    await worker;
+    expect(events.filter(({ type }) => type === "refused")).toMatchObject(refused);
+  });
+
+  test("a position in the future is reported: a process with a wrong clock has moved it", async () => {
+    const journal = memoryJournal();
+    const runtime = createRuntime({ journal, workflows: [scheduled("* * * * *")] });
+    const before = runtime.entity(schedulePosition, "report");
+    await before.call("begin", at("2027-01-02T03:04:00Z"), { operationId: "1" });
+    const { refused } = await runtime.startScheduled();
+    expect(refused).toMatchObject([{ runId: "report" }]);
+    expect(String(refused[0]?.error)).toContain("stands still until 2027-01-02T03:04:00.000Z");
+  });
+
   test("with `none`, a slot is started within its first 5 minutes alone", async () => {
     const hourly = "0 * * * *";
     expect(await started({ catchUp: "none" }, 3_600_000, hourly)).toEqual([
@@ -244,6 +348,40 @@ describe("with a virtual date", () => {
     expect(await first.journal.list()).toHaveLength(10);
     expect(new Set(executed).size).toBe(10);
     expect(executed).toHaveLength(10);
+  });
+
+  test("a process whose clock is ahead does not stop a schedule for the others", async () => {
+    const { file, remove } = await temporaryFile();
+    onTestFinished(remove);
+    await using shop = await openSqlite(file);
+    const runtime = createRuntime({ journal: shop.journal, workflows: [scheduled("* * * * *")] });
+    await runtime.startScheduled();
+    vi.setSystemTime(at("2099-01-02T03:05:00Z"));
+    const { refused } = await runtime.startScheduled();
+    expect(String(refused[0]?.error)).toContain("set the clock of this process");
+    vi.setSystemTime(at("2026-01-02T03:05:00Z"));
+    const { started } = await runtime.startScheduled();
+    expect(started).toEqual(["report:2026-01-02T03:05:00.000Z"]);
+  });
+
+  test("a schedule that stands still goes on when an operator has reset its position", async () => {
+    const { file, remove } = await temporaryFile();
+    onTestFinished(remove);
+    await using shop = await openSqlite(file);
+    const runtime = createRuntime({ journal: shop.journal, workflows: [scheduled("* * * * *")] });
+    const before = runtime.entity(schedulePosition, "report");
+    await before.call("begin", at("2099-01-02T03:04:00Z"), { operationId: "1" });
+    expect((await runtime.startScheduled()).refused).toHaveLength(1);
+    // As docs/operations.md says.
+    await shop.database.batch([
+      sql`
+        UPDATE lockstep_entity SET state = NULL
+        WHERE entity = 'lockstep.schedule' AND entity_key = 'report'`,
+    ]);
+    expect(await runtime.startScheduled()).toMatchObject({ started: [], refused: [] });
+    vi.setSystemTime(at("2026-01-02T03:05:00Z"));
+    const { started } = await runtime.startScheduled();
+    expect(started).toEqual(["report:2026-01-02T03:05:00.000Z"]);
   });
 
   test("a sweep starts the slots that have begun, and executes their runs", async () => {

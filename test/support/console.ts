@@ -5,11 +5,11 @@ import { pageFiles } from "../../functions/console/page-files.ts";
 import { serveHttp } from "../../functions/http/server.ts";
 import { type AnyStore, open } from "../../infra/open.ts";
 
-/** Serves a console for a store until the test ends. */
+/** Serves a console for a store until the test ends, on this port. Default: any free port. */
 export async function servingConsole(
   { onTestFinished }: Pick<TestContext, "onTestFinished">,
   url: string,
-  options: Partial<ConsoleOptions> = {},
+  { port = 0, ...options }: Partial<ConsoleOptions> & { readonly port?: number } = {},
 ) {
   const store: AnyStore = await open(url);
   const { locks } = store;
@@ -23,19 +23,38 @@ export async function servingConsole(
     onError() {},
     ...options,
   });
-  const server = await serveHttp(app);
-  onTestFinished(async () => {
-    await server.close(0);
-    await store.close();
-  });
-  return { store, url: server.url };
+  const server = await serveHttp(app, { port });
+  let closed: Promise<void> | undefined;
+  const close = () => {
+    closed ??= server.close(0).then(() => store.close());
+    return closed;
+  };
+  onTestFinished(close);
+  return { store, url: server.url, close };
 }
 
-/** Asks for an action; resolves to what was done, or to the code of the refusal. */
-export async function act(url: string, action: string, body: object): Promise<string> {
+/** Resolves to what a page of this console sends with its actions. */
+export async function servedBy(url: string): Promise<string> {
+  const headers = { "lockstep-console": "1" };
+  const info = await fetch(`${url}/console/api/info`, { headers });
+  return info.headers.get("lockstep-console") ?? "";
+}
+
+/** Asks for an action, as the console's page or as one that `served` another console; resolves to what was done, or to the code of the refusal. */
+export async function act(
+  url: string,
+  action: string,
+  body: object,
+  served?: string,
+): Promise<string> {
+  const headers = {
+    "lockstep-console": served ?? (await servedBy(url)),
+    "content-type": "application/json",
+    origin: url,
+  };
   const response = await fetch(`${url}/console/api/actions/${action}`, {
     method: "POST",
-    headers: { "lockstep-console": "1", "content-type": "application/json", origin: url },
+    headers,
     body: JSON.stringify(body),
   });
   const { done, code } = (await response.json()) as {

@@ -70,7 +70,7 @@ export async function actAs(
   const answered = () => told.resolve("answered");
   const opening = Connection.open(server, {
     request: { session, password, timeout: 20_000, lastZxid: 0n },
-    events: { changed() {}, answered, ended: () => told.resolve("ended") },
+    events: { changed() {}, refused() {}, answered, ended: () => told.resolve("ended") },
     span: 4_000,
     signal: new AbortController().signal,
   });

@@ -7,6 +7,7 @@ import {
   NodeExistsError,
   NoNodeError,
 } from "../../core/stores/zookeeper/client/zookeeper.ts";
+import { zookeeperLocks } from "../../core/stores/zookeeper/locks/index.ts";
 import { runScript } from "../support/script.ts";
 import { TcpProxy } from "../support/tcp-proxy.ts";
 import { pause, until, within } from "../support/until.ts";
@@ -213,6 +214,77 @@ describe.concurrent("a session", () => {
     expect(await script.line()).toBe("closed");
     expect(await within(60_000, script.ended)).toBe(0);
   });
+});
+
+/** Starts a server that opens a session with this timeout, and then calls `next`. */
+async function serving(timeout: number, next: (socket: Socket) => void) {
+  let connections = 0;
+  const server = createServer((socket) => {
+    connections += 1;
+    socket
+      .on("error", () => {})
+      .once("data", () => {
+        const answer = Buffer.alloc(41);
+        answer.writeInt32BE(answer.length - 4);
+        answer.writeInt32BE(timeout, 8);
+        answer.writeBigInt64BE(77n, 12);
+        answer.writeInt32BE(16, 20);
+        socket.write(answer);
+        next(socket);
+      });
+  });
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  const address = `127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return { address, connections: () => connections, [Symbol.dispose]: () => void server.close() };
+}
+
+test("a server that closes each connection after it has opened the session is asked with growing pauses", async () => {
+  using server = await serving(LONG, (socket) => socket.end());
+  await using client = zookeeperClient({ servers: [server.address] });
+  await client.openSession(LONG);
+  await pause(2_000);
+  expect(server.connections()).toBeGreaterThan(2);
+  expect(server.connections()).toBeLessThan(20);
+});
+
+test("a server that does not accept the user ends the session, and says why", async () => {
+  const AUTH_FAILED = -115;
+  using server = await serving(LONG, (socket) => {
+    const answer = Buffer.alloc(20);
+    answer.writeInt32BE(answer.length - 4);
+    answer.writeInt32BE(-4, 4);
+    answer.writeInt32BE(AUTH_FAILED, 16);
+    socket.end(answer);
+  });
+  await using client = zookeeperClient({ servers: [server.address], user: "ann", password: "b" });
+  await using store = zookeeperLocks(client);
+  const why = { code: "STORE_REFUSED", message: expect.stringContaining("were not accepted") };
+  await expect(store.tryLock("a", { ttl: LONG })).rejects.toMatchObject(why);
+  await expect(store.lock("a", { ttl: LONG, wait: LONG })).rejects.toMatchObject(why);
+  await expect(store.inspect("a")).rejects.toMatchObject(why);
+});
+
+test("no session is opened by a server that answers with an ended one", async () => {
+  using server = await serving(0, () => {});
+  await using client = zookeeperClient({ servers: [server.address] });
+  await expect(client.openSession(LONG)).rejects.toMatchObject({ code: "STORE_UNAVAILABLE" });
+});
+
+test("a server with a path, a login or a wrong port is refused", () => {
+  for (const server of [
+    "zk:2181/app",
+    "ann:secret@zk:2181",
+    "zk:99999",
+    "tcp://zk",
+    "a b",
+    "::1",
+  ]) {
+    expect(() => zookeeperClient({ servers: [server] })).toThrow(/must be HOST or HOST:PORT/);
+  }
+  expect(() => zookeeperClient({ servers: ["ann:secret@zk"] })).not.toThrow(/secret/);
+  for (const server of ["zk", "zk.example:2181", "10.0.0.1:2181", "[::1]:2181", "[fe80::1]"]) {
+    zookeeperClient({ servers: [server] });
+  }
 });
 
 test("a server that is not a ZooKeeper server is refused", async () => {

@@ -428,11 +428,12 @@ export function memoryJournal(): Journal {
     },
 
     async list({ workflow, status, queue, key, after, limit } = {}) {
-      const newest = [...runs.values()].filter((run) => find(run.runId)).reverse();
+      const newest = [...runs.values()].reverse();
       const at = after === undefined ? 0 : newest.findIndex(({ runId }) => runId === after) + 1;
       if (after !== undefined && at === 0) throw unknownCursor(after);
       return newest
         .slice(at)
+        .filter((run) => find(run.runId))
         .filter((run) => run.workflow === (workflow ?? run.workflow))
         .filter((run) => run.status === (status ?? run.status))
         .filter((run) => run.queue === (queue ?? run.queue) && run.key === (key ?? run.key))

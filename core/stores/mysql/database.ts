@@ -4,7 +4,7 @@ import type { Database, Row, Sql, SqlResult, SqlValue } from "../../database/sql
 import { checkLogin, serverDatabase } from "../sql/server/database.ts";
 import { LONGEST_SILENCE } from "../sql/server/driver.ts";
 import { mysqlDialect } from "./dialect.ts";
-import { commitError, connectError, isFull, uncommittedError } from "./errors.ts";
+import { commitError, connectError, isFull, isReadOnly, uncommittedError } from "./errors.ts";
 import { loadMysql2 } from "./mysql2.ts";
 import { MysqlKiller, MysqlWire } from "./wire.ts";
 
@@ -75,6 +75,7 @@ export function mysqlDatabase({
       },
       killer: (connect) => new MysqlKiller(connect),
       isFull,
+      isReadOnly,
     },
     connections,
   );

@@ -45,7 +45,8 @@ export function uncommittedError(address: string, driverError: DriverError, erro
   if (known) return known;
   const isOutage = sqlState === undefined || sqlState.startsWith("08") || OUTAGES.has(errno ?? 0);
   if (isOutage) return new RolledBackError(message, { cause: error });
-  const Problem = TRANSIENT.has(errno ?? 0) ? StoreUnavailableError : StoreRefusedError;
+  const isTransient = TRANSIENT.has(errno ?? 0) || CANCELLED.has(errno ?? 0);
+  const Problem = isTransient ? StoreUnavailableError : StoreRefusedError;
   return new Problem(address, message, error);
 }
 
@@ -100,9 +101,14 @@ const REFUSALS = new Set([
   // Values: null, range, length, format, constraints.
   1048, 1242, 1264, 1265, 1292, 1364, 1365, 1366, 1369, 1406, 1411, 1416, 1426, 1441, 1451, 1452,
   1644, 1690, 3140, 3141, 3144, 3819, 4025, 4078,
+  // sql_safe_updates refuses the change.
+  1175,
   // The packet is larger than max_allowed_packet: it is dropped before it is parsed.
   1153,
 ]);
+
+/** ER_OPTION_PREVENTS_STATEMENT, ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION, ER_READ_ONLY_MODE. */
+const READ_ONLY = new Set([1290, 1792, 1836]);
 
 /**
  * The server has not executed the statement, and may execute it later.
@@ -110,13 +116,20 @@ const REFUSALS = new Set([
  * - ER_TOO_MANY_USER_CONNECTIONS, ER_CON_COUNT_ERROR: sent in place of a handshake only (sql/sql_connect.cc:
  *   check_for_max_user_connections; sql/conn_handler/connection_handler_manager.cc: check_and_incr_conn_count).
  * - ER_USER_LIMIT_REACHED: sql/sql_connect.cc: check_mqh counts before the statement is executed.
- * - ER_OPTION_PREVENTS_STATEMENT, ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION, ER_READ_ONLY_MODE: a primary that
- *   became a replica refuses the statement (sql/sql_parse.cc: deny_updates_if_read_only_option), or rolls a transaction
- *   back at its commit (sql/handler.cc: ha_commit_trans).
+ * - READ_ONLY: a primary that became a replica refuses the statement (sql/sql_parse.cc: deny_updates_if_read_only_option),
+ *   or rolls a transaction back at its commit (sql/handler.cc: ha_commit_trans).
  * - ER_RECORD_FILE_FULL: a tablespace or its disk is full, and InnoDB rolls the statement back
  *   (https://dev.mysql.com/doc/refman/8.4/en/innodb-error-handling.html).
  */
-const TRANSIENT = new Set([1040, 1114, 1203, 1226, 1290, 1792, 1836]);
+const TRANSIENT = new Set([1040, 1114, 1203, 1226, ...READ_ONLY]);
+
+/**
+ * The server has cancelled the statement. Nothing tells whether a COMMIT was cancelled before or after its effect.
+ *
+ * ER_QUERY_INTERRUPTED (KILL QUERY), MariaDB's ER_STATEMENT_TIMEOUT (max_statement_time), MySQL's ER_QUERY_TIMEOUT
+ * (max_execution_time).
+ */
+const CANCELLED = new Set([1317, 1969, 3024]);
 
 /**
  * The connection or the server was lost. The outcome is certain only if no COMMIT was sent.
@@ -146,3 +159,8 @@ export function isFull(error: unknown): boolean {
 
 /** ER_CON_COUNT_ERROR, ER_TOO_MANY_USER_CONNECTIONS, ER_USER_LIMIT_REACHED. */
 const TOO_MANY_CONNECTIONS = new Set([1040, 1203, 1226]);
+
+/** Whether the server has become a replica. */
+export function isReadOnly(error: unknown): boolean {
+  return READ_ONLY.has((error as DriverError | null | undefined)?.errno ?? 0);
+}

@@ -4,7 +4,7 @@ import type { Database, SqlResult } from "../../database/sql.ts";
 import { checkLogin, serverDatabase } from "../sql/server/database.ts";
 import { LONGEST_SILENCE } from "../sql/server/driver.ts";
 import { postgresDialect } from "./dialect.ts";
-import { commitError, connectError, isFull, uncommittedError } from "./errors.ts";
+import { commitError, connectError, isFull, isReadOnly, uncommittedError } from "./errors.ts";
 import { render } from "./literal.ts";
 import { PostgresNotices } from "./notices.ts";
 import { loadPg } from "./pg.ts";
@@ -70,6 +70,7 @@ export function postgresDatabase({
       notices: new PostgresNotices(load),
       killer: () => new PostgresKiller(),
       isFull,
+      isReadOnly,
     },
     connections,
   );

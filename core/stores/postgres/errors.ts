@@ -79,6 +79,11 @@ export function isFull(error: unknown): boolean {
   return (error as PostgresError | null)?.code === TOO_MANY_CONNECTIONS;
 }
 
+/** Whether the server is a standby, or has been one when the session began. */
+export function isReadOnly(error: unknown): boolean {
+  return (error as PostgresError | null | undefined)?.code === READ_ONLY;
+}
+
 // Codes: https://www.postgresql.org/docs/current/errcodes-appendix.html
 // Places: in src/backend of PostgreSQL 17. An error after the commit was recorded ends the server: AbortTransaction calls
 // RecordTransactionAbort, which panics (access/transam/xact.c). The end of a session (FATAL) may follow the commit.
@@ -86,6 +91,7 @@ export function isFull(error: unknown): boolean {
 const SQLSTATE = /^[0-9A-Z]{5}$/;
 const UNIQUE_VIOLATION = "23505";
 const TOO_MANY_CONNECTIONS = "53300";
+const READ_ONLY = "25006";
 
 const MIGRATE = " (run `lockstep migrate` to make the tables and functions)";
 
@@ -120,7 +126,7 @@ const ROLLED_BACK = new Set(["40001", "40P01", "55P03", "25P03", "57P05"]);
  * - too_many_connections (storage/lmgr/proc.c: InitProcess), cannot_connect_now (tcop/backend_startup.c:
  *   ProcessStartupPacket): sent in place of a login only.
  */
-const TRANSIENT = new Set(["25006", "57014", "53100", TOO_MANY_CONNECTIONS, "57P03"]);
+const TRANSIENT = new Set([READ_ONLY, "57014", "53100", TOO_MANY_CONNECTIONS, "57P03"]);
 
 /**
  * Classes of errors that the server raises while it parses, resolves or executes a statement, or checks deferred

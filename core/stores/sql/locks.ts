@@ -194,7 +194,7 @@ export function sqlClaims(database: Database): Claims {
       const raise = sql`
         UPDATE lockstep_store
         SET generation = CASE WHEN generation < ${least} THEN ${least} ELSE generation + 1 END
-        WHERE generation < ${HIGHEST_GENERATION}`;
+        WHERE id = 1 AND generation < ${HIGHEST_GENERATION}`;
       const read = sql`SELECT generation FROM lockstep_store`;
       const [raised, answer] = await database.batch([raise, read]);
       if (raised?.affected !== 1) throw noMoreGenerations();

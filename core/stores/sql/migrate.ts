@@ -8,6 +8,7 @@ import {
   raw,
   type Sql,
   sql,
+  type Transaction,
 } from "../../database/sql.ts";
 import { deadline, noAnswer } from "../../lock/abort.ts";
 import { hasCode } from "../../lock/errors.ts";
@@ -15,6 +16,9 @@ import type { Millis } from "../../lock/time.ts";
 
 /** The longest migration: a change of a schema waits for open transactions and for another migration. */
 const LONGEST_MIGRATION: Millis = 60_000;
+
+/** The longest time without a call of the transaction that keeps others out. */
+const LONGEST_PAUSE: Millis = 3_000;
 
 /**
  * Applies the pending migrations of the database, and resolves to their names.
@@ -100,12 +104,23 @@ function applyPending(
     for (const { script } of pending) {
       for (const statement of toStatements(script)) {
         // A statement that would commit the transaction goes over another connection: the transaction keeps others out.
-        await (ddlCommits ? database.batch([statement], signal) : tx.batch([statement]));
+        await (ddlCommits ? awake(tx, database.batch([statement], signal)) : tx.batch([statement]));
       }
     }
     await tx.commit(pending.map((migration) => recordVersion(dialect, versionOf(migration))));
     return pending.map(({ name }) => name);
   }, signal);
+}
+
+/** Waits for the work, and calls the transaction meanwhile: the server rolls a silent one back. */
+async function awake(tx: Transaction, work: Promise<unknown>): Promise<void> {
+  const call = () => void tx.batch([sql`SELECT 1`]).catch(() => {});
+  const calling = setInterval(call, LONGEST_PAUSE);
+  try {
+    await work;
+  } finally {
+    clearInterval(calling);
+  }
 }
 
 /** Of two migrating clients, the row of its version refuses the second one. */

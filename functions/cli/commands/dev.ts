@@ -9,6 +9,7 @@ import type { DocsPage } from "../../http/options.ts";
 import { openTelemetryIfRegistered } from "../../telemetry/if-registered.ts";
 import type { PrometheusMetrics } from "../../telemetry/prometheus.ts";
 import { describeError } from "../exit-status.ts";
+import { toJson } from "../json.ts";
 import { parseDuration, parseInteger } from "../options.ts";
 import { listenForShutdown } from "../process/signals.ts";
 import {
@@ -149,7 +150,7 @@ async function start(
       inventory,
       locks,
       secret: readConfig().secret,
-      log: (entry) => print(JSON.stringify(entry)),
+      log: (entry) => print(toJson(entry)),
       onError,
       ...(page && { page }),
     },

@@ -3,6 +3,7 @@ import type { AnyStore } from "../../../infra/open.ts";
 import { examine, failed } from "../../doctor/doctor.ts";
 import type { Finding } from "../../doctor/finding.ts";
 import { EXIT } from "../exit-status.ts";
+import { toJson } from "../json.ts";
 import { jsonOption, locksOption, type StoreArgs, storeOption } from "../options.ts";
 import { withStore } from "../store.ts";
 import { colour } from "../terminal/draw-timeline.ts";
@@ -36,7 +37,7 @@ export const doctorCommand: CommandModule<unknown, DoctorArgs> = {
         report(failed(error)),
       );
     }
-    if (json) print(JSON.stringify(findings));
+    if (json) print(toJson(findings));
     process.exitCode = exitStatusOfAll(findings);
   },
 };

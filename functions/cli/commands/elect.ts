@@ -4,6 +4,7 @@ import type { Election, Leader } from "../../../core/lock/election.ts";
 import { hasCode } from "../../../core/lock/errors.ts";
 import { backoff, retry } from "../../../core/lock/retry.ts";
 import { type AnyStore, open, processLabel } from "../../../infra/open.ts";
+import { toJson } from "../json.ts";
 import { lockStoreOption, parseDuration, type StoreArgs } from "../options.ts";
 import { HELD_HELP, holdAndRun, noticeHolder } from "../process/hold-and-run.ts";
 import type { HeldLock } from "../process/run-while-held.ts";
@@ -152,13 +153,13 @@ async function observe(
 function printChanges(json: boolean): Show {
   let last = "";
   return (leader) => {
-    const line = json ? JSON.stringify(toJson(leader)) : describe(leader);
+    const line = json ? toJson(shown(leader)) : describe(leader);
     if (line !== last) print(line);
     last = line;
   };
 }
 
-function toJson(leader: Leader | undefined) {
+function shown(leader: Leader | undefined) {
   if (!leader) return { leader: null };
   const { value, key, fence, since } = leader;
   return { leader: { value, key, fence, since } };

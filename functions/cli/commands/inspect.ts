@@ -1,5 +1,6 @@
 import type { CommandModule } from "yargs";
 import type { HolderInfo, LockInfo } from "../../../core/lock/lock.ts";
+import { toJson } from "../json.ts";
 import { jsonOption, lockStoreOption, type StoreArgs } from "../options.ts";
 import { withStoreToRead } from "../store.ts";
 import { formatDuration } from "../terminal/duration.ts";
@@ -21,7 +22,7 @@ export const inspectCommand: CommandModule<unknown, InspectArgs> = {
   handler: (args) =>
     withStoreToRead(args, async ({ locks }) => {
       const info = await locks.inspect(args.name);
-      if (args.json) print(JSON.stringify(info));
+      if (args.json) print(toJson(info));
       else print(drawLock(info));
     }),
 };
@@ -45,7 +46,7 @@ export const listCommand: CommandModule<unknown, ListArgs> = {
   handler: (args) =>
     withStoreToRead(args, async ({ locks }) => {
       const infos = await locks.list(args.prefix);
-      if (args.json) print(JSON.stringify(infos));
+      if (args.json) print(toJson(infos));
       else print(locksTable(infos));
     }),
 };

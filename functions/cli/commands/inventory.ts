@@ -4,6 +4,7 @@ import { type Inventory, type StockResult, unknownSku } from "../../../core/inve
 import { openFence } from "../../../core/lock/fence.ts";
 import { readConfig } from "../../../infra/config.ts";
 import { EXIT } from "../exit-status.ts";
+import { toJson } from "../json.ts";
 import { jsonOption, parseInteger, type StoreArgs, storeOption } from "../options.ts";
 import { withStore, withStoreToRead } from "../store.ts";
 import { print } from "../terminal/output.ts";
@@ -71,7 +72,7 @@ const listCommand: CommandModule<
       const { prefix, after } = args;
       const limit = parseInteger("--limit", args.limit);
       const levels = await inventory.list({ prefix, limit, ...(after !== undefined && { after }) });
-      if (args.json) return print(JSON.stringify(levels));
+      if (args.json) return print(toJson(levels));
       const rows = levels.map(({ sku, ...units }) => [
         sku,
         ...[units.onHand, units.reserved, units.sold, units.supplied],
@@ -89,7 +90,7 @@ const getCommand: CommandModule<unknown, SkuArgs> = {
     withStoreToRead(args, async (opened) => {
       const stock = await opened.inventory.get(args.sku);
       if (stock === undefined) throw unknownSku(args.sku);
-      print(JSON.stringify(stock));
+      print(toJson(stock));
     }),
 };
 
@@ -113,7 +114,7 @@ const historyCommand: CommandModule<
       const entries = await opened.inventory.history(args.sku, {
         limit: parseInteger("--limit", args.limit),
       });
-      if (args.json) return print(JSON.stringify(entries));
+      if (args.json) return print(toJson(entries));
       const rows = entries.map((entry) => [
         entry.seq,
         entry.at.toISOString(),
@@ -160,7 +161,7 @@ function changeCommand(action: Action, describe: string): CommandModule<unknown,
       const quantity = parseInteger("quantity", args.quantity);
       await withStore(args, async (opened) => {
         const answer = await change(opened.inventory, action, quantity, args);
-        print(JSON.stringify(answer));
+        print(toJson(answer));
         if (answer.outcome !== "applied") process.exitCode = EXIT.no;
       });
     },

@@ -2,6 +2,7 @@ import type { CommandModule } from "yargs";
 import { hasCode } from "../../../core/lock/errors.ts";
 import type { Lock } from "../../../core/lock/lock.ts";
 import type { AnyStore } from "../../../infra/open.ts";
+import { toJson } from "../json.ts";
 import { lockStoreOption, parseDuration, type StoreArgs } from "../options.ts";
 import { HELD_HELP, holdAndRun, noticeHolder } from "../process/hold-and-run.ts";
 import { withStore, withTimeout } from "../store.ts";
@@ -85,7 +86,7 @@ async function addHolder(
 ): Promise<never> {
   if (!hasCode(error, "LOCK_TIMEOUT")) throw error;
   const { holder, expiresIn } = (await withTimeout(INSPECT_LIMIT, locks.inspect(name))) ?? {};
-  if (json) print(JSON.stringify({ name, outcome: "busy", holder, expiresIn }));
+  if (json) print(toJson({ name, outcome: "busy", holder, expiresIn }));
   if (holder === undefined) throw error;
   const until =
     expiresIn === undefined ? "" : `, for ${Math.ceil(expiresIn)} ms more unless it renews`;

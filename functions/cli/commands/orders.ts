@@ -8,7 +8,7 @@ import type { AnyStore } from "../../../infra/open.ts";
 import { fulfil } from "../../batch/fulfil.ts";
 import { addOrders, checkOrder, countOrders, type StockOrder } from "../../batch/orders.ts";
 import { exitStatusOfSignal } from "../exit-status.ts";
-import { parseJson } from "../json.ts";
+import { parseJson, toJson } from "../json.ts";
 import {
   locksOption,
   parseDuration,
@@ -53,8 +53,8 @@ const addCommand: CommandModule<unknown, AddArgs> = {
   async handler(args) {
     const orders = parseOrders(await readAll(args.file));
     await withStore(args, async (opened) => {
-      await addOrders(opened.database, orders);
-      print(`${orders.length} orders`);
+      const added = await addOrders(opened.database, orders);
+      print(`${added} new orders, ${orders.length - added} known`);
     });
   },
 };
@@ -176,9 +176,7 @@ const countCommand: CommandModule<unknown, StoreArgs> = {
   describe: "Count orders by answer",
   builder: (yargs) => storeOption(yargs).example("$0 orders count", "show the progress"),
   handler: (args) =>
-    withStoreToRead(args, async (opened) =>
-      print(JSON.stringify(await countOrders(opened.database))),
-    ),
+    withStoreToRead(args, async (opened) => print(toJson(await countOrders(opened.database)))),
 };
 
 /** Parses one order per line. Throws a TypeError that names the line. */

@@ -10,16 +10,17 @@ import { renderTrace } from "../../oversell/chrome-trace.ts";
 import type { ComparedStore } from "../../oversell/compare/compare.ts";
 import type { Observations } from "../../oversell/observations.ts";
 import { type OversellOptions, oversell } from "../../oversell/oversell.ts";
-import { isBroken } from "../../oversell/report.ts";
+import { isBroken, verdict } from "../../oversell/report.ts";
 import { MAX_REPORT_ORDERS, renderPicture, renderReport } from "../../oversell/report-page.ts";
 import { SCENARIOS, type ScenarioName } from "../../oversell/scenarios/index.ts";
 import { isUnsafe, type ScenarioReport } from "../../oversell/scenarios/report.ts";
-import { STORY_PARTS, story } from "../../oversell/story.ts";
+import { FIRST_PART, STORY_PARTS, story } from "../../oversell/story.ts";
 import { existsOn, STRATEGIES, type Strategy } from "../../oversell/strategy.ts";
-import { EXIT } from "../exit-status.ts";
+import { EXIT, exitStatusOfSignal } from "../exit-status.ts";
 import { locksOption, parseDuration, type StoreArgs, storeOption } from "../options.ts";
+import { onSignal } from "../process/signals.ts";
 import { COMPARISON_HEAD, COMPARISON_LEGEND, drawCompared } from "../terminal/draw-comparison.ts";
-import { drawFigures, drawReplay, drawStory, verdict } from "../terminal/draw-replay.ts";
+import { drawFigures, drawReplay, drawStory } from "../terminal/draw-replay.ts";
 import { note, print, warn } from "../terminal/output.ts";
 import { table } from "../terminal/table.ts";
 
@@ -266,14 +267,18 @@ function checkReport(args: OversellArgs): void {
 }
 
 /** Returns what the report says about its making. */
-async function settingOf({ store, locks, seed }: OversellArgs, version: string) {
+async function settingOf({ store, locks, seed, story }: OversellArgs, version: string) {
   const { command, ...origin } = originOf(version);
   const servers = {
     server: await serverOf(store),
     ...(locks && { "lock server": await serverOf(locks) }),
   };
   const stores = { store: redact(store), ...(locks !== undefined && { locks: redact(locks) }) };
-  return { command, facts: { ...stores, ...servers, seed, ...origin } };
+  return {
+    command,
+    ...(story && { part: `the first part of the story, a ${FIRST_PART} alone` }),
+    facts: { ...stores, ...servers, seed, ...origin },
+  };
 }
 
 /** Resolves to the version of a store. A sale that is over is reported without it, if the store does not answer any more. */
@@ -410,7 +415,12 @@ async function withProgress<T>(
   const whole = buyers * strategies.length;
   let done = 0;
   let part = "";
-  bar.start(parts * whole, 0, { part, strategy: store, now: "opens" });
+  // The workers end with this process. By its default action, a signal would leave the terminal without a cursor.
+  using _interrupted = onSignal((signal) => {
+    bar.stop();
+    process.exit(exitStatusOfSignal(signal));
+  });
+  bar.start(parts * whole, 0, { part, strategy: redact(store), now: "opens" });
   try {
     return await work(
       ({ name }, { answered, now }) => {

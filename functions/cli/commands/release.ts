@@ -1,5 +1,6 @@
 import type { CommandModule } from "yargs";
 import { fenceOut } from "../fence-out.ts";
+import { toJson } from "../json.ts";
 import { locksOption, type StoreArgs, storeOption } from "../options.ts";
 import { withLocks, withStore } from "../store.ts";
 import { print } from "../terminal/output.ts";
@@ -42,7 +43,7 @@ the fence from the first write of the next holder on.`,
             const was = await locks.release(name, { fence });
             const inventory = store.has("inventory") ? store.inventory : undefined;
             const isRefused = inventory !== undefined && (await fenceOut(inventory, locks, name));
-            print(JSON.stringify({ ...was, outcome: "released", fencedOut: isRefused }));
+            print(toJson({ ...was, outcome: "released", fencedOut: isRefused }));
           },
           IF_THERE,
         ),

@@ -191,7 +191,7 @@ export const exportCommand: CommandModule<unknown, ExportArgs> = {
       if (!args.trace) return print(await exportRun(journal, args.id));
       const run = await journal.show(args.id);
       if (!run) throw unknownRun(args.id);
-      print(JSON.stringify(traceOf(run)));
+      print(toJson(traceOf(run)));
     });
   },
 };

@@ -211,4 +211,5 @@ function reportEvent(event: WorkerEvent, log: Log): void {
   if (event.type === "refused") {
     warn(`run ${event.runId} cannot be executed: ${describeError(event.error)}`);
   }
+  if (event.type === "failed") warn(`${event.what}: ${describeError(event.error)}`);
 }

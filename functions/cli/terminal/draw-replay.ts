@@ -1,7 +1,13 @@
 import { stripVTControlCharacters } from "node:util";
 import Table from "cli-table3";
 import type { OversellReport } from "../../oversell/oversell.ts";
-import { figuresOf, isBroken, isWrong, type StrategyReport } from "../../oversell/report.ts";
+import {
+  figuresOf,
+  isBroken,
+  isWrong,
+  type StrategyReport,
+  verdict,
+} from "../../oversell/report.ts";
 import type { StoryReport } from "../../oversell/story.ts";
 import { colour } from "./draw-timeline.ts";
 import { table } from "./table.ts";
@@ -84,15 +90,6 @@ export function drawFigures({ strategies }: OversellReport): string {
     verdict(report, isBroken(report)),
   ]);
   return table(head, rows);
-}
-
-/** Says whether a strategy or variant is safe. */
-export function verdict(
-  { claimsSafe }: { readonly claimsSafe: boolean },
-  isBrokenPromise: boolean,
-): string {
-  if (isBrokenPromise) return "BROKEN: claims to be safe";
-  return claimsSafe ? "safe" : "no";
 }
 
 const [WRONG, LUCKY, SAFE] = [

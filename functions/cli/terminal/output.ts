@@ -6,9 +6,9 @@ export function print(line: string): void {
   process.stdout.write(`${line}\n`);
 }
 
-/** Prints progress on standard error if that is a terminal. */
+/** Prints progress on standard error if that is a terminal, without the credentials of URLs. */
 export function note(line: string): void {
-  if (process.stderr.isTTY) process.stderr.write(`${escapeControls(line)}\n`);
+  if (process.stderr.isTTY) process.stderr.write(`${escapeControls(redact(line))}\n`);
 }
 
 /** Prints a warning, or a line of a log, on standard error, without the credentials of URLs. */

@@ -1,4 +1,5 @@
 import { html, nothing, render, type TemplateResult } from "lit-html";
+import { escapeControls } from "./format.ts";
 import { act } from "./server.ts";
 
 /** A change that the user confirms with a typed name. */
@@ -43,12 +44,18 @@ function confirm(action: Action): void {
   dialog.showModal();
 }
 
-interface Outcome {
+interface Progress {
+  /** Whether the server has not answered yet: the form cannot be sent again meanwhile. */
+  readonly isPending?: boolean;
   readonly done?: string;
   readonly problem?: string;
 }
 
-function draw(dialog: HTMLDialogElement, action: Action, { done, problem }: Outcome = {}): void {
+function draw(
+  dialog: HTMLDialogElement,
+  action: Action,
+  { isPending = false, done, problem }: Progress = {},
+): void {
   const { title, does, target, fields = [] } = action;
   const submit = (event: SubmitEvent) => {
     event.preventDefault();
@@ -60,8 +67,8 @@ function draw(dialog: HTMLDialogElement, action: Action, { done, problem }: Outc
       ({ name, label, value = "", isOptional = false }) =>
         html`<p><label>${label}<input name=${name} value=${value} autocomplete="off" ?required=${!isOptional}></label></p>`,
     )}
-    <p><label>Type <b>${target}</b> to confirm<input name="confirm" autocomplete="off" spellcheck="false" required></label></p>
-    <button class="danger">${title}</button>
+    <p><label>Type <b>${escapeControls(target)}</b> to confirm<input name="confirm" autocomplete="off" spellcheck="false" required></label></p>
+    <button class="danger" ?disabled=${isPending}>${title}</button>
     <button type="button" @click=${() => dialog.close()}>Do nothing</button>
   </form>`;
   render(
@@ -77,10 +84,12 @@ function draw(dialog: HTMLDialogElement, action: Action, { done, problem }: Outc
 }
 
 async function perform(dialog: HTMLDialogElement, action: Action, data: FormData): Promise<void> {
-  const { confirm = "", ...fields } = Object.fromEntries(
+  const { confirm: typed = "", ...fields } = Object.fromEntries(
     [...data].map(([name, value]) => [name, String(value)]),
   );
+  draw(dialog, action, { isPending: true });
   try {
+    const confirm = typed === escapeControls(action.target) ? action.target : typed;
     const { done } = await act<{ readonly done: string }>(`actions/${action.name}`, {
       ...action.body(fields),
       confirm,

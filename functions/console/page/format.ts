@@ -1,6 +1,8 @@
 import { html, nothing, type TemplateResult } from "lit-html";
+import { now } from "./server.ts";
 
 export { formatDuration } from "../../cli/terminal/duration.ts";
+export { escapeControls } from "../../cli/terminal/escape-controls.ts";
 
 /** Shortens fences for display: "0000000000.00000000000000000017" becomes "0.17". */
 export function shortFence(fence: string | undefined): string {
@@ -12,17 +14,23 @@ export function shortFence(fence: string | undefined): string {
 export function clock(at: string | undefined): TemplateResult | typeof nothing {
   if (at === undefined) return nothing;
   const date = new Date(at);
-  const isToday = date.toDateString() === new Date().toDateString();
+  const isToday = date.toDateString() === new Date(now()).toDateString();
   const shown = isToday ? date.toLocaleTimeString() : date.toLocaleString();
   return html`<time datetime=${at} title=${date.toISOString()}>${shown}</time>`;
 }
 
 /** Returns the milliseconds since a time of the server. */
 export function since(at: string): number {
-  return Math.max(0, Date.now() - Date.parse(at));
+  return Math.max(0, now() - Date.parse(at));
 }
 
 /** Returns a link within the page. */
 export function href(...parts: readonly string[]): string {
   return `#/${parts.map(encodeURIComponent).join("/")}`;
+}
+
+/** Returns a random id. Browsers have crypto.randomUUID on secure pages alone. */
+export function randomId(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }

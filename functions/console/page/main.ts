@@ -6,10 +6,13 @@ import { queuesView } from "./queues.ts";
 import { runsView, runView } from "./runs.ts";
 import { read, setToken, TokenNeeded, takeTokenFromLink } from "./server.ts";
 import { skuView, stockView } from "./stock.ts";
-import type { AnyView, Place } from "./view.ts";
+import { type AnyView, decoded, type Place } from "./view.ts";
 
 /** The pause between two readings: a lock of another process appears within a second. */
 const POLL = 500;
+
+/** What is older is no longer called live. */
+const STALE = 2_000;
 
 const TABS = [
   { name: "locks", title: "Locks", part: undefined },
@@ -21,12 +24,26 @@ const TABS = [
 
 let info: ConsoleInfo | undefined;
 
+/** The last reading. */
+interface Reading {
+  /** When the last answer came, by the clock of this page. */
+  readonly answeredAt?: number | undefined;
+
+  /** Why there was no answer since. */
+  readonly problem?: string;
+
+  /** Whether a token is needed. */
+  readonly isLocked?: boolean;
+}
+
+let reading: Reading = {};
+
 /** Counts the places that were shown: a reading for an earlier one is dropped. */
 let shown = 0;
 
 function placeOf(hash: string): Place {
   const [path = "", query = ""] = hash.replace(/^#\/?/, "").split("?", 2);
-  return { path: path.split("/").map(decodeURIComponent), query: new URLSearchParams(query) };
+  return { path: path.split("/").map(decoded), query: new URLSearchParams(query) };
 }
 
 function viewAt(place: Place): AnyView {
@@ -40,6 +57,7 @@ function viewAt(place: Place): AnyView {
 
 /** Reads and draws what the address names, until it names something else. */
 async function show(): Promise<void> {
+  takeTokenFromLink();
   shown += 1;
   const mine = shown;
   const place = placeOf(location.hash);
@@ -47,24 +65,28 @@ async function show(): Promise<void> {
   let body: TemplateResult | undefined;
   while (mine === shown) {
     const started = performance.now();
-    let problem: string | undefined;
     try {
       info ??= await read<ConsoleInfo>("info");
       const answer = await view.load();
+      if (mine !== shown) return;
       body = view.draw(answer, info);
+      reading = { answeredAt: Date.now() };
     } catch (error) {
-      if (error instanceof TokenNeeded)
-        return mine === shown ? draw(place, "Token", tokenForm()) : undefined;
-      problem = (error as Error).message;
+      if (mine !== shown) return;
+      const { message } = error as Error;
+      if (error instanceof TokenNeeded) {
+        reading = { isLocked: true };
+        return draw(place, "Token", tokenForm(message));
+      }
+      reading = { answeredAt: reading.answeredAt, problem: message };
     }
-    if (mine !== shown) return;
-    draw(place, view.title, body, problem);
+    draw(place, view.title, body);
     await visible();
     await pause(Math.max(POLL, performance.now() - started));
   }
 }
 
-function draw(place: Place, title: string, body?: TemplateResult, problem?: string): void {
+function draw(place: Place, title: string, body?: TemplateResult): void {
   document.title = `${title} · Lockstep`;
   render(
     html`
@@ -72,11 +94,29 @@ function draw(place: Place, title: string, body?: TemplateResult, problem?: stri
         <h1>Lockstep</h1>
         <nav aria-label="Parts">${TABS.map((tab) => drawTab(tab, place))}</nav>
         <p class="store">${info && (info.locks === info.store ? info.store : `${info.store}, locks ${info.locks}`)}${info?.readOnly ? " · read-only" : nothing}</p>
-        <p class="live ${problem ? "broken" : ""}" role="status">${problem ? `No news: ${problem}` : "live"}</p>
+        <p class="live" role="status"></p>
       </header>
       <main>${body ?? nothing}</main>`,
     document.body,
   );
+  drawStatus();
+}
+
+/** Tells how new the page is. Between two answers it changes alone: to draw all again would undo what is being typed. */
+function drawStatus(): void {
+  const line = document.querySelector(".live");
+  const status = statusOf(reading);
+  line?.classList.toggle("broken", status !== "live");
+  // A screen reader reads each change aloud.
+  if (line && line.textContent !== status) line.textContent = status;
+}
+
+function statusOf({ answeredAt, problem, isLocked }: Reading): string {
+  if (isLocked) return "locked";
+  const since = answeredAt && ` since ${new Date(answeredAt).toLocaleTimeString()}`;
+  if (problem !== undefined) return `No news${since ?? ""}: ${problem}`;
+  if (answeredAt === undefined) return "No answer yet";
+  return Date.now() - answeredAt > STALE ? `No news${since}` : "live";
 }
 
 function drawTab({ name, title, part }: (typeof TABS)[number], place: Place): TemplateResult {
@@ -87,14 +127,18 @@ function drawTab({ name, title, part }: (typeof TABS)[number], place: Place): Te
   return html`<a href="#/${name}" aria-current=${isCurrent ? "page" : "false"}>${title}</a>`;
 }
 
-function tokenForm(): TemplateResult {
+/** Draws the form for the token, and why it is needed. */
+function tokenForm(problem: string): TemplateResult {
   const submit = (event: SubmitEvent) => {
     event.preventDefault();
-    setToken(String(new FormData(event.currentTarget as HTMLFormElement).get("token")));
+    const form = event.currentTarget as HTMLFormElement;
+    setToken(String(new FormData(form).get("token")));
+    form.reset();
     void show();
   };
   return html`<form class="token" @submit=${submit}>
-    <p>The console needs its token: the server has printed it, or LOCKSTEP_TOKEN names it.</p>
+    <p role="alert"><b>${problem}</b></p>
+    <p>The server has printed the token, or LOCKSTEP_TOKEN names it.</p>
     <label>Token <input name="token" type="password" required autocomplete="off"></label>
     <button>Open</button>
   </form>`;
@@ -112,6 +156,7 @@ function pause(millis: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, millis));
 }
 
-takeTokenFromLink();
 addEventListener("hashchange", () => void show());
+draw(placeOf(location.hash), "Console");
+setInterval(drawStatus, 1_000);
 void show();

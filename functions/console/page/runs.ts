@@ -3,9 +3,9 @@ import type { RunInfo } from "../../../core/journal/queries.ts";
 import { isOpen, RUN_STATUSES } from "../../../core/journal/runs.ts";
 import type { Bar } from "../shapes.ts";
 import { type Action, button } from "./actions.ts";
-import { clock, formatDuration, href, shortFence } from "./format.ts";
+import { clock, formatDuration, href, randomId, shortFence } from "./format.ts";
 import { type Cell, choice, emptyLine, facts, searchField, table } from "./parts.ts";
-import { read } from "./server.ts";
+import { now, read } from "./server.ts";
 import { type AnyView, type Place, refine, view } from "./view.ts";
 
 /** As JSON. */
@@ -90,7 +90,7 @@ function waitOf(run: Run, holders: Holders = {}): Cell {
   if (status !== "parked" && status !== "blocked") return lock;
   const what = lock ?? (status === "blocked" ? "a fix" : reason ? REASONS[reason] : "a worker");
   if (dueAt === undefined) return what;
-  const left = Date.parse(dueAt) - Date.now();
+  const left = Date.parse(dueAt) - now();
   return html`${what}${left > 0 ? `, due in ${formatDuration(left)}` : "; due"}`;
 }
 
@@ -184,6 +184,8 @@ function retryOf(run: string): Action {
 }
 
 function forkOf(run: string): Action {
+  // One id for all attempts of this form: a second one starts no second run.
+  const id = randomId();
   return {
     title: "Fork",
     name: "fork",
@@ -193,7 +195,7 @@ function forkOf(run: string): Action {
       { name: "from", label: "First step to execute" },
       { name: "as", label: "Id of the new run, or nothing for a random one", isOptional: true },
     ],
-    body: ({ from, as }) => ({ run, from, ...(as && { as }) }),
+    body: ({ from, as }) => ({ run, from, as: as || id }),
   };
 }
 
@@ -217,7 +219,7 @@ function limitOf(queue: string): Action {
 
 function signalOf(run: string): Action {
   // One id for all attempts of this form: a second click sends no second signal.
-  const dedupeId = crypto.randomUUID();
+  const dedupeId = randomId();
   return {
     title: "Send signal",
     name: "signal",

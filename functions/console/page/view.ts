@@ -30,3 +30,12 @@ export function refine({ path, query }: Place, words: Readonly<Record<string, st
   const text = next.size > 0 ? `?${next}` : "";
   location.replace(`#/${path.map(encodeURIComponent).join("/")}${text}`);
 }
+
+/** Decodes a part of an address. A part that is no valid escape is taken as it is. */
+export function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}

@@ -7,6 +7,7 @@ import {
   Accepted,
   Answered,
   Completed,
+  digits,
   Published,
   Run,
   RunState,
@@ -60,17 +61,13 @@ export function runRoutes(options: AppOptions): readonly Route[] {
       summary: "Read a run with its timeline",
       params: RunParams,
       query: z.object({
-        part: z.coerce
-          .number()
-          .int()
-          .min(1)
-          .max(2 ** 31 - 1)
+        part: digits(1, 2 ** 31 - 1)
           .optional()
           .meta({
             description: "the number of a history: the current one, or the one before",
           }),
         after: z.string().max(600).optional().meta({ description: "`next` of the page before" }),
-        limit: z.coerce.number().int().min(1).max(RECORDS_PER_PAGE).optional(),
+        limit: digits(1, RECORDS_PER_PAGE).optional(),
       }),
       responses: { 200: { description: "the run", schema: Run } },
       problems: [404],

@@ -11,7 +11,17 @@ import type { AppOptions } from "../options.ts";
 import { Problem } from "../problem.ts";
 import type { RequestHead } from "../request.ts";
 import { type Route, type RouteRequest, type RouteResponse, route } from "../route.ts";
-import { Change, History, QuantityBody, ReserveBody, SetBody, Stock, text } from "../schemas.ts";
+import {
+  Change,
+  digits,
+  History,
+  NoBody,
+  QuantityBody,
+  ReserveBody,
+  SetBody,
+  Stock,
+  text,
+} from "../schemas.ts";
 
 const Sku = z.object({ sku: text("sku") });
 const Reservation = Sku.extend({ reservation: text("reservation") });
@@ -64,7 +74,7 @@ export function stockRoutes({ inventory, secret }: AppOptions): readonly Route[]
       path: "/stock/{sku}/reservations/{reservation}/confirm",
       summary: "Sell reserved units",
       params: Reservation,
-      body: z.undefined(),
+      body: NoBody,
       apply: (change, { params }) => inventory.confirm({ ...change, ...params }),
     }),
     changeRoute({
@@ -73,7 +83,7 @@ export function stockRoutes({ inventory, secret }: AppOptions): readonly Route[]
       path: "/stock/{sku}/reservations/{reservation}/cancel",
       summary: "Return reserved units to the units on hand",
       params: Reservation,
-      body: z.undefined(),
+      body: NoBody,
       apply: (change, { params }) => inventory.cancel({ ...change, ...params }),
     }),
   ];
@@ -120,8 +130,10 @@ function readRoutes(inventory: Inventory): readonly Route[] {
 }
 
 const Page = z.strictObject({
-  limit: z.coerce.number().int().min(1).max(1_000).default(100),
-  before: z.coerce.number().int().min(0).max(Number.MAX_SAFE_INTEGER).optional(),
+  limit: digits(1, 1_000)
+    .default(100)
+    .meta({ override: { default: 100 } }),
+  before: digits(0, Number.MAX_SAFE_INTEGER).optional(),
 });
 
 type WithSku = z.ZodObject<{ sku: z.ZodString }>;

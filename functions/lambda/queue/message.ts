@@ -1,4 +1,5 @@
 import type { SQSEvent, SQSRecord } from "aws-lambda";
+import type { Millis } from "../../../core/lock/time.ts";
 import { TerminalError } from "../../../core/steps/errors.ts";
 import { isInexact } from "../../json/inexact.ts";
 
@@ -44,4 +45,9 @@ export function groupIdOf({ attributes, messageId }: SQSRecord): string {
 /** Returns the number of deliveries, including this one. */
 export function receiveCountOf({ attributes }: SQSRecord): number {
   return Number(attributes.ApproximateReceiveCount) || 1;
+}
+
+/** Returns the time since the message was sent. */
+export function ageOf({ attributes }: SQSRecord): Millis {
+  return Math.max(0, Date.now() - Number(attributes.SentTimestamp ?? Date.now()));
 }

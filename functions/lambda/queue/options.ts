@@ -51,7 +51,10 @@ export type QueueEvent =
       readonly seconds: number | undefined;
     }
   | { readonly type: "poison"; readonly record: SQSRecord; readonly error: unknown }
-  /** The hook `delay` or `poison.to` failed: the message is delivered again after the visibility timeout. */
+  /**
+   * A hook failed, and the message is delivered again: after the visibility timeout if it was `delay`, after a second or
+   * more if it was `poison.to`.
+   */
   | { readonly type: "hook-failed"; readonly record: SQSRecord; readonly error: unknown };
 
 /**

@@ -1,6 +1,7 @@
 import type { SQSBatchResponse, SQSEvent, SQSRecord } from "aws-lambda";
 import { quote } from "../../../core/lock/errors.ts";
 import { listener } from "../../../core/lock/listener.ts";
+import type { Millis } from "../../../core/lock/time.ts";
 import type { Runtime } from "../../../core/steps/contract.ts";
 import type { RunError, RunOutcome, Workflow } from "../../../core/steps/workflow.ts";
 import {
@@ -11,7 +12,7 @@ import {
 import { type Provider, resolve } from "../../invocation/provider.ts";
 import { groupMessages, type Invocation, processBatch } from "./batch.ts";
 import { type Disposition, DONE, poison, retry } from "./disposition.ts";
-import { bodyOf, isFifo } from "./message.ts";
+import { ageOf, bodyOf, isFifo } from "./message.ts";
 import { type BatchOptions, checkOptions, type PoisonOptions } from "./options.ts";
 import { inTraceOf } from "./trace.ts";
 
@@ -26,6 +27,11 @@ export interface QueueHandlerOptions<Input> extends BatchOptions, LockWaitOption
    * For a run that has to wait: `keep` keeps its message until the run has ended (default, and always on a FIFO
    * queue, where later messages must wait too); `leave` finishes the message, and a sweep or worker resumes the run. A run
    * that waits for a lock keeps its message in any case, which comes back after a second.
+   *
+   * A kept message comes back when its run is due. SQS does not notice what ends a wait early, such as a signal or the
+   * end of a child: the message of such a run comes back within a minute, later within a tenth of its age and within an
+   * hour, which is about 400 deliveries in ten days. On a FIFO queue that is so for each run that waits. With a lower
+   * `maxReceiveCount` and long waits, use `leave`.
    */
   readonly parked?: "keep" | "leave";
 
@@ -48,6 +54,9 @@ export interface RunPoisonOptions extends PoisonOptions {
  *
  * A message is done when its run has completed, and poison when its run has failed. The journal counts the attempts and
  * crashes of a run; the number of deliveries does not matter.
+ *
+ * A message that is delivered after the `keep` of its run has ended executes the workflow again: let `keep` be at least
+ * as long as the queue keeps messages.
  */
 export function queueHandler<Input, Output>(
   runtime: Provider<Runtime>,
@@ -72,7 +81,7 @@ export function queueHandler<Input, Output>(
     try {
       const outcome = await rt.execute(workflow, input, { id, lockWait, ...invocation });
       onOutcome(outcome, record);
-      return dispositionOf(outcome, options, isFifo(record));
+      return dispositionOf(outcome, options, record);
     } catch (error) {
       return isPermanent(error) ? poison(error) : retry("error", 0, error);
     }
@@ -110,7 +119,7 @@ async function readMessage<Input>(
 function dispositionOf(
   outcome: RunOutcome<unknown>,
   { parked, poison: poisonOptions }: Pick<QueueHandlerOptions<unknown>, "parked" | "poison">,
-  fifo: boolean,
+  record: SQSRecord,
 ): Disposition {
   if (outcome.status === "completed") return DONE;
   if (outcome.status === "failed") {
@@ -126,10 +135,17 @@ function dispositionOf(
   if (outcome.status === "busy") return retry("busy");
   const waitsForLock = outcome.status === "suspended" && outcome.reason === "lock-busy";
   if (waitsForLock) return retry("busy", outcome.wakeIn);
-  if (parked === "leave" && !fifo) return DONE;
-  if (outcome.status === "blocked") return retry("parked", outcome.retryIn);
-  return retry("parked", outcome.wakeIn);
+  if (parked === "leave" && !isFifo(record)) return DONE;
+  const wakeIn = outcome.status === "blocked" ? outcome.retryIn : outcome.wakeIn;
+  const mayEndEarly =
+    outcome.status === "suspended" && (outcome.reason === "signal" || outcome.reason === "child");
+  // A message that waits holds up its group, and a cancellation ends any wait.
+  if (!mayEndEarly && !isFifo(record)) return retry("parked", wakeIn);
+  return retry("parked", Math.min(wakeIn, ageOf(record) / 10, LONGEST_PAUSE));
 }
+
+/** Until the message of a run that waits for a signal comes back. */
+const LONGEST_PAUSE: Millis = 3_600_000;
 
 const REFUSALS: ReadonlySet<unknown> = new Set(["INPUT_CONFLICT", "INVALID", "TOO_LARGE"]);
 

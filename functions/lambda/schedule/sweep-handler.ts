@@ -24,7 +24,10 @@ export interface SweepHandlerOptions extends ReserveOption, LockWaitOption {
   /** Called with the outcome of each run. Errors of the listener are ignored. */
   readonly onOutcome?: (outcome: RunOutcome<unknown>) => void;
 
-  /** Called for each run that could not be resumed or started. Errors of the listener are ignored. */
+  /**
+   * Called for each run that could not be resumed or started, and with the name of a workflow whose schedule could not be
+   * read or moved. Errors of the listener are ignored.
+   */
   readonly onError?: (runId: string, error: unknown) => void;
 }
 
@@ -38,7 +41,7 @@ export interface SweepReport {
   readonly blocked: number;
   readonly busy: number;
 
-  /** Runs that could not be resumed or started. */
+  /** Runs that could not be resumed or started, and schedules that could not be read or moved. */
   readonly refused: number;
 
   /** Slots of the workflows' schedules that were started, by this sweep or by another process at the same time. */
@@ -67,9 +70,12 @@ export function sweepHandler(
   checkWhole("concurrency", options.concurrency ?? 4, 1, 1_000);
   const sweep = async (deadline: Deadline): Promise<SweepReport> => {
     const rt = await resolve(runtime);
-    const { started, refused } = await rt.startScheduled();
     const onError = listener(options.onError);
-    for (const { runId, error } of refused) onError(runId, error);
+    // A failure is thrown when the due runs were resumed.
+    const [starting] = await Promise.allSettled([rt.startScheduled()]);
+    if (starting.status === "fulfilled") {
+      for (const { runId, error } of starting.value.refused) onError(runId, error);
+    }
     using runsAlone = limitOf(deadline.remaining() * RUNS_ALONE, noAnswer);
     const resuming = resumeDue(rt, { deadline, lockWait }, options);
     // However many runs are due, the last part of the time is for the rest, too.
@@ -79,9 +85,11 @@ export function sweepHandler(
     const rest = deliverAndPurge(rt, deadline);
     // A failure is thrown when no run is executed any more.
     rest.catch(() => {});
-    const counts = await resuming;
+    const [counts, others] = [await resuming, await rest];
+    if (starting.status === "rejected") throw starting.reason;
+    const { started, refused } = starting.value;
     const scheduled = started.length;
-    return { ...counts, refused: counts.refused + refused.length, scheduled, ...(await rest) };
+    return { ...counts, refused: counts.refused + refused.length, scheduled, ...others };
   };
   return async (_event, context) => {
     const deadline = deadlineOf(context, reserve);
@@ -106,17 +114,21 @@ async function resumeDue(
   const counts = { completed: 0, failed: 0, suspended: 0, blocked: 0, busy: 0, refused: 0 };
   // Runs that stay due are resumed once per sweep.
   const seen = new Set<string>();
-  const resume = async ({ runId, execute }: DueExecution) => {
+  const resume = async ({ runId, part, execute }: DueExecution) => {
     try {
       const outcome = await execute(limits);
       counts[outcome.status] += 1;
-      if (staysDue(outcome)) seen.add(runId);
+      if (staysDue(outcome) && !(await hasContinued(runId, part))) seen.add(runId);
       onOutcome(outcome);
     } catch (error) {
       counts.refused += 1;
       seen.add(runId);
       onError(runId, error);
     }
+  };
+  const hasContinued = async (runId: string, part: number) => {
+    const run = await runtime.journal.find(runId).catch(() => undefined);
+    return run !== undefined && run.part > part;
   };
   const resumeAll = async () => {
     while (limits.deadline.remaining() >= MIN_WORK_TIME) {
@@ -130,7 +142,10 @@ async function resumeDue(
   return counts;
 }
 
-/** The run is held by another process, or its next step needs more time than is left: resuming it again is useless. */
+/**
+ * The run is held by another process, or its next step needs more time than is left: resuming it again is useless, unless
+ * it has begun another history.
+ */
 function staysDue(outcome: RunOutcome<unknown>): boolean {
   return (
     outcome.status === "busy" || (outcome.status === "suspended" && outcome.reason === "deadline")

@@ -80,7 +80,7 @@ async function compareStore(name: string, tell: Tell): Promise<ComparedStore> {
     for await (const fact of factsOf(name, tell, limit.signal)) known = { ...known, ...fact };
     return known;
   } catch (error) {
-    return { ...known, failed: (error as Error).message };
+    return { ...known, failed: redact((error as Error).message) };
   }
 }
 

@@ -115,6 +115,17 @@ export function describeStarts({ newId, runtime }: StepsHarness): void {
       expect(last.runId).toBe(first.runId);
     });
 
+    test("and a singleton with the same key know nothing of each other", async () => {
+      const rt = shared();
+      const key = newId();
+      const singleton = () => rt.start(save, { text: "a" }, { singleton: key });
+      const debounced = () => rt.start(save, { text: "b" }, { debounce: { key, for: "1h" } });
+      const runIds = [await singleton(), await debounced()].map(({ runId }) => runId);
+      expect(new Set(runIds).size).toBe(2);
+      const again = [await singleton(), await debounced()].map(({ runId }) => runId);
+      expect(again).toEqual(runIds);
+    });
+
     test("after the cancellation of its run starts a new run", async () => {
       const rt = shared();
       const debounce = { key: newId(), for: 30 };

@@ -148,8 +148,8 @@ export const DYNAMODB = [
       name: "a reservation in DynamoDB that is closed twice",
       find: `return [{ key, when: "attribute_exists(#pk)" }];`,
       replace: "return [{ key }];",
+      tests: ["test/stores/dynamodb/stock.server.test.ts"],
       only: "reserv",
-      survives: "the same transaction compares the version of the stock",
     },
     {
       name: "an expired reservation in DynamoDB that is confirmed",
@@ -171,13 +171,25 @@ export const DYNAMODB = [
       tests: [...STOCK, "test/stores/dynamodb/stock.server.test.ts"],
     },
   ]),
+  ...mutantsOf(
+    "core/stores/dynamodb/inventory/turn.ts",
+    ["test/stores/dynamodb/stock.server.test.ts"],
+    [
+      {
+        name: "turns in DynamoDB that no other client waits for",
+        find: "return Math.min(now.turn - before.turn, LONGEST_TURN);",
+        replace: "return Math.min(0 * now.turn, LONGEST_TURN);",
+        only: "turns",
+      },
+    ],
+  ),
   ...mutantsOf("core/stores/dynamodb/inventory/expiry.ts", STOCK, [
     {
       name: "an expired reservation in DynamoDB that two clients put back",
       find: `({ key, when: "attribute_exists(#pk)" }));`,
       replace: "({ key }));",
+      tests: ["test/stores/dynamodb/stock.server.test.ts"],
       only: "reserv",
-      survives: "the same transaction compares the version of the stock",
     },
     {
       name: "open reservations in DynamoDB that are put back",

@@ -111,6 +111,18 @@ export const ETCD = [
       tests: ELECTION,
     },
   ]),
+  ...mutantsOf(
+    "core/stores/etcd/locks/enter.ts",
+    ["test/stores/etcd/mutex.server.test.ts"],
+    [
+      {
+        name: "an attempt that takes a waiting key of its session for the lock",
+        find: "return isFirst ? this.#existing(answer, isRepeated) : undefined;",
+        replace: "return isFirst || keys ? this.#existing(answer, isRepeated) : undefined;",
+        only: "attempt",
+      },
+    ],
+  ),
   ...mutantsOf("core/stores/etcd/locks/enter.ts", STORE, [
     {
       name: "a lock for any waiter in the queue",
@@ -137,6 +149,18 @@ export const ETCD = [
         "the session of the entry is retired, and removes what is left when the request gives it back",
     },
   ]),
+  ...mutantsOf(
+    "core/stores/etcd/locks/queue-entry.ts",
+    ["test/stores/etcd/mutex.server.test.ts"],
+    [
+      {
+        name: "a guard that ends with a refused read",
+        find: `if (hasCode(error, "STORE_REFUSED")) return true;`,
+        replace: `if (hasCode(error, "STORE_CLOSED")) return true;`,
+        only: "notices",
+      },
+    ],
+  ),
   ...mutantsOf("core/stores/etcd/locks/queue-entry.ts", CONFORMANCE, [
     {
       name: "a move to another lease without the create revision",
@@ -232,8 +256,8 @@ export const ETCD = [
   ...mutantsOf("core/stores/etcd/inventory/change.ts", STOCK, [
     {
       name: "a plan that is written whatever the stock is by now",
-      find: "isUnchanged(keys, sku, snapshot.stockKey),",
-      replace: "...[isUnchanged(keys, sku, snapshot.stockKey)].slice(1),",
+      find: "isUnchanged(keys.stock(sku), snapshot.stockKey),",
+      replace: "...[isUnchanged(keys.stock(sku), snapshot.stockKey)].slice(1),",
     },
     {
       name: "a plan of a holder whose fence has changed",
@@ -255,6 +279,14 @@ export const ETCD = [
       only: "fence|late",
     },
   ]),
+  ...mutantsOf("core/stores/etcd/inventory/turn.ts", STOCK, [
+    {
+      name: "turns in etcd that no other client waits for",
+      find: "return Math.min(Number(turnKey.value), LONGEST_TURN);",
+      replace: "return Math.min(0 * Number(turnKey.value), LONGEST_TURN);",
+      only: "turns",
+    },
+  ]),
   ...mutantsOf("core/stores/etcd/inventory/expiry.ts", STOCK, [
     {
       name: "open reservations that are put back",
@@ -264,8 +296,8 @@ export const ETCD = [
     },
     {
       name: "expired reservations that two clients put back",
-      find: "when: [isUnchanged(keys, sku, stockKey)],",
-      replace: "when: [isUnchanged(keys, sku, stockKey)].slice(1),",
+      find: "when: [isUnchanged(keys.stock(sku), stockKey)],",
+      replace: "when: [isUnchanged(keys.stock(sku), stockKey)].slice(1),",
       only: "put back late",
     },
   ]),

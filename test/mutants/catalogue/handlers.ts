@@ -86,7 +86,7 @@ export const HANDLERS = [
     },
     {
       name: "a parked run on a FIFO queue that is left to a sweep",
-      find: `if (parked === "leave" && !fifo) return DONE;`,
+      find: `if (parked === "leave" && !isFifo(record)) return DONE;`,
       replace: `if (parked === "leave") return DONE;`,
     },
     {
@@ -223,8 +223,8 @@ export const HANDLERS = [
     },
     {
       name: "a sweep that takes one run again and again",
-      find: "if (staysDue(outcome)) seen.add(runId);",
-      replace: "void staysDue;",
+      find: "if (staysDue(outcome) && !(await hasContinued(runId, part))) seen.add(runId);",
+      replace: "void [staysDue, hasContinued, part];",
     },
     {
       name: "a sweep that ends with the first refused run",

@@ -99,11 +99,11 @@ export const INVENTORY = [
       replace: "if (orders.length === 0) {",
     },
   ]),
-  ...mutantsOf("core/inventory/decrement-batcher.ts", STOCK, [
+  ...mutantsOf("core/inventory/operation-batcher.ts", STOCK, [
     {
       name: "an aborted decrement that is applied later",
-      find: "if (this.#batcher.remove(queueKey(operation), pending)) return signal?.reason;",
-      replace: "if (queueKey(operation) && pending) return signal?.reason;",
+      find: "if (this.#remove(pending)) return signal?.reason;",
+      replace: "if (pending) return signal?.reason;",
       only: "abort",
     },
     {

@@ -37,6 +37,13 @@ export const ZOOKEEPER = [
   ]),
   ...mutantsOf("core/stores/zookeeper/locks/queue-entry.ts", STORE, [
     {
+      name: "an entry without an answer to its removal that its session keeps",
+      find: `    forgetNodes(this.#session, this.#prefix);
+    try {`,
+      replace: `    try {`,
+      only: "was not answered",
+    },
+    {
       name: "several nodes of which the rest stays when one is gone",
       find: "for (const each of this.paths) await removeIfThere(this.#session, each, limit);",
       replace: "void removeIfThere;",

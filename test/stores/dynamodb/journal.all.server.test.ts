@@ -141,7 +141,8 @@ function hooked(
     const answer = await pass();
     if (aheadBy === 0) return answer;
     const date = new Date(Date.now() + aheadBy).toUTCString();
-    return new Response(await answer.text(), { status: answer.status, headers: { date } });
+    const headers = { date, "content-type": answer.headers.get("content-type") ?? "" };
+    return new Response(await answer.text(), { status: answer.status, headers });
   });
   return { journal: dynamodbJournal(dynamodb), dynamodb };
 }

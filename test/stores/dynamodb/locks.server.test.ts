@@ -18,7 +18,7 @@ const LONG = 30_000;
 
 /** Opens locks, and counts their requests by operation. */
 function counted(table: TestTable) {
-  const { dynamodb, requests } = watch(table, undefined, { timeout: LONG });
+  const { dynamodb, requests } = watch(table);
   return { locks: dynamodbLocks(dynamodb, { closeDynamodb: true }), requests };
 }
 

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { stockLock } from "../../../core/inventory/inventory.ts";
+import { type Inventory, stockLock } from "../../../core/inventory/inventory.ts";
 import { type Fence, issueFence } from "../../../core/lock/fence.ts";
 import { dynamodbInventory } from "../../../core/stores/dynamodb/inventory/index.ts";
 import { stockKey } from "../../../core/stores/dynamodb/inventory/items.ts";
@@ -11,6 +11,7 @@ import {
   type TestTable,
   watch,
 } from "../../support/dynamodb-under-test.ts";
+import { sellWithoutPause } from "../../support/sell-without-pause.ts";
 import { pause, until } from "../../support/until.ts";
 
 const sku = "teapot";
@@ -91,6 +92,115 @@ test("a sale that arrives after its repetition changes nothing", async () => {
   expect(await stock.history(sku)).toHaveLength(2);
 });
 
+/** Opens stock whose requests take `span` longer. */
+function slow(table: TestTable, span: number) {
+  const { dynamodb } = watch(table, (_, pass) => pause(span).then(pass));
+  return { stock: dynamodbInventory(dynamodb), dynamodb };
+}
+
+test.each([5, 40])(
+  "a client whose requests take %i ms has its turns beside one that sells without a pause",
+  async (span) => {
+    const table = await anyTable();
+    const [busy, other] = [slow(table, 5), slow(table, span)];
+    await using _busy = busy.dynamodb;
+    await using _other = other.dynamodb;
+    const change = (operationId: string) => ({ sku, quantity: 1, operationId });
+    await busy.stock.set({ ...change("set"), quantity: 100_000 });
+    await other.stock.reserve({ ...change("expired"), expiresIn: 1 });
+    await until(async () => (await other.stock.reservations(sku))[0]?.expiresIn === 0);
+    {
+      await using _ = sellWithoutPause(busy.stock, sku);
+      const { stock } = other;
+      const reserving = { ...change("reserve"), expiresIn: 600_000 };
+      const closing = { ...change("confirm"), reservation: "reserve" };
+      expect(await stock.decrement(change("decrement"))).toMatchObject({ outcome: "applied" });
+      expect(await stock.reserve(reserving)).toMatchObject({ outcome: "applied" });
+      expect(await stock.confirm(closing)).toMatchObject({ outcome: "applied" });
+      await stock.expire(sku);
+    }
+    expect(await other.stock.get(sku)).toMatchObject({ reserved: 0 });
+    const seqs = (await other.stock.history(sku, { limit: 10_000 })).map(({ seq }) => seq);
+    expect(seqs).toEqual(seqs.map((_, i) => seqs.length - i));
+  },
+);
+
+/** Makes the first `times` transactions come too late, and calls `meanwhile` before their client asks for a turn. */
+function beaten(stock: Inventory, times: number, meanwhile: () => Promise<unknown>): RequestFault {
+  let transactions = 0;
+  return async (operation, pass) => {
+    if (operation === "TransactWriteItems") transactions += 1;
+    if (operation === "TransactWriteItems" && transactions <= times) {
+      await stock.restock({ sku, quantity: 1, operationId: `restock ${transactions}` });
+    }
+    if (operation === "UpdateItem") await meanwhile();
+    return pass();
+  };
+}
+
+test("a client that asks for a turn makes no stock of a sku that somebody has deleted", async () => {
+  const table = await anyTable();
+  const { stock, dynamodb, faults, take } = watched(table);
+  await using _ = dynamodb;
+  await using other = table.open();
+  const others = dynamodbInventory(other);
+  await stock.set({ sku, quantity: 5, operationId: "set" });
+  faults.push(beaten(others, 2, () => other.write([{ key: stockKey(sku) }])));
+  const sale = stock.decrement({ sku, quantity: 1, operationId: "sale" });
+  await expect(sale).rejects.toMatchObject({ code: "UNKNOWN_SKU" });
+  expect(take()).toContain("UpdateItem");
+  expect(await others.get(sku)).toBeUndefined();
+});
+
+test("a reservation that another client closes while its own asks for a turn is closed once", async () => {
+  const table = await anyTable();
+  const { stock, dynamodb, faults } = watched(table);
+  await using _ = dynamodb;
+  await using other = table.open();
+  const others = dynamodbInventory(other);
+  await stock.set({ sku, quantity: 5, operationId: "set" });
+  await stock.reserve({ sku, quantity: 2, operationId: "r", expiresIn: 600_000 });
+  const closing = { sku, reservation: "r" };
+  faults.push(beaten(others, 2, () => others.cancel({ ...closing, operationId: "cancel" })));
+  expect(await stock.confirm({ ...closing, operationId: "confirm" })).toMatchObject({
+    outcome: "closed",
+    remaining: 7,
+  });
+  expect(await stock.get(sku)).toMatchObject({ onHand: 7, reserved: 0, sold: 0 });
+});
+
+test("an expired reservation that another client releases meanwhile goes back on hand once", async () => {
+  const table = await anyTable();
+  const { stock, dynamodb, faults, take } = watched(table);
+  await using _ = dynamodb;
+  await using other = table.open();
+  const others = dynamodbInventory(other);
+  await stock.set({ sku, quantity: 5, operationId: "set" });
+  await stock.reserve({ sku, quantity: 2, operationId: "r", expiresIn: 1 });
+  await until(async () => (await stock.reservations(sku))[0]?.expiresIn === 0);
+  faults.push(beaten(others, 1, () => others.expire(sku)));
+  await stock.expire(sku);
+  expect(take()).toContain("UpdateItem");
+  expect(await stock.get(sku)).toMatchObject({ onHand: 6, reserved: 0 });
+});
+
+test("concurrent reservations share transactions of 48, and each keeps its units", async () => {
+  const { stock, dynamodb, take } = watched(await anyTable());
+  await using _ = dynamodb;
+  await stock.set({ sku, quantity: 90, operationId: "set" });
+  take();
+  const reserve = (operationId: string) =>
+    stock.reserve({ sku, quantity: 1, operationId, expiresIn: 600_000 });
+  const answers = await Promise.all(ordersOf(97).map(({ operationId }) => reserve(operationId)));
+  expect(take().filter((operation) => operation === "TransactWriteItems")).toHaveLength(3);
+  expect(answers.filter(({ outcome }) => outcome === "applied")).toHaveLength(90);
+  expect(await stock.reservations(sku)).toHaveLength(90);
+  expect(await reserve("0")).toEqual({ ...answers[0], replayed: true });
+  const closing = { sku, reservation: "1", operationId: "confirm" };
+  expect(await stock.confirm(closing)).toMatchObject({ outcome: "applied" });
+  expect(await stock.get(sku)).toMatchObject({ onHand: 0, reserved: 89, sold: 1 });
+});
+
 async function claim(table: TestTable, fence: Fence): Promise<void> {
   await using other = table.open();
   await dynamodbInventory(other).claim(fence);
@@ -127,6 +237,18 @@ test("a batch of several transactions that is fenced out half way is unknown, an
   const answers = await stock.decrementMany({ ...batch, fence: next });
   expect(answers.filter(({ replayed }) => replayed)).toHaveLength(96);
   expect(await stock.get(sku)).toMatchObject({ onHand: 350, sold: 150 });
+});
+
+test("single sales of a holder that is overtaken are done or fenced out, and none is unknown", async () => {
+  const { stock, dynamodb, batch } = await overtakenBatch(3, false);
+  await using _ = dynamodb;
+  const { fence } = batch;
+  const sales = ordersOf(200).map((order) => stock.decrement({ sku, ...order, fence }));
+  const done = (await Promise.allSettled(sales)).map((sale) =>
+    sale.status === "fulfilled" ? sale.value.outcome : sale.reason.code,
+  );
+  expect(done).toEqual([...Array(97).fill("applied"), ...Array(103).fill("FENCED_OUT")]);
+  expect(await stock.get(sku)).toMatchObject({ sold: 97 });
 });
 
 test("a batch whose first transaction lost its answer is unknown when the second is refused", async () => {
@@ -191,10 +313,10 @@ test("more expired reservations than a transaction has items are all put back", 
 test("a reservation is refused where answers do not tell the server's clock", async () => {
   const table = await anyTable();
   const send = nodeFetch();
-  const fetch: Fetch = async (url, request) => ({
-    ...(await send(url, request)),
-    headers: { get: () => null },
-  });
+  const fetch: Fetch = async (url, request) => {
+    const { headers, ...answer } = await send(url, request);
+    return { ...answer, headers: { get: (name) => (name === "date" ? null : headers.get(name)) } };
+  };
   await using dynamodb = table.open({ fetch });
   const stock = dynamodbInventory(dynamodb);
   const reserving = { sku, quantity: 1, operationId: "r", expiresIn: 60_000 };

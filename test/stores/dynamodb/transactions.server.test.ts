@@ -24,7 +24,9 @@ import {
   watch,
 } from "../../support/dynamodb-under-test.ts";
 import { newRunId, record, running } from "../../support/runs.ts";
+import { sellWithoutPause } from "../../support/sell-without-pause.ts";
 import type { Opened } from "../../support/stock-within.ts";
+import { pause } from "../../support/until.ts";
 
 let table: TestTable;
 let dynamodb: Dynamodb;
@@ -247,6 +249,16 @@ describe("a step's transaction", () => {
     });
     expect([bodies, sold.value]).toEqual([2, "6"]);
     expect(await inventory.get(sku)).toMatchObject({ onHand: 6, sold: 3 });
+  });
+
+  test("commits beside a client that sells the same sku without a pause", async () => {
+    const { journal: slow, dynamodb: client } = faulty((_, pass) => pause(20).then(pass));
+    await using _ = client;
+    await using busy = table.open();
+    const [run, sku] = [await running(journal), await stocked(100_000)];
+    await using _seller = sellWithoutPause(dynamodbInventory(busy), sku);
+    const sold = await transact(run, "sell", selling(sku, run.runId), { on: slow });
+    expect(sold).toMatchObject({ key: "sell" });
   });
 
   test("fails with the condition of an own item, and changes nothing", async () => {

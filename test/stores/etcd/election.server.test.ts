@@ -1,14 +1,42 @@
 import { afterAll, afterEach, describe, expect, inject, test, vi } from "vitest";
 import { etcdClient } from "../../../core/stores/etcd/client/grpc.ts";
-import { EtcdSession, etcdElection } from "../../../core/stores/etcd/index.ts";
+import { EtcdSession, etcdElection, openEtcd } from "../../../core/stores/etcd/index.ts";
 import { describeElection } from "../../conformance/election.ts";
 import { etcdElections } from "../../support/elections-under-test.ts";
 import { freshPrefix, queueOf } from "../../support/etcd.ts";
 import { FAULTS } from "../../support/faulty-etcd.ts";
+import { runScript } from "../../support/script.ts";
+import { TcpProxy } from "../../support/tcp-proxy.ts";
+import { pause, until } from "../../support/until.ts";
 
 for (const server of inject("etcdServers")) {
   describeElection(server.name, FAULTS, () => etcdElections(server));
 }
+
+describe.concurrent("a process that waits, whose connections are cut once,", () => {
+  test.each(["candidate", "observer", "lock", "mutex"])("goes on to wait: %s", async (kind) => {
+    const [server] = inject("etcdServers");
+    const [endpoint = ""] = server?.endpoints ?? [];
+    await using store = await openEtcd({ endpoints: [endpoint] });
+    const name = freshPrefix();
+    const election = await store.elections.open(name, { ttl: "60s" });
+    await election.campaign("leader");
+    const proxy = await TcpProxy.to(Number(endpoint.split(":").at(-1)));
+    using waiter = runScript("wait-in-etcd", kind, `127.0.0.1:${proxy.port}`, name);
+    if (kind === "observer") await waiter.line();
+    else await until(async () => (await queueOf(store.etcd, name)).length === 2);
+    // Its watches stand by then.
+    await pause(1_000);
+    proxy.reset();
+    const ended = await Promise.race([waiter.ended, pause(2_000).then(() => "waits")]);
+    expect(ended).toBe("waits");
+    if (kind === "observer") await election.proclaim("next");
+    else await election.resign();
+    expect(await waiter.line()).toBe("has it");
+    await waiter.ended;
+    await proxy.close();
+  });
+});
 
 describe.each(inject("etcdServers"))("the keys of an election on $name", (server) => {
   const etcd = etcdClient(server);

@@ -10,6 +10,7 @@ import {
   test,
   vi,
 } from "vitest";
+import { StoreRefusedError } from "../../../core/lock/errors.ts";
 import { type Etcd, get, put, remove } from "../../../core/stores/etcd/client/etcd.ts";
 import { etcdClient } from "../../../core/stores/etcd/client/grpc.ts";
 import { EtcdMutex, type MutexOptions } from "../../../core/stores/etcd/locks/mutex.ts";
@@ -169,6 +170,45 @@ describe.each(inject("etcdServers"))("a mutex on $name", (server) => {
     expect(await second.unlock()).toBe("was-lost");
   });
 
+  test("is not acquired by an attempt while another mutex of its session waits for it", async () => {
+    const prefix = freshPrefix();
+    const { mutex: holder } = await newMutex(prefix);
+    await holder.lock();
+    const session = await openSession();
+    const make = () => new EtcdMutex(etcd, session, prefix, { reentrant: true });
+    const [waiter, other] = [make(), make()];
+    const locked = waiter.lock();
+    await until(async () => (await queueOf(etcd, prefix)).length === 2);
+    expect(await other.tryLock()).toBe(false);
+    expect(other.signal.aborted).toBe(true);
+    await holder.unlock();
+    await locked;
+    expect(await other.tryLock()).toBe(true);
+    expect(other.revision).toBe(waiter.revision);
+  });
+
+  test("notices the deletion of its key, although etcd has refused a read before", async () => {
+    const prefix = freshPrefix();
+    let isRefused = false;
+    const client: Etcd = {
+      ...etcd,
+      address: etcd.address,
+      txn: (txn, signal) => {
+        const isRead = txn.do.every(({ op }) => op === "get");
+        if (!isRead || isRefused) return etcd.txn(txn, signal);
+        isRefused = true;
+        return Promise.reject(new StoreRefusedError(etcd.address, "no permission"));
+      },
+      watch: (keys, watcher) => etcd.watch(keys, watcher),
+    };
+    const mutex = new EtcdMutex(client, await openSession(), prefix);
+    await mutex.lock();
+    await until(() => isRefused);
+    await etcd.txn({ when: [], do: [remove(mutex.key)] });
+    await until(() => mutex.signal.aborted);
+    expect(mutex.signal.reason).toMatchObject({ code: "SESSION_EXPIRED" });
+  });
+
   test("of one session does not starve those of other sessions", async () => {
     const prefix = freshPrefix();
     const session = await openSession();
@@ -321,6 +361,19 @@ describe.each(inject("etcdServers"))("a mutex on $name", (server) => {
     expect(mutex.revision).toBeGreaterThan(revision);
     expect(await queueOf(etcd, prefix)).toHaveLength(1);
     expect(await mutex.unlock()).toBe("released");
+  });
+
+  test("is free after calls of unlock, lock and unlock at once", async () => {
+    const prefix = freshPrefix();
+    const { mutex } = await newMutex(prefix);
+    await mutex.lock();
+    const calls = await Promise.allSettled([mutex.unlock(), mutex.lock(), mutex.unlock()]);
+    expect(calls).toMatchObject([
+      { value: "released" },
+      { reason: { code: "LOCK_RELEASED" } },
+      { value: "released" },
+    ]);
+    expect(await queueOf(etcd, prefix)).toEqual([]);
   });
 
   test("that waits leaves the queue when it is unlocked", async () => {

@@ -63,6 +63,41 @@ describe.concurrent.each(CLIENTS)("a client of $name that is handed in", ({ make
     expect(heard).toEqual(["a", "b"]);
   });
 
+  test("has one connection for all channels, and follows their coming and going", async () => {
+    await using wire = await wireToRedis();
+    await using redis = redisClient(make(wire.port));
+    await using other = openLocal();
+    const [a, b] = [anyPrefix(), anyPrefix()];
+    const heard: string[] = [];
+    const listen = async (channel: string, name: string) => {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      const message = (text: string) => heard.push(`${name}: ${text}`);
+      const stop = redis.subscribe(channel, { ready: resolve, message });
+      await promise;
+      return stop;
+    };
+    const publish = async (text: string) => {
+      for (const channel of [a, b]) await other.call(["PUBLISH", channel, text]);
+    };
+    const stops = [await listen(a, "a"), ...(await Promise.all([listen(b, "b"), listen(b, "c")]))];
+    await publish("1");
+    await until(() => heard.length === 3);
+    stops[1]?.();
+    await publish("2");
+    await until(() => heard.length === 5);
+    stops[2]?.();
+    await until(async () => (await other.call(["PUBLISH", b, "3"])) === "0");
+    stops.push(await listen(b, "d"));
+    await publish("4");
+    await until(() => heard.length === 7);
+    expect(heard.sort()).toEqual(["a: 1", "a: 2", "a: 4", "b: 1", "c: 1", "c: 2", "d: 4"]);
+    expect(wire.connections).toBe(1);
+    for (const stop of stops) stop();
+    await until(async () => (await other.call(["PUBLISH", a, "5"])) === "0");
+    await listen(a, "e");
+    expect(wire.connections).toBe(2);
+  });
+
   test("keeps integers of 64 bits, and shows the errors of the server", async () => {
     await using redis = redisClient(make(port));
     const keys = [anyPrefix()];

@@ -1,15 +1,19 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { Leader } from "../../../core/lock/election.ts";
+import { StoreRefusedError } from "../../../core/lock/errors.ts";
 import type { LockEvent } from "../../../core/lock/events.ts";
 import type { LockStore } from "../../../core/lock/lock.ts";
 import type { StoreOptions } from "../../../core/lock/store.ts";
 import { zookeeperClient } from "../../../core/stores/zookeeper/client/client.ts";
 import { createRequest } from "../../../core/stores/zookeeper/client/requests.ts";
 import {
+  openZooKeeper,
   type ZooKeeper,
   type ZooKeeperSession,
   zookeeperElection,
 } from "../../../core/stores/zookeeper/index.ts";
+import { enter } from "../../../core/stores/zookeeper/locks/enter.ts";
 import { zookeeperLocks } from "../../../core/stores/zookeeper/locks/index.ts";
 import { newNodePrefix } from "../../../core/stores/zookeeper/locks/queue.ts";
 import type { ServerNode } from "../../../infra/servers/server.ts";
@@ -290,6 +294,44 @@ test("a node that a server brings back is removed once its session has a new con
   await (await theirs.lock("a", { ttl: LONG, wait: LONG })).unlock();
 });
 
+test("an entry whose removal was not answered is removed once its session has a new connection", async () => {
+  await using proxy = await TcpProxy.to(port);
+  await using client = zookeeperClient({ servers: [`127.0.0.1:${proxy.port}`] });
+  const session = await client.openSession(LONG);
+  const root = freshRoot();
+  const queues = [`${root}/a`];
+  const { signal } = new AbortController();
+  const entry = await enter({
+    ...{ session, root, queues, data: "", ttl: LONG, signal },
+    onDoubt() {},
+  });
+  proxy.cut();
+  await expect(entry.leave(AbortSignal.timeout(500))).rejects.toThrow();
+  expect(await lineOf(admin, `${root}/a`)).toHaveLength(1);
+  proxy.mend();
+  await until(async () => (await lineOf(admin, `${root}/a`)).length === 0);
+});
+
+test("an observer of an election gets the leader after a lock that has moved to another session", async () => {
+  const root = freshRoot();
+  await using store = await openZooKeeper({ servers }, { root });
+  const lock = await store.locks.lock("a", { ttl: SHORT, wait: LONG });
+  await lock.ensure(3 * SHORT);
+  const election = await store.elections.open("a");
+  expect((await election.leader())?.fence).toBe(String(lock.fence));
+  const states = election.observe();
+  expect((await states.next()).value).toMatchObject({ fence: String(lock.fence) });
+  await lock.unlock();
+  await election.campaign("next");
+  let last: Leader | undefined;
+  for await (const leader of states) {
+    last = leader;
+    if (leader?.value === "next") break;
+  }
+  expect(last?.fence).toBe(String(election.fence));
+  await election.close();
+});
+
 test("a waiter survives an outage of the server that is longer than its ttl", async () => {
   await using own = await startServer("zookeeper");
   const [node] = own.nodes as [ServerNode];
@@ -454,6 +496,37 @@ test("a ttl that the server does not grant is refused, with the longest one", as
   lock.assertHeld();
 });
 
+test("a holder learns that its lock was released by others, although the server has refused a read before", async () => {
+  let isRefused = false;
+  const refuseOnce = (session: ZooKeeperSession): ZooKeeperSession =>
+    new Proxy(session, {
+      get(target, name) {
+        if (name === "read" && !isRefused) {
+          return async (path: string) => {
+            isRefused = path.includes("-lock-");
+            if (isRefused) throw new StoreRefusedError("zookeeper", "no permission");
+            return undefined;
+          };
+        }
+        const value = Reflect.get(target, name, target);
+        return typeof value === "function" ? value.bind(target) : value;
+      },
+    });
+  const client: ZooKeeper = {
+    address: zookeeper.address,
+    openSession: async (ttl, signal) => refuseOnce(await zookeeper.openSession(ttl, signal)),
+    close: async () => {},
+    [Symbol.asyncDispose]: async () => {},
+  };
+  const root = freshRoot();
+  const lock = await openStore({ root }, client).lock("a", { ttl: LONG, wait: LONG });
+  await until(() => isRefused);
+  await openStore({ root }).release("a", { fence: String(lock.fence) });
+  // The next look comes 10 s after the refusal.
+  await until(() => lock.signal.aborted);
+  expect(lock.signal.reason).toMatchObject({ code: "LOCK_LOST" });
+});
+
 describe("a user", () => {
   const as = (user: string, password: string) => zookeeperClient({ servers, user, password });
 
@@ -473,6 +546,16 @@ describe("a user", () => {
     await using again = as("ann", "right");
     expect(await openStore({ root }, again).tryLock("a", { ttl: LONG })).toBe(undefined);
     expect(await lock.unlock()).toBe("released");
+  });
+
+  test("does not keep others from listing their own locks", async () => {
+    const root = freshRoot();
+    await using ann = as("ann", "right");
+    const [ours, theirs] = [openStore({ root }), openStore({ root }, ann)];
+    const lock = await ours.lock("shared", { ttl: LONG, wait: LONG });
+    const hidden = await theirs.lock("private/a", { ttl: LONG, wait: LONG });
+    expect(await ours.list("")).toMatchObject([{ name: "shared" }]);
+    await Promise.all([lock.unlock(), hidden.unlock()]);
   });
 });
 

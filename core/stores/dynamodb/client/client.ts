@@ -1,6 +1,5 @@
 import { AwsV4Signer } from "aws4fetch";
 import { deadline, noAnswer, race, sleep } from "../../../lock/abort.ts";
-import { LONGEST_SPAN } from "../../../lock/checks.ts";
 import { toMillis } from "../../../lock/duration.ts";
 import { quote, StoreClosedError } from "../../../lock/errors.ts";
 import { type Backoff, backoff, retry } from "../../../lock/retry.ts";
@@ -36,6 +35,8 @@ export function dynamodbClient(options: DynamodbOptions): Dynamodb {
 /** The pauses after a request that was throttled, or that conflicted with a transaction. */
 const PASSING: Backoff = { base: 20, factor: 2, max: 1_000, jitter: "full" };
 
+const CONTENT_TYPE = "application/x-amz-json-1.0";
+
 class Client implements Dynamodb {
   readonly address: string;
   readonly #table: string;
@@ -58,7 +59,7 @@ class Client implements Dynamodb {
     this.#table = table;
     this.#region = region;
     this.#credentials = credentials;
-    this.#timeout = toMillis("timeout", timeout, 1, LONGEST_SPAN);
+    this.#timeout = toMillis("timeout", timeout, 1, LONGEST_CALL);
     this.#fetch = fetch;
   }
 
@@ -146,7 +147,7 @@ class Client implements Dynamodb {
       }
       const rest = answer.UnprocessedKeys?.[this.#table];
       if (!rest) return { items: keys.map(({ pk, sk }) => found.get(`${pk}\0${sk}`)), time };
-      wanted = rest;
+      wanted = { ...rest, ConsistentRead: true };
       await sleep(backoff(count, PASSING), signal);
     }
   }
@@ -237,8 +238,8 @@ class Client implements Dynamodb {
     try {
       // Not another address: the answer to a redirected request would not be the table's.
       const request = { method: "POST", body, redirect: "manual", signal } as const;
-      const { status, text, time } = await this.#post({ ...request, headers: signed });
-      return { answer: toAnswer(status, text), time };
+      const { time, ...answer } = await this.#post({ ...request, headers: signed });
+      return { answer: toAnswer(answer), time };
     } catch (error) {
       throw toRequestFailure(error, signal);
     }
@@ -246,8 +247,11 @@ class Client implements Dynamodb {
 
   async #post(request: Parameters<Fetch>[1]) {
     const answer = await this.#fetch(this.#endpoint, request);
-    const time = Date.parse(answer.headers.get("date") ?? "");
-    return { status: answer.status, text: await answer.text(), time };
+    const { status, headers } = answer;
+    const isOwn =
+      headers.get("x-amzn-requestid") !== null || headers.get("content-type") === CONTENT_TYPE;
+    const time = Date.parse(headers.get("date") ?? "");
+    return { status, text: await answer.text(), isOwn, time };
   }
 
   /** Returns the headers of the signed request. */
@@ -257,7 +261,7 @@ class Client implements Dynamodb {
       method: "POST",
       url: this.#endpoint,
       headers: {
-        "content-type": "application/x-amz-json-1.0",
+        "content-type": CONTENT_TYPE,
         "x-amz-target": `DynamoDB_20120810.${operation}`,
       },
       body,
@@ -334,15 +338,27 @@ function toRequest({ key, update, when, values }: ItemWrite) {
   };
 }
 
+interface HttpAnswer {
+  readonly status: number;
+  readonly text: string;
+
+  /** Whether it is DynamoDB's: a proxy's page for users may be JSON, too. */
+  readonly isOwn: boolean;
+}
+
 /** Returns the answer, also of a condition that failed. Throws an error for any other failure. */
-function toAnswer(status: number, text: string): object {
+function toAnswer({ status, text, isOwn }: HttpAnswer): object {
   const body = parse(text);
-  if (status === 200 && body) return body;
+  if (status === 200 && isOwn && body) return body;
   const { __type = "", message, Message, CancellationReasons: reasons = [] } = body ?? {};
   const code = __type.slice(__type.indexOf("#") + 1);
   const isUnmet = reasons.some(({ Code }) => Code === UNMET);
-  if (body && (code === "ConditionalCheckFailedException" || isUnmet)) return body;
-  throw toFailure({ status, code, message: message ?? Message ?? quote(text.trim()), reasons });
+  const problem = message ?? Message ?? quote(text.trim());
+  const failure = toFailure({ status, code, message: problem, reasons });
+  // Beside a conflict, a reason None does not tell that its condition holds.
+  const isPassing = failure.kind === "passing";
+  if (body && !isPassing && (code === "ConditionalCheckFailedException" || isUnmet)) return body;
+  throw failure;
 }
 
 interface ErrorBody extends TransactAnswer {

@@ -13,7 +13,7 @@ export interface DynamodbOptions {
   /** The keys that sign the requests, or a function that returns them, such as a provider of the AWS SDK. */
   readonly credentials: AwsKeys;
 
-  /** The longest wait for one answer, except to requests about the table itself: 10 s. Default 2 s. */
+  /** The longest wait for one answer, at most 10 s. Requests about the table itself always have 10 s. Default 2 s. */
   readonly timeout?: Duration;
 
   /** Replaces the runtime's `fetch`. */

@@ -1,5 +1,6 @@
 import { SerialCalls } from "../../../database/serial-calls.ts";
 import type { Transaction } from "../../../database/sql.ts";
+import type { Millis } from "../../../lock/time.ts";
 import type { TransactWrite, Written } from "./dynamodb.ts";
 
 /** The answers to the writes of a transaction that was refused. */
@@ -29,12 +30,16 @@ export class ItemTransaction implements Pick<Transaction, "batch"> {
 
   /** Aborts when the body has to end. */
   readonly signal: AbortSignal;
+
+  /** How long the last attempt took, if the body is repeated since others have changed what it had read. */
+  readonly lastAttempt: Millis | undefined;
   readonly #parts = new Map<string, Part>();
   readonly #calls: SerialCalls;
 
-  constructor(address: string, signal: AbortSignal) {
+  constructor(address: string, signal: AbortSignal, lastAttempt?: Millis) {
     this.address = address;
     this.signal = signal;
+    this.lastAttempt = lastAttempt;
     this.#calls = new SerialCalls(address);
   }
 

@@ -11,6 +11,7 @@ import {
   planBatch,
 } from "../../../inventory/plan.ts";
 import { type ReservationState, transition } from "../../../inventory/transitions.ts";
+import { inTurn } from "../../../inventory/turn.ts";
 import { sleep } from "../../../lock/abort.ts";
 import { StoreRefusedError, UnknownOutcomeError } from "../../../lock/errors.ts";
 import type { Fence } from "../../../lock/fence.ts";
@@ -19,7 +20,7 @@ import { elapsedSince, instant } from "../../../lock/time.ts";
 import type { ItemWrite, Written } from "../client/dynamodb.ts";
 import type { Item } from "../client/items.ts";
 import { releaseExpired } from "./expiry.ts";
-import { fencedOut, raiseClaim } from "./fence.ts";
+import { claim, fencedOut, raiseClaim } from "./fence.ts";
 import {
   type ChunkEntry,
   type DynamodbContext,
@@ -34,9 +35,13 @@ import {
   writeOperation,
   writeStock,
 } from "./items.ts";
+import { askForTurn, turnAskedFor } from "./turn.ts";
 
 /** The most operations in one transaction of 100 items, beside units, ledger, claim, and a reservation. */
 const MOST = 96;
+
+/** The same, of single changes that share a transaction. Each new reservation has two items. */
+export const GROUP_SIZES = { decrement: MOST, reserve: MOST / 2 };
 
 /**
  * Applies a batch once, however often this is called: up to 96 operations in one transaction, more in several.
@@ -48,7 +53,8 @@ export async function applyBatch(
   batch: OperationBatch,
   signal: AbortSignal | undefined,
 ): Promise<readonly DecrementResult[]> {
-  const { address } = context.dynamodb;
+  const { dynamodb, queue } = context;
+  const { address } = dynamodb;
   const what = `${describeBatch(batch)} was done`;
   const results: DecrementResult[] = [];
   let isBegun = false;
@@ -57,10 +63,12 @@ export async function applyBatch(
     let attempts = 0;
     const attempt = (limit: AbortSignal) => {
       attempts += 1;
-      return inTurn(context, part, limit);
+      return planAndCommit(context, part, limit);
     };
     try {
-      const done = await retryUntilKnown(address, what, signal, attempt);
+      const done = await inTurn({ queue, address, sku: batch.sku }, signal, () =>
+        retryUntilKnown(address, what, signal, attempt),
+      );
       // After a lost answer, the operations of this very call are replayed ones.
       isBegun ||= attempts > 1 || done.some(isApplied);
       results.push(...done);
@@ -73,20 +81,6 @@ export async function applyBatch(
 
 function isApplied({ replayed, outcome }: DecrementResult): boolean {
   return !replayed && outcome !== "conflict";
-}
-
-/** Takes turns with this client's other changes of the sku, which would only conflict with this one. */
-async function inTurn(
-  context: DynamodbContext,
-  batch: OperationBatch,
-  limit: AbortSignal,
-): Promise<readonly DecrementResult[]> {
-  await context.queue.enter(batch.sku, limit);
-  try {
-    return await planAndCommit(context, batch, limit);
-  } finally {
-    context.queue.leave(batch.sku);
-  }
 }
 
 /** Everything that the results of a batch depend on. */
@@ -111,17 +105,42 @@ async function planAndCommit(
 ): Promise<readonly DecrementResult[]> {
   let snapshot = cachedSnapshot(context, batch) ?? (await readSnapshot(context, batch, limit));
   for (let conflicts = 0; ; conflicts += 1) {
-    const plan = planOn(batch, snapshot);
+    const begunAt = instant();
+    const plan = await planUnderFence(context, batch, snapshot, limit);
     const mayGain = plan.isShort && plan.stock.reserved > 0;
     if (mayGain && (await releaseExpired(context, batch.sku, limit))) {
       snapshot = await readSnapshot(context, batch, limit);
       continue;
     }
-    const sentAt = instant();
     const changed = await tryCommit(context, { batch, snapshot, plan }, limit);
     if (changed === undefined) return plan.results;
-    if (conflicts > 0) await sleep(conflictPause(conflicts, elapsedSince(sentAt)), limit);
+    const span = elapsedSince(begunAt);
+    const asked = turnAskedFor(snapshot.stock, changed.stock);
+    if (asked > 0) {
+      await sleep(asked, limit);
+      snapshot = await readSnapshot(context, batch, limit);
+      continue;
+    }
+    if (conflicts > 0) await sleep(conflictPause(conflicts, span), limit);
     snapshot = needsClock(batch) ? await readSnapshot(context, batch, limit) : changed;
+    if (conflicts === 0) continue;
+    const stock = await askForTurn(context, batch.sku, span, limit);
+    snapshot = { ...snapshot, stock };
+  }
+}
+
+/** Plans the batch. A late holder learns that it is late, whatever else is wrong with its change. */
+async function planUnderFence(
+  { dynamodb }: DynamodbContext,
+  batch: OperationBatch,
+  snapshot: StockSnapshot,
+  limit: AbortSignal,
+): Promise<Plan<StockItem>> {
+  try {
+    return planOn(batch, snapshot);
+  } catch (error) {
+    if (batch.fence) await claim(dynamodb, batch.fence, limit);
+    throw error;
   }
 }
 

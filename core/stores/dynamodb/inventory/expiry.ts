@@ -1,5 +1,6 @@
 import { quote } from "../../../lock/errors.ts";
 import { retryUntilKnown } from "../../../lock/retry.ts";
+import { elapsedSince, instant } from "../../../lock/time.ts";
 import type { Item } from "../client/items.ts";
 import {
   type ChunkEntry,
@@ -10,18 +11,18 @@ import {
   toStock,
   writeStock,
 } from "./items.ts";
+import { askForTurn } from "./turn.ts";
 
 /** The most reservations in one transaction, beside the units and the ledger. */
 const MOST = 90;
 
 /** Releases all expired reservations of the sku. */
 export async function expire(context: DynamodbContext, sku: string): Promise<void> {
-  const what = `the expired reservations of ${quote(sku)} were put back`;
-  await retryUntilKnown(context.dynamodb.address, what, undefined, async (limit) => {
-    let more = true;
-    while (more) more = await releaseExpired(context, sku, limit);
-    return true;
-  });
+  const { address } = context.dynamodb;
+  const what = `expired reservations of ${quote(sku)} were put back`;
+  const release = (limit: AbortSignal) => releaseExpired(context, sku, limit);
+  let more = true;
+  while (more) more = await retryUntilKnown(address, what, undefined, release);
 }
 
 /**
@@ -41,7 +42,10 @@ export async function releaseExpired(
   for await (const page of dynamodb.query({ pk, from: "reservation/", to, limit: MOST, signal })) {
     const expired = page.items.map(toReservation);
     if (expired.length === 0) return false;
-    await release(context, { sku, before, expired }, signal);
+    const sentAt = instant();
+    if (await release(context, { sku, before, expired }, signal)) return true;
+    const now = await askForTurn(context, sku, elapsedSince(sentAt), signal);
+    if (now) await release(context, { sku, before: now, expired }, signal);
     return true;
   }
   return false;
@@ -53,11 +57,12 @@ interface Expired {
   readonly expired: readonly ReturnType<typeof toReservation>[];
 }
 
+/** Resolves to false if another client has changed the stock or a reservation in the meantime. */
 async function release(
   { dynamodb, cache }: DynamodbContext,
   { sku, before, expired }: Expired,
   signal: AbortSignal,
-): Promise<void> {
+): Promise<boolean> {
   const total = expired.reduce((sum, { quantity }) => sum + quantity, 0);
   const onHand = before.onHand + total;
   const stock = { ...before, onHand, reserved: before.reserved - total };
@@ -66,6 +71,7 @@ async function release(
   const removals = expired.map(({ key }) => ({ key, when: "attribute_exists(#pk)" }));
   const { done } = await dynamodb.write([...writes, ...removals], signal);
   if (done) cache.set(sku, after);
+  return done;
 }
 
 export function toReservation({ pk = "", sk = "", quantity }: Item) {

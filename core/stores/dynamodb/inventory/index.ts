@@ -11,7 +11,7 @@ import type { TransactionalInventory } from "../../transactional-inventory.ts";
 import type { Dynamodb } from "../client/dynamodb.ts";
 import type { Item } from "../client/items.ts";
 import { itemTransaction } from "../client/transaction.ts";
-import { applyBatch } from "./change.ts";
+import { applyBatch, GROUP_SIZES } from "./change.ts";
 import { expire, toReservation } from "./expiry.ts";
 import { claim } from "./fence.ts";
 import { ledgerKey, levelOf, STOCK, stockKey, toEntries, toStock, UNITS } from "./items.ts";
@@ -27,6 +27,7 @@ export function dynamodbInventory(
   const inventory = createBatchInventory(
     {
       address: dynamodb.address,
+      groupSizes: GROUP_SIZES,
       async get(sku) {
         const item = await dynamodb.get(stockKey(sku));
         return item && toLevel(item);

@@ -26,9 +26,19 @@ export interface DynamodbContext {
 /** The units of a sku, with the number of the last entry in its ledger: each change of the sku raises the number. */
 export interface StockItem extends StockUnits {
   readonly seq: number;
+
+  /** The milliseconds of all calls of `askForTurn`. 0: the item has no such attribute. */
+  readonly turn: number;
 }
 
-export const NO_STOCK: StockItem = { onHand: 0, reserved: 0, sold: 0, supplied: 0, seq: 0 };
+export const NO_STOCK: StockItem = {
+  onHand: 0,
+  reserved: 0,
+  sold: 0,
+  supplied: 0,
+  seq: 0,
+  turn: 0,
+};
 
 /** The start of the partition keys of stock. */
 export const STOCK = "stock/";
@@ -59,20 +69,21 @@ function sortable(number: number): string {
   return String(number).padStart(16, "0");
 }
 
-export function toStock({ onHand, reserved, sold, supplied, seq }: Item): StockItem {
+export function toStock({ onHand, reserved, sold, supplied, seq, turn }: Item): StockItem {
   return {
     onHand: Number(onHand),
     reserved: Number(reserved),
     sold: Number(sold),
     supplied: Number(supplied),
     seq: Number(seq),
+    turn: Number(turn ?? 0),
   };
 }
 
 export function levelOf(sku: string, stock: StockItem | undefined): StockLevel | undefined {
   if (stock === undefined) return undefined;
-  const { seq: _, ...units } = stock;
-  return { sku, ...units };
+  const { onHand, reserved, sold, supplied } = stock;
+  return { sku, onHand, reserved, sold, supplied };
 }
 
 /** An operation that was done, with its result. */
@@ -149,10 +160,10 @@ export function writeStock(
 }
 
 /** All numbers count: after somebody has deleted the item, another one has the same `seq` again. */
-function isStill(before: StockItem): string {
-  return Object.keys(before)
-    .map((name) => `#${name} = :before_${name}`)
-    .join(" AND ");
+function isStill({ turn, ...numbers }: StockItem): string {
+  const same = Object.keys(numbers).map((name) => `#${name} = :before_${name}`);
+  const isSameTurn = turn === 0 ? "attribute_not_exists(#turn)" : "#turn = :before_turn";
+  return [...same, isSameTurn].join(" AND ");
 }
 
 function prefixed(before: StockItem): Readonly<Record<string, number>> {

@@ -27,6 +27,7 @@ import {
   writeOperation,
   writeStock,
 } from "./items.ts";
+import { askForTurn } from "./turn.ts";
 
 /** The most orders of one batch in a transaction, which has 97 writes. */
 const MOST_ORDERS = 90;
@@ -54,7 +55,7 @@ export function within(
   const get = async (sku: string) => {
     const part = partOf(sku);
     const item = await context.dynamodb.get(stockKey(sku), tx.signal);
-    return levelOf(sku, part.see(item && toStock(item)));
+    return levelOf(sku, await part.see(item && toStock(item), tx));
   };
   return createOperations(
     { get: (sku) => tx.inTurn(() => get(sku)), apply: asBatch(applyMany), applyMany },
@@ -71,7 +72,9 @@ async function plan(
 ): Promise<() => readonly DecrementResult[]> {
   const { sku, fence } = batch;
   if (fence) await claimNowAndWithin(context.dynamodb, tx, fence);
-  const snapshot = part.after(await readSnapshot(context, batch, tx.signal), batch);
+  const read = await readSnapshot(context, batch, tx.signal);
+  const stock = await part.see(read.stock, tx);
+  const snapshot = part.after({ ...read, stock }, batch);
   let planned: Plan<StockItem>;
   try {
     planned = planOn(batch, snapshot);
@@ -117,22 +120,29 @@ class StockPart implements Part {
     this.#operations = operations;
   }
 
-  /** Returns the stock that was read, after the changes of this transaction. */
-  see(read: StockItem | undefined): StockItem | undefined {
-    this.#before ??= { stock: read };
-    return this.stock ?? read;
+  /**
+   * Returns the stock that was read, after the changes of this transaction.
+   *
+   * A repeated body asks for a turn that is as long as the last attempt.
+   */
+  async see(read: StockItem | undefined, tx: ItemTransaction): Promise<StockItem | undefined> {
+    let latest = read;
+    if (!this.#before && tx.lastAttempt !== undefined) {
+      latest = await askForTurn(this.#context, this.#sku, tx.lastAttempt, tx.signal);
+    }
+    this.#before ??= { stock: latest };
+    return this.stock ?? latest;
   }
 
   /** Returns what was read, after the changes of this transaction. */
   after(read: StockSnapshot, { operations: [first] }: OperationBatch): StockSnapshot {
-    const stock = this.see(read.stock);
     const recorded = new Map([...read.recorded, ...this.#operations]);
     const id = first?.reservation ?? "";
     const made = recorded.get(id);
     const { sk } = reservationKey(this.#sku, made?.expiresAt ?? 0, id);
     const isSetAside = this.#reservations.has(sk) ? this.#makes(sk) : read.reservation.isSetAside;
     const isOpen = isSetAside && (made?.expiresAt ?? 0) > read.time;
-    return { ...read, stock, recorded, reservation: { made, isSetAside, isOpen } };
+    return { ...read, recorded, reservation: { made, isSetAside, isOpen } };
   }
 
   add(snapshot: StockSnapshot, { planned, stock }: Plan<StockItem>): void {

@@ -26,7 +26,7 @@ export async function list(
   context: JournalContext,
   { workflow, status, queue, key, after, limit = 100 }: RunQuery,
 ): Promise<readonly RunInfo[]> {
-  const last = after === undefined ? undefined : await readKept(context, after);
+  const [last] = after === undefined ? [] : await context.runs.read([after]);
   if (after !== undefined && !last) throw unknownCursor(after);
   const to = last ? timed(last.startedAt, last.runId) : endOf("9");
   const isWanted = (head: Head) =>

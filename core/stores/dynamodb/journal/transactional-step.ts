@@ -5,7 +5,7 @@ import type { RunKey } from "../../../journal/runs.ts";
 import { deadline, race, sleep } from "../../../lock/abort.ts";
 import { hasCode, quote, StoreUnavailableError } from "../../../lock/errors.ts";
 import { backoff } from "../../../lock/retry.ts";
-import { LONGEST_CALL } from "../../../lock/time.ts";
+import { elapsedSince, instant, LONGEST_CALL, type Millis } from "../../../lock/time.ts";
 import { ItemTransaction, type Part, REPEAT, type Refusal } from "../client/transaction.ts";
 import { claimWithin, fencedOut, raiseClaim } from "../inventory/fence.ts";
 import { keyPlace, planRecord, readRecord, valueIn } from "./records.ts";
@@ -36,8 +36,12 @@ export async function transact(
   const late = () => new StoreUnavailableError(address, "no answer");
   using limit = deadline(patience, late, signal);
   let record = await begin(context, step, limit.signal);
+  let lastAttempt: Millis | undefined;
   for (let count = 0; record === undefined; count += 1) {
-    record = await attempt(context, step, limit.signal);
+    const begunAt = instant();
+    const tx = new ItemTransaction(address, limit.signal, lastAttempt);
+    record = await attempt(context, step, tx);
+    lastAttempt = elapsedSince(begunAt);
     if (!record) await sleep(backoff(count), limit.signal);
   }
   return record;
@@ -107,31 +111,26 @@ async function begin(
 async function attempt(
   context: JournalContext,
   step: StepRequest,
-  signal: AbortSignal,
+  tx: ItemTransaction,
 ): Promise<StepRecord | undefined> {
-  const tx = new ItemTransaction(context.dynamodb.address, signal);
   for (const fence of step.fences) claimWithin(tx, fence);
-  const record = await runBody(tx, step, signal);
-  return record && commit(context, step, { parts: tx.parts, record }, signal);
+  const record = await runBody(tx, step);
+  return record && commit(context, step, { parts: tx.parts, record }, tx.signal);
 }
 
 /** Runs the body until its limit. Rejects with the transaction's own failure if the body ignores it. */
-async function runBody(
-  tx: ItemTransaction,
-  { body }: StepRequest,
-  limit: AbortSignal,
-): Promise<NewRecord | undefined> {
+async function runBody(tx: ItemTransaction, { body }: StepRequest): Promise<NewRecord | undefined> {
   try {
-    const record = await race(body(tx), limit);
+    const record = await race(body(tx), tx.signal);
     await tx.end();
     if (tx.failure !== undefined) throw tx.failure;
     return record;
   } catch (error) {
     await tx.end();
     const { failure } = tx;
-    if (limit.aborted) {
+    if (tx.signal.aborted) {
       const problem = "the step was aborted before its commit";
-      throw new StoreUnavailableError(tx.address, problem, limit.reason);
+      throw new StoreUnavailableError(tx.address, problem, tx.signal.reason);
     }
     if (failure === REPEAT) return undefined;
     throw hasCode(failure, "UNKNOWN_OUTCOME", "STORE_UNAVAILABLE") ? failure : error;

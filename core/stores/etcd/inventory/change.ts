@@ -1,6 +1,7 @@
 import type { DecrementResult } from "../../../inventory/inventory.ts";
 import { describeBatch, type OperationBatch } from "../../../inventory/operation.ts";
 import { conflictPause, type Plan, type PlannedOperation } from "../../../inventory/plan.ts";
+import { inTurn } from "../../../inventory/turn.ts";
 import { sleep } from "../../../lock/abort.ts";
 import { retryUntilKnown } from "../../../lock/retry.ts";
 import { elapsedSince, instant } from "../../../lock/time.ts";
@@ -17,7 +18,7 @@ import {
   toSeconds,
 } from "../client/etcd.ts";
 import { refusalIn } from "../client/failure.ts";
-import type { EtcdContext, EtcdStockKeys } from "./context.ts";
+import type { CachedKey, EtcdContext, EtcdStockKeys } from "./context.ts";
 import { releaseExpired } from "./expiry.ts";
 import { isFenceUnchanged, raiseClaim } from "./fence.ts";
 import { plan as planOn } from "./plan.ts";
@@ -38,6 +39,7 @@ import {
   type StoredStock,
   writeStock,
 } from "./transaction.ts";
+import { askForTurn, turnAskedFor } from "./turn.ts";
 
 /**
  * Applies a batch once, however often this is called, in one transaction.
@@ -49,19 +51,19 @@ export function applyBatch(
   batch: OperationBatch,
   signal: AbortSignal | undefined,
 ): Promise<readonly DecrementResult[]> {
+  const { etcd, queue } = context;
+  const { address } = etcd;
   const what = `${describeBatch(batch)} was done`;
-  return retryUntilKnown(context.etcd.address, what, signal, (limit) =>
-    attempt(context, batch, limit),
+  return inTurn({ queue, address, sku: batch.sku }, signal, () =>
+    retryUntilKnown(address, what, signal, (limit) => attempt(context, batch, limit)),
   );
 }
 
-/** Takes turns with this client's other changes of the sku, which would only conflict with this one. */
 async function attempt(
   context: EtcdContext,
   batch: OperationBatch,
   limit: AbortSignal,
 ): Promise<readonly DecrementResult[] | undefined> {
-  await context.queue.enter(batch.sku, limit);
   try {
     return await planAndCommit(context, batch, limit);
   } catch (error) {
@@ -73,8 +75,6 @@ async function attempt(
     const { planned, results } = planOn(batch, await readSnapshot(context, batch, limit));
     if (planned.length > 0) throw refusal;
     return results;
-  } finally {
-    context.queue.leave(batch.sku);
   }
 }
 
@@ -85,21 +85,36 @@ async function planAndCommit(
 ): Promise<readonly DecrementResult[]> {
   let snapshot = cachedSnapshot(context, batch) ?? (await readSnapshot(context, batch, limit));
   let lease: LeaseId | undefined;
+  let knownTurn: CachedKey | undefined;
   for (let conflicts = 0; ; conflicts += 1) {
+    const asked = turnAskedFor(snapshot, knownTurn);
+    if (asked > 0) {
+      knownTurn = snapshot.turnKey;
+      await sleep(asked, limit);
+      snapshot = await readSnapshot(context, batch, limit);
+      continue;
+    }
+    const begunAt = instant();
     const plan = planOn(batch, snapshot);
     if (mayGain(plan) && (await releaseExpired(context, batch.sku, limit))) {
       snapshot = await readSnapshot(context, batch, limit);
       continue;
     }
     lease ??= await grantLease(context, plan, limit);
-    const sentAt = instant();
     const changed = await tryCommit(context, { batch, snapshot, plan, lease }, limit);
     if (changed === undefined) {
       if (lease !== undefined && !isReserving(plan)) revokeUnused(context, lease);
       return plan.results;
     }
-    if (conflicts > 0) await sleep(conflictPause(conflicts, elapsedSince(sentAt)), limit);
-    snapshot = conflicts > 0 ? await readSnapshot(context, batch, limit) : changed;
+    if (conflicts === 0) {
+      snapshot = changed;
+      continue;
+    }
+    const span = elapsedSince(begunAt);
+    await sleep(conflictPause(conflicts, span), limit);
+    const ask = askForTurn(context.keys, batch.sku, span);
+    snapshot = await readSnapshot(context, batch, limit, [ask]);
+    knownTurn = snapshot.turnKey;
   }
 }
 
@@ -183,7 +198,8 @@ function conditions(
   const { sku, fence } = batch;
   const [first = []] = chunks(plan.planned);
   return [
-    isUnchanged(keys, sku, snapshot.stockKey),
+    isUnchanged(keys.stock(sku), snapshot.stockKey),
+    isUnchanged(keys.turn(sku), snapshot.turnKey),
     ...(fence ? isFenceUnchanged(keys, fence, snapshot.fence) : []),
     ...first.map(({ operation }) => isAbsent(keys.operation(operation.operationId))),
     ...plan.planned.flatMap((one) => isNotExpired(keys, one)),

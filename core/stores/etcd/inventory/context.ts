@@ -9,6 +9,9 @@ import { base64 } from "../client/wire.ts";
 export interface EtcdStockKeys {
   stock(sku: string): string;
 
+  /** How many milliseconds clients were last asked to wait. Sorts before the key of the stock. */
+  turn(sku: string): string;
+
   /** The prefix of all keys of the skus that start with `start`. */
   skus(start: string): string;
 
@@ -41,6 +44,7 @@ export function stockKeys(prefix: string): EtcdStockKeys {
   const reservations = (sku: string) => `${own("stock", sku, "reservation")}/`;
   return {
     stock: (sku) => own("stock", sku, "state"),
+    turn: (sku) => own("stock", sku, "asked"),
     skus: (start) => own("stock", start),
     ledger: (sku) => `${own("stock", sku, "ledger")}/`,
     entries: (sku, seq) => own("stock", sku, "ledger", descending(seq)),

@@ -1,6 +1,7 @@
 import { quote } from "../../../lock/errors.ts";
 import { retryUntilKnown } from "../../../lock/retry.ts";
-import { get, type KeyValue, remove } from "../client/etcd.ts";
+import { elapsedSince, instant } from "../../../lock/time.ts";
+import { get, type KeyValue, type Put, remove } from "../client/etcd.ts";
 import type { EtcdContext } from "./context.ts";
 import { type EtcdStockKeys, reservationIn } from "./context.ts";
 import {
@@ -12,6 +13,7 @@ import {
   type StockTransaction,
   writeStock,
 } from "./transaction.ts";
+import { askForTurn } from "./turn.ts";
 
 /** The keys per read: as many as one transaction can release. */
 const PAGE = 1_000;
@@ -24,11 +26,9 @@ interface ExpiredReservation {
 /** Releases all expired reservations of the sku. */
 export async function expire(context: EtcdContext, sku: string): Promise<void> {
   const what = `the expired reservations of ${quote(sku)} were put back`;
-  await retryUntilKnown(context.etcd.address, what, undefined, async (limit) => {
-    let more = true;
-    while (more) more = await releaseExpired(context, sku, limit);
-    return true;
-  });
+  const release = (limit: AbortSignal) => releaseExpired(context, sku, limit);
+  let more = true;
+  while (more) more = await retryUntilKnown(context.etcd.address, what, undefined, release);
 }
 
 /**
@@ -40,18 +40,36 @@ export async function releaseExpired(
   sku: string,
   limit: AbortSignal,
 ): Promise<boolean> {
+  const begunAt = instant();
+  const release = await tryRelease(context, sku, [], limit);
+  if (release === "overtaken") {
+    const ask = askForTurn(context.keys, sku, elapsedSince(begunAt));
+    await tryRelease(context, sku, [ask], limit);
+  }
+  return release !== "not needed";
+}
+
+/** Releases the first page of expired reservations, on what it reads after `puts`. */
+async function tryRelease(
+  context: EtcdContext,
+  sku: string,
+  puts: readonly Put[],
+  limit: AbortSignal,
+): Promise<"done" | "not needed" | "overtaken"> {
   const { etcd, keys } = context;
   const count = get({ prefix: keys.reservations(sku) }, { limit: 1, keysOnly: true });
-  const { answers } = await etcd.txn({ when: [], do: [get(keys.stock(sku)), count] }, limit);
-  const [stockKey] = answers[0]?.kvs ?? [];
+  const reads = [get(keys.stock(sku)), count];
+  const { answers } = await etcd.txn({ when: [], do: [...puts, ...reads] }, limit);
+  const [stock, reservations] = answers.slice(puts.length);
+  const [stockKey] = stock?.kvs ?? [];
   // A reservation has two keys until it expires.
   const isAnyExpired =
-    stockKey && answers[1]?.count !== 2 * parseStock(stockKey.value).reservations;
-  if (!isAnyExpired) return false;
+    stockKey && reservations?.count !== 2 * parseStock(stockKey.value).reservations;
+  if (!isAnyExpired) return "not needed";
   const expired = await findExpired(context, sku, limit);
-  if (expired.length === 0) return false;
-  await commit(context, toTransaction(keys, sku, stockKey, expired), limit);
-  return true;
+  if (expired.length === 0) return "not needed";
+  const { succeeded } = await commit(context, toTransaction(keys, sku, stockKey, expired), limit);
+  return succeeded ? "done" : "overtaken";
 }
 
 /** Finds the first page of expired reservations. */
@@ -95,7 +113,7 @@ function toTransaction(
   const { state, records } = writeStock(keys, sku, stock, entries);
   const removals = expired.map(({ id }) => remove({ prefix: keys.reservation(sku, id) }));
   return {
-    when: [isUnchanged(keys, sku, stockKey)],
+    when: [isUnchanged(keys.stock(sku), stockKey)],
     state,
     records: [...records, ...nest(removals)],
   };

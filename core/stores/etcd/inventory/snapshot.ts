@@ -1,5 +1,5 @@
 import type { OperationBatch } from "../../../inventory/operation.ts";
-import { get, type LeaseId, type OpAnswer, type TxnOp } from "../client/etcd.ts";
+import { get, type LeaseId, type OpAnswer, type Put, type TxnOp } from "../client/etcd.ts";
 import type { CachedKey, EtcdContext, EtcdStockKeys } from "./context.ts";
 import { type FenceState, fenceReads, isSuperseded, toFenceState, UNCLAIMED } from "./fence.ts";
 import {
@@ -18,6 +18,9 @@ export interface Snapshot {
   readonly stockKey: CachedKey | undefined;
   readonly stock: StoredStock | undefined;
 
+  /** The key of the last turn that a client has asked for. */
+  readonly turnKey: CachedKey | undefined;
+
   /** The state of the batch's fence. */
   readonly fence: FenceState;
 
@@ -31,13 +34,15 @@ export interface Snapshot {
   readonly lease: LeaseId | undefined;
 }
 
+/** Reads the snapshot after `puts`, in one transaction. */
 export async function readSnapshot(
   context: EtcdContext,
   batch: OperationBatch,
   limit: AbortSignal,
+  puts: readonly Put[] = [],
 ): Promise<Snapshot> {
   const reads = snapshotReads(context.keys, batch);
-  const { answers } = await context.etcd.txn({ when: [], do: reads }, limit);
+  const { answers } = await context.etcd.txn({ when: [], do: [...puts, ...reads] }, limit);
   return toSnapshot(context, batch, answers);
 }
 
@@ -46,6 +51,7 @@ export function snapshotReads(keys: EtcdStockKeys, batch: OperationBatch): reado
   const reservation = reservationOf(batch);
   return [
     get(keys.stock(sku)),
+    get(keys.turn(sku)),
     ...(fence ? fenceReads(keys, fence) : []),
     ...(reservation === undefined ? [] : [get({ prefix: keys.reservation(sku, reservation) })]),
     ...nest(idsOf(batch).map((id) => get(keys.operation(id)))),
@@ -61,8 +67,9 @@ export function toSnapshot(
   const { sku, fence } = batch;
   const found = keyValuesIn(answers);
   const stockKey = found.get(keys.stock(sku));
+  const turnKey = found.get(keys.turn(sku));
   const claim = fence && found.get(keys.claim(fence.resource));
-  for (const kv of [stockKey, claim]) if (kv) cache.set(kv.key, kv);
+  for (const kv of [stockKey, turnKey, claim]) if (kv) cache.set(kv.key, kv);
   const reservation = reservationOf(batch) ?? "";
   const recorded = idsOf(batch).flatMap((id) => {
     const kv = found.get(keys.operation(id));
@@ -71,6 +78,7 @@ export function toSnapshot(
   return {
     stockKey,
     stock: stockKey && parseStock(stockKey.value),
+    turnKey,
     fence: fence ? toFenceState(keys, fence, found) : UNCLAIMED,
     recorded: new Map(recorded),
     isSetAside: found.has(keys.units(sku, reservation)),
@@ -96,6 +104,7 @@ export function cachedSnapshot(
   return {
     stockKey,
     stock: parseStock(stockKey.value),
+    turnKey: cache.get(keys.turn(sku)),
     fence: { claim, isLockGone: false },
     recorded: new Map(),
     isSetAside: false,

@@ -73,13 +73,9 @@ export async function commit(
   return answer;
 }
 
-/** Holds if the sku's key has not changed since it was read, or is still absent. */
-export function isUnchanged(
-  keys: EtcdStockKeys,
-  sku: string,
-  stock: CachedKey | undefined,
-): Compare {
-  return { keys: keys.stock(sku), target: "mod", is: "=", than: stock?.modRevision ?? 0n };
+/** Holds if the key has not changed since it was found, or is still absent. */
+export function isUnchanged(key: string, found: CachedKey | undefined): Compare {
+  return { keys: key, target: "mod", is: "=", than: found?.modRevision ?? 0n };
 }
 
 /** Writes the new stock of a sku and its ledger entries; nothing if there are no entries. */

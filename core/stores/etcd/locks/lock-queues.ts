@@ -153,7 +153,7 @@ export class EtcdLockQueues implements LockQueues<LockSession, EtcdQueueEntry> {
     const read = () => this.#etcd.range(keysIn(queue, {}), signal);
     try {
       for (;;) {
-        await changeOrCheck(removed, signal);
+        await changeOrCheck(removed, signal, { idle: true });
         const { kvs } = await readWhenAvailable(read, signal);
         if (!kvs.some(({ key }) => isIn(queue, key))) return;
       }

@@ -119,10 +119,13 @@ export class EtcdMutex {
    * does not answer for one ttl; then it may be called again.
    */
   unlock(): Promise<Unlocked> {
-    this.#unlocking ??= this.#unlock().finally(() => {
-      this.#unlocking = undefined;
+    // A call of `lock` since then takes the lock after the release under way.
+    if (this.#unlocking && !this.#locking) return this.#unlocking;
+    const unlocking = this.#unlock().finally(() => {
+      if (this.#unlocking === unlocking) this.#unlocking = undefined;
     });
-    return this.#unlocking;
+    this.#unlocking = unlocking;
+    return unlocking;
   }
 
   /** Returns a condition for the caller's own transaction: true as long as this mutex holds the lock. Throws otherwise. */

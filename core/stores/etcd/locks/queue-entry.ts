@@ -1,6 +1,6 @@
 import { follow } from "../../../lock/abort.ts";
 import type { CandidateEntry } from "../../../lock/election.ts";
-import { SessionExpiredError } from "../../../lock/errors.ts";
+import { hasCode, SessionExpiredError } from "../../../lock/errors.ts";
 import { Notifier } from "../../../lock/notifier.ts";
 import { readWhenAvailable } from "../../../lock/retry.ts";
 import { after, type Millis } from "../../../lock/time.ts";
@@ -163,19 +163,25 @@ export class EtcdQueueEntry implements CandidateEntry {
     const watcher = { ready: () => notifier.notify(), changed };
     const stops = this.keys.map(({ key }) => this.#etcd.watch(key, watcher));
     try {
-      do await changeOrCheck(notifier, signal);
-      while (await this.#exists(signal));
+      do await changeOrCheck(notifier, signal, { idle: true });
+      while (await this.#mayExist(signal));
       onGone(this.#expired());
     } finally {
       for (const stop of stops) stop();
     }
   }
 
-  async #exists(signal: AbortSignal): Promise<boolean> {
+  /** Resolves to false only when etcd says that a key is gone: a read that was refused is repeated later. */
+  async #mayExist(signal: AbortSignal): Promise<boolean> {
     // The read makes a member that lags behind catch up before it compares.
     const mine = { when: this.isOurs(), do: [get(this.key, { keysOnly: true })] };
-    const { succeeded } = await readWhenAvailable(() => this.#etcd.txn(mine, signal), signal);
-    return succeeded;
+    try {
+      const { succeeded } = await readWhenAvailable(() => this.#etcd.txn(mine, signal), signal);
+      return succeeded;
+    } catch (error) {
+      if (hasCode(error, "STORE_REFUSED")) return true;
+      throw error;
+    }
   }
 
   /**

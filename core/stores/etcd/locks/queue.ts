@@ -47,8 +47,15 @@ export function hasNested(keys: readonly QueueKey[], answers: readonly OpAnswer[
 /** The time between two reads without a notification: a watch on a member that is cut off stays silent. */
 const CHECK_EVERY: Millis = 10_000;
 
-/** Waits for a notification of a watch, or until it is time to read all the same. */
-export async function changeOrCheck(notifier: Notifier, signal: AbortSignal): Promise<void> {
+/**
+ * Waits for a notification of a watch, or until it is time to read all the same. An idle wait does not keep the process
+ * alive; nor does a watch that is being created again.
+ */
+export async function changeOrCheck(
+  notifier: Notifier,
+  signal: AbortSignal,
+  { idle = false }: { readonly idle?: boolean } = {},
+): Promise<void> {
   const span = CHECK_EVERY * (0.5 + Math.random());
-  await notifier.wait({ span, signal, idle: true });
+  await notifier.wait({ span, signal, idle });
 }

@@ -19,7 +19,7 @@ import type {
   Subscriber,
 } from "./redis.ts";
 import { runScript } from "./run-script.ts";
-import { Subscription } from "./subscription.ts";
+import { Subscriptions } from "./subscriptions.ts";
 
 /** A connection that was silent for so long is checked before its next use: it may have been cut silently. */
 const IDLE: Millis = 5_000;
@@ -30,7 +30,7 @@ const CHECK: Millis = 500;
 /** A connection that is silent for so long after a command is abandoned when the caller gives up. */
 const SILENCE: Millis = 50;
 
-/** A Redis client over any kind of connection: one for commands, and one for each subscription. */
+/** A Redis client over any kind of connection: one for commands, and one for subscriptions. */
 export function redisOver(route: Route, timeout: Millis): Required<Redis> {
   return new Client(route, timeout);
 }
@@ -40,7 +40,7 @@ class Client implements Required<Redis> {
   readonly #timeout: Millis;
   readonly #route: Route;
   readonly #closing = new AbortController();
-  readonly #subscriptions = new Set<Subscription>();
+  readonly #subscriptions: Subscriptions;
   readonly #abandoned = new Set<RedisConnection>();
   #connection: RedisConnection | undefined;
   #connecting: Promise<RedisConnection> | undefined;
@@ -53,6 +53,7 @@ class Client implements Required<Redis> {
     this.address = route.address;
     this.#timeout = timeout;
     this.#route = route;
+    this.#subscriptions = new Subscriptions(route.connect, timeout);
   }
 
   run(script: Script, input: ScriptInput): Promise<Reply> {
@@ -84,23 +85,13 @@ class Client implements Required<Redis> {
 
   subscribe(channel: string, subscriber: Subscriber): () => void {
     this.#closing.signal.throwIfAborted();
-    const subscription = new Subscription({
-      channel,
-      subscriber,
-      connect: this.#route.connect,
-      timeout: this.#timeout,
-    });
-    this.#subscriptions.add(subscription);
-    return () => {
-      this.#subscriptions.delete(subscription);
-      subscription.close();
-    };
+    return this.#subscriptions.add(channel, subscriber);
   }
 
   async close(): Promise<void> {
     if (this.#closing.signal.aborted) return;
     this.#closing.abort(new StoreClosedError());
-    for (const subscription of this.#subscriptions) subscription.close();
+    this.#subscriptions.close();
     this.#connection?.close();
     for (const connection of this.#abandoned) connection.close();
   }
@@ -248,14 +239,14 @@ class Client implements Required<Redis> {
   /** Closes all connections: the host's name may mean another server by now. */
   #reconnect(): void {
     this.#connection?.close();
-    for (const subscription of this.#subscriptions) subscription.reconnect();
+    this.#subscriptions.reconnect();
   }
 
   /** Finds the server anew, unless another command has done so. Answers that are due still come. */
   #leave(connection: RedisConnection): void {
     if (this.#connection !== connection) return;
     this.#abandon(connection);
-    for (const subscription of this.#subscriptions) subscription.reconnect();
+    this.#subscriptions.reconnect();
   }
 
   #notSent(signal: AbortSignal | undefined): Error {

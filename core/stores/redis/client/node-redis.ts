@@ -26,8 +26,11 @@ interface Client extends NodeRedisClient {
   destroy(): void;
   on(event: "connect" | "error", listener: (error: unknown) => void): unknown;
   sendCommand(command: readonly string[]): Promise<unknown>;
-  subscribe(channel: string, listener: (text: string, channel: string) => void): Promise<void>;
+  subscribe(channels: readonly string[], listener: Listener): Promise<void>;
+  unsubscribe(channels: readonly string[]): Promise<void>;
 }
+
+type Listener = (text: string, channel: string) => void;
 
 interface ClientOptions {
   readonly socket?: {
@@ -166,9 +169,15 @@ function connectionOf(client: Client, options: ConnectionOptions): RedisConnecti
     cancel = due > 0 ? after(timeout, close) : () => {};
   };
   const request = (command: readonly string[]): Promise<unknown> => {
-    const [name, channel = ""] = command;
-    if (name !== "subscribe") return client.sendCommand(command);
-    return client.subscribe(channel, (text) => message(channel, text));
+    const [name, ...channels] = command;
+    switch (name) {
+      case "subscribe":
+        return client.subscribe(channels, (text, channel) => message(channel, text));
+      case "unsubscribe":
+        return client.unsubscribe(channels);
+      default:
+        return client.sendCommand(command);
+    }
   };
   return {
     get heardAt() {

@@ -11,7 +11,7 @@ import { isHeld } from "./rows.ts";
 /**
  * Begins the next history in one batch. A repetition begins none: its part is over. The mark of the claim stays, so that
  * a late request of that claim does not claim the run again. The records of the ended history stay, and those of earlier
- * ones are deleted before.
+ * ones are deleted before. A holder that has lost the run deletes nothing: another run may have its id by now.
  */
 export function continueAsNew(
   database: Database,
@@ -20,7 +20,9 @@ export function continueAsNew(
 ): Promise<"continued" | "cancelled"> {
   const { runId } = run;
   const { now } = database.dialect;
-  const isEarlier = sql`run_id = ${runId} AND part < ${part}`;
+  const isOurs = sql`${isHeld(run)} AND part = ${part}`;
+  const isEarlier = sql`
+    run_id = ${runId} AND part < ${part} AND EXISTS (SELECT 1 FROM lockstep_run WHERE ${isOurs})`;
   const forget = [
     sql`DELETE FROM lockstep_step WHERE ${isEarlier}`,
     sql`DELETE FROM lockstep_value WHERE ${isEarlier}`,
@@ -30,7 +32,7 @@ export function continueAsNew(
     UPDATE lockstep_run
     SET status = 'parked', reason = NULL, part = part + 1, input = ${input}, due_at = ${now},
       started_at = ${now}, changed_at = ${now}, crashes = 0, blocks = 0
-    WHERE ${isHeld(run)} AND part = ${part}`;
+    WHERE ${isOurs}`;
   const hasBegun = sql`
     EXISTS (
       SELECT 1 FROM lockstep_run AS r

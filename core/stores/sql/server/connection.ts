@@ -1,4 +1,5 @@
 import { connect, type Socket } from "node:net";
+import { deadline, noAnswer, race } from "../../../lock/abort.ts";
 import { after, instant, type Millis } from "../../../lock/time.ts";
 
 /** The longest time to connect. */
@@ -23,6 +24,12 @@ export interface Wire {
 
   /** Tells the server that the connection ends. */
   end(): void;
+}
+
+/** The bounds of the clients themselves end with the handshake, before our settings. */
+async function openInTime(wire: Wire): Promise<void> {
+  using limit = deadline(LONGEST_CONNECT, noAnswer);
+  await race(wire.open(), limit.signal);
 }
 
 /** Opens a socket that keeps its connection alive. */
@@ -51,6 +58,9 @@ export class PooledConnection<W extends Wire = Wire> {
   /** The time of the server's last answer. */
   answeredAt = instant();
 
+  /** Whether the connection ends when it is idle. */
+  isOutdated = false;
+
   /** Resolves when the last request is answered or has failed. Undefined without a request in flight. */
   pending: Promise<void> | undefined;
 
@@ -58,7 +68,7 @@ export class PooledConnection<W extends Wire = Wire> {
     this.wire = wire;
     wire.socket.on("end", () => this.destroy());
     wire.socket.on("close", () => this.destroy());
-    this.ready = this.#request(() => wire.open());
+    this.ready = this.#request(() => openInTime(wire));
     this.ready.catch(() => {});
   }
 

@@ -100,7 +100,7 @@ class ServerDatabase<W extends Wire> implements Database {
 
   transaction<T>(body: (tx: Transaction) => Promise<T>, signal?: AbortSignal): Promise<T> {
     return this.#bounded(signal, (limit) =>
-      this.#onConnection("work", limit, (query) => this.#transact(query, body)),
+      this.#onConnection("work", limit, (query) => this.#transact(query, body, limit)),
     );
   }
 
@@ -112,15 +112,22 @@ class ServerDatabase<W extends Wire> implements Database {
     return this.close();
   }
 
-  async #transact<T>(query: Query, body: (tx: Transaction) => Promise<T>): Promise<T> {
+  /** Runs the body until its end or the limit. A body that goes on after the limit is left behind. */
+  async #transact<T>(
+    query: Query,
+    body: (tx: Transaction) => Promise<T>,
+    limit: AbortSignal,
+  ): Promise<T> {
     const { begin, limitSilence, unlimitSilence, render, errors } = this.#driver;
     let open = false;
+    let isCommitted = false;
     let answeredAt: Instant | undefined;
     const send = async (
       start: readonly string[],
       texts: readonly string[],
       translate: DriverErrors["commit"],
     ) => {
+      if (limit.aborted) throw new StoreUnavailableError(this.address, TOO_LONG, limit.reason);
       if (answeredAt && elapsedSince(answeredAt) >= LONGEST_SILENCE) {
         throw new RolledBackError(SILENT);
       }
@@ -138,11 +145,12 @@ class ServerDatabase<W extends Wire> implements Database {
         const texts = [...statements.map(render), ...settings, "COMMIT"];
         const results = await send(begin, texts, errors.commit);
         open = false;
+        isCommitted = true;
         return results.slice(0, statements.length);
       },
     });
     try {
-      const result = await body(tx);
+      const result = await race(body(tx), limit);
       await end();
       // A lost answer to ROLLBACK is harmless: nothing is committed.
       if (open && failure() === undefined) await query(rollback(this.#driver)).catch(() => {});
@@ -150,7 +158,12 @@ class ServerDatabase<W extends Wire> implements Database {
     } catch (error) {
       await end();
       // The body may have replaced the error. The transaction is repeated all the same.
-      throw failure() instanceof RolledBackError ? failure() : error;
+      if (failure() instanceof RolledBackError) throw failure();
+      if (!limit.aborted || error !== limit.reason) throw error;
+      const problem = isCommitted
+        ? new UnknownOutcomeError(this.address, "the body ended after its commit", error)
+        : new StoreUnavailableError(this.address, TOO_LONG, error);
+      throw failure() ?? problem;
     }
   }
 
@@ -160,6 +173,7 @@ class ServerDatabase<W extends Wire> implements Database {
     work: (limit: AbortSignal) => Promise<T>,
   ): Promise<T> {
     using limit = signal ? follow(signal) : deadline(LONGEST_CALL, noAnswer);
+    let problem = TOO_LONG;
     return await retry(
       () => work(limit.signal),
       async (error, attempt) => {
@@ -167,8 +181,10 @@ class ServerDatabase<W extends Wire> implements Database {
         if (error.message === SILENT && attempt > 0) {
           throw new StoreRefusedError(this.address, `${SILENT}; nothing was changed`, error);
         }
+        // The server gives no reason for an attempt that the limit has ended.
+        if (!limit.signal.aborted) problem = error.message;
         await sleep(backoff(attempt, REPEAT), limit.signal).catch(() => {
-          throw new StoreUnavailableError(this.address, error.message, error);
+          throw new StoreUnavailableError(this.address, problem, error);
         });
         return 0;
       },
@@ -191,6 +207,7 @@ class ServerDatabase<W extends Wire> implements Database {
     try {
       return await work(query).catch(noteFailure);
     } finally {
+      if (this.#driver.isReadOnly((failure as Error | undefined)?.cause)) this.#pool.renew();
       const isUsable =
         failure === undefined || (await this.#isRolledBack(connection, failure, limit));
       if (isUsable) this.#pool.release(connection);
@@ -265,13 +282,18 @@ function rollback({ unlimitSilence }: SqlDriver): readonly string[] {
   return ["ROLLBACK", ...unlimitSilence];
 }
 
+const TOO_LONG = "the call took too long, or was aborted";
+
 const SILENT = `a transaction was silent for more than ${LONGEST_SILENCE / 1_000} s between two requests`;
 
 /** The longest first attempt of a read. The second one uses another connection. */
 const FIRST_READ: Millis = 2_000;
 
-/** Rolled-back transactions of several clients spread at random. */
-const REPEAT: Backoff = { base: 1, factor: 2, max: 50, jitter: "full" };
+/**
+ * Rolled-back transactions of several clients spread at random. After a few deadlocks they leave each other the time that
+ * PostgreSQL takes to find one, which is 1 s (deadlock_timeout).
+ */
+const REPEAT: Backoff = { base: 1, factor: 8, max: 1_000, jitter: "full" };
 
 type Query = (
   texts: readonly string[],

@@ -41,8 +41,11 @@ export interface SqlDriver<W extends Wire = Wire> extends PoolDriver<W> {
   /** Before COMMIT or after ROLLBACK: ends that limit where it would outlast the transaction. */
   readonly unlimitSilence: readonly string[];
 
-  /** Whether a lone statement stands between `begin` and COMMIT as well. Otherwise it runs at the server's isolation level. */
+  /** Whether a lone statement stands between `begin` and COMMIT as well. Otherwise it runs at the session's isolation level. */
   readonly wrapsLone: boolean;
+
+  /** Whether the server has refused a change, as a replica. The address may lead to another server by now. */
+  isReadOnly(error: unknown): boolean;
 
   /** Writes the statement with its values as literals. */
   render(statement: Sql): string;

@@ -69,10 +69,16 @@ export class ConnectionPool<W extends Wire> {
   release(connection: PooledConnection<W>): void {
     if (connection.isClosed) return;
     connection.answeredAt = instant();
-    const next = this.#waiters.shift();
+    const next = connection.isOutdated ? undefined : this.#waiters.shift();
     if (next) next(connection);
-    else if (this.#closing) connection.end();
+    else if (this.#closing || connection.isOutdated) connection.end();
     else this.#idle.push(connection);
+  }
+
+  /** Replaces every connection of now as soon as it is idle: new ones resolve the server's address again. */
+  renew(): void {
+    for (const connection of this.#open) connection.isOutdated = true;
+    for (const connection of this.#idle.splice(0)) connection.end();
   }
 
   /** Takes back a connection in an unknown state. Resolves when the server has ended it. */

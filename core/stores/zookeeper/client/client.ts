@@ -2,7 +2,7 @@ import { createSecureContext, type SecureContext } from "node:tls";
 import { follow } from "../../../lock/abort.ts";
 import { checkText, LONGEST_SPAN } from "../../../lock/checks.ts";
 import { type Duration, toMillis } from "../../../lock/duration.ts";
-import { StoreClosedError } from "../../../lock/errors.ts";
+import { quote, StoreClosedError } from "../../../lock/errors.ts";
 import type { Servers } from "./connection.ts";
 import { LiveSession } from "./session.ts";
 import type { ZooKeeper, ZooKeeperOptions, ZooKeeperSession, ZooKeeperTls } from "./zookeeper.ts";
@@ -18,7 +18,7 @@ export function zookeeperClient(options: ZooKeeperOptions): ZooKeeper {
   if (!Array.isArray(servers) || servers.length === 0) {
     throw new TypeError('zookeeper needs a list of servers, such as ["127.0.0.1:2181"]');
   }
-  for (const server of servers) checkText("server", server, 1_000);
+  for (const server of servers) checkServer(server);
   let turn = Math.floor(Math.random() * servers.length);
   return new Client({
     address: `zookeeper at ${servers.join(", ")}`,
@@ -30,6 +30,16 @@ export function zookeeperClient(options: ZooKeeperOptions): ZooKeeper {
       return servers[turn % servers.length] as string;
     },
   });
+}
+
+/** Throws unless the server is HOST or HOST:PORT, as in a URL. */
+function checkServer(server: unknown): void {
+  checkText("server", server, 1_000);
+  if (/^(\[[^\]/]+\]|[^/?#@:[\]\s]+)(:\d+)?$/.test(server) && URL.canParse(`tcp://${server}`))
+    return;
+  const shown = quote(server.replace(/^.*@/, ""));
+  const advice = "a path is the option root, and a login the options user and password";
+  throw new RangeError(`server ${shown} must be HOST or HOST:PORT; ${advice}`);
 }
 
 function secureContext(tls: ZooKeeperTls): SecureContext {

@@ -47,6 +47,9 @@ export interface ConnectionEvents {
   /** Called for each answer, in the order of the requests. */
   answered(connection: Connection, answer: Answer): void;
 
+  /** Called with the code of a server that does not accept the user. */
+  refused(code: number): void;
+
   /** Called once, whether the client or the server has ended the connection. */
   ended(connection: Connection, error: Error): void;
 }
@@ -188,8 +191,8 @@ export class Connection {
     const code = answer.int();
     if (zxid > this.#lastZxid) this.#lastZxid = zxid;
     if (xid === XIDS.watch) this.#events.changed(pathOf(answer));
-    // The first request of a refused user fails.
     else if (xid !== XIDS.auth) this.#events.answered(this, { code, body: answer });
+    else if (code !== 0) this.#events.refused(code);
   }
 }
 

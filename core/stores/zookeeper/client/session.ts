@@ -1,12 +1,13 @@
 import { deadline, noAnswer, race, sleep } from "../../../lock/abort.ts";
 
 import {
+  hasCode,
   SessionExpiredError,
   StoreRefusedError,
   StoreUnavailableError,
 } from "../../../lock/errors.ts";
 import type { LeaseGrant } from "../../../lock/lease.ts";
-import { backoff, retry } from "../../../lock/retry.ts";
+import { type Backoff, backoff, retry } from "../../../lock/retry.ts";
 import { elapsedSince, type Instant, instant, type Millis } from "../../../lock/time.ts";
 import {
   type Answer,
@@ -15,7 +16,7 @@ import {
   isUntrusted,
   type Servers,
 } from "./connection.ts";
-import { CODES } from "./failure.ts";
+import { CODES, toError } from "./failure.ts";
 import { Heartbeat, ServerWatchdog, SessionValidity } from "./liveness.ts";
 import { RequestPipeline } from "./request-pipeline.ts";
 import {
@@ -59,6 +60,10 @@ const LONGEST_SILENCE: Millis = 2_000;
 /** The silence after which an aborted request counts the connection as dead. */
 const DOUBTFUL_SILENCE: Millis = 450;
 
+/** A connection that ends sooner may be one of many. */
+const BRIEF: Millis = 1_000;
+const BRIEF_PAUSES: Backoff = { base: 10, factor: 2, max: 1_000 };
+
 /** A session that moves from one connection to the next. */
 export class LiveSession implements ZooKeeperSession {
   readonly #servers: Servers;
@@ -78,12 +83,16 @@ export class LiveSession implements ZooKeeperSession {
   /** Since when a request is pending without any answer. */
   #pendingSince: Instant | undefined;
   #isKeepAliveStopped = false;
+
+  /** How many connections in a row have ended within a second. */
+  #brief = 0;
   #connecting: Promise<void> | undefined;
   #closing: Promise<void> | undefined;
   readonly #events: ConnectionEvents = {
     changed: (path) => this.#watches.changed(path),
     answered: (connection, answer) => this.#receive(connection, answer),
     ended: (connection, error) => this.#disconnect(connection, error),
+    refused: (code) => this.#end(toError(this.address, code, false)),
   };
 
   private constructor(servers: Servers, ttl: Millis) {
@@ -106,6 +115,7 @@ export class LiveSession implements ZooKeeperSession {
     } catch (error) {
       session.#end(new SessionExpiredError(servers.address, "was not opened"));
       signal?.throwIfAborted();
+      if (hasCode(error, "STORE_REFUSED")) throw error;
       const { message } = error as Error;
       if (isUntrusted(error)) {
         throw new StoreRefusedError(
@@ -266,7 +276,7 @@ export class LiveSession implements ZooKeeperSession {
 
   /** Resolves when the session is connected, or has ended. */
   #connectSoon(): Promise<void> {
-    this.#connecting ??= this.#connect(this.signal)
+    this.#connecting ??= this.#reconnect()
       .catch(() => {})
       .finally(() => {
         this.#connecting = undefined;
@@ -274,10 +284,17 @@ export class LiveSession implements ZooKeeperSession {
     return this.#connecting;
   }
 
+  /** Pauses first when connections do not last: a server may accept a session, and close the connection at once. */
+  async #reconnect(): Promise<void> {
+    if (this.#brief > 1) await sleep(backoff(this.#brief, BRIEF_PAUSES), this.signal);
+    await this.#connect(this.signal);
+  }
+
   /** Connects to one server after another, with a pause after each round. */
   async #connect(signal: AbortSignal): Promise<void> {
     signal.throwIfAborted();
     const pauseAfter = async (error: unknown, attempt: number) => {
+      if (this.signal.aborted) return undefined;
       const rounds = (attempt + 1) / this.#servers.count;
       if (Number.isInteger(rounds)) {
         if (this.#id === 0n && isUntrusted(error)) return undefined;
@@ -307,7 +324,10 @@ export class LiveSession implements ZooKeeperSession {
     });
     const { session, password, timeout } = response;
     if (timeout <= 0) this.#end(new SessionExpiredError(this.id));
-    if (this.signal.aborted) return connection.destroy();
+    if (this.signal.aborted) {
+      connection.destroy();
+      throw this.signal.reason;
+    }
     const isFirst = this.#id === 0n;
     this.#id = session;
     this.#password = password;
@@ -339,6 +359,7 @@ export class LiveSession implements ZooKeeperSession {
   #disconnect(connection: Connection | undefined, error: Error): void {
     if (!connection || connection !== this.#connection) return;
     this.#connection = undefined;
+    this.#brief = elapsedSince(connection.sentAt) < BRIEF ? this.#brief + 1 : 0;
     this.#lastZxid = connection.lastZxid;
     this.#heartbeat?.stop();
     this.#watchdog?.stop();

@@ -11,11 +11,12 @@ import {
 } from "../../../lock/election.ts";
 import { type Fence, formatFence, issueFence } from "../../../lock/fence.ts";
 import { Notifier } from "../../../lock/notifier.ts";
+import { readWhenAvailable } from "../../../lock/retry.ts";
 import type { SessionPool } from "../../../lock/session-pool.ts";
 import { ownPath, parentOf, queueOf } from "../client/names.ts";
 import { NoNodeError, type Path, type ZooKeeperSession } from "../client/zookeeper.ts";
 import { enter } from "./enter.ts";
-import { zookeeperTraits } from "./lock-queues.ts";
+import { recordIn, zookeeperTraits } from "./lock-queues.ts";
 import { contendersIn, createPath, createQueue } from "./queue.ts";
 import type { ZooKeeperQueueEntry } from "./queue-entry.ts";
 
@@ -122,9 +123,9 @@ class ZooKeeperElectionQueue implements ElectionQueue<ZooKeeperQueueEntry> {
     const watch = () => notifier.notify();
     let leader: Leader | undefined;
     try {
-      await this.session.sync(scope.signal);
+      await readWhenAvailable(() => this.session.sync(scope.signal), scope.signal);
       for (;;) {
-        leader = await this.#watch(scope.signal, watch);
+        leader = await readWhenAvailable(() => this.#watch(scope.signal, watch), scope.signal);
         yield leader;
         await notifier.wait({ signal: scope.signal });
       }
@@ -144,7 +145,7 @@ class ZooKeeperElectionQueue implements ElectionQueue<ZooKeeperQueueEntry> {
       const contenders = await contendersIn(this.session, this.#path, children ?? [], signal);
       if (children && contenders.length === 0) return undefined;
       if (children) continue;
-      await createPath(this.session, parentOf(this.#path), { signal });
+      await createPath(this.session, parentOf(this.#path), { root: this.#root, signal });
       await createQueue(this.session, this.#path, signal);
     }
   }
@@ -159,7 +160,9 @@ class ZooKeeperElectionQueue implements ElectionQueue<ZooKeeperQueueEntry> {
       const node = await this.session.read(key, { ...options, ...(watch && { watch }) });
       // The leader may have resigned meanwhile.
       if (!node) continue;
-      const { czxid: token, mzxid: revision, createdAt: since } = node.stat;
+      const { czxid, mzxid: revision, createdAt: since } = node.stat;
+      // The node of a lock that has moved to another session keeps the token.
+      const token = recordIn(node)?.token ?? czxid;
       const fence = await this.#fenceTextOf(token, options);
       return { key, value: node.data, token, revision, fence, since };
     }

@@ -56,7 +56,7 @@ export async function enterIfFree(
   };
   const read = () => withinAttempt(readOnce, ttl, signal, patience);
   const fail = (error: unknown) => {
-    if (session.signal.aborted) throw new NotQueuedError(session.id);
+    if (session.signal.aborted) throw endOf(session);
     signal.throwIfAborted();
     throw isKnown(error) ? error : unavailable(session, error);
   };
@@ -93,7 +93,8 @@ class EnterRequest {
     try {
       return await this.#enterUntilKnown();
     } catch (error) {
-      if (!this.#mayExist) forgetNodes(session, this.#prefix);
+      // Nodes that may exist are removed over the session's next connection.
+      forgetNodes(session, this.#prefix);
       throw error;
     }
   }
@@ -112,7 +113,7 @@ class EnterRequest {
     const pauseOf = requestPauses(patience);
     let lost = 0;
     const pauseAfter = async (error: unknown, count: number) => {
-      if (session.signal.aborted) throw new NotQueuedError(session.id);
+      if (session.signal.aborted) throw endOf(session);
       const isLost = this.#mayExist;
       if (isLost) await this.#withdraw();
       signal.throwIfAborted();
@@ -253,6 +254,11 @@ class EnterRequest {
       if (!hasCode(error, "SESSION_EXPIRED")) throw error;
     }
   }
+}
+
+/** Returns the error of a session that has ended. Another session helps, unless the server refuses the user. */
+function endOf({ id, signal }: ZooKeeperSession): Error {
+  return hasCode(signal.reason, "STORE_REFUSED") ? signal.reason : new NotQueuedError(id);
 }
 
 function unavailable({ address }: ZooKeeperSession, cause: unknown): StoreUnavailableError {

@@ -161,7 +161,10 @@ export class ZooKeeperLockQueues implements LockQueues<ZooKeeperSession, ZooKeep
     });
   }
 
-  /** Walks all nodes that may have locks with this prefix among their descendants. */
+  /**
+   * Walks all nodes that may have locks with this prefix among their descendants. Skips those below the root that the user
+   * may not read: they are of others.
+   */
   list(prefix: string): Promise<readonly LockInfo[]> {
     const { root } = this.#options;
     return this.#withSession(async (session, signal) => {
@@ -172,7 +175,7 @@ export class ZooKeeperLockQueues implements LockQueues<ZooKeeperSession, ZooKeep
       const held: LockInfo[] = [];
       const paths: Path[] = [root];
       while (paths.length > 0) {
-        const reads = paths.splice(-PAGE).map(async (path) => {
+        const look = async (path: Path) => {
           const children = (await session.children(path || "/", { signal })) ?? [];
           const contenders = await contendersIn(session, path, children, signal);
           const name = nameOf(root, path);
@@ -181,8 +184,13 @@ export class ZooKeeperLockQueues implements LockQueues<ZooKeeperSession, ZooKeep
           }
           const others = difference(children, contenders).map((child) => `${path}/${child}`);
           paths.push(...others.filter((each) => mayHold(nameOf(root, each), prefix)));
-        });
-        await Promise.all(reads);
+        };
+        const looks = paths.splice(-PAGE).map((path) =>
+          look(path).catch((error) => {
+            if (path === root || !hasCode(error, "STORE_REFUSED")) throw error;
+          }),
+        );
+        await Promise.all(looks);
       }
       return held.filter(({ holder }) => holder !== undefined).sort(byName);
     });
@@ -225,7 +233,7 @@ export class ZooKeeperLockQueues implements LockQueues<ZooKeeperSession, ZooKeep
         return await call(session, signal);
       } catch (error) {
         const isOver = signal.aborted || session.signal.aborted;
-        if (!isOver || hasCode(error, "UNKNOWN_OUTCOME")) throw error;
+        if (!isOver || hasCode(error, "UNKNOWN_OUTCOME", "STORE_REFUSED")) throw error;
         throw new StoreUnavailableError(this.address, "the server does not answer", error);
       } finally {
         release();
@@ -355,16 +363,22 @@ function encodeRecord({ holder, ttl, token }: NodeRecord): string {
   return JSON.stringify({ holder, ttl, ...(token !== undefined && { token: String(token) }) });
 }
 
-/** Decodes the data of a node. The holder of a foreign node is its data, if they are text, or else its session. */
-function decodeRecord({ data, stat }: Node): NodeRecord {
+/** Decodes the data of a lock's node; undefined for another node. */
+export function recordIn({ data }: Pick<Node, "data">): NodeRecord | undefined {
   try {
     const { holder, ttl, token } = JSON.parse(data);
-    if (typeof holder === "string" && typeof ttl === "number") {
-      return { holder, ttl, token: token === undefined ? undefined : BigInt(token) };
-    }
+    if (typeof holder !== "string" || typeof ttl !== "number") return undefined;
+    return { holder, ttl, token: token === undefined ? undefined : BigInt(token) };
   } catch {
-    // The node is not ours.
+    return undefined;
   }
+}
+
+/** Decodes the data of a node. The holder of a foreign node is its data, if they are text, or else its session. */
+function decodeRecord(node: Node): NodeRecord {
+  const { data, stat } = node;
+  const record = recordIn(node);
+  if (record) return record;
   const isText = /^[^\p{Cc}\ufffd]{1,200}$/u.test(data);
   const holder = isText ? data : `session 0x${BigInt.asUintN(64, stat.owner).toString(16)}`;
   return { holder, ttl: undefined, token: undefined };

@@ -37,6 +37,9 @@ export interface QueueNode {
 /** How long an entry holds a lock before its nodes are watched: most locks are released sooner. */
 const GUARD_AFTER: Millis = 50;
 
+/** How long an entry waits before it reads its nodes again after a refusal. */
+const LOOK_AGAIN: Millis = 10_000;
+
 /**
  * An entry in one queue, or in several at once: one change creates all of its nodes, so two entries have the same order in
  * each queue. An entry only waits for earlier ones, so no two entries wait for each other.
@@ -113,12 +116,8 @@ export class ZooKeeperQueueEntry implements CandidateEntry {
   }
 
   async leave(limit?: AbortSignal): Promise<boolean> {
-    const wasThere = await this.#remove(limit);
+    // Where the removal fails, the next connection of the session repeats it.
     forgetNodes(this.#session, this.#prefix);
-    return wasThere;
-  }
-
-  async #remove(limit?: AbortSignal): Promise<boolean> {
     try {
       if (this.paths.length === 1) await this.#session.remove(this.key, limit);
       else await this.#session.multi(this.#removals(), limit);
@@ -191,9 +190,14 @@ export class ZooKeeperQueueEntry implements CandidateEntry {
     const watch = () => notifier.notify();
     const run = async () => {
       const { signal } = over;
-      const exist = () => this.#exist(watch, signal);
       try {
-        while (await readWhenAvailable(exist, signal)) await notifier.wait({ signal });
+        for (;;) {
+          const exist = await this.#mayExist(watch, signal);
+          if (exist === false) break;
+          // A read that was refused has left no watch.
+          const span = exist ? Number.POSITIVE_INFINITY : LOOK_AGAIN;
+          await notifier.wait({ span, signal, idle: true });
+        }
         onGone(lostPlace(this.#session));
       } finally {
         for (const path of this.paths) this.#session.unwatch(path, watch);
@@ -203,7 +207,17 @@ export class ZooKeeperQueueEntry implements CandidateEntry {
     return () => over.abort();
   }
 
-  /** Resolves to whether all nodes exist. Names are unique, so an existing node is the one that we created. */
+  /** Resolves to whether all nodes exist; to undefined when the server refuses to tell. */
+  async #mayExist(watch: () => void, signal: AbortSignal): Promise<boolean | undefined> {
+    try {
+      return await readWhenAvailable(() => this.#exist(watch, signal), signal);
+    } catch (error) {
+      if (hasCode(error, "STORE_REFUSED")) return undefined;
+      throw error;
+    }
+  }
+
+  /** Names are unique, so an existing node is the one that we created. */
   async #exist(watch: () => void, signal: AbortSignal): Promise<boolean> {
     const reads = this.paths.map((path) => this.#session.read(path, { watch, signal }));
     return (await Promise.all(reads)).every((node) => node !== undefined);

@@ -1,47 +1,53 @@
 import { hasCode, quote, UnknownOutcomeError } from "../lock/errors.ts";
 import { fenceOwner } from "../lock/fence.ts";
 import { KeyedBatcher } from "../lock/keyed-batcher.ts";
+import { after, LONGEST_CALL } from "../lock/time.ts";
 import { type DecrementResult, operationConflict, type StockResult } from "./inventory.ts";
-import { MAX_BATCH_ORDERS, type Operation, type OperationBackend } from "./operation.ts";
+import { type Operation, type OperationBackend, queuedTooLong } from "./operation.ts";
 
 type Answer = StockResult | DecrementResult | { readonly error: unknown };
 
-interface PendingDecrement {
+interface PendingOperation {
   readonly operation: Operation;
   readonly signal: AbortSignal | undefined;
 }
 
-/** Groups concurrent decrements of one sku, which would wait for each other's row lock anyway. */
-export class DecrementBatcher {
+/** Groups concurrent operations of one kind and one sku, which would wait for each other's row lock anyway. */
+export class OperationBatcher {
   readonly #backend: OperationBackend;
 
   /** By sku, fence and owner. */
-  readonly #batcher: KeyedBatcher<PendingDecrement, Answer>;
+  readonly #batcher: KeyedBatcher<PendingOperation, Answer>;
 
-  constructor(backend: OperationBackend) {
+  /** `most` operations share a transaction. */
+  constructor(backend: OperationBackend, most: number) {
     this.#backend = backend;
-    this.#batcher = new KeyedBatcher(MAX_BATCH_ORDERS, (group) => this.#apply(group));
+    this.#batcher = new KeyedBatcher(most, (group) => this.#apply(group));
   }
 
-  async decrement(operation: Operation, signal: AbortSignal | undefined): Promise<StockResult> {
+  async apply(operation: Operation, signal: AbortSignal | undefined): Promise<StockResult> {
     signal?.throwIfAborted();
     const pending = { operation, signal };
-    const { promise: aborted, reject } = Promise.withResolvers<never>();
+    const { promise: ended, reject } = Promise.withResolvers<never>();
     const onAbort = () => reject(this.#abort(pending));
     signal?.addEventListener("abort", onAbort, { once: true });
+    const cancel = after(LONGEST_CALL, () => {
+      if (this.#remove(pending)) reject(queuedTooLong(this.#backend.address, operation.sku));
+    });
     try {
       const applied = this.#batcher.add(queueKey(operation), pending);
-      const answer = await Promise.race([applied, aborted]);
+      const answer = await Promise.race([applied, ended]);
       if ("error" in answer) throw answer.error;
       const { outcome, remaining, replayed } = answer;
       if (outcome === "conflict") throw operationConflict(operation.operationId);
       return { outcome, remaining, replayed };
     } finally {
+      cancel();
       signal?.removeEventListener("abort", onAbort);
     }
   }
 
-  async #apply(group: readonly PendingDecrement[]): Promise<readonly Answer[]> {
+  async #apply(group: readonly PendingOperation[]): Promise<readonly Answer[]> {
     const [first] = group;
     if (!first) return [];
     const { sku, fence } = first.operation;
@@ -51,19 +57,24 @@ export class DecrementBatcher {
       return await this.#backend.applyMany({ sku, fence, operations }, undefined);
     } catch (error) {
       if (!hasCode(error, "FENCED_OUT")) throw error;
-      // A decrement that is on record keeps its result, whatever the fence: those around it do not count.
-      const applyOne = ({ operation, signal }: PendingDecrement): Promise<Answer> =>
+      // An operation that is on record keeps its result, whatever the fence: those around it do not count.
+      const applyOne = ({ operation, signal }: PendingOperation): Promise<Answer> =>
         this.#backend.apply(operation, signal).catch((error) => ({ error }));
       return Promise.all(group.map(applyOne));
     }
   }
 
-  /** Returns the error of the aborted call: a queued decrement is cancelled; a sent one may still commit. */
-  #abort(pending: PendingDecrement): unknown {
+  /** Returns the error of the aborted call: a queued operation is cancelled; a sent one may still commit. */
+  #abort(pending: PendingOperation): unknown {
     const { operation, signal } = pending;
-    if (this.#batcher.remove(queueKey(operation), pending)) return signal?.reason;
-    const what = `decrement ${quote(operation.operationId)} was done`;
+    if (this.#remove(pending)) return signal?.reason;
+    const what = `${operation.kind} ${quote(operation.operationId)} was done`;
     return new UnknownOutcomeError(this.#backend.address, what, signal?.reason);
+  }
+
+  /** Returns false if the operation is under way. */
+  #remove(pending: PendingOperation): boolean {
+    return this.#batcher.remove(queueKey(pending.operation), pending);
   }
 }
 

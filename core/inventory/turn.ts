@@ -1,0 +1,31 @@
+import { deadline } from "../lock/abort.ts";
+import type { KeyedQueue } from "../lock/keyed-queue.ts";
+import { LONGEST_CALL, type Millis } from "../lock/time.ts";
+import { queuedTooLong } from "./operation.ts";
+
+/** The longest span for which a client asks others to wait. */
+export const LONGEST_TURN: Millis = 1_000;
+
+/** The line of a client's changes of one sku. */
+interface Line {
+  readonly queue: KeyedQueue;
+
+  /** The address of the store for messages: without secrets. */
+  readonly address: string;
+  readonly sku: string;
+}
+
+/** Takes turns with this client's other changes of the sku, which would only conflict with this one. */
+export async function inTurn<T>(
+  { queue, address, sku }: Line,
+  signal: AbortSignal | undefined,
+  change: () => Promise<T>,
+): Promise<T> {
+  using wait = deadline(LONGEST_CALL, () => queuedTooLong(address, sku), signal);
+  await queue.enter(sku, wait.signal);
+  try {
+    return await change();
+  } finally {
+    queue.leave(sku);
+  }
+}

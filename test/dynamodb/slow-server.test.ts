@@ -1,0 +1,87 @@
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { sleep } from "../../core/lock/abort.ts";
+import type { Dynamodb } from "../../core/stores/dynamodb/client/dynamodb.ts";
+import type { Item } from "../../core/stores/dynamodb/client/items.ts";
+import { dynamodbInventory } from "../../core/stores/dynamodb/inventory/index.ts";
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+const sku = "teapot";
+
+const pk = `stock/${sku}`;
+
+const UNITS: Item = { pk, sk: "units", onHand: "9", reserved: "90", sold: "0", supplied: "99" };
+
+/** Opens stock whose server takes `span` for each answer, accepts every write, and has so many expired reservations. */
+function stockOn(span: number, expired = 0) {
+  let left = expired;
+  const dynamodb: Pick<Dynamodb, "address" | "read" | "write" | "query"> = {
+    address: "table shop of dynamodb",
+    async read(keys, signal) {
+      await sleep(span, signal);
+      const items = keys.map(({ sk }) => (sk === "units" ? UNITS : undefined));
+      return { items, time: Date.now() };
+    },
+    async write(writes, signal) {
+      await sleep(span, signal);
+      left -= writes.filter((write) => "key" in write && !write.update).length;
+      return { done: true, failed: [], items: [] };
+    },
+    async *query({ limit, signal }) {
+      await sleep(span, signal);
+      const one = (i: number): Item => ({ pk, sk: `reservation/1/${i}`, quantity: "1" });
+      const items = Array.from({ length: Math.min(left, limit) }, (_, i) => one(i));
+      yield { items, time: Date.now() };
+    },
+  };
+  return { stock: dynamodbInventory(dynamodb as Dynamodb), left: () => left };
+}
+
+test("changes of one sku keep their order on a slow server, and their wait for each other takes none of their own time", async () => {
+  const { stock } = stockOn(1_500);
+  const ends: unknown[] = [];
+  const changes = Array.from({ length: 7 }, async (_, i) => {
+    const change = { sku, quantity: 1, operationId: `${i}` };
+    await stock.restock(change).then(
+      ({ remaining }) => ends.push(remaining),
+      (error) => ends.push(error),
+    );
+  });
+  await vi.advanceTimersByTimeAsync(20_000);
+  await Promise.all(changes);
+  const tooLate = {
+    code: "STORE_UNAVAILABLE",
+    message: expect.stringContaining(`this client's earlier changes of "${sku}" took 10 s`),
+  };
+  expect(ends).toEqual([10, 11, 12, 13, 14, expect.objectContaining(tooLate), 15]);
+});
+
+test.each(["decrement", "reserve"] as const)(
+  "calls of %s wait for each other no longer than 10 s when nothing answers",
+  async (kind) => {
+    const { stock } = stockOn(Number.POSITIVE_INFINITY);
+    let ended = 0;
+    const calls = Array.from({ length: 500 }, async (_, i) => {
+      const change = { sku, quantity: 1, operationId: `${i}`, expiresIn: "1m" } as const;
+      await expect(stock[kind](change)).rejects.toMatchObject({ code: "STORE_UNAVAILABLE" });
+      ended += 1;
+    });
+    await vi.advanceTimersByTimeAsync(21_000);
+    expect(ended).toBe(500);
+    await Promise.all(calls);
+  },
+);
+
+test("a backlog of expired reservations is released however long that takes", async () => {
+  const { stock, left } = stockOn(500, 900);
+  const expiring = stock.expire(sku);
+  await vi.advanceTimersByTimeAsync(30_000);
+  await expiring;
+  expect(left()).toBe(0);
+});
