@@ -1,10 +1,17 @@
 import { deadline } from "../lock/abort.ts";
+import { hasCode, StoreUnavailableError } from "../lock/errors.ts";
 import type { KeyedQueue } from "../lock/keyed-queue.ts";
 import { LONGEST_CALL, type Millis } from "../lock/time.ts";
 import { queuedTooLong } from "./operation.ts";
 
 /** The longest span for which a client asks others to wait. */
 export const LONGEST_TURN: Millis = 1_000;
+
+/** Returns the error of a request for a turn: whether or not it has arrived, it changes no result. */
+export function withoutEffect(address: string, error: unknown): unknown {
+  const isUnknown = hasCode(error, "UNKNOWN_OUTCOME");
+  return isUnknown ? new StoreUnavailableError(address, "no answer in time", error) : error;
+}
 
 /** The line of a client's changes of one sku. */
 interface Line {

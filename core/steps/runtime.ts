@@ -337,7 +337,6 @@ class Engine implements Runtime {
     return startMissedSlots<NewRun>(this.#executor.workflows, {
       position: (name) => this.entity(schedulePosition, name),
       log: (name) => this.entity(scheduleLog, name),
-      timeAt: async (runId) => (await this.journal.show(runId, { limit: 1 }))?.now,
       prepare: async (workflow, input, id) =>
         (await this.#executor.prepare(workflow, input as never, { id })).run,
       start: async (runs) => {

@@ -18,9 +18,6 @@ interface SlotStart<Run> {
 
   /** Starts the runs that do not exist. */
   start(runs: readonly Run[]): Promise<void>;
-
-  /** Returns the time by the journal's clock. Undefined if the run does not exist. */
-  timeAt(runId: string): Promise<Date | undefined>;
   position(workflow: string): SchedulePosition;
   log(workflow: string): ScheduleLog;
 }
@@ -96,11 +93,8 @@ const MOST_REFUSED = 1_000;
 /** The longest wait until a position is recorded. */
 const LONGEST_MOVE: Millis = 2_000;
 
-/** A process whose clock is further ahead moves no position: the schedule would stand still until then. */
-const MOST_AHEAD: Millis = 3_600_000;
-
 /** A position that is further ahead comes from a wrong clock. */
-const LATEST_POSITION: Millis = 86_400_000;
+const MOST_AHEAD: Millis = 3_600_000;
 
 /** Starts the missed slots of the workflows' schedules, by the clock of this process. Rejects in an outage of the journal. */
 export async function startMissedSlots<Run>(
@@ -146,7 +140,7 @@ async function startSlots<Run>(
   const { name } = workflow;
   const [position, log] = [starts.position(name), starts.log(name)];
   const { from, refusedBefore } = await positionOf(schedule, position, log, now);
-  if (from > now + LATEST_POSITION) throw standsStill(name, from);
+  if (from > now + MOST_AHEAD) throw standsStill(name, from);
   const missed = schedule.missed(from, now).map((slot) => slot.getTime());
   const [runs, runIds]: [Run[], string[]] = [[], []];
   const [accepted, refused]: [Millis[], Millis[]] = [[], []];
@@ -166,8 +160,6 @@ async function startSlots<Run>(
   if (runs.length === 0) return;
   await starts.start(runs);
   starts.started.push(...runIds);
-  const journalTime = await starts.timeAt(runIds.at(-1) as string);
-  if (journalTime && now - journalTime.getTime() > MOST_AHEAD) throw isAhead(name, journalTime);
   const newlyRefused = refused.filter((slot) => missed.includes(slot));
   const newlyAccepted = accepted.filter((slot) => refusedBefore.includes(slot));
   if (newlyRefused.length > 0) await note(log, "refuse", { refused: newlyRefused });
@@ -189,7 +181,7 @@ async function positionOf(
   const seen = since[slots] ?? (isOfEarlierVersion ? Math.min(last, now) : now);
   if (last === null) await move(position, "begin", now);
   if (since[slots] === undefined) await note(log, "see", { since: { [slots]: seen } });
-  // A process whose clock is ahead may have seen the schedule first.
+  // Where an operator has reset the position, a clock that was ahead may have seen the schedule first.
   const begun = seen > now + MOST_AHEAD ? 0 : seen;
   const from = Math.max(last ?? now, begun);
   return { from, refusedBefore: refused.filter((slot) => slot > begun) };
@@ -199,11 +191,6 @@ function standsStill(workflow: string, until: Millis): Error {
   const problem = `stands still until ${new Date(until).toISOString()}: a clock was ahead`;
   const advice = "check the clock of this process, or set the position back (docs/operations.md)";
   return new Error(`the schedule of ${quote(workflow)} ${problem}; ${advice}`);
-}
-
-function isAhead(workflow: string, journalTime: Date): Error {
-  const problem = `was not moved: it is ${journalTime.toISOString()} by the journal's clock`;
-  return new Error(`the schedule of ${quote(workflow)} ${problem}; set the clock of this process`);
 }
 
 /** A dead process may have the position's turn. The operation waits in the inbox then: a later call handles it. */

@@ -37,8 +37,8 @@ export function checkOrder({ orderId, sku, quantity }: StockOrder): void {
 }
 
 /**
- * Adds orders to the table, and resolves to the number of new ones: an order that is already there is left as it is, so
- * that a repetition is harmless. Rejects with OPERATION_CONFLICT when an id is that of an order for another sku or
+ * Adds orders to the table, and resolves to the number of new ones, as far as no other process adds them at once. An order
+ * that is already there is left as it is, so that a repetition is harmless. Rejects with OPERATION_CONFLICT when an id is that of an order for another sku or
  * quantity; the other orders may have been added.
  */
 export async function addOrders(

@@ -58,7 +58,7 @@ export function parseDuration(option: string, text: string): number {
     );
   }
   if (/^0+(\.0+)?$/.test(text)) return 0;
-  // The units of the library's durations.
+  // As `Duration` of the library.
   const isDuration = /^\d+(\.\d+)?(ms|s|m|h|d)$/.test(text);
   const duration = isDuration ? ms(text as ms.StringValue) : undefined;
   if (duration === undefined)

@@ -107,7 +107,8 @@ export function route<
 
 /** Many clients send {} with requests that have no body. */
 function sentBody(schema: z.ZodType, body: unknown): unknown {
-  const isEmpty = typeof body === "object" && body !== null && Object.keys(body).length === 0;
+  const isObject = typeof body === "object" && body !== null && !Array.isArray(body);
+  const isEmpty = isObject && Object.keys(body).length === 0;
   return schema instanceof z.ZodUndefined && isEmpty ? undefined : body;
 }
 

@@ -349,6 +349,29 @@ describe("a subscription", () => {
   });
 });
 
+test("a channel that the user may not hear keeps no other one from being heard", async () => {
+  await using server = await startServer("redis");
+  const port = Number(new URL(server.url).port);
+  const admin = open({ port });
+  const rule = ["on", ">secret", "~*", "+@all", "resetchannels", "&open*"];
+  await admin.call(["ACL", "SETUSER", "ann", ...rule]);
+  const redis = open({ port, user: "ann", password: "secret" });
+  const heard: string[] = [];
+  const ready: string[] = [];
+  for (const channel of ["closed", "open-1", "open-2"]) {
+    redis.subscribe(channel, {
+      ready: () => ready.push(channel),
+      message: (text) => heard.push(text),
+    });
+  }
+  await until(() => ready.length === 2);
+  for (const channel of ["closed", "open-1", "open-2"]) {
+    await admin.call(["PUBLISH", channel, channel]);
+  }
+  await until(() => heard.length === 2);
+  expect(heard).toEqual(["open-1", "open-2"]);
+});
+
 describe("closing", () => {
   test("ends commands under way, and refuses new ones", async () => {
     await using server = await startServer("redis");

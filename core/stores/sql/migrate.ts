@@ -112,15 +112,23 @@ function applyPending(
   }, signal);
 }
 
-/** Waits for the work, and calls the transaction meanwhile: the server rolls a silent one back. */
+/**
+ * Waits for the work, and calls the transaction meanwhile: the server rolls a silent one back. Rejects when that has
+ * happened: the transaction no longer keeps other clients out.
+ */
 async function awake(tx: Transaction, work: Promise<unknown>): Promise<void> {
-  const call = () => void tx.batch([sql`SELECT 1`]).catch(() => {});
-  const calling = setInterval(call, LONGEST_PAUSE);
+  const calls: Promise<unknown>[] = [];
+  const calling = setInterval(() => {
+    const call = tx.batch([sql`SELECT 1`]);
+    call.catch(() => {});
+    calls.push(call);
+  }, LONGEST_PAUSE);
   try {
     await work;
   } finally {
     clearInterval(calling);
   }
+  await Promise.all(calls);
 }
 
 /** Of two migrating clients, the row of its version refuses the second one. */

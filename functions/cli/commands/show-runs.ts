@@ -23,6 +23,7 @@ import { codecOf, type ModuleArgs, moduleOption } from "../runtime.ts";
 import { withLocks, withStoreToRead } from "../store.ts";
 import { drawRun } from "../terminal/draw-run.ts";
 import { formatDuration } from "../terminal/duration.ts";
+import { escapeLines } from "../terminal/escape-controls.ts";
 import { print } from "../terminal/output.ts";
 import { table } from "../terminal/table.ts";
 import { traceOf } from "../terminal/trace.ts";
@@ -188,7 +189,7 @@ export const exportCommand: CommandModule<unknown, ExportArgs> = {
     checkText("id", args.id, 255);
     await withStoreToRead(args, async (opened) => {
       const { journal } = opened;
-      if (!args.trace) return print(await exportRun(journal, args.id));
+      if (!args.trace) return print(escapeLines(await exportRun(journal, args.id)));
       const run = await journal.show(args.id);
       if (!run) throw unknownRun(args.id);
       print(toJson(traceOf(run)));

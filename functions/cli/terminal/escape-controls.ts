@@ -6,3 +6,8 @@ export function escapeControls(text: string): string {
     return escaped === character ? `\\u00${character.charCodeAt(0).toString(16)}` : escaped;
   });
 }
+
+/** Escapes control characters in a text of several lines. */
+export function escapeLines(text: string): string {
+  return text.split("\n").map(escapeControls).join("\n");
+}

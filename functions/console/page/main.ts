@@ -29,6 +29,9 @@ interface Reading {
   /** When the last answer came, by the clock of this page. */
   readonly answeredAt?: number | undefined;
 
+  /** How long that answer took, in milliseconds. */
+  readonly took?: number;
+
   /** Why there was no answer since. */
   readonly problem?: string;
 
@@ -70,7 +73,7 @@ async function show(): Promise<void> {
       const answer = await view.load();
       if (mine !== shown) return;
       body = view.draw(answer, info);
-      reading = { answeredAt: Date.now() };
+      reading = { answeredAt: Date.now(), took: performance.now() - started };
     } catch (error) {
       if (mine !== shown) return;
       const { message } = error as Error;
@@ -111,12 +114,13 @@ function drawStatus(): void {
   if (line && line.textContent !== status) line.textContent = status;
 }
 
-function statusOf({ answeredAt, problem, isLocked }: Reading): string {
+function statusOf({ answeredAt, took = 0, problem, isLocked }: Reading): string {
   if (isLocked) return "locked";
   const since = answeredAt && ` since ${new Date(answeredAt).toLocaleTimeString()}`;
   if (problem !== undefined) return `No news${since ?? ""}: ${problem}`;
   if (answeredAt === undefined) return "No answer yet";
-  return Date.now() - answeredAt > STALE ? `No news${since}` : "live";
+  // A slow server is asked as long after its answer as that took.
+  return Date.now() - answeredAt > Math.max(STALE, 3 * took) ? `No news${since}` : "live";
 }
 
 function drawTab({ name, title, part }: (typeof TABS)[number], place: Place): TemplateResult {

@@ -18,8 +18,9 @@ export function takeTokenFromLink(): void {
   history.replaceState(undefined, "", "#/locks");
 }
 
-function refuseToken(problem: string): never {
-  sessionStorage.removeItem(TOKEN);
+function refuseToken(token: string | null, problem: string): never {
+  // Another one may have been entered since.
+  if (sessionStorage.getItem(TOKEN) === token) sessionStorage.removeItem(TOKEN);
   throw new TokenNeeded(problem);
 }
 
@@ -67,7 +68,7 @@ async function request(path: string, init: RequestInit): Promise<Response> {
   const token = sessionStorage.getItem(TOKEN);
   // A header carries no other characters.
   const unfit = /[^\x20-\x7e]/u.exec(token ?? "")?.[0];
-  if (unfit !== undefined) refuseToken(`A token has no such character: ${unfit}`);
+  if (unfit !== undefined) refuseToken(token, `A token has no such character: ${unfit}`);
   const response = await fetch(`/console/api/${path}`, {
     ...init,
     headers: {
@@ -78,7 +79,7 @@ async function request(path: string, init: RequestInit): Promise<Response> {
     signal: AbortSignal.timeout(TIMEOUT),
   });
   if (response.status === 401) {
-    refuseToken(token ? "The server refused this token." : "The console needs its token.");
+    refuseToken(token, token ? "The server refused this token." : "The console needs its token.");
   }
   return response;
 }
@@ -86,6 +87,7 @@ async function request(path: string, init: RequestInit): Promise<Response> {
 async function bodyOf<T>(response: Response): Promise<T> {
   const body = await response.json();
   if (!response.ok) throw new Error(body.detail ?? `the server answered ${response.status}`);
-  ahead = Number(response.headers.get("Lockstep-Now")) - Date.now();
+  const time = response.headers.get("Lockstep-Now");
+  if (time !== null) ahead = Number(time) - Date.now();
   return body;
 }

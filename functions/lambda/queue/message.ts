@@ -49,5 +49,5 @@ export function receiveCountOf({ attributes }: SQSRecord): number {
 
 /** Returns the time since the message was sent. */
 export function ageOf({ attributes }: SQSRecord): Millis {
-  return Math.max(0, Date.now() - Number(attributes.SentTimestamp ?? Date.now()));
+  return Math.max(0, Date.now() - Number(attributes.SentTimestamp)) || 0;
 }

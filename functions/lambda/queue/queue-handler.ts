@@ -30,8 +30,8 @@ export interface QueueHandlerOptions<Input> extends BatchOptions, LockWaitOption
    *
    * A kept message comes back when its run is due. SQS does not notice what ends a wait early, such as a signal or the
    * end of a child: the message of such a run comes back within a minute, later within a tenth of its age and within an
-   * hour, which is about 400 deliveries in ten days. On a FIFO queue that is so for each run that waits. With a lower
-   * `maxReceiveCount` and long waits, use `leave`.
+   * hour, which is about 400 deliveries in ten days. With a lower `maxReceiveCount` and long waits, use `leave`, or a
+   * queue that is not FIFO.
    */
   readonly parked?: "keep" | "leave";
 
@@ -139,8 +139,7 @@ function dispositionOf(
   const wakeIn = outcome.status === "blocked" ? outcome.retryIn : outcome.wakeIn;
   const mayEndEarly =
     outcome.status === "suspended" && (outcome.reason === "signal" || outcome.reason === "child");
-  // A message that waits holds up its group, and a cancellation ends any wait.
-  if (!mayEndEarly && !isFifo(record)) return retry("parked", wakeIn);
+  if (!mayEndEarly) return retry("parked", wakeIn);
   return retry("parked", Math.min(wakeIn, ageOf(record) / 10, LONGEST_PAUSE));
 }
 

@@ -117,8 +117,8 @@ export const ETCD = [
     [
       {
         name: "an attempt that takes a waiting key of its session for the lock",
-        find: "return isFirst ? this.#existing(answer, isRepeated) : undefined;",
-        replace: "return isFirst || keys ? this.#existing(answer, isRepeated) : undefined;",
+        find: "return isFirst ? entered : undefined;",
+        replace: "return isFirst || keys ? entered : undefined;",
         only: "attempt",
       },
     ],

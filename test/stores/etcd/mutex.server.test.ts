@@ -363,6 +363,29 @@ describe.each(inject("etcdServers"))("a mutex on $name", (server) => {
     expect(await mutex.unlock()).toBe("released");
   });
 
+  test("goes to one waiter of its session, however often it is unlocked during a call of lock", async () => {
+    const prefix = freshPrefix();
+    const session = await openSession();
+    const [first, ...others] = [1, 2, 3].map(() => new EtcdMutex(etcd, session, prefix)) as [
+      EtcdMutex,
+      ...EtcdMutex[],
+    ];
+    await first.lock();
+    const again = first.lock();
+    const unlocked = Promise.all([first.unlock(), first.unlock()]);
+    await new Promise(setImmediate);
+    const locked = others.map((mutex) => mutex.lock());
+    await again;
+    expect(await unlocked).toEqual(["released", "released"]);
+    await Promise.race(locked);
+    await pause(100);
+    expect(others.filter(({ signal }) => !signal.aborted)).toHaveLength(1);
+    for (const mutex of others) {
+      await mutex.lock();
+      await mutex.unlock();
+    }
+  });
+
   test("is free after calls of unlock, lock and unlock at once", async () => {
     const prefix = freshPrefix();
     const { mutex } = await newMutex(prefix);

@@ -18,6 +18,12 @@ export interface Part {
   refused(answer: Refusal): void;
 }
 
+/** An attempt that was refused. */
+export interface Attempt {
+  readonly span: Millis;
+  readonly contested: ReadonlySet<string>;
+}
+
 /** Thrown inside a body, ends it: it has to be repeated. */
 export const REPEAT = new Error("the step's body is repeated");
 
@@ -31,12 +37,15 @@ export class ItemTransaction implements Pick<Transaction, "batch"> {
   /** Aborts when the body has to end. */
   readonly signal: AbortSignal;
 
-  /** How long the last attempt took, if the body is repeated since others have changed what it had read. */
-  readonly lastAttempt: Millis | undefined;
+  /** The attempt before, if the body is repeated. */
+  readonly lastAttempt: Attempt | undefined;
+
+  /** The skus whose stock others have changed during this attempt. */
+  readonly contested = new Set<string>();
   readonly #parts = new Map<string, Part>();
   readonly #calls: SerialCalls;
 
-  constructor(address: string, signal: AbortSignal, lastAttempt?: Millis) {
+  constructor(address: string, signal: AbortSignal, lastAttempt?: Attempt) {
     this.address = address;
     this.signal = signal;
     this.lastAttempt = lastAttempt;

@@ -1,4 +1,4 @@
-import { LONGEST_TURN } from "../../../inventory/turn.ts";
+import { LONGEST_TURN, withoutEffect } from "../../../inventory/turn.ts";
 import type { Millis } from "../../../lock/time.ts";
 import { type DynamodbContext, type StockItem, stockKey, toStock } from "./items.ts";
 
@@ -18,7 +18,9 @@ export async function askForTurn(
   const values = { span: Math.ceil(Math.min(span, LONGEST_TURN)) };
   const exists = "attribute_exists(#pk)";
   const ask = { key: stockKey(sku), update: "ADD #turn :span", when: exists, values };
-  const { items } = await dynamodb.write([ask], signal);
+  const { items } = await dynamodb.write([ask], signal).catch((error) => {
+    throw withoutEffect(dynamodb.address, error);
+  });
   return items[0] && toStock(items[0]);
 }
 

@@ -44,7 +44,7 @@ export function within(
   }
   const operations = tx.part("operations", () => new Operations());
   const partOf = (sku: string) =>
-    tx.part(`stock/${sku}`, () => new StockPart(context, sku, operations));
+    tx.part(`stock/${sku}`, () => new StockPart(context, tx, sku, operations));
   const applyMany = async (batch: OperationBatch) => {
     if (batch.operations.length > MOST_ORDERS) {
       throw new RangeError(`a step's transaction takes at most ${MOST_ORDERS} orders of one batch`);
@@ -55,7 +55,7 @@ export function within(
   const get = async (sku: string) => {
     const part = partOf(sku);
     const item = await context.dynamodb.get(stockKey(sku), tx.signal);
-    return levelOf(sku, await part.see(item && toStock(item), tx));
+    return levelOf(sku, await part.see(item && toStock(item)));
   };
   return createOperations(
     { get: (sku) => tx.inTurn(() => get(sku)), apply: asBatch(applyMany), applyMany },
@@ -73,7 +73,7 @@ async function plan(
   const { sku, fence } = batch;
   if (fence) await claimNowAndWithin(context.dynamodb, tx, fence);
   const read = await readSnapshot(context, batch, tx.signal);
-  const stock = await part.see(read.stock, tx);
+  const stock = await part.see(read.stock);
   const snapshot = part.after({ ...read, stock }, batch);
   let planned: Plan<StockItem>;
   try {
@@ -103,6 +103,7 @@ class StockPart implements Part {
   /** After all changes. Undefined before the first one. */
   stock: StockItem | undefined;
   readonly #context: DynamodbContext;
+  readonly #tx: ItemTransaction;
   readonly #sku: string;
   readonly #operations: Operations;
 
@@ -114,8 +115,9 @@ class StockPart implements Part {
   /** The write of each reservation by its place. Undefined for one that the transaction has made and closed. */
   readonly #reservations = new Map<string, TransactWrite | undefined>();
 
-  constructor(context: DynamodbContext, sku: string, operations: Operations) {
+  constructor(context: DynamodbContext, tx: ItemTransaction, sku: string, operations: Operations) {
     this.#context = context;
+    this.#tx = tx;
     this.#sku = sku;
     this.#operations = operations;
   }
@@ -123,12 +125,13 @@ class StockPart implements Part {
   /**
    * Returns the stock that was read, after the changes of this transaction.
    *
-   * A repeated body asks for a turn that is as long as the last attempt.
+   * A body that is repeated since others have changed this stock asks for a turn that is as long as the last attempt.
    */
-  async see(read: StockItem | undefined, tx: ItemTransaction): Promise<StockItem | undefined> {
+  async see(read: StockItem | undefined): Promise<StockItem | undefined> {
     let latest = read;
-    if (!this.#before && tx.lastAttempt !== undefined) {
-      latest = await askForTurn(this.#context, this.#sku, tx.lastAttempt, tx.signal);
+    const { lastAttempt, signal } = this.#tx;
+    if (!this.#before && lastAttempt?.contested.has(this.#sku)) {
+      latest = await askForTurn(this.#context, this.#sku, lastAttempt.span, signal);
     }
     this.#before ??= { stock: latest };
     return this.stock ?? latest;
@@ -179,5 +182,7 @@ class StockPart implements Part {
   }
 
   /** Somebody has changed the stock since it was read: the body reads it again. */
-  refused(): void {}
+  refused(): void {
+    this.#tx.contested.add(this.#sku);
+  }
 }

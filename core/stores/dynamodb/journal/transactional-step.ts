@@ -5,8 +5,14 @@ import type { RunKey } from "../../../journal/runs.ts";
 import { deadline, race, sleep } from "../../../lock/abort.ts";
 import { hasCode, quote, StoreUnavailableError } from "../../../lock/errors.ts";
 import { backoff } from "../../../lock/retry.ts";
-import { elapsedSince, instant, LONGEST_CALL, type Millis } from "../../../lock/time.ts";
-import { ItemTransaction, type Part, REPEAT, type Refusal } from "../client/transaction.ts";
+import { elapsedSince, instant, LONGEST_CALL } from "../../../lock/time.ts";
+import {
+  type Attempt,
+  ItemTransaction,
+  type Part,
+  REPEAT,
+  type Refusal,
+} from "../client/transaction.ts";
 import { claimWithin, fencedOut, raiseClaim } from "../inventory/fence.ts";
 import { keyPlace, planRecord, readRecord, valueIn } from "./records.ts";
 import { type Head, held, type JournalContext } from "./runs.ts";
@@ -36,12 +42,12 @@ export async function transact(
   const late = () => new StoreUnavailableError(address, "no answer");
   using limit = deadline(patience, late, signal);
   let record = await begin(context, step, limit.signal);
-  let lastAttempt: Millis | undefined;
+  let lastAttempt: Attempt | undefined;
   for (let count = 0; record === undefined; count += 1) {
     const begunAt = instant();
     const tx = new ItemTransaction(address, limit.signal, lastAttempt);
     record = await attempt(context, step, tx);
-    lastAttempt = elapsedSince(begunAt);
+    lastAttempt = { span: elapsedSince(begunAt), contested: tx.contested };
     if (!record) await sleep(backoff(count), limit.signal);
   }
   return record;

@@ -1,7 +1,7 @@
 import type { DecrementResult } from "../../../inventory/inventory.ts";
 import { describeBatch, type OperationBatch } from "../../../inventory/operation.ts";
 import { conflictPause, type Plan, type PlannedOperation } from "../../../inventory/plan.ts";
-import { inTurn } from "../../../inventory/turn.ts";
+import { inTurn, withoutEffect } from "../../../inventory/turn.ts";
 import { sleep } from "../../../lock/abort.ts";
 import { retryUntilKnown } from "../../../lock/retry.ts";
 import { elapsedSince, instant } from "../../../lock/time.ts";
@@ -98,6 +98,8 @@ async function planAndCommit(
     const plan = planOn(batch, snapshot);
     if (mayGain(plan) && (await releaseExpired(context, batch.sku, limit))) {
       snapshot = await readSnapshot(context, batch, limit);
+      // It may be the turn that this call has asked for.
+      knownTurn = snapshot.turnKey;
       continue;
     }
     lease ??= await grantLease(context, plan, limit);
@@ -113,7 +115,9 @@ async function planAndCommit(
     const span = elapsedSince(begunAt);
     await sleep(conflictPause(conflicts, span), limit);
     const ask = askForTurn(context.keys, batch.sku, span);
-    snapshot = await readSnapshot(context, batch, limit, [ask]);
+    snapshot = await readSnapshot(context, batch, limit, [ask]).catch((error) => {
+      throw withoutEffect(context.etcd.address, error);
+    });
     knownTurn = snapshot.turnKey;
   }
 }

@@ -119,9 +119,10 @@ class EnterRequest {
       }
       const queues = answers.slice(-keys.length);
       isHidden = hasNested(keys, queues) && contendersIn(keys, queues).length === 0;
+      const entered = this.#existing(answer, isRepeated);
       // Keys that were there before may wait behind others.
-      const isFirst = keys.every(({ key }, i) => queues[i]?.kvs[0]?.key === key);
-      return isFirst ? this.#existing(answer, isRepeated) : undefined;
+      const isFirst = queues.every(({ kvs: [first] }) => first?.createRevision === entered?.token);
+      return isFirst ? entered : undefined;
     });
     return !entered && isHidden && !(await this.#isBusy()) ? "hidden" : entered;
   }

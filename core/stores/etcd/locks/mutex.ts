@@ -37,6 +37,9 @@ export class EtcdMutex {
   readonly #options: Required<MutexOptions>;
   #locking: Promise<void> | undefined;
   #unlocking: Promise<Unlocked> | undefined;
+
+  /** Whether `lock` was called during the release under way, after which it takes the lock. */
+  #isLockedAnew = false;
   #waiting = new AbortController();
   readonly #leadership: Leadership<EtcdQueueEntry>;
 
@@ -82,6 +85,7 @@ export class EtcdMutex {
    * the session is closed.
    */
   async lock({ signal }: { readonly signal?: AbortSignal } = {}): Promise<void> {
+    this.#isLockedAnew = this.#unlocking !== undefined;
     // A second caller shares the outcome of the first one, unless the first one gives up.
     for (let other = this.#locking; other; other = this.#locking) {
       const settled = other.catch(() => {});
@@ -119,9 +123,11 @@ export class EtcdMutex {
    * does not answer for one ttl; then it may be called again.
    */
   unlock(): Promise<Unlocked> {
-    // A call of `lock` since then takes the lock after the release under way.
-    if (this.#unlocking && !this.#locking) return this.#unlocking;
-    const unlocking = this.#unlock().finally(() => {
+    const before = this.#unlocking;
+    if (before && !this.#isLockedAnew) return before;
+    this.#isLockedAnew = false;
+    const call = before ? before.catch(() => {}).then(() => this.#unlock()) : this.#unlock();
+    const unlocking = call.finally(() => {
       if (this.#unlocking === unlocking) this.#unlocking = undefined;
     });
     this.#unlocking = unlocking;

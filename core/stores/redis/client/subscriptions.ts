@@ -3,6 +3,7 @@ import { Notifier } from "../../../lock/notifier.ts";
 import { type Backoff, backoff } from "../../../lock/retry.ts";
 import { elapsedSince, instant, type Millis } from "../../../lock/time.ts";
 import type { Connect, RedisConnection } from "./connection.ts";
+import { CommandFailure } from "./failure.ts";
 import type { Subscriber } from "./redis.ts";
 
 /** The time between two pings: the client does not notice a connection that was cut silently. */
@@ -103,32 +104,50 @@ export class Subscriptions {
     subscribed: Set<string>,
     ending: AbortSignal,
   ): Promise<void> {
-    const told = new Set<Subscriber>();
+    const told = new WeakSet<Subscriber>();
+    const refused = new Set<string>();
+    let answeredAt = instant();
     const ask = async (...command: [string, ...string[]]) => {
       using limit = deadline(this.#timeout, noAnswer, ending);
       await race(connection.send(command), limit.signal);
+      answeredAt = instant();
+    };
+    // ioredis 5 recognises the commands in lower case only.
+    const subscribe = async (channels: readonly string[]) => {
+      await ask("subscribe", ...channels);
+      for (const channel of channels) subscribed.add(channel);
     };
     while (this.#channels.size > 0) {
-      const missing = [...this.#channels.keys()].filter((channel) => !subscribed.has(channel));
+      const missing = [...this.#channels.keys()].filter(
+        (channel) => !subscribed.has(channel) && !refused.has(channel),
+      );
       const unused = [...subscribed].filter((channel) => !this.#channels.has(channel));
-      // ioredis 5 recognises the commands in lower case only.
       if (missing.length > 0) {
-        await ask("subscribe", ...missing);
-        for (const channel of missing) subscribed.add(channel);
+        await subscribe(missing).catch(async (error) => {
+          if (!isRefused(error)) throw error;
+          // The user may lack the permission for one of them.
+          for (const channel of missing) {
+            await subscribe([channel]).catch((reason) => {
+              if (!isRefused(reason)) throw reason;
+              refused.add(channel);
+            });
+          }
+        });
       } else if (unused.length > 0) {
         await ask("unsubscribe", ...unused);
         for (const channel of unused) subscribed.delete(channel);
+      } else {
+        const span = PING_EVERY - elapsedSince(answeredAt);
+        if (span <= 0) await ask("PING");
+        else await this.#changes.wait({ span, signal: ending });
       }
+      if (subscribed.size === 0 && refused.size > 0) throw new Error("every channel is refused");
       this.#tell(told, subscribed);
-      const isSettled = missing.length + unused.length === 0;
-      if (isSettled && !(await this.#changes.wait({ span: PING_EVERY, signal: ending }))) {
-        await ask("PING");
-      }
     }
   }
 
   /** Tells the subscribers of the channels that are subscribed to, each once. */
-  #tell(told: Set<Subscriber>, subscribed: ReadonlySet<string>): void {
+  #tell(told: WeakSet<Subscriber>, subscribed: ReadonlySet<string>): void {
     for (const [channel, subscribers] of this.#channels) {
       if (!subscribed.has(channel)) continue;
       for (const subscriber of subscribers) {
@@ -138,4 +157,8 @@ export class Subscriptions {
       }
     }
   }
+}
+
+function isRefused(error: unknown): boolean {
+  return error instanceof CommandFailure && error.kind === "answered";
 }

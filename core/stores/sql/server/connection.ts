@@ -54,6 +54,7 @@ export class PooledConnection<W extends Wire = Wire> {
 
   /** Resolves when the connection can be used. */
   readonly ready: Promise<void>;
+  readonly openedAt = instant();
 
   /** The time of the server's last answer. */
   answeredAt = instant();

@@ -207,7 +207,8 @@ class ServerDatabase<W extends Wire> implements Database {
     try {
       return await work(query).catch(noteFailure);
     } finally {
-      if (this.#driver.isReadOnly((failure as Error | undefined)?.cause)) this.#pool.renew();
+      if (this.#driver.isReadOnly((failure as Error | undefined)?.cause))
+        this.#pool.renew(connection);
       const isUsable =
         failure === undefined || (await this.#isRolledBack(connection, failure, limit));
       if (isUsable) this.#pool.release(connection);

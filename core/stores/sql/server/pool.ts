@@ -16,6 +16,9 @@ const LONGEST_CLOSE: Millis = 2_000;
 /** How long a killer without work stays connected: the server sees the end of its connection late, and would count two. */
 const KILLER_IDLE: Millis = 2_000;
 
+/** How long a connection is new: the server's address has hardly changed since. */
+const NEW: Millis = 1_000;
+
 /** How long the pool makes no connection after the server has refused one as too many. */
 const FULL_PAUSE: Millis = 100;
 
@@ -75,10 +78,18 @@ export class ConnectionPool<W extends Wire> {
     else this.#idle.push(connection);
   }
 
-  /** Replaces every connection of now as soon as it is idle: new ones resolve the server's address again. */
-  renew(): void {
-    for (const connection of this.#open) connection.isOutdated = true;
-    for (const connection of this.#idle.splice(0)) connection.end();
+  /**
+   * Replaces all connections but those of the last second as soon as they are idle: new ones resolve the server's address
+   * again. Does nothing if a new connection has led to the wrong server: another one would do the same.
+   */
+  renew(wrong: PooledConnection<W>): void {
+    const isNew = ({ openedAt }: PooledConnection<W>) => elapsedSince(openedAt) < NEW;
+    if (isNew(wrong)) return;
+    for (const connection of this.#open) connection.isOutdated ||= !isNew(connection);
+    for (const connection of this.#idle.splice(0)) {
+      if (connection.isOutdated) connection.end();
+      else this.#idle.push(connection);
+    }
   }
 
   /** Takes back a connection in an unknown state. Resolves when the server has ended it. */

@@ -84,14 +84,18 @@ export class LiveSession implements ZooKeeperSession {
   #pendingSince: Instant | undefined;
   #isKeepAliveStopped = false;
 
-  /** How many connections in a row have ended within a second. */
+  /** How many connections in a row were ended within a second, and not by this client. */
   #brief = 0;
   #connecting: Promise<void> | undefined;
   #closing: Promise<void> | undefined;
   readonly #events: ConnectionEvents = {
     changed: (path) => this.#watches.changed(path),
     answered: (connection, answer) => this.#receive(connection, answer),
-    ended: (connection, error) => this.#disconnect(connection, error),
+    ended: (connection, error) => {
+      if (connection !== this.#connection) return;
+      this.#brief = elapsedSince(connection.sentAt) < BRIEF ? this.#brief + 1 : 0;
+      this.#disconnect(connection, error);
+    },
     refused: (code) => this.#end(toError(this.address, code, false)),
   };
 
@@ -172,6 +176,7 @@ export class LiveSession implements ZooKeeperSession {
   }
 
   async restart(signal: AbortSignal): Promise<LeaseGrant | undefined> {
+    this.#brief = 0;
     this.#disconnect(this.#connection, new Error("the session moves to a new connection"));
     await race(this.#connectSoon(), signal);
     return this.signal.aborted ? undefined : this.granted;
@@ -359,7 +364,6 @@ export class LiveSession implements ZooKeeperSession {
   #disconnect(connection: Connection | undefined, error: Error): void {
     if (!connection || connection !== this.#connection) return;
     this.#connection = undefined;
-    this.#brief = elapsedSince(connection.sentAt) < BRIEF ? this.#brief + 1 : 0;
     this.#lastZxid = connection.lastZxid;
     this.#heartbeat?.stop();
     this.#watchdog?.stop();

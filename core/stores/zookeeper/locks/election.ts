@@ -161,8 +161,9 @@ class ZooKeeperElectionQueue implements ElectionQueue<ZooKeeperQueueEntry> {
       // The leader may have resigned meanwhile.
       if (!node) continue;
       const { czxid, mzxid: revision, createdAt: since } = node.stat;
-      // The node of a lock that has moved to another session keeps the token.
-      const token = recordIn(node)?.token ?? czxid;
+      // The node of a lock that has moved to another session keeps the token, which is an earlier zxid.
+      const kept = recordIn(node)?.token ?? czxid;
+      const token = kept < czxid ? kept : czxid;
       const fence = await this.#fenceTextOf(token, options);
       return { key, value: node.data, token, revision, fence, since };
     }

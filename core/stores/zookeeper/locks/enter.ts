@@ -103,8 +103,8 @@ class EnterRequest {
   async enterFirst(): Promise<ZooKeeperQueueEntry | undefined> {
     const entry = await this.enter();
     if (entry.wasFirst) return entry;
-    await this.#withdraw();
     forgetNodes(this.#options.session, this.#prefix);
+    await this.#withdraw();
     return undefined;
   }
 

@@ -187,7 +187,8 @@ export class ZooKeeperLockQueues implements LockQueues<ZooKeeperSession, ZooKeep
         };
         const looks = paths.splice(-PAGE).map((path) =>
           look(path).catch((error) => {
-            if (path === root || !hasCode(error, "STORE_REFUSED")) throw error;
+            const isOfOthers = hasCode(error, "STORE_REFUSED") && !session.signal.aborted;
+            if (path === root || !isOfOthers) throw error;
           }),
         );
         await Promise.all(looks);
