@@ -1,18 +1,9 @@
-import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { sleep } from "../../core/lock/abort.ts";
 import type { Dynamodb } from "../../core/stores/dynamodb/client/dynamodb.ts";
 import type { Item } from "../../core/stores/dynamodb/client/items.ts";
 import { dynamodbInventory } from "../../core/stores/dynamodb/inventory/index.ts";
-
-beforeEach(() => {
-  vi.useFakeTimers();
-});
-
-afterEach(() => {
-  vi.useRealTimers();
-});
-
-const sku = "teapot";
+import { describeSlowStock, sku } from "../conformance/slow-stock.ts";
 
 const pk = `stock/${sku}`;
 
@@ -43,28 +34,13 @@ function stockOn(span: number, expired = 0) {
   return { stock: dynamodbInventory(dynamodb as Dynamodb), left: () => left };
 }
 
-test("changes of one sku keep their order on a slow server, and their wait for each other takes none of their own time", async () => {
-  const { stock } = stockOn(1_500);
-  const ends: unknown[] = [];
-  const changes = Array.from({ length: 7 }, async (_, i) => {
-    const change = { sku, quantity: 1, operationId: `${i}` };
-    await stock.restock(change).then(
-      ({ remaining }) => ends.push(remaining),
-      (error) => ends.push(error),
-    );
-  });
-  await vi.advanceTimersByTimeAsync(20_000);
-  await Promise.all(changes);
-  const tooLate = {
-    code: "STORE_UNAVAILABLE",
-    message: expect.stringContaining(`this client's earlier changes of "${sku}" took 10 s`),
-  };
-  expect(ends).toEqual([10, 11, 12, 13, 14, expect.objectContaining(tooLate), 15]);
-});
+describeSlowStock("DynamoDB", stockOn, 900);
 
 test.each(["decrement", "reserve"] as const)(
   "calls of %s wait for each other no longer than 10 s when nothing answers",
   async (kind) => {
+    vi.useFakeTimers();
+    onTestFinished(() => void vi.useRealTimers());
     const { stock } = stockOn(Number.POSITIVE_INFINITY);
     let ended = 0;
     const calls = Array.from({ length: 500 }, async (_, i) => {
@@ -77,11 +53,3 @@ test.each(["decrement", "reserve"] as const)(
     await Promise.all(calls);
   },
 );
-
-test("a backlog of expired reservations is released however long that takes", async () => {
-  const { stock, left } = stockOn(500, 900);
-  const expiring = stock.expire(sku);
-  await vi.advanceTimersByTimeAsync(30_000);
-  await expiring;
-  expect(left()).toBe(0);
-});

@@ -1,4 +1,3 @@
-import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { sleep } from "../../core/lock/abort.ts";
 import type {
   Etcd,
@@ -10,16 +9,7 @@ import type {
 } from "../../core/stores/etcd/client/etcd.ts";
 import { stockKeys } from "../../core/stores/etcd/inventory/context.ts";
 import { etcdInventory } from "../../core/stores/etcd/inventory/index.ts";
-
-beforeEach(() => {
-  vi.useFakeTimers();
-});
-
-afterEach(() => {
-  vi.useRealTimers();
-});
-
-const sku = "teapot";
+import { describeSlowStock, sku } from "../conformance/slow-stock.ts";
 
 const keys = stockKeys("");
 
@@ -62,29 +52,4 @@ function stockOn(span: number, expired = 0) {
   return { stock: etcdInventory(etcd as Etcd), left: () => left };
 }
 
-test("changes of one sku keep their order on a slow etcd, and their wait for each other takes none of their own time", async () => {
-  const { stock } = stockOn(1_500);
-  const ends: unknown[] = [];
-  const changes = Array.from({ length: 7 }, async (_, i) => {
-    const change = { sku, quantity: 1, operationId: `${i}` };
-    await stock.restock(change).then(
-      ({ remaining }) => ends.push(remaining),
-      (error) => ends.push(error),
-    );
-  });
-  await vi.advanceTimersByTimeAsync(20_000);
-  await Promise.all(changes);
-  const tooLate = {
-    code: "STORE_UNAVAILABLE",
-    message: expect.stringContaining(`this client's earlier changes of "${sku}" took 10 s`),
-  };
-  expect(ends).toEqual([10, 11, 12, 13, 14, expect.objectContaining(tooLate), 15]);
-});
-
-test("a backlog of expired reservations is released by a slow etcd however long that takes", async () => {
-  const { stock, left } = stockOn(500, 12_000);
-  const expiring = stock.expire(sku);
-  await vi.advanceTimersByTimeAsync(30_000);
-  await expiring;
-  expect(left()).toBe(0);
-});
+describeSlowStock("etcd", stockOn, 12_000);

@@ -261,16 +261,16 @@ export class RemoteDatabase implements Database {
         throw isOutage ? new RolledBackError("the connection was lost") : error;
       }
     };
-    const { tx, failure, end } = serialTransaction(address, {
+    const calls: Transaction = {
       batch: (statements) => send(statements, false),
       commit: (statements) => send(statements, true),
-    });
+    };
+    const { run, failure } = serialTransaction(address, calls, limit);
     try {
-      return await body(tx);
+      return await run(body);
     } catch (error) {
       throw failure() instanceof RolledBackError ? failure() : error;
     } finally {
-      await end();
       // After a COMMIT on the way, nothing follows on the connection.
       if (!isCommitSent) world.post(server.machine, 1, () => session?.close());
     }

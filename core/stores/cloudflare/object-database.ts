@@ -114,15 +114,15 @@ export class ObjectDatabase implements Database {
       past = { before: [...past.before, ...queries], seen, at };
       return results;
     };
-    const { tx, failure, end } = serialTransaction(this.address, {
+    const calls: Transaction = {
       batch: (statements) =>
         send(statements, false).catch((error) => {
           throw this.#withoutEffect(error);
         }),
       commit: (statements) => send(statements, true),
-    });
-    const [outcome] = await Promise.allSettled([body(tx)]);
-    await end();
+    };
+    const { run, failure } = serialTransaction(this.address, calls, limit);
+    const [outcome] = await Promise.allSettled([run(body)]);
     // The body may have replaced or ignored the error.
     if (failure() instanceof ConflictError) throw failure();
     if (outcome.status === "rejected") throw outcome.reason;

@@ -12,13 +12,8 @@ import {
   sql,
   type Transaction,
 } from "../../database/sql.ts";
-import { deadline, follow, noAnswer, race, sleep } from "../../lock/abort.ts";
-import {
-  StoreClosedError,
-  StoreRefusedError,
-  StoreUnavailableError,
-  UnknownOutcomeError,
-} from "../../lock/errors.ts";
+import { deadline, follow, noAnswer, sleep } from "../../lock/abort.ts";
+import { StoreClosedError, StoreRefusedError, StoreUnavailableError } from "../../lock/errors.ts";
 import { type Backoff, backoff, retry } from "../../lock/retry.ts";
 import { LONGEST_CALL } from "../../lock/time.ts";
 import { sqliteDialect, withTime } from "./dialect.ts";
@@ -47,8 +42,6 @@ interface Prepared {
 
 /** A process holds the file for one transaction, which takes a few milliseconds. */
 const REPEAT: Backoff = { base: 1, factor: 2, max: 20, jitter: "full" };
-
-const TOO_LONG = "the transaction took too long, or was aborted";
 
 class Sqlite implements Database {
   readonly address: string;
@@ -105,8 +98,8 @@ class Sqlite implements Database {
     return this.#bounded(signal, (limit) =>
       this.#inQueue(limit, async () => {
         await this.#retryWhileBusy(limit, (db) => this.#begin(db));
-        const transaction = { open: true, isCommitted: false };
-        const { tx, end } = serialTransaction(this.address, this.#transaction(limit, transaction));
+        const transaction = { open: true };
+        const { run } = serialTransaction(this.address, this.#calls, limit);
         const rollback = () => {
           this.#isTransactionOpen = false;
           this.#rollback();
@@ -114,18 +107,8 @@ class Sqlite implements Database {
         // Other processes do not wait for the body.
         limit.addEventListener("abort", rollback, { once: true });
         try {
-          // A body that goes on after the limit is left behind.
-          return await race(
-            this.#currentTransaction.run(transaction, () => body(tx)),
-            limit,
-          );
-        } catch (error) {
-          if (!limit.aborted || error !== limit.reason) throw error;
-          throw transaction.isCommitted
-            ? new UnknownOutcomeError(this.address, "the body ended after its commit", error)
-            : new StoreUnavailableError(this.address, TOO_LONG, error);
+          return await run((tx) => this.#currentTransaction.run(transaction, () => body(tx)));
         } finally {
-          await end();
           limit.removeEventListener("abort", rollback);
           transaction.open = false;
           rollback();
@@ -148,24 +131,21 @@ class Sqlite implements Database {
     return this.close();
   }
 
-  /** No statement runs after the limit: the transaction is rolled back then. */
-  #transaction(limit: AbortSignal, state: { isCommitted: boolean }): Transaction {
-    const inside = <T>(work: (db: DatabaseSync) => T): T => {
-      if (limit.aborted) throw new StoreUnavailableError(this.address, TOO_LONG, limit.reason);
-      return this.#attempt((db) => {
+  /** The calls of the open transaction. */
+  get #calls(): Transaction {
+    const inside = <T>(work: (db: DatabaseSync) => T): T =>
+      this.#attempt((db) => {
         if (db.isTransaction) return work(db);
         // The next statement would be committed alone.
         const problem = "SQLite has rolled the transaction back after an error of the disk";
         throw new StoreUnavailableError(this.address, problem);
       });
-    };
     return {
       batch: async (statements) => inside((db) => this.#run(db, statements)),
       commit: async (statements) =>
         inside((db) => {
           const results = this.#run(db, statements);
           this.#commit(() => db.exec("COMMIT"));
-          state.isCommitted = true;
           this.#renewals.length = 0;
           this.#isTransactionOpen = false;
           return results;

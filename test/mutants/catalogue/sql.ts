@@ -280,8 +280,8 @@ export const SQL = [
       },
       {
         name: "an error of the body that hides a rollback",
-        find: "if (failure() instanceof RolledBackError) throw failure();",
-        replace: "",
+        find: "throw failure() instanceof RolledBackError ? failure() : error;",
+        replace: "throw error;",
         tests: ["test/faults/postgres.all.server.test.ts"],
         only: "deadlock",
       },

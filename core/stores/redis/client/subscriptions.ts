@@ -14,7 +14,6 @@ const RECONNECT: Backoff = { base: 50, factor: 2, max: 1_000 };
 /** All subscriptions of one client, over one connection after another for as long as there are any. */
 export class Subscriptions {
   readonly #connect: Connect;
-
   readonly #timeout: Millis;
   readonly #channels = new Map<string, Set<Subscriber>>();
   readonly #changes = new Notifier();
@@ -113,9 +112,16 @@ export class Subscriptions {
       answeredAt = instant();
     };
     // ioredis 5 recognises the commands in lower case only.
-    const subscribe = async (channels: readonly string[]) => {
-      await ask("subscribe", ...channels);
-      for (const channel of channels) subscribed.add(channel);
+    const subscribe = async (channels: readonly string[]): Promise<void> => {
+      try {
+        await ask("subscribe", ...channels);
+        for (const channel of channels) subscribed.add(channel);
+      } catch (error) {
+        if (!(error instanceof CommandFailure) || error.kind !== "answered") throw error;
+        // The user may lack the permission for one of them.
+        if (channels.length > 1) for (const channel of channels) await subscribe([channel]);
+        else for (const channel of channels) refused.add(channel);
+      }
     };
     while (this.#channels.size > 0) {
       const missing = [...this.#channels.keys()].filter(
@@ -123,16 +129,7 @@ export class Subscriptions {
       );
       const unused = [...subscribed].filter((channel) => !this.#channels.has(channel));
       if (missing.length > 0) {
-        await subscribe(missing).catch(async (error) => {
-          if (!isRefused(error)) throw error;
-          // The user may lack the permission for one of them.
-          for (const channel of missing) {
-            await subscribe([channel]).catch((reason) => {
-              if (!isRefused(reason)) throw reason;
-              refused.add(channel);
-            });
-          }
-        });
+        await subscribe(missing);
       } else if (unused.length > 0) {
         await ask("unsubscribe", ...unused);
         for (const channel of unused) subscribed.delete(channel);
@@ -157,8 +154,4 @@ export class Subscriptions {
       }
     }
   }
-}
-
-function isRefused(error: unknown): boolean {
-  return error instanceof CommandFailure && error.kind === "answered";
 }

@@ -112,7 +112,6 @@ class ServerDatabase<W extends Wire> implements Database {
     return this.close();
   }
 
-  /** Runs the body until its end or the limit. A body that goes on after the limit is left behind. */
   async #transact<T>(
     query: Query,
     body: (tx: Transaction) => Promise<T>,
@@ -120,14 +119,12 @@ class ServerDatabase<W extends Wire> implements Database {
   ): Promise<T> {
     const { begin, limitSilence, unlimitSilence, render, errors } = this.#driver;
     let open = false;
-    let isCommitted = false;
     let answeredAt: Instant | undefined;
     const send = async (
       start: readonly string[],
       texts: readonly string[],
       translate: DriverErrors["commit"],
     ) => {
-      if (limit.aborted) throw new StoreUnavailableError(this.address, TOO_LONG, limit.reason);
       if (answeredAt && elapsedSince(answeredAt) >= LONGEST_SILENCE) {
         throw new RolledBackError(SILENT);
       }
@@ -137,7 +134,7 @@ class ServerDatabase<W extends Wire> implements Database {
       answeredAt = instant();
       return results.slice(before.length);
     };
-    const { tx, failure, end } = serialTransaction(this.address, {
+    const calls: Transaction = {
       batch: (statements) =>
         send([...begin, ...limitSilence], statements.map(render), errors.uncommitted),
       commit: async (statements) => {
@@ -145,25 +142,18 @@ class ServerDatabase<W extends Wire> implements Database {
         const texts = [...statements.map(render), ...settings, "COMMIT"];
         const results = await send(begin, texts, errors.commit);
         open = false;
-        isCommitted = true;
         return results.slice(0, statements.length);
       },
-    });
+    };
+    const { run, failure } = serialTransaction(this.address, calls, limit);
     try {
-      const result = await race(body(tx), limit);
-      await end();
+      const result = await run(body);
       // A lost answer to ROLLBACK is harmless: nothing is committed.
       if (open && failure() === undefined) await query(rollback(this.#driver)).catch(() => {});
       return result;
     } catch (error) {
-      await end();
       // The body may have replaced the error. The transaction is repeated all the same.
-      if (failure() instanceof RolledBackError) throw failure();
-      if (!limit.aborted || error !== limit.reason) throw error;
-      const problem = isCommitted
-        ? new UnknownOutcomeError(this.address, "the body ended after its commit", error)
-        : new StoreUnavailableError(this.address, TOO_LONG, error);
-      throw failure() ?? problem;
+      throw failure() instanceof RolledBackError ? failure() : error;
     }
   }
 

@@ -1,7 +1,6 @@
 import { deadline, noAnswer, race, sleep } from "../../../lock/abort.ts";
 
 import {
-  hasCode,
   SessionExpiredError,
   StoreRefusedError,
   StoreUnavailableError,
@@ -119,7 +118,6 @@ export class LiveSession implements ZooKeeperSession {
     } catch (error) {
       session.#end(new SessionExpiredError(servers.address, "was not opened"));
       signal?.throwIfAborted();
-      if (hasCode(error, "STORE_REFUSED")) throw error;
       const { message } = error as Error;
       if (isUntrusted(error)) {
         throw new StoreRefusedError(
