@@ -10,10 +10,12 @@ import type { Journal } from "../core/journal/journal.ts";
 import { quote } from "../core/lock/errors.ts";
 import type { LockEvent } from "../core/lock/events.ts";
 import type { OpenStore } from "../core/lock/open-store.ts";
+import { checkOptionNames, type OptionNames } from "../core/lock/options.ts";
 import type { StoreOptions } from "../core/lock/store.ts";
 import type { Dynamodb } from "../core/stores/dynamodb/client/dynamodb.ts";
 import type { DynamodbTable } from "../core/stores/dynamodb/client/table.ts";
 import type { Etcd } from "../core/stores/etcd/client/etcd.ts";
+import { STORE_OPTIONS } from "../core/stores/options.ts";
 import type { Redis } from "../core/stores/redis/client/redis.ts";
 import type { ZooKeeper } from "../core/stores/zookeeper/client/zookeeper.ts";
 import { shownCommand } from "./command-line.ts";
@@ -70,6 +72,12 @@ interface OpenOptions extends StoreOptions, StockEventOptions {
   /** Receives the result or the error of every change of stock. */
   readonly onStockEvent?: StockListener;
 }
+
+const OPEN_OPTIONS = {
+  ...STORE_OPTIONS,
+  create: true,
+  migrates: false,
+} satisfies OptionNames<OpenOptions>;
 
 interface StoreKind {
   /** The schemes of the store's URLs: one without and one with TLS, or all of them without. */
@@ -186,11 +194,15 @@ export async function open<const Url extends string>(
   url: Url,
   options: OpenOptions = {},
 ): Promise<StoreAt<Url>> {
+  checkOptionNames("open", options, OPEN_OPTIONS);
   const parsed = parseStoreUrl(url);
   const label = processLabel();
   const command = shownCommand(process.argv);
   const { open } = kindOf(parsed.scheme);
-  const store = await open(parsed, { label, command, onEvent: publish, ...options });
+  // Those of a file mean nothing to other stores.
+  const { create: _create, migrates: _migrates, ...common } = options;
+  const given = parsed.scheme === "sqlite" ? options : common;
+  const store = await open(parsed, { label, command, onEvent: publish, ...given });
   const has = (part: StorePart) => Object.hasOwn(store, part);
   return withMissingParts(parsed.scheme, { ...store, url: toShow(parsed), has }) as StoreAt<Url>;
 }

@@ -1,8 +1,10 @@
-/** Removes user and password from the URLs of a text, and the password of sentinels. */
+/** Removes user and password from the URLs of a text, and the values of options that are named as secrets are. */
 export function redact(text: string): string {
-  const shown = text.replace(/([?&]sentinel-password=)[^&#\s]*/g, "$1…");
+  const shown = text.replace(SECRET, "$1…");
   return shown.split("\n").map(redactLine).join("\n");
 }
+
+const SECRET = /([?&](?:[\w-]*password|[\w-]*token|[\w-]*secret)=)[^&#\s]*/gi;
 
 /**
  * User and password end at the last "@" of the URL's word. If a password contains a space, the first word names no host:

@@ -30,7 +30,8 @@ export interface Host {
 
 /** Throws a TypeError that names what is wrong, and never shows a secret. */
 export function parseStoreUrl(text: string): StoreUrl {
-  const [, scheme, path] = /^([a-z][a-z0-9+.-]*):(.*)$/is.exec(text) ?? [];
+  const [, scheme, path] =
+    /^([a-z][a-z0-9+.-]*):(.*)$/is.exec(typeof text === "string" ? text : "") ?? [];
   if (scheme === undefined || path === undefined) {
     throw new TypeError('a store is named by a URL such as "sqlite:lockstep.db"');
   }

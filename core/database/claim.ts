@@ -1,3 +1,4 @@
+import { wrongType } from "../lock/checks.ts";
 import { checkFence, type Fence, FencedOutError, fenceOwner, formatFence } from "../lock/fence.ts";
 import {
   asBigInt,
@@ -33,7 +34,7 @@ export function claim(dialect: Dialect, fence: Fence): Sql {
       OR (${claimed.generation} = ${generation} AND ${claimed.token} < ${token})`;
   const isUnnamed = sql`
     ${claimed.generation} = ${generation} AND ${claimed.token} = ${token} AND ${claimed.owner} IS NULL`;
-  // The owner comes first: its condition reads the columns that follow, and MySQL assigns from left to right.
+  // The owner comes first: its condition reads the columns that follow, and some databases assign from left to right.
   return sql`
     INSERT INTO lockstep_claim (resource, generation, token, owner)
     VALUES (${resource}, ${generation}, ${token}, ${owner})
@@ -97,6 +98,8 @@ export function checkClaim(fence: Fence, [row]: readonly Row[]): void {
  * that no lock has issued.
  */
 export async function claimFence(database: Database, tx: Transaction, fence: Fence): Promise<void> {
+  if (!database?.dialect) throw wrongType("database", "the database of a store", database);
+  if (!tx?.batch) throw wrongType("tx", "a transaction of the database", tx);
   checkFence(fence, fence?.resource);
   const results = await tx.batch(claimAndRead(database.dialect, fence));
   checkClaim(fence, results.at(-1)?.rows ?? []);

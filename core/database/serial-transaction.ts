@@ -1,7 +1,7 @@
 import { race } from "../lock/abort.ts";
 import { StoreUnavailableError, UnknownOutcomeError } from "../lock/errors.ts";
 import { SerialCalls } from "./serial-calls.ts";
-import type { Transaction } from "./sql.ts";
+import { checkBatch, type Transaction } from "./sql.ts";
 
 /** A transaction for a body that may call it concurrently, late, or after a failure. */
 export interface SerialTransaction {
@@ -35,18 +35,23 @@ export function serialTransaction(
     return call();
   };
   const tx: Transaction = {
-    batch: (statements) => calls.run(async () => inTime(() => batch(statements))),
-    commit: (statements) =>
-      calls.finish(async () => {
+    async batch(statements) {
+      checkBatch(statements);
+      return calls.run(async () => inTime(() => batch(statements)));
+    },
+    async commit(statements) {
+      checkBatch(statements);
+      return calls.finish(async () => {
         const results = await inTime(() => commit(statements));
         isCommitted = true;
         return results;
-      }),
+      });
+    },
   };
   return {
     failure: () => calls.failure,
     async run(body) {
-      const [outcome] = await Promise.allSettled([race(body(tx), limit)]);
+      const [outcome] = await Promise.allSettled([race((async () => body(tx))(), limit)]);
       await calls.end();
       if (outcome.status === "fulfilled") return outcome.value;
       const { reason } = outcome;

@@ -1,3 +1,4 @@
+import { checkFunction, checkSignal, wrongType } from "../lock/checks.ts";
 import type {
   StoreRefusedError,
   StoreUnavailableError,
@@ -32,6 +33,9 @@ class SqlParts implements Sql {
 
 /** Makes SQL from a template. A placeholder takes a value or another part of SQL. */
 export function sql(strings: TemplateStringsArray, ...parts: readonly (SqlValue | Sql)[]): Sql {
+  if (!Array.isArray(strings?.raw)) {
+    throw new TypeError("sql is the tag of a template, such as sql`SELECT 1`, and no function");
+  }
   return join(strings, parts);
 }
 
@@ -42,6 +46,7 @@ export function raw(text: string): Sql {
 
 /** Joins the parts with commas. Throws a RangeError for an empty list. */
 export function list(parts: readonly (SqlValue | Sql)[]): Sql {
+  if (!Array.isArray(parts)) throw wrongType("the parts of a list in SQL", "a list", parts);
   if (parts.length === 0) throw new RangeError("a list in SQL needs at least one element");
   return join(["", ...Array(parts.length - 1).fill(", "), ""], parts);
 }
@@ -72,10 +77,36 @@ function isSql(part: SqlValue | Sql): part is Sql {
   return typeof part === "object" && part !== null && IS_SQL in part;
 }
 
-/** Throws a TypeError for objects other than bytes, which the types exclude: a store might take their text for SQL. */
+/** Throws a TypeError unless these are statements, and `signal` is one or missing. */
+export function checkBatch(statements: unknown, signal?: AbortSignal): void {
+  if (!Array.isArray(statements)) {
+    throw wrongType("statements", "a list such as [sql`…`]", statements);
+  }
+  for (const statement of statements) checkStatement(statement);
+  checkSignal(signal);
+}
+
+function checkStatement(statement: unknown): void {
+  const { texts, values } = Object(statement) as Partial<Sql>;
+  if (Array.isArray(texts) && Array.isArray(values)) return;
+  throw wrongType("a statement", "made by sql`…`", statement);
+}
+
+/** Throws a TypeError unless the body is a function, and `signal` is one or missing. */
+export function checkTransaction(body: unknown, signal?: AbortSignal): void {
+  checkFunction("the body of a transaction", body);
+  checkSignal(signal);
+}
+
+/** Throws a TypeError for values that the types exclude: a store might take the text of an object for SQL. */
 export function checkValue(value: SqlValue): SqlValue {
-  if (typeof value !== "object" || value === null || value instanceof Uint8Array) return value;
-  const kind = (value as object).constructor?.name ?? "object";
+  const type = typeof value;
+  if (type === "string" || type === "number" || type === "bigint") return value;
+  if (value === null || value instanceof Uint8Array) return value;
+  if (type !== "object") {
+    throw wrongType("a value in SQL", "a string, a number, a bigint, bytes or null", value);
+  }
+  const kind = (value as unknown as object).constructor?.name ?? "object";
   throw new TypeError(
     `a value in SQL must be a string, a number, a bigint, bytes or null, not ${Array.isArray(value) ? "an array" : `an object (${kind})`}`,
   );
@@ -105,11 +136,12 @@ export interface Migration {
 /**
  * The SQL that differs between databases. Each database's folder in core/stores provides one.
  *
- * All other SQL keeps to what MySQL, SQLite and PostgreSQL share:
+ * All other SQL keeps to what the databases share:
  *
- * - In the assignments of an upsert, a column of the existing row is qualified by its table. PostgreSQL calls the bare
- *   name ambiguous.
- * - An UPDATE reads a column before it assigns it. MySQL assigns from left to right; others read old values throughout.
+ * - In the assignments of an upsert, a column of the existing row is qualified by its table: the bare name may be
+ *   ambiguous.
+ * - An UPDATE reads a column before it assigns it. Some databases assign from left to right; others read old values
+ *   throughout.
  */
 export interface Dialect {
   /** The database's folder in core/stores, its URL's scheme, and the name of its locks. */
@@ -120,6 +152,9 @@ export interface Dialect {
 
   /** The schema, in order. Loaded when `migrate` asks for it. */
   migrations(): Promise<readonly Migration[]>;
+
+  /** Whether an INSERT may end with RETURNING, and answers with columns of its row then. */
+  readonly returnsRows: boolean;
 
   /**
    * Reads the `version` of each applied migration. The migrations that make functions count as applied while all functions exist: a
@@ -152,8 +187,8 @@ export interface Dialect {
   readonly returning: ((number: Sql) => Sql) | undefined;
 
   /**
-   * Whether migrations have made functions of the most frequent statements. PostgreSQL keeps the plans of functions, and
-   * plans the text of a statement anew each time.
+   * Whether migrations have made functions of the most frequent statements, for a database that keeps the plans of
+   * functions and plans the text of a statement each time.
    */
   readonly hasFunctions: boolean;
 

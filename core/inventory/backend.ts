@@ -1,5 +1,6 @@
 import { checkText, checkWhole } from "../lock/checks.ts";
 import { checkFence, type Fence } from "../lock/fence.ts";
+import { checkOptionNames, type OptionNames } from "../lock/options.ts";
 import { type InventoryOptions, withEvents } from "./events.ts";
 import {
   type Inventory,
@@ -10,12 +11,12 @@ import {
   type StockOperations,
 } from "./inventory.ts";
 import {
-  checkOrders,
   checkSku,
   MAX_BATCH_ORDERS,
   MAX_ID_BYTES,
   type OperationBackend,
   toOperation,
+  toOperations,
 } from "./operation.ts";
 import { OperationBatcher } from "./operation-batcher.ts";
 
@@ -42,6 +43,16 @@ export interface HistoryPage {
   readonly before: number;
 }
 
+const LIST_OPTIONS = { prefix: true, after: true, limit: true } satisfies OptionNames<
+  NonNullable<Parameters<Inventory["list"]>[0]>
+>;
+const HISTORY_OPTIONS = { limit: true, before: true } satisfies OptionNames<
+  NonNullable<Parameters<Inventory["history"]>[1]>
+>;
+const RESERVATIONS_OPTIONS = { limit: true } satisfies OptionNames<
+  NonNullable<Parameters<Inventory["reservations"]>[1]>
+>;
+
 /** Builds the public contract on a store's backend. */
 export function createInventory(
   backend: InventoryBackend,
@@ -64,22 +75,28 @@ export function createInventory(
       await backend.expire(sku);
     },
 
-    async list({ prefix = "", after = "", limit = 100 } = {}) {
+    async list(options = {}) {
+      checkOptionNames("inventory.list", options, LIST_OPTIONS);
+      const { prefix = "", after = "", limit = 100 } = options;
       if (prefix !== "") checkText("prefix", prefix, MAX_ID_BYTES);
       if (after !== "") checkText("after", after, MAX_ID_BYTES);
       checkWhole("limit", limit, 1, 10_000);
       return backend.list({ prefix, after, limit });
     },
 
-    async history(sku, { limit = 100, before = Number.MAX_SAFE_INTEGER } = {}) {
+    async history(sku, options = {}) {
       checkSku(sku);
+      checkOptionNames("inventory.history", options, HISTORY_OPTIONS);
+      const { limit = 100, before = Number.MAX_SAFE_INTEGER } = options;
       checkWhole("limit", limit, 1, 10_000);
       checkWhole("before", before, 0, Number.MAX_SAFE_INTEGER);
       return backend.history(sku, { limit, before });
     },
 
-    async reservations(sku, { limit = 100 } = {}) {
+    async reservations(sku, options = {}) {
       checkSku(sku);
+      checkOptionNames("inventory.reservations", options, RESERVATIONS_OPTIONS);
+      const { limit = 100 } = options;
       checkWhole("limit", limit, 1, 10_000);
       return backend.reservations(sku, limit);
     },
@@ -134,12 +151,9 @@ export function createOperations(
     confirm: (change) => apply("confirm", change),
     cancel: (change) => apply("cancel", change),
 
-    async decrementMany({ sku, orders, fence, signal }) {
-      checkOrders(orders);
-      // Visits holes, too.
-      const operations = Array.from(orders, (order) =>
-        toOperation("decrement", { ...order, sku, fence, signal }),
-      );
+    async decrementMany(batch) {
+      const operations = toOperations(batch);
+      const { sku, fence, signal } = batch;
       signal?.throwIfAborted();
       return backend.applyMany({ sku, fence, operations }, signal);
     },

@@ -3,10 +3,10 @@ import { listener } from "../lock/listener.ts";
 import {
   type DecrementResult,
   type Inventory,
+  lockOf,
   type StockChange,
   type StockOperations,
   type StockResult,
-  stockLock,
 } from "./inventory.ts";
 import { checkArgument, type OperationKind } from "./operation.ts";
 
@@ -50,14 +50,14 @@ export function withEvents<T extends StockOperations & Partial<Pick<Inventory, "
 ): T {
   if (!onEvent) return inventory;
   const emit = listener(onEvent);
-  const observed = <C extends StockChange>(
+  const reporting = <C extends StockChange>(
     kind: OperationKind,
     change: (args: C) => Promise<StockResult>,
   ) => {
     return async (args: C) => {
       checkArgument(kind, args);
       const { sku, operationId, fence } = args;
-      const base = { kind, lock: stockLock(sku), operationId, ...fenceText(fence) };
+      const base = { kind, lock: lockOf(sku), operationId, ...fenceText(fence) };
       const result = await emitErrors(change(args), base, emit);
       emit({ type: "answered", ...base, ...toFields(result) });
       return result;
@@ -66,15 +66,16 @@ export function withEvents<T extends StockOperations & Partial<Pick<Inventory, "
   const { claim } = inventory;
   return {
     ...inventory,
-    set: observed("set", inventory.set),
-    restock: observed("restock", inventory.restock),
-    decrement: observed("decrement", inventory.decrement),
-    reserve: observed("reserve", inventory.reserve),
-    confirm: observed("confirm", inventory.confirm),
-    cancel: observed("cancel", inventory.cancel),
+    set: reporting("set", inventory.set),
+    restock: reporting("restock", inventory.restock),
+    decrement: reporting("decrement", inventory.decrement),
+    reserve: reporting("reserve", inventory.reserve),
+    confirm: reporting("confirm", inventory.confirm),
+    cancel: reporting("cancel", inventory.cancel),
 
     async decrementMany(batch: Parameters<StockOperations["decrementMany"]>[0]) {
-      const lock = stockLock(batch.sku);
+      checkArgument("decrementMany", batch);
+      const lock = lockOf(batch.sku);
       const base = { kind: "decrement", lock, ...fenceText(batch.fence) } as const;
       const results = await emitErrors(inventory.decrementMany(batch), base, emit);
       for (const result of results) {

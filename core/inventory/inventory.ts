@@ -1,3 +1,4 @@
+import { wrongType } from "../lock/checks.ts";
 import type { Duration } from "../lock/duration.ts";
 import { quote } from "../lock/errors.ts";
 import type { Fence } from "../lock/fence.ts";
@@ -16,8 +17,8 @@ export interface StockChange {
 
   /**
    * The fence of the lock on `stockLock(sku)`: the change of a late holder is refused before it reads anything.
-   * If locks and stock are in the same etcd, a fence is refused as soon as its lock is gone, even before the next
-   * holder has come. The locks may live in another store than the stock, but all fences of a sku come from one
+   * Where the stock's statements can see the lock itself, a fence is refused as soon as its lock is gone, even before the
+   * next holder has come. The locks may live in another store than the stock, but all fences of a sku come from one
    * lock store.
    *
    * Without a fence the change is still atomic, idempotent and never oversells; only its order relative to the
@@ -40,8 +41,8 @@ export interface QuantityChange extends StockChange {
 export interface NewReservation extends QuantityChange {
   /**
    * After this time (milliseconds, or a text such as "15m"), by the database's clock, the units go back on hand: never
-   * earlier, and on etcd and DynamoDB, whose clocks tell whole seconds, up to about two seconds later. A repetition with the
-   * same operation id does not move that time.
+   * earlier, and where that clock tells whole seconds, up to about two seconds later. A repetition with the same operation
+   * id does not move that time.
    */
   readonly expiresIn: Duration;
 }
@@ -116,7 +117,7 @@ export interface LedgerEntry {
   /** The fence of the operation, as text. */
   readonly fence: string | undefined;
 
-  /** By the database's clock; on etcd and DynamoDB, whose statements cannot read it, by the clock of the client. */
+  /** By the database's clock, or by the client's where statements cannot read the database's. */
   readonly at: Date;
 }
 
@@ -150,8 +151,8 @@ export interface StockOperations {
 
   /**
    * Sells units of one sku to many orders in one transaction, in their order. An order that exceeds the stock is
-   * sold out, and smaller orders after it may still be served. 1 to 1,000 orders; results in the same order. On
-   * DynamoDB each 96 orders are a transaction of their own.
+   * sold out, and smaller orders after it may still be served. 1 to 1,000 orders; results in the same order. A
+   * store whose transactions are smaller uses several.
    */
   decrementMany(batch: DecrementBatch): Promise<readonly DecrementResult[]>;
 
@@ -200,7 +201,13 @@ export const MAX_QUANTITY = 1_000_000;
 
 /** Returns the name of the lock that orders the work on a sku. */
 export function stockLock(sku: string): string {
-  return `sku/${sku}`;
+  if (typeof sku !== "string") throw wrongType("sku", "a string", sku);
+  return lockOf(sku);
+}
+
+/** The same for events, whose change refuses a wrong sku. */
+export function lockOf(sku: unknown): string {
+  return `sku/${String(sku)}`;
 }
 
 export type InventoryErrorCode = "UNKNOWN_SKU" | "UNKNOWN_RESERVATION" | "OPERATION_CONFLICT";

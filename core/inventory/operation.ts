@@ -2,11 +2,13 @@ import { checkSignal, checkText, checkWhole, LONGEST_SPAN, wrongType } from "../
 import { type Duration, toMillis } from "../lock/duration.ts";
 import { quote, StoreUnavailableError } from "../lock/errors.ts";
 import { checkFence, type Fence } from "../lock/fence.ts";
+import { checkOptionNames, type OptionNames } from "../lock/options.ts";
 import { RecentMap } from "../lock/recent-map.ts";
 import { sha256 } from "../lock/sha256.ts";
 import { LONGEST_CALL } from "../lock/time.ts";
 import {
   type CloseReservation,
+  type DecrementBatch,
   type DecrementOrder,
   type DecrementResult,
   type LedgerEntryKind,
@@ -72,6 +74,7 @@ export function toOperation(
   change: StockChange & Partial<QuantityChange & NewReservation & CloseReservation>,
 ): Operation {
   checkArgument(kind, change);
+  checkOptionNames(kind, change, CHANGE_MEMBERS);
   const { sku, operationId, fence, quantity, reservation, expiresIn } = change;
   checkSku(sku);
   checkText("operation id", operationId, MAX_ID_BYTES);
@@ -92,10 +95,42 @@ export function toOperation(
   };
 }
 
+/** Those of all changes: each takes what another one needs, and leaves it alone. */
+const CHANGE_MEMBERS = {
+  sku: true,
+  operationId: true,
+  fence: true,
+  signal: true,
+  quantity: true,
+  expiresIn: true,
+  reservation: true,
+} satisfies OptionNames<StockChange & QuantityChange & NewReservation & CloseReservation>;
+
 /** Throws a TypeError unless the argument of a change is an object. */
-export function checkArgument(kind: OperationKind, change: unknown): void {
+export function checkArgument(call: OperationKind | "decrementMany", change: unknown): void {
   if (typeof change === "object" && change !== null) return;
-  throw wrongType(`the argument of ${kind}`, "{ sku, operationId, … }", change);
+  const members = call === "decrementMany" ? "{ sku, orders, … }" : "{ sku, operationId, … }";
+  throw wrongType(`the argument of ${call}`, members, change);
+}
+
+const BATCH_MEMBERS = {
+  sku: true,
+  orders: true,
+  fence: true,
+  signal: true,
+} satisfies OptionNames<DecrementBatch>;
+
+/** Converts the argument of a call to checked operations. Throws a TypeError or RangeError. */
+export function toOperations(batch: DecrementBatch): readonly Operation[] {
+  checkArgument("decrementMany", batch);
+  const { sku, orders, fence, signal } = batch;
+  checkOrders(orders);
+  checkOptionNames("decrementMany", batch, BATCH_MEMBERS);
+  // Visits holes, too. An order may have other members.
+  return Array.from(orders, (order) => {
+    const { operationId, quantity } = Object(order) as DecrementOrder;
+    return toOperation("decrement", { operationId, quantity, sku, fence, signal });
+  });
 }
 
 function toMicros(expiresIn: Duration | undefined): number {
@@ -106,7 +141,7 @@ export function checkSku(sku: unknown): asserts sku is string {
   checkText("sku", sku, MAX_ID_BYTES);
 }
 
-export function checkOrders(orders: readonly DecrementOrder[]): void {
+function checkOrders(orders: readonly DecrementOrder[]): void {
   if (!Array.isArray(orders)) throw wrongType("orders", "a list", orders);
   if (orders.length === 0 || orders.length > MAX_BATCH_ORDERS) {
     throw new RangeError(`a batch has 1 to ${MAX_BATCH_ORDERS} orders, not ${orders.length}`);

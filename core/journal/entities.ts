@@ -1,6 +1,7 @@
 import type { Sql } from "../database/sql.ts";
 import type { Fence, FencedOutError } from "../lock/fence.ts";
 import type { Millis } from "../lock/time.ts";
+import { keyPart } from "./key-part.ts";
 
 /**
  * The states of entities, the messages that wait for their handlers, and the answers.
@@ -48,10 +49,10 @@ export interface EntityRecords {
 }
 
 export interface EntityId {
-  /** 1 to 200 bytes. */
+  /** 1 to 200 bytes, as a part of a key. */
   readonly entity: string;
 
-  /** 1 to 255 bytes. */
+  /** 1 to 255 bytes, as a part of a key. */
   readonly key: string;
 }
 
@@ -138,5 +139,5 @@ export const MOST_MESSAGES = 32;
 
 /** Returns the name of the resource that the fences of an entity protect. */
 export function entityResource({ entity, key }: EntityId): string {
-  return `entity/${entity}/${key}`;
+  return `entity/${keyPart(entity)}/${keyPart(key)}`;
 }

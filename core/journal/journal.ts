@@ -131,7 +131,7 @@ export interface Journal extends AsyncDisposable {
    * repeated after a deadlock, and after a lost answer to a COMMIT that did not happen. A statement that fails fails the
    * call, with TRANSACTION_REFUSED if the body ignores the error.
    *
-   * Undefined if the journal is neither in a SQL database nor in DynamoDB.
+   * Undefined if the journal's store has no transactions with data of the caller.
    *
    * @internal
    */

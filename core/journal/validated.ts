@@ -1,7 +1,8 @@
-import { checkSpan, checkText, checkWhole } from "../lock/checks.ts";
+import { checkSpan, checkText, checkWhole, wrongType } from "../lock/checks.ts";
 import { toMillis } from "../lock/duration.ts";
 import { quote } from "../lock/errors.ts";
 import { checkFence } from "../lock/fence.ts";
+import { checkOptionNames, type OptionNames } from "../lock/options.ts";
 import type { Millis } from "../lock/time.ts";
 import type { ForkRequest, ParkRequest } from "./changes.ts";
 import { notifyingJournal } from "./due-listeners.ts";
@@ -198,6 +199,9 @@ export function validatedJournal(journal: Omit<Journal, "dueListeners">): Journa
     queueDepths: () => journal.queueDepths(),
 
     async list(query = {}) {
+      if (typeof query !== "object" || query === null) {
+        throw wrongType("the query", "an object such as { workflow }", query);
+      }
       const { workflow, queue, key, after, limit = 100 } = query;
       for (const [what, id] of Object.entries({ workflow, queue, key, after })) {
         if (id !== undefined) checkId(what, id);
@@ -298,18 +302,35 @@ function checkDueQuery(query: DueQuery): void {
   for (const runId of query.except ?? []) checkId("run id", runId);
 }
 
+const LIMITS = {
+  concurrency: true,
+  perKey: true,
+  rate: true,
+  ratePerKey: true,
+} satisfies OptionNames<QueueLimits>;
+
 /** Returns the limits with spans in milliseconds. */
-function checkLimits({ concurrency, perKey, rate, ratePerKey }: QueueLimits): QueueLimits {
+function checkLimits(limits: QueueLimits): QueueLimits {
+  if (typeof limits !== "object" || limits === null) {
+    throw wrongType("limits", "an object such as { concurrency: 5 }", limits);
+  }
+  checkOptionNames("setLimits", limits, LIMITS);
+  const { concurrency, perKey, rate, ratePerKey } = limits;
   if (concurrency !== undefined) checkWhole("concurrency", concurrency, 1, HIGHEST_LIMIT);
   if (perKey !== undefined) checkWhole("perKey", perKey, 1, HIGHEST_LIMIT);
   return {
     ...{ concurrency, perKey },
-    rate: rate && checkRate("rate", rate),
-    ratePerKey: ratePerKey && checkRate("ratePerKey", ratePerKey),
+    rate: rate === undefined ? undefined : checkRate("rate", rate),
+    ratePerKey: ratePerKey === undefined ? undefined : checkRate("ratePerKey", ratePerKey),
   };
 }
 
-function checkRate(name: string, { runs, per }: NonNullable<QueueLimits["rate"]>) {
+function checkRate(name: string, rate: NonNullable<QueueLimits["rate"]>) {
+  if (typeof rate !== "object" || rate === null) {
+    throw wrongType(name, 'an object such as { runs: 10, per: "1s" }', rate);
+  }
+  checkOptionNames(name, rate, { runs: true, per: true });
+  const { runs, per } = rate;
   checkWhole(`${name}.runs`, runs, 1, HIGHEST_LIMIT);
   return { runs, per: toMillis(`${name}.per`, per, 1, LONGEST_RATE) };
 }
@@ -335,11 +356,15 @@ function checkRecord(record: NewRecord): void {
   if (record.waited !== undefined) checkSpan("waited", record.waited, 0, LONGEST_WAIT);
 }
 
-function checkPage({ part = 1, after, limit = 1 }: RecordPage): void {
+function checkPage(page: RecordPage): void {
+  checkOptionNames("a page", page, PAGE);
+  const { part = 1, after, limit = 1 } = page;
   checkWhole("part", part, 1, HIGHEST_VERSION);
   if (after !== undefined) checkText("after", after, LONGEST_CURSOR);
   checkWhole("limit", limit, 1, RECORDS_PER_PAGE);
 }
+
+const PAGE = { part: true, after: true, limit: true } satisfies OptionNames<RecordPage>;
 
 function checkParkRequest({ wakeIn, signalsSeen, lock, children }: ParkRequest): void {
   if (lock !== undefined) checkText("lock", lock, LONGEST_LOCK);
@@ -370,6 +395,9 @@ function checkId(what: string, id: string): void {
 
 const utf8 = new TextEncoder();
 
+/** Of a UTF-16 unit in UTF-8. */
+const MOST_BYTES = 3;
+
 /** Checks an encoded value. Unlike an id, it may be empty and contain NUL. */
 function checkValue(what: string, value: unknown, longest = LONGEST_VALUE): void {
   if (typeof value !== "string") {
@@ -377,6 +405,7 @@ function checkValue(what: string, value: unknown, longest = LONGEST_VALUE): void
   }
   if (!value.isWellFormed())
     throw new RangeError(`${what} must be valid Unicode; it has a lone surrogate`);
+  if (MOST_BYTES * value.length <= longest) return;
   const bytes = utf8.encode(value).length;
   if (bytes > longest) {
     throw new RangeError(`${what} has ${bytes} bytes, the limit is ${longest}`);

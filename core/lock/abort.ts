@@ -81,13 +81,9 @@ export function sleep(span: Millis, signal?: AbortSignal): Promise<void> {
 export function race<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
     const onAbort = () => reject(signal.reason);
-    const settle =
-      <V>(how: (value: V) => void) =>
-      (value: V) => {
-        signal.removeEventListener("abort", onAbort);
-        how(value);
-      };
-    promise.then(settle(resolve), settle(reject));
+    const ignore = () => signal.removeEventListener("abort", onAbort);
+    promise.then(resolve, reject);
+    promise.then(ignore, ignore);
     // A promise that has settled already comes first.
     if (signal.aborted) queueMicrotask(onAbort);
     else signal.addEventListener("abort", onAbort, { once: true });

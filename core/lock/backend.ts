@@ -25,7 +25,9 @@ export interface LockRequest {
   readonly deadline: Deadline | undefined;
   readonly work: HolderWork | undefined;
   readonly signal: AbortSignal;
-  readonly notify: LockListener;
+
+  /** Undefined when nobody listens. */
+  readonly notify: LockListener | undefined;
 }
 
 /** The held locks of one request. */

@@ -1,3 +1,5 @@
+export type Bytes = Uint8Array<ArrayBuffer>;
+
 /** Node's. Other runtimes have slower ways. */
 const NodeBuffer = (
   globalThis as {
@@ -28,7 +30,7 @@ export function toBase64(bytes: Uint8Array): string {
   return btoa(text);
 }
 
-export function fromBase64(text: string): Uint8Array<ArrayBuffer> {
+export function fromBase64(text: string): Bytes {
   if (NodeBuffer) return new Uint8Array(NodeBuffer.from(text, "base64"));
   return Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
 }

@@ -7,7 +7,7 @@ const LONGEST_NAME = 512;
 /** The longest ttl, wait or hold: one day. */
 export const LONGEST_SPAN: Millis = 86_400_000;
 
-/** The highest generation: with 40 bits of token it fits into 63 bits, the integers of SQLite. */
+/** The highest generation: with 40 bits of token it fits into 63 bits, the integers of databases. */
 export const HIGHEST_GENERATION = 2 ** 23 - 1;
 
 const utf8 = new TextEncoder();
@@ -27,7 +27,8 @@ export function checkText(what: string, text: unknown, most: number): asserts te
   if (text === "") throw new RangeError(`${what} must not be empty`);
   if (text.includes("\0")) throw new RangeError(`${what} ${quote(text)} contains NUL`);
   if (!text.isWellFormed()) throw new RangeError(`${what} ${quote(text)} is not valid Unicode`);
-  const bytes = byteLength(text);
+  // A unit of UTF-16 has 3 bytes of UTF-8 at most.
+  const bytes = 3 * text.length > most ? byteLength(text) : 0;
   if (bytes > most) {
     throw new RangeError(`${what} ${quote(text)} has ${bytes} bytes, the limit is ${most}`);
   }
@@ -74,7 +75,8 @@ export function checkSignal(signal: Partial<AbortSignal> | undefined): void {
 
 /** Returns the milliseconds until `deadline`, at least 0, or Infinity. Throws a TypeError for other values. */
 export function leftUntil(deadline: Partial<Deadline> | undefined): Millis {
-  const left = deadline ? Math.max(0, deadline.remaining?.() as Millis) : Number.POSITIVE_INFINITY;
+  if (deadline === undefined) return Number.POSITIVE_INFINITY;
+  const left = Math.max(0, deadline?.remaining?.() as Millis);
   if (Number.isNaN(left)) throw wrongType("deadline", "one of deadlineIn(…)", deadline);
   return left;
 }

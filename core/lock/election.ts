@@ -1,10 +1,11 @@
 import { follow, race } from "./abort.ts";
-import { byteLength, wrongType } from "./checks.ts";
+import { byteLength, checkName, checkSignal, wrongType } from "./checks.ts";
 import type { Duration } from "./duration.ts";
 import { quote, SessionExpiredError } from "./errors.ts";
 import { type Fence, formatFence } from "./fence.ts";
 import { Leadership, type LeadershipOptions } from "./leadership.ts";
 import type { Unlocked } from "./lock.ts";
+import { checkOptionNames, type OptionNames } from "./options.ts";
 import type { QueueEntry } from "./session-queue.ts";
 
 /** The leader of an election, and the value that it has proclaimed. */
@@ -22,7 +23,10 @@ export interface Leader {
   /** Its fence, as `Fence.toString()` gives it; undefined for elections that no `Elections` has opened. */
   readonly fence?: string | undefined;
 
-  /** When it became the leader, by its clock; in ZooKeeper, a candidate, by the server's. Undefined in etcd. */
+  /**
+   * When it became the leader, by its clock. On stores with a queue of candidates, when it became a candidate, by the
+   * server's clock, or undefined.
+   */
   readonly since?: Date | undefined;
 }
 
@@ -36,7 +40,7 @@ export interface Elections {
    *     await using election = await shop.elections.open("leader", { ttl: "10s" });
    *     await election.campaign("host-7"); // resolves when elected
    *
-   * In etcd and ZooKeeper, it opens a session: open another election after a SessionExpiredError.
+   * On stores with sessions, it opens one: open another election after a SessionExpiredError.
    */
   open(name: string, options?: ElectionOptions): Promise<Election>;
 }
@@ -47,7 +51,24 @@ export interface ElectionOptions {
 }
 
 /** The ttl of an election that names none. */
-export const ELECTION_TTL: Duration = "10s";
+const ELECTION_TTL: Duration = "10s";
+
+const ELECTION_OPTIONS = { ttl: true, signal: true } satisfies OptionNames<ElectionOptions>;
+
+/** Returns the options of an election with its ttl. Throws a TypeError or RangeError for an invalid name or option. */
+export function checkElection(name: string, options: ElectionOptions = {}) {
+  checkName(name);
+  checkOptionNames("elections.open", options, ELECTION_OPTIONS);
+  checkSignal(options.signal);
+  return { ttl: options.ttl ?? ELECTION_TTL, signal: options.signal ?? undefined };
+}
+
+/** Returns the signal in the options of a call. */
+function signalIn(call: string, options: Pick<ElectionOptions, "signal"> = {}) {
+  checkOptionNames(call, options, { signal: true });
+  checkSignal(options.signal);
+  return options.signal ?? undefined;
+}
 
 /** A candidate in an election: candidates queue as locks do, each with a value in its entry, and the first one leads. */
 export interface Election extends AsyncDisposable {
@@ -189,7 +210,8 @@ class Candidate<E extends CandidateEntry> implements Election {
     if (remaining <= 0) throw new SessionExpiredError(this.key ?? "");
   }
 
-  async campaign(value: string, { signal }: { readonly signal?: AbortSignal } = {}): Promise<void> {
+  async campaign(value: string, options?: { readonly signal?: AbortSignal }): Promise<void> {
+    const signal = signalIn("campaign", options);
     checkSize(value);
     this.#queue.checkValue?.(value);
     using scope = follow(signal, this.#queue.session.signal, this.#closing.signal);
@@ -233,13 +255,13 @@ class Candidate<E extends CandidateEntry> implements Election {
     return this.#leadership.giveUp();
   }
 
-  leader(signal?: AbortSignal): Promise<Leader | undefined> {
+  async leader(signal?: AbortSignal): Promise<Leader | undefined> {
+    checkSignal(signal);
     return this.#queue.first(signal);
   }
 
-  async *observe({
-    signal = new AbortController().signal,
-  } = {}): AsyncGenerator<Leader | undefined> {
+  async *observe(options?: { readonly signal?: AbortSignal }): AsyncGenerator<Leader | undefined> {
+    const signal = signalIn("observe", options);
     using scope = follow(signal, this.#closing.signal);
     let last: Leader | undefined | "none yet" = "none yet";
     let latest: Leader | undefined;
@@ -285,7 +307,7 @@ class Candidate<E extends CandidateEntry> implements Election {
   }
 }
 
-/** The longest value, in bytes of UTF-8: ZooKeeper takes requests of 1 MiB, and etcd of 1.5 MiB. */
+/** The longest value, in bytes of UTF-8. The smallest limit of any store, that of a request, is 1 MiB. */
 const LONGEST_VALUE = 1_000_000;
 
 function checkSize(value: unknown): void {

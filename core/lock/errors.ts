@@ -162,5 +162,5 @@ export function isCertain(error: unknown): boolean {
 /** Returns user input for a message: escaped, and at most 64 characters of each. */
 export function quote(...inputs: readonly string[]): string {
   const shorten = (text: string) => (text.length > 64 ? `${text.slice(0, 63)}…` : text);
-  return inputs.map((input) => JSON.stringify(shorten(input))).join(", ");
+  return inputs.map((input) => JSON.stringify(shorten(String(input)))).join(", ");
 }

@@ -1,11 +1,11 @@
 import { sleep } from "./abort.ts";
 import type { Millis } from "./time.ts";
 
-type Schedule = (fn: () => void) => unknown;
+type ScheduleTurn = (fn: () => void) => unknown;
 
 /** Captured when the module is loaded, so that the fake timers of a test runner do not replace it. */
-const schedule: Schedule =
-  (globalThis as { readonly setImmediate?: Schedule }).setImmediate ?? globalThis.setTimeout;
+const schedule: ScheduleTurn =
+  (globalThis as { readonly setImmediate?: ScheduleTurn }).setImmediate ?? globalThis.setTimeout;
 
 /** Resolves in the next turn of the event loop: all code that awaits no I/O and no timer has run by then. */
 export function nextTurn(): Promise<void> {

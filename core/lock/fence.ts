@@ -1,5 +1,5 @@
 import { bytesToHex, hexToBytes } from "@noble/hashes/utils.js";
-import { checkWhole, HIGHEST_GENERATION } from "./checks.ts";
+import { checkWhole, HIGHEST_GENERATION, wrongType } from "./checks.ts";
 import { LockError, quote } from "./errors.ts";
 
 /**
@@ -71,6 +71,9 @@ export class FenceInvalidError extends LockError {
 
 /** Returns -1, 0 or 1 when `a` was issued before, with or after `b`. Throws a TypeError across resources. */
 export function compareFence(a: Fence, b: Fence): -1 | 0 | 1 {
+  for (const fence of [a, b]) {
+    if (typeof fence?.token !== "bigint") throw wrongType("a fence", "that of a lock", fence);
+  }
   if (a.resource !== b.resource) throw new TypeError("fences of different resources have no order");
   if (a.generation !== b.generation) return a.generation < b.generation ? -1 : 1;
   return a.token === b.token ? 0 : a.token < b.token ? -1 : 1;
@@ -127,7 +130,7 @@ export function issueFence(
   return fence;
 }
 
-/** The highest token: SQLite's integers end there. */
+/** The highest token: the signed 64-bit integers of databases end there. */
 const HIGHEST_TOKEN = 2n ** 63n - 1n;
 
 /** Throws a RangeError for a generation or token out of range, such as a corrupted value in a store. */
@@ -177,11 +180,13 @@ export async function sealFence(fence: Fence, secret: string): Promise<string> {
   return `${body}:${bytesToHex(new Uint8Array(mac))}`;
 }
 
+const SEALED = /^(([^:]+):(\d{10})\.(\d{20}):([^:]+)):([0-9a-f]{64})$/;
+
 /** Returns the fence of a text made by `sealFence`. Rejects with a FenceInvalidError when the seal is wrong. */
 export async function openFence(sealed: string, secret: string): Promise<Fence> {
   const key = await macKey(secret);
   const [, body, resource, generation, token, owner, mac] =
-    /^(([^:]+):(\d{10})\.(\d{20}):([^:]+)):([0-9a-f]{64})$/.exec(sealed) ?? [];
+    (typeof sealed === "string" && SEALED.exec(sealed)) || [];
   if (!body || !resource || !generation || !token || !owner || !mac) {
     throw new FenceInvalidError("it is not a sealed fence");
   }
@@ -197,6 +202,7 @@ export async function openFence(sealed: string, secret: string): Promise<Fence> 
 }
 
 async function macKey(secret: string) {
+  if (typeof secret !== "string") throw wrongType("the secret", "a string", secret);
   const bytes = utf8.encode(secret);
   if (bytes.length < 16) throw new RangeError("the secret must have at least 16 bytes");
   const algorithm = { name: "HMAC", hash: "SHA-256" };

@@ -1,9 +1,13 @@
 import { byteLength, checkText } from "./checks.ts";
 import { quote } from "./errors.ts";
 import type { HolderInfo, LockInfo, WaiterInfo } from "./lock.ts";
+import type { Millis } from "./time.ts";
 
 /** The part of a HolderInfo that is written beside the holder's id. The label of the id tells host and pid. */
-export type HolderWork = Omit<HolderInfo, "host" | "pid">;
+export type HolderWork = Omit<HolderInfo, "host" | "pid" | "since"> & {
+  /** In milliseconds since 1970. */
+  readonly since?: Millis | undefined;
+};
 
 /** A lock as the store has it: the holder is the text that `describeHolder` made, or a foreign client's. */
 export type LockRecord = Omit<LockInfo, "about">;
@@ -13,7 +17,7 @@ export function newHolderId(label: string): string {
   return `${label}/${crypto.randomUUID()}`;
 }
 
-/** The most bytes of a holder: MySQL's column has no more. */
+/** The most bytes of a holder, as the columns of databases have. */
 const LONGEST_HOLDER = 255;
 
 /** The fields that are shortened when the text is too long, in this order. */
@@ -34,7 +38,7 @@ export function checkValue(value: unknown): asserts value is string {
  * RangeError when a leader's value does not fit beside the id.
  */
 export function describeHolder(id: string, work: HolderWork = {}): string {
-  const about = { since: new Date().toISOString(), ...work };
+  const about = { since: Date.now(), ...work };
   const { text, excess } = fitText(about, SHORTENED, (fields) => join(id, fields));
   if (excess > 0 && work.value !== undefined) {
     throw new RangeError(`value ${quote(work.value)} has ${excess} bytes too many beside ${id}`);
@@ -113,6 +117,9 @@ function parseWork(json: string): HolderInfo {
   }
 }
 
-function textOf(field: keyof HolderWork, value: unknown): HolderWork {
+function textOf(
+  field: "command" | "run" | "step" | "value",
+  value: unknown,
+): Omit<HolderInfo, "since"> {
   return typeof value === "string" ? { [field]: value } : {};
 }

@@ -23,7 +23,8 @@ export interface LeaseOptions extends LeaseGrant {
    */
   renew(ttl: Millis, signal: AbortSignal, span: Millis): Promise<LeaseGrant | undefined>;
 
-  readonly notify: LockListener;
+  /** Undefined when nobody listens. */
+  readonly notify?: LockListener | undefined;
 
   /** Makes the reason of the signal. */
   toLossError(why: LossReason): Error;
@@ -63,12 +64,13 @@ export class Lease {
   /** The error of the last renewal. Undefined: it succeeded. */
   #failure: unknown;
   #controller: AbortController | undefined;
-  #listeners: readonly ((why: LossReason) => void)[] = [];
+  readonly #listeners: ((why: LossReason) => void)[] = [];
   #ttl: Millis;
   #sentAt: Instant;
   #renewing: Promise<LeaseGrant | undefined> | undefined;
-  #stopExpiry = () => {};
-  #stopRenewal = () => {};
+
+  /** Stops the one timer: of the next renewal, or of the end where that comes first or a renewal is under way. */
+  #stopTimer = () => {};
 
   constructor(options: LeaseOptions) {
     this.#options = options;
@@ -76,8 +78,8 @@ export class Lease {
     this.#sentAt = options.sentAt;
     // Keeps the acquirer's async context: the call that ends the lease may have another one.
     void this.#ending.promise.then((why) => this.#reportLoss(why));
-    this.#watchExpiry();
     if (options.autoRenew) this.#renewIn(untilRenewal(options));
+    else this.#watchExpiry();
   }
 
   /** Why the lease has ended; undefined before. */
@@ -100,13 +102,14 @@ export class Lease {
 
   /** Calls back when the lease ends. */
   onEnd(listener: (why: LossReason) => void): void {
-    this.#listeners = [...this.#listeners, listener];
+    this.#listeners.push(listener);
   }
 
   /** Returns the milliseconds for which the lock is provably held, by both clocks; 0 or less after that. */
   remaining(): Millis {
     if (this.#ended) return 0;
-    return Math.min(this.#untilExpiry(), this.#untilMaxHold());
+    const now = instant();
+    return Math.min(this.#untilExpiry(now), this.#untilMaxHold(now));
   }
 
   /**
@@ -155,8 +158,7 @@ export class Lease {
   end(why: LossReason): void {
     if (this.#ended) return;
     this.#ended = why;
-    this.#stopExpiry();
-    this.#stopRenewal();
+    this.#stopTimer();
     this.#controller?.abort(this.#lost(why));
     for (const listener of this.#listeners) listener(why);
     this.#ending.resolve(why);
@@ -164,7 +166,7 @@ export class Lease {
 
   #reportLoss(why: LossReason): void {
     const { names, notify } = this.#options;
-    if (isLoss(why)) notify({ type: "lost", names, why });
+    if (isLoss(why)) notify?.({ type: "lost", names, why });
   }
 
   /** Returns the same error each time. Its cause tells why the lock was not renewed. */
@@ -176,12 +178,12 @@ export class Lease {
     return this.#reason;
   }
 
-  #untilExpiry(): Millis {
-    return this.#ttl - driftMargin(this.#ttl) - elapsedSince(this.#sentAt);
+  #untilExpiry(now?: Instant): Millis {
+    return this.#ttl - driftMargin(this.#ttl) - elapsedSince(this.#sentAt, now);
   }
 
-  #untilMaxHold(): Millis {
-    return this.#options.maxHold - elapsedSince(this.#since);
+  #untilMaxHold(now?: Instant): Millis {
+    return this.#options.maxHold - elapsedSince(this.#since, now);
   }
 
   #tooShort(span: Millis): Error {
@@ -192,27 +194,34 @@ export class Lease {
     this.end(this.#untilMaxHold() <= 0 ? "max-hold" : "expired");
   }
 
-  /** Sets the timer of the expiry, which fires even while a renewal hangs. */
+  /** Replaces the timer by that of the expiry. */
   #watchExpiry(): void {
-    this.#stopExpiry();
+    this.#stopTimer();
     const check = () => (this.remaining() <= 0 ? this.#endExpired() : this.#watchExpiry());
-    this.#stopExpiry = after(Math.ceil(this.remaining()), check, { idle: true });
+    this.#stopTimer = after(Math.ceil(this.remaining()), check, { idle: true });
   }
 
+  /** Replaces the timer by that of a renewal, unless the lease ends before: at its expiry, or after `maxHold`. */
   #renewIn(span: Millis): void {
-    this.#stopRenewal();
-    this.#stopRenewal = after(span, () => void this.#renewInBackground(), { idle: true });
+    if (span >= this.remaining() || this.#untilExpiry() >= this.#untilMaxHold()) {
+      this.#watchExpiry();
+      return;
+    }
+    this.#stopTimer();
+    this.#stopTimer = after(span, () => void this.#renewInBackground(), { idle: true });
   }
 
   async #renewInBackground(): Promise<void> {
     try {
       this.assertHeld();
+      // The lease expires in time, even while the renewal hangs.
+      this.#watchExpiry();
       const granted = await this.#renew();
       if (granted) this.#renewIn(Math.max(untilRenewal(granted), this.#untilRetry()));
     } catch (error) {
       if (this.#ended) return;
       this.#failure = error;
-      this.#options.notify({ type: "renewal-failed", names: this.#options.names, error });
+      this.#options.notify?.({ type: "renewal-failed", names: this.#options.names, error });
       this.#renewIn(this.#untilRetry());
     }
   }
@@ -246,7 +255,7 @@ export class Lease {
       if (this.#ended || !granted) return undefined;
       this.#extend(granted);
       this.#failure = undefined;
-      this.#options.notify({ type: "renewed", names: this.#options.names, ttl: granted.ttl });
+      this.#options.notify?.({ type: "renewed", names: this.#options.names, ttl: granted.ttl });
       return granted;
     } finally {
       limit[Symbol.dispose]();
@@ -259,6 +268,5 @@ export class Lease {
     if (ttl - driftMargin(ttl) - elapsedSince(sentAt) <= this.#untilExpiry()) return;
     this.#ttl = ttl;
     this.#sentAt = sentAt;
-    this.#watchExpiry();
   }
 }

@@ -1,9 +1,9 @@
 import { race, sleep } from "./abort.ts";
-import { checkName, LONGEST_SPAN } from "./checks.ts";
+import { LONGEST_SPAN } from "./checks.ts";
 import { toMillis } from "./duration.ts";
 import {
   type CandidateEntry,
-  ELECTION_TTL,
+  checkElection,
   type ElectionQueue,
   type Elections,
   electionOn,
@@ -15,7 +15,7 @@ import { checkValue } from "./holder.ts";
 import type { Lock, LockStore } from "./lock.ts";
 import { isHeld } from "./lock-handle.ts";
 import { readWhenAvailable } from "./retry.ts";
-import type { Millis } from "./time.ts";
+import { jittered, type Millis } from "./time.ts";
 
 /**
  * Elections over locks that are kept as one record each: the holder leads, and its record has the value. The order of the
@@ -23,8 +23,8 @@ import type { Millis } from "./time.ts";
  */
 export function lockElections(locks: LockStore): Elections {
   return {
-    async open(name, { ttl = ELECTION_TTL, signal } = {}) {
-      checkName(name);
+    async open(name, options) {
+      const { ttl, signal } = checkElection(name, options);
       signal?.throwIfAborted();
       const span = toMillis("ttl", ttl, locks.traits.minTtl, LONGEST_SPAN);
       return electionOn(new LockElectionQueue(locks, name, span));
@@ -84,7 +84,7 @@ class LockElectionQueue implements ElectionQueue<LockEntry> {
     if (holder === undefined || fence === undefined) return undefined;
     return {
       key: holder,
-      // A holder that is no candidate has no value.
+      // A holder that is no candidate has no value, and is shown in its place.
       value: about?.value ?? holder,
       token: BigInt(fence.slice(fence.indexOf(".") + 1)),
       revision: BigInt(about?.revision ?? 0),
@@ -96,7 +96,7 @@ class LockElectionQueue implements ElectionQueue<LockEntry> {
   async *changes(signal: AbortSignal): AsyncGenerator<Leader | undefined> {
     for (;;) {
       yield await readWhenAvailable(() => this.first(signal), signal);
-      await sleep(POLL * (0.5 + Math.random()), signal);
+      await sleep(jittered(POLL), signal);
     }
   }
 }

@@ -20,9 +20,11 @@ export class LockHandle implements Lock, LockSet {
   readonly name: string;
   readonly fence: Fence;
   readonly names: readonly string[];
-  readonly fences: ReadonlyMap<string, Fence>;
   readonly #hold: Hold;
-  readonly #notify: LockListener;
+
+  /** Made on first use: most callers read `fence` alone. */
+  #fences: ReadonlyMap<string, Fence> | undefined;
+  readonly #notify: LockListener | undefined;
   readonly #inTime: InTime;
   readonly #leave: () => void;
   readonly #since = instant();
@@ -32,7 +34,7 @@ export class LockHandle implements Lock, LockSet {
   constructor(
     names: readonly string[],
     hold: Hold,
-    notify: LockListener,
+    notify: LockListener | undefined,
     inTime: InTime,
     leave: () => void,
   ) {
@@ -43,12 +45,16 @@ export class LockHandle implements Lock, LockSet {
     this.name = name;
     this.fence = fence;
     this.names = names;
-    this.fences = new Map(hold.fences.map((each) => [each.resource, each]));
     this.#hold = hold;
     this.#notify = notify;
     this.#inTime = inTime;
     this.#leave = leave;
     hold.lease.onEnd((why) => isLoss(why) && leave());
+  }
+
+  get fences(): ReadonlyMap<string, Fence> {
+    this.#fences ??= new Map(this.#hold.fences.map((each) => [each.resource, each]));
+    return this.#fences;
   }
 
   get signal(): AbortSignal {
@@ -91,12 +97,12 @@ export class LockHandle implements Lock, LockSet {
       this.#hold.lease.checkExpiry();
       const answer = await this.#inTime("released", this.#hold.release(why));
       if (answer === "was-lost" && !this.loss) {
-        this.#notify({ type: "lost", names, why: "taken" });
+        this.#notify?.({ type: "lost", names, why: "taken" });
       }
-      this.#notify({ type: "released", names, answer, held: held() });
+      this.#notify?.({ type: "released", names, answer, held: held() });
       return answer;
     } catch (error) {
-      this.#notify({ type: "release-failed", names, error, held: held() });
+      this.#notify?.({ type: "release-failed", names, error, held: held() });
       throw error;
     } finally {
       this.#leave();

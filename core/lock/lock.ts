@@ -115,8 +115,8 @@ export interface LockOptions extends TryLockOptions {
 /** The holder's description of itself, for humans: the text may be shortened, and proves nothing. */
 export interface HolderInfo {
   /**
-   * When the holder requested the lock, by the holder's clock; for other clients of ZooKeeper, by the server's. On etcd and
-   * ZooKeeper a holder may have waited in the queue since then.
+   * When the holder requested the lock, by the holder's clock, or by the server's for holders that are not Lockstep's. On
+   * stores with a queue, a holder may have waited since then.
    */
   readonly since?: Date | undefined;
   readonly host?: string | undefined;
@@ -129,19 +129,19 @@ export interface HolderInfo {
   readonly run?: string | undefined;
   readonly step?: string | undefined;
 
-  /** The value of the leader of an election; on etcd and ZooKeeper, the value is the holder. */
+  /** The value of the leader of an election. On stores with a queue of candidates, the holder is the value. */
   readonly value?: string | undefined;
 
   /** How often the leader has changed its value. */
   readonly revision?: number | undefined;
 }
 
-/** A waiter in the queue at the store. A lost waiter is listed until its session ends; on Redis, until its turn. */
+/** A waiter in the queue at the store. A lost waiter is listed until its session ends, or until its turn. */
 export interface WaiterInfo extends HolderInfo {
   /** The waiter's label and unique id. */
   readonly id: string;
 
-  /** When the waiter requested the lock, by its own clock or the store's; undefined for foreign clients on etcd. */
+  /** When the waiter requested the lock, by its own clock or the store's; undefined if the store has no record of it. */
   readonly since?: Date | undefined;
 }
 

@@ -1,7 +1,7 @@
 import { race } from "./abort.ts";
 import { after, type Millis } from "./time.ts";
 
-interface WaitOptions {
+interface NoticeWait {
   /** The longest wait. Default: infinite. */
   readonly span?: Millis;
   readonly signal?: AbortSignal | undefined;
@@ -25,7 +25,7 @@ export class Notifier {
     span = Number.POSITIVE_INFINITY,
     signal,
     idle = false,
-  }: WaitOptions = {}): Promise<boolean> {
+  }: NoticeWait = {}): Promise<boolean> {
     if (!this.#isNotified) {
       const { promise, resolve } = Promise.withResolvers<void>();
       this.#wake = resolve;

@@ -35,10 +35,7 @@ export function pollingBackend(claims: Claims, holder: HolderOptions): Backend {
     traits: claims.traits,
     wakeUps: claims.wakeUps,
     incidents: claimedSlots(claims),
-    async acquire(request) {
-      using acquisition = new Acquisition(claims, request, holder);
-      return await acquisition.acquire();
-    },
+    acquire: (request) => new Acquisition(claims, request, holder).acquire(),
     whenFree: (name, signal) => whenFree(claims, name, signal),
     async find(name) {
       const record = await claims.inspect(name);
@@ -126,7 +123,7 @@ interface Granted {
 }
 
 /** One request: its claim, renewals and release. */
-class Acquisition implements Disposable {
+class Acquisition {
   readonly #claims: Claims;
   readonly #request: LockRequest;
   readonly #holder: HolderOptions;
@@ -157,7 +154,6 @@ class Acquisition implements Disposable {
     this.#claims = claims;
     this.#request = request;
     this.#holder = holder;
-    this.#changeOwner();
   }
 
   /** Drops the claim and changes the owner: a drop that arrives late does not remove a later claim. */
@@ -172,24 +168,28 @@ class Acquisition implements Disposable {
     this.#turn = this.#claims.waitForTurn?.(this.#request.names, this.#owner);
   }
 
-  /** Describes the holder anew: nothing is claimed yet. The turn in a queue belongs to the id. */
+  /** Renews the description of the holder, before a claim. The turn in a queue belongs to the id. */
   #describe(): void {
     const { command } = this.#holder;
     this.#owner = describeHolder(this.#id, { ...this.#request.work, command });
   }
 
-  [Symbol.dispose](): void {
-    for (const subscription of this.#releases ?? []) subscription.stop();
+  async acquire(): Promise<Hold | undefined> {
+    try {
+      return await this.#claimUntilHeld();
+    } finally {
+      for (const subscription of this.#releases ?? []) subscription.stop();
+    }
   }
 
-  async acquire(): Promise<Hold | undefined> {
+  async #claimUntilHeld(): Promise<Hold | undefined> {
     const { wait } = this.#request;
     const startedAt = instant();
     let isAnswered = false;
     for (let attempt = 0; ; attempt += 1) {
       // After a refused quorum, withdrawals may still be on the way. An entry in a queue keeps its owner.
-      if (attempt > 0 && !this.#turn) this.#changeOwner();
-      else if (attempt > 0) this.#describe();
+      if (this.#turn) this.#describe();
+      else this.#changeOwner();
       let freeIn = 0;
       try {
         if (attempt > 0 && !this.#turn) freeIn = await this.#freeIn();
@@ -319,8 +319,9 @@ class Acquisition implements Disposable {
   async #proclaim(lease: Lease, value: string): Promise<void> {
     // The outcome of the last change must be known.
     while (this.#next) await lease.renewNow();
-    const { id, host: _, pid: __, ...work } = describeWaiter(this.#owner);
-    this.#next = describeHolder(id, { ...work, value, revision: (work.revision ?? 0) + 1 });
+    const { id, host: _, pid: __, since, ...work } = describeWaiter(this.#owner);
+    const revision = (work.revision ?? 0) + 1;
+    this.#next = describeHolder(id, { ...work, since: since?.getTime(), value, revision });
     await lease.renewNow();
   }
 
@@ -367,7 +368,7 @@ class Acquisition implements Disposable {
     return releaseUntilKnown({
       drop: async (limit) => {
         const [owner, next] = [this.#owner, this.#next];
-        if (next === undefined) return drop(owner, limit);
+        if (next === undefined) return await drop(owner, limit);
         // A late renewal may replace the text between the first and the second.
         return (await drop(next, limit)) || (await drop(owner, limit)) || (await drop(next, limit));
       },

@@ -9,10 +9,11 @@ import {
 } from "./checks.ts";
 import { toMillis } from "./duration.ts";
 import { driftMargin } from "./lease.ts";
-import type { LockOptions, StoreTraits } from "./lock.ts";
+import type { LockOptions, LockStore, StoreTraits } from "./lock.ts";
+import { checkOptionNames, type OptionNames } from "./options.ts";
 import type { Millis } from "./time.ts";
 
-/** The most names in one `lockAll`: two operations each stay below etcd's 128 in a transaction. */
+/** The most names in one `lockAll`: two operations each stay below the smallest limit of a transaction, 128. */
 const MOST_NAMES = 50;
 
 /** How much longer than the invocation its lock is valid: the platform may stop the function late. */
@@ -33,7 +34,22 @@ export function checkCall(call: Call, options: unknown, body?: unknown): void {
       `${call} needs a body, such as ${EXAMPLES[call]}; without a body, use lock`,
     );
   }
+  checkOptionNames(call, options, call === "release" ? RELEASE_OPTIONS : LOCK_OPTIONS);
 }
+
+/** `tryLock` takes the options of a `lock`, whose `wait` does not matter. */
+const LOCK_OPTIONS = {
+  ttl: true,
+  wait: true,
+  renew: true,
+  deadline: true,
+  maxHold: true,
+  lockDelay: true,
+  signal: true,
+  work: false,
+} satisfies OptionNames<LockOptions>;
+
+const RELEASE_OPTIONS = { fence: true } satisfies OptionNames<Parameters<LockStore["release"]>[1]>;
 
 type Call = keyof typeof EXAMPLES;
 
@@ -73,7 +89,8 @@ export function checkRequest(
   }
   const left = leftUntil(deadline);
   return {
-    names: [...new Set(names)].sort(),
+    // Most calls have one name, for which a set takes longer than all of the checks.
+    names: names.length > 1 ? [...new Set(names)].sort() : [...names],
     ttl: checkTtl(options, traits),
     renew: renew && options.ttl !== "invocation",
     maxHold:

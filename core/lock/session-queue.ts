@@ -40,8 +40,8 @@ export interface LockQueues<S extends StoreSession, E extends QueueEntry>
   /**
    * Enters the queues of all of the request's names. Without a `wait`, resolves to undefined unless all of them were empty.
    *
-   * When it rejects, no entry is left, or the session is retired with a cleanup; with a NotQueuedError when the session
-   * has ended.
+   * When it rejects, no entry is left, or the session is retired with a cleanup. If the session has ended, the error is a
+   * NotQueuedError.
    */
   enter(request: LockRequest, session: PooledSession<S>): Promise<E | undefined>;
 

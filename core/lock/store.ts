@@ -30,7 +30,7 @@ import type {
 import { closureOf, type InTime, LockHandle } from "./lock-handle.ts";
 import { type HolderOptions, isIncidentSlot, pollingBackend } from "./polling.ts";
 import { type CheckedRequest, checkCall, checkRequest } from "./request.ts";
-import { after, elapsedSince, type Instant, instant, LONGEST_CALL, type Millis } from "./time.ts";
+import { elapsedSince, type Instant, instant, LONGEST_CALL, type Millis } from "./time.ts";
 import { type WakeUps, wakeUpsOver } from "./wake-ups.ts";
 
 export interface StoreOptions {
@@ -54,7 +54,7 @@ export function lockStore(
 ): LockStore {
   const { maxWaiters = 10_000, onEvent, label = backend.traits.name } = options;
   checkWhole("maxWaiters", maxWaiters, 0, Number.MAX_SAFE_INTEGER);
-  return new LockClient(backend, new KeyedQueue(maxWaiters), listener(onEvent), label);
+  return new LockClient(backend, new KeyedQueue(maxWaiters), onEvent && listener(onEvent), label);
 }
 
 /** Makes a LockStore of the three writes of a store that keeps one record per lock. */
@@ -71,6 +71,11 @@ export function checkHolder(
   if (label !== undefined) checkText("label", label, 200);
   if (command !== undefined) checkText("command", command, 1_000);
   return { label: label ?? defaultLabel, command };
+}
+
+/** What a request has beside its options. */
+interface Call extends Pick<LockRequest, "signal" | "notify"> {
+  readonly startedAt: Instant;
 }
 
 interface Acquired {
@@ -99,7 +104,7 @@ class LockClient implements LockStore {
   readonly incidents: Incidents;
   readonly #backend: Backend;
   readonly #queue: KeyedQueue;
-  readonly #notify: LockListener;
+  readonly #notify: LockListener | undefined;
   readonly #closing = new AbortController();
 
   /** Acquires, releases and wake-ups, also those that go on in the background. */
@@ -107,7 +112,12 @@ class LockClient implements LockStore {
   readonly #handles = new Set<LockHandle>();
   #closed: Promise<void> | undefined;
 
-  constructor(backend: Backend, queue: KeyedQueue, notify: LockListener, label: string) {
+  constructor(
+    backend: Backend,
+    queue: KeyedQueue,
+    notify: LockListener | undefined,
+    label: string,
+  ) {
     this.#backend = backend;
     this.#queue = queue;
     this.#notify = notify;
@@ -137,14 +147,12 @@ class LockClient implements LockStore {
     return await this.#acquire(request, options.signal);
   }
 
-  async lock(name: string, options: LockOptions): Promise<Lock> {
-    checkCall("lock", options);
-    return await this.#acquireOrTimeOut([name], options);
+  lock(name: string, options: LockOptions): Promise<Lock> {
+    return this.#acquireOrTimeOut("lock", [name], options);
   }
 
-  async lockAll(names: readonly string[], options: LockOptions): Promise<LockSet> {
-    checkCall("lockAll", options);
-    return await this.#acquireOrTimeOut(names, options);
+  lockAll(names: readonly string[], options: LockOptions): Promise<LockSet> {
+    return this.#acquireOrTimeOut("lockAll", names, options);
   }
 
   async withLock<T>(
@@ -152,8 +160,7 @@ class LockClient implements LockStore {
     options: LockOptions,
     body: (lock: Lock) => Promise<T>,
   ): Promise<T> {
-    checkCall("withLock", options, body);
-    const lock = await this.#acquireOrTimeOut([name], options);
+    const lock = await this.#acquireOrTimeOut("withLock", [name], options, body);
     let result: T;
     try {
       result = await body(lock);
@@ -251,7 +258,13 @@ class LockClient implements LockStore {
     return promise;
   }
 
-  async #acquireOrTimeOut(names: readonly string[], options: LockOptions): Promise<LockHandle> {
+  async #acquireOrTimeOut(
+    call: "lock" | "lockAll" | "withLock",
+    names: readonly string[],
+    options: LockOptions,
+    body?: unknown,
+  ): Promise<LockHandle> {
+    checkCall(call, options, body);
     const request = checkRequest(names, options, this.traits);
     const handle = await this.#acquire(request, options.signal);
     if (handle === undefined) throw new LockTimeoutError(names, Math.round(request.wait));
@@ -280,32 +293,29 @@ class LockClient implements LockStore {
     signal.throwIfAborted();
     const { names } = request;
     const startedAt = instant();
+    const waited = () => elapsedSince(startedAt);
+    const listen = this.#notify;
     let fences: readonly string[] | undefined;
-    const notify: LockListener = (event) => this.#notify(fences ? { ...event, fences } : event);
+    const notify: LockListener | undefined =
+      listen && ((event) => listen(fences ? { ...event, fences } : event));
     let acquired: Acquired | undefined;
     try {
-      acquired = await this.#queueAndAcquire({ ...request, signal, notify });
+      acquired = await this.#queueAndAcquire(request, { startedAt, signal, notify });
     } catch (error) {
-      notify({ type: "failed", names, error, waited: elapsedSince(startedAt) });
+      notify?.({ type: "failed", names, error, waited: waited() });
       throw error;
     }
-    const waited = elapsedSince(startedAt);
     if (acquired === undefined) {
-      notify({ type: "busy", names, waited });
+      notify?.({ type: "busy", names, waited: waited() });
       return undefined;
     }
     const { leave, hold: own } = acquired;
-    const releaseAndLeave = async (why: LossReason) => {
-      try {
-        return await own.release(why);
-      } finally {
-        leave();
-      }
-    };
-    const release = (why: LossReason) => this.#track(releaseAndLeave(why));
+    const release = (why: LossReason) => this.#track(own.release(why).finally(leave));
     const hold: Hold = { ...own, release };
-    fences = hold.fences.map(String);
-    notify({ type: "acquired", names, fences, waited });
+    if (notify) {
+      fences = hold.fences.map(String);
+      notify({ type: "acquired", names, fences, waited: waited() });
+    }
     const inTime = this.#bounded(request);
     const handle = new LockHandle(names, hold, notify, inTime, () => this.#handles.delete(handle));
     // After a loss, other callers of this client may compete for the lock while the old body still runs.
@@ -315,45 +325,39 @@ class LockClient implements LockStore {
   }
 
   /** Waits in the local queues, then acquires at the store. */
-  async #queueAndAcquire(request: LockRequest): Promise<Acquired | undefined> {
-    const { names, wait, signal } = request;
-    const startedAt = instant();
+  async #queueAndAcquire(
+    request: CheckedRequest,
+    { startedAt, signal, notify }: Call,
+  ): Promise<Acquired | undefined> {
+    const { names, wait } = request;
     const leave = await this.#enterQueues(names, wait, signal);
     if (leave === undefined) return undefined;
     const left = Math.max(0, wait - elapsedSince(startedAt));
-    const acquiring = this.#backend.acquire({ ...request, wait: left });
-    const end = this.#endOf(request, startedAt);
+    const acquiring = this.#backend.acquire({ ...request, wait: left, signal, notify });
     let hold: Hold | undefined;
     let isLate = false;
     try {
-      hold = await race(acquiring, end.signal);
+      hold = await race(acquiring, signal);
     } catch (error) {
-      isLate = error === end.signal.reason;
-      throw error;
+      if (!signal.aborted) throw error;
+      // Some time for the withdrawal.
+      using end = this.#endOf(request, startedAt);
+      hold = await race(acquiring, end.signal).catch((failure) => {
+        isLate = failure === end.signal.reason;
+        throw failure;
+      });
     } finally {
-      end[Symbol.dispose]();
       if (isLate) void this.#track(releaseLate(acquiring).finally(leave));
       else if (hold === undefined) leave();
     }
     return hold && { hold, leave };
   }
 
-  /** Returns a signal that aborts when the caller gets its answer, known or not: some time after the request's signal. */
-  #endOf({ names, patience, signal }: LockRequest, startedAt: Instant): Scope {
-    const controller = new AbortController();
-    let cancel = () => {};
-    const onAbort = () => {
-      const left = patience + LATE + WITHDRAWING - elapsedSince(startedAt);
-      const what = `lock ${quote(...names)} was taken; it is withdrawn, or expires by itself`;
-      cancel = after(Math.min(left, ABORTING), () => controller.abort(this.#unknown(what)));
-    };
-    if (signal.aborted) onAbort();
-    signal.addEventListener("abort", onAbort, { once: true });
-    const dispose = () => {
-      cancel();
-      signal.removeEventListener("abort", onAbort);
-    };
-    return { signal: controller.signal, [Symbol.dispose]: dispose };
+  /** Returns a signal that aborts when the caller of an aborted request gets its answer, known or not. */
+  #endOf({ names, patience }: CheckedRequest, startedAt: Instant): Scope {
+    const left = patience + LATE + WITHDRAWING - elapsedSince(startedAt);
+    const what = `lock ${quote(...names)} was taken; it is withdrawn, or expires by itself`;
+    return deadline(Math.min(left, ABORTING), () => this.#unknown(what));
   }
 
   /** Bounds the calls of a handle by the deadline of its request. */

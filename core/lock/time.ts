@@ -10,18 +10,23 @@ export interface Instant {
   readonly wall: number;
 }
 
+/** Returns a random span, from a half of the given one to one and a half: processes that wait do not ask all at once. */
+export function jittered(span: Millis): Millis {
+  return span * (0.5 + Math.random());
+}
+
 export function instant(): Instant {
   return { mono: performance.now(), wall: Date.now() };
 }
 
 /**
- * Returns the milliseconds since `start`, by the clock that has advanced more.
+ * Returns the milliseconds from `start` until `now`, by the clock that has advanced more.
  *
  * A frozen micro-VM may stop the monotonic clock, and a time server may step the wall clock. With the larger span a lock
  * may be given up too early, and is never kept too long.
  */
-export function elapsedSince(start: Instant): Millis {
-  return Math.max(performance.now() - start.mono, Date.now() - start.wall);
+export function elapsedSince(start: Instant, now: Instant = instant()): Millis {
+  return Math.max(now.mono - start.mono, now.wall - start.wall);
 }
 
 /**

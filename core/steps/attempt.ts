@@ -4,7 +4,7 @@ import { deadline, race } from "../lock/abort.ts";
 import { hasCode } from "../lock/errors.ts";
 import type { Fence } from "../lock/fence.ts";
 import type { LockSet } from "../lock/lock.ts";
-import { elapsedSince, instant, type Millis } from "../lock/time.ts";
+import { elapsedSince, instant, jittered, type Millis } from "../lock/time.ts";
 import { callStep } from "./calls.ts";
 import { decode, encode, encodeError, encodeInfo, encodeResult } from "./codec.ts";
 import { wasInterrupted } from "./effect.ts";
@@ -203,7 +203,7 @@ class Attempt {
         throw new TerminalError("LOCK_TIMEOUT", (error as Error).message);
       }
       if (!hasCode(error, ...TRANSIENT)) throw error;
-      const pause = BUSY_PAUSE * (0.5 + Math.random());
+      const pause = jittered(BUSY_PAUSE);
       if (!parksEarly || !hasCode(error, "LOCK_TIMEOUT")) throw new Suspension("lock-busy", pause);
       const busy = contention.busy(names, pause);
       throw new Suspension("lock-busy", busy.wakeIn, { busy });
@@ -251,7 +251,7 @@ class Attempt {
   async #isStartRecorded(): Promise<boolean> {
     if (this.#step.atMostOnce) return true;
     return (
-      this.#step.undo !== undefined && (await this.#execution.effectOf(this.#step)) === "not-done"
+      this.#step.undo !== undefined && (await this.#execution.effects.of(this.#step)) === "not-done"
     );
   }
 

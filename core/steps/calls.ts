@@ -12,7 +12,7 @@ interface RunningStep {
   misuse?: MisuseError;
 }
 
-/** The part of Node's AsyncLocalStorage that is used here. */
+/** The part of Node's AsyncLocalStorage that is used. */
 interface AsyncContext<T> {
   run<R>(value: T, fn: () => R): R;
   getStore(): T | undefined;
@@ -21,16 +21,20 @@ interface AsyncContext<T> {
 interface Runtime {
   readonly process?: {
     getBuiltinModule?(name: "node:async_hooks"): {
-      readonly AsyncLocalStorage: new () => AsyncContext<RunningStep>;
+      readonly AsyncLocalStorage: new <T>() => AsyncContext<T>;
     };
   };
 }
 
-/** Not an import, which runtimes without Node's modules refuse. On these, no misuse inside a step is noticed. */
+/** Not an import, which runtimes without Node's modules refuse. On these, no misuse inside a step or handler is noticed. */
 const hooks = (globalThis as Runtime).process?.getBuiltinModule?.("node:async_hooks");
-const runningStep: AsyncContext<RunningStep> = hooks
-  ? new hooks.AsyncLocalStorage()
-  : { run: (_, fn) => fn(), getStore: () => undefined };
+const runningStep = asyncContext<RunningStep>();
+
+/** Makes a value per async context. */
+export function asyncContext<T>(): AsyncContext<T> {
+  if (hooks) return new hooks.AsyncLocalStorage<T>();
+  return { run: (_, fn) => fn(), getStore: () => undefined };
+}
 
 /**
  * Calls a step's function. Rejects with a MisuseError if the function calls the context of its own run, even if

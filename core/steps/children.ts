@@ -3,9 +3,17 @@ import type { RunDetails } from "../journal/queries.ts";
 import type { StepRecord } from "../journal/records.ts";
 import type { Compensation, RunResult, RunSignal, StartedRun } from "../journal/runs.ts";
 import { checkWhole } from "../lock/checks.ts";
+import { quote } from "../lock/errors.ts";
+import { checkOptionNames, type OptionNames } from "../lock/options.ts";
 import type { Millis } from "../lock/time.ts";
 import { encodeError, hashOf } from "./codec.ts";
-import { type ErrorInfo, runCancelled, StepFailedError, Suspension } from "./errors.ts";
+import {
+  type ErrorInfo,
+  MisuseError,
+  runCancelled,
+  StepFailedError,
+  Suspension,
+} from "./errors.ts";
 import type { RunExecution } from "./execution.ts";
 import type { StepHistory, WorkflowCommand } from "./history.ts";
 import { okRecord, startedRecord } from "./records.ts";
@@ -22,7 +30,7 @@ export interface ChildStarter {
     workflow: Workflow<I, unknown>,
     children: readonly NewChild<I>[],
     signal: string,
-  ): Promise<readonly Exclude<StartedRun, { readonly kind: "conflict" }>[]>;
+  ): Promise<readonly StartedChild[]>;
 
   /** Resolves to the state of a run, if it exists. */
   find(runId: string): Promise<RunDetails | undefined>;
@@ -34,11 +42,21 @@ export interface ChildStarter {
   tell(signal: string, childId: string, result: ChildResult): Promise<void>;
 }
 
+type StartedChild = Exclude<StartedRun, { readonly kind: "conflict" }>;
+
 export interface NewChild<I> {
   readonly id: string;
   readonly input: I;
   readonly detached: boolean;
 }
+
+const CHILD_OPTIONS = { id: true, detached: true } satisfies OptionNames<ChildOptions>;
+const CHILDREN_OPTIONS = {
+  keyOf: true,
+  concurrency: true,
+  onError: true,
+  detached: true,
+} satisfies OptionNames<ChildrenOptions<unknown>>;
 
 /** The longest that a parent is parked for the child of another run, whose end does not wake it. */
 const CHILD_POLL: Millis = 60_000;
@@ -65,9 +83,13 @@ export class Children {
   /** The calls that the workflow's code has reached, whose children are cancelled with the run. */
   readonly #attached: WorkflowCommand[] = [];
 
+  /** The calls that wait, by the ids of their children. The run itself is no child. */
+  readonly #calls: Map<string, string>;
+
   constructor(execution: RunExecution, starter: ChildStarter) {
     this.#execution = execution;
     this.#starter = starter;
+    this.#calls = new Map([[execution.runId, "the run itself"]]);
   }
 
   /** Whether the run may have children that are cancelled with it. */
@@ -109,10 +131,21 @@ export class Children {
     return isStarted && !history.record(key);
   }
 
-  #match(command: WorkflowCommand, isDetached: boolean): StepHistory {
+  #match(command: WorkflowCommand, ids: readonly string[], isDetached: boolean): StepHistory {
     const history = this.#execution.match(command);
+    for (const id of ids) this.#reserve(id, quote(command.key));
     if (!isDetached) this.#attached.push(command);
     return history;
+  }
+
+  /** Throws a MisuseError for an id in use: one call would wait for the end that the other one gets. */
+  #reserve(id: string, call: string): void {
+    const other = this.#calls.get(id);
+    if (other !== undefined) {
+      const problem = `child ${call} is to have the id ${quote(id)} of ${other}, which has it`;
+      this.#execution.misuse(new MisuseError(`${problem}; use another name or id`));
+    }
+    this.#calls.set(id, call);
   }
 
   /** Starts a child once, and returns its output. */
@@ -120,12 +153,14 @@ export class Children {
     key: string,
     workflow: Workflow<I, O>,
     input: I,
-    { id = this.#execution.idempotencyKey(key), detached = false }: ChildOptions,
+    options: ChildOptions,
   ): Promise<O> {
+    checkOptionNames("child", options, CHILD_OPTIONS);
     const execution = this.#execution;
+    const { id = execution.idempotencyKey(key), detached = false } = options;
     this.#starter.register(workflow);
     const command: WorkflowCommand = { key, kind: "child" };
-    const history = this.#match(command, detached);
+    const history = this.#match(command, [id], detached);
     const child = { id, input, detached };
     const record = await execution.answer(command, history, async () => {
       const signal = childSignal(key);
@@ -139,6 +174,8 @@ export class Children {
           : await this.#startOne(command, history, { workflow, child, signal });
       return execution.append(recordOf(command, result));
     });
+    // Another call may ask for the result of a child with an id of its own.
+    if (options.id !== undefined) this.#calls.delete(id);
     if (record.outcome === "ok") return execution.decode<O>(record.value);
     throw new StepFailedError(key, execution.decode<ErrorInfo>(record.value));
   }
@@ -157,8 +194,7 @@ export class Children {
     if (completed) return completed;
     const [state] = await this.#starter.start(workflow, [child], signal);
     if (state?.kind === "ended") return state.ending;
-    const parent = state?.parent;
-    const isOurs = parent?.runId === execution.runId && parent.signal === signal;
+    const isOurs = this.#isOurs(state, signal);
     // The journal tells a run of the first end of a child alone, and that may have been in an earlier history.
     const isOfPart =
       execution.claimed.part === 1 || child.id === execution.idempotencyKey(command.key);
@@ -166,6 +202,12 @@ export class Children {
     if (!isTold) throw new Suspension("child", CHILD_POLL, ONE_CHILD);
     await execution.append(startedRecord(command, child.id));
     throw new Suspension("child", Number.POSITIVE_INFINITY, ONE_CHILD);
+  }
+
+  /** Whether the end of a child comes as that signal. */
+  #isOurs(state: Pick<StartedChild, "parent"> | undefined, signal: string): boolean {
+    const { runId } = this.#execution;
+    return state?.parent?.runId === runId && state.parent.signal === signal;
   }
 
   /**
@@ -189,8 +231,10 @@ export class Children {
     key: string,
     workflow: Workflow<I, O>,
     items: readonly I[],
-    { keyOf, concurrency = 100, onError = "fail-fast", detached = false }: ChildrenOptions<I>,
+    options: ChildrenOptions<I>,
   ): Promise<readonly unknown[]> {
+    checkOptionNames("children", options, CHILDREN_OPTIONS);
+    const { keyOf, concurrency = 100, onError = "fail-fast", detached = false } = options ?? {};
     checkWhole("concurrency", concurrency, 1, 10_000);
     const itemKeys = itemKeysOf("children", key, items, { keyOf, onError });
     const execution = this.#execution;
@@ -200,7 +244,8 @@ export class Children {
       return { key: childKey, id: this.#childId(key, childKey), input, detached };
     });
     const command: WorkflowCommand = { key, kind: "child", argsHash: hashOf(itemKeys) };
-    const history = this.#match(command, detached);
+    const ids = children.map(({ id }) => id);
+    const history = this.#match(command, ids, detached);
     const fanOut = { command, workflow, children, concurrency, isFailFast: onError !== "collect" };
     const record = await execution.answer(command, history, () => this.#fanOut(fanOut, history));
     if (record.outcome === "failed") {
@@ -266,12 +311,17 @@ export class Children {
       else children.push(child);
     }
     const states = await this.#starter.start(workflow, children, signal);
+    let isForeign = false;
     for (const [i, state] of states.entries()) {
       const { id } = children[i] as NewChild<I>;
+      isForeign ||= state.kind !== "ended" && !this.#isOurs(state, signal);
       // A purged run with the parent's id had the child.
       const isUntold = state.kind === "ended" && !this.#endsOf(signal).has(id);
       if (isUntold) await this.#starter.tell(signal, id, state.ending);
     }
+    // The journal tells another run of the end. The batch is started again to look for it.
+    const next = { count: 1, within: FAN_OUT_DELAY };
+    if (isForeign) throw new Suspension("child", CHILD_POLL, { children: next });
   }
 
   /** The signals of children that have ended, by the child's id. */

@@ -1,7 +1,6 @@
+import type { Bytes } from "../lock/base64.ts";
 import { compressed } from "./compressed.ts";
 import { type EncryptedOptions, encrypted } from "./encrypted.ts";
-
-type Bytes = Uint8Array<ArrayBuffer>;
 
 /**
  * Encodes the values of runs and entities for the journal, such as to encrypt or to compress them.

@@ -1,4 +1,6 @@
-type Bytes = Uint8Array<ArrayBuffer>;
+import type { Bytes } from "../lock/base64.ts";
+import { wrongType } from "../lock/checks.ts";
+import { checkOptionNames } from "../lock/options.ts";
 
 /** Shorter values hardly shrink: an envelope of base64 takes a third more. */
 const SHORTEST = 1_024;
@@ -6,7 +8,11 @@ const SHORTEST = 1_024;
 /** The most bytes of a value: a small text may be made to grow without end. */
 const LONGEST = 64 * 1_048_576;
 
-export function compressed({ above = SHORTEST }: { readonly above?: number } = {}) {
+export function compressed(options: { readonly above?: number } = {}) {
+  checkOptionNames("Codec.compressed", options, { above: true });
+  const { above = SHORTEST } = options;
+  if (typeof above !== "number" || !(above >= 0))
+    throw wrongType("above", "a number of bytes", above);
   return {
     id: "compressed",
     async encode(value: Bytes) {

@@ -4,6 +4,7 @@ import type { Compensation, RunSignal } from "../journal/runs.ts";
 import { checkFunction, checkText, checkWhole } from "../lock/checks.ts";
 import { type Duration, toMillis } from "../lock/duration.ts";
 import { quote } from "../lock/errors.ts";
+import { checkOptionNames, type OptionNames } from "../lock/options.ts";
 import type { Deadline, Millis } from "../lock/time.ts";
 import { answerKey, publishedPrefix, type UpdateAnswer } from "./answers.ts";
 import { runStep } from "./attempt.ts";
@@ -23,8 +24,8 @@ import type { RunExecution } from "./execution.ts";
 import type { WorkflowCommand } from "./history.ts";
 import { okRecord, startedRecord } from "./records.ts";
 import { type Schema, validate } from "./schema.ts";
-import { type AnyStepOptions, type Step, type StepFunctions, toStep } from "./step.ts";
-import { attemptKey, checkSignalName, checkStepName, itemKeysOf } from "./step-keys.ts";
+import { type AnyStepOptions, MAP_OPTIONS, type Step, type StepFunctions, toStep } from "./step.ts";
+import { attemptKey, checkItems, checkSignalName, checkStepName, itemKeysOf } from "./step-keys.ts";
 import type { ItemLock, MapOptions, TxScope, Undo } from "./step-options.ts";
 import type {
   ChildOptions,
@@ -38,6 +39,9 @@ import type {
 type Arguments = readonly unknown[];
 
 type AnyMapOptions = MapOptions<unknown, unknown> & Partial<ItemLock<unknown>>;
+
+const CONTINUE_OPTIONS = { dropUndos: true } satisfies OptionNames<ContinueOptions>;
+const WAIT_OPTIONS = { timeout: true } satisfies OptionNames<WaitOptions>;
 
 type AnyItemFunction = (item: unknown, scope: TxScope) => Promise<unknown>;
 
@@ -58,6 +62,9 @@ export class Context implements WorkflowContext {
 
   /** The signals that earlier calls have received, by name and dedupe id. */
   readonly #received = new Set<string>();
+
+  /** Those of updates whose handlers have not ended. */
+  readonly #unanswered = new Set<string>();
   readonly #patches = new Map<string, Promise<boolean>>();
 
   constructor(execution: RunExecution, starter: ChildStarter) {
@@ -83,9 +90,11 @@ export class Context implements WorkflowContext {
     return this.#execution.history.length;
   }
 
-  continueAsNew(input: unknown, { dropUndos = false }: ContinueOptions = {}): Promise<never> {
+  continueAsNew(input: unknown, options: ContinueOptions = {}): Promise<never> {
     const execution = this.#execution;
     return this.#calls.begin("continueAsNew", this.runId, async () => {
+      checkOptionNames("continueAsNew", options, CONTINUE_OPTIONS);
+      const { dropUndos = false } = options;
       const prepared = await execution.workflow.prepare(input as never, this.runId);
       const what = `the input of ${execution.workflow.name}`;
       const encoded = await encodeResult(what, prepared.input, execution);
@@ -166,9 +175,13 @@ export class Context implements WorkflowContext {
     handler: (payload: never) => Promise<unknown>,
     options: WaitOptions | undefined,
   ): Promise<unknown> {
+    checkFunction("the handler of the update", handler);
+    checkOptionNames("answer", options, WAIT_OPTIONS);
     const refuse = (discarded: StepRecord) => this.#refuse(update, discarded);
     const { dedupeId, value } = await this.#receiveNext(update, [options], refuse);
     if (dedupeId === undefined) return value;
+    const id = signalId(update, dedupeId);
+    this.#unanswered.add(id);
     const work = async () => {
       const output = await handler(value as never);
       await encodeResult(`the answer to ${update}`, output, this.#execution);
@@ -177,6 +190,7 @@ export class Context implements WorkflowContext {
     const [settled] = await Promise.allSettled([work()]);
     const answer = settled.status === "fulfilled" ? { output: settled.value } : failure(settled);
     await this.#value<UpdateAnswer>(answerKey(update, dedupeId), () => answer, false);
+    this.#unanswered.delete(id);
     if (settled.status === "rejected") throw settled.reason;
     return settled.value;
   }
@@ -209,6 +223,7 @@ export class Context implements WorkflowContext {
   ): Promise<ReceivedSignal> {
     checkSignalName(signal);
     const [schema, options] = this.#schemaOf(signal, rest);
+    checkOptionNames("waitFor", options, WAIT_OPTIONS);
     const timeout = options && toMillis("timeout", options.timeout);
     const execution = this.#execution;
     const key = execution.history.keyOf(`~signal/${signal}`);
@@ -280,7 +295,7 @@ export class Context implements WorkflowContext {
     signal: string,
     [first, second]: readonly (Schema | WaitOptions | undefined)[],
   ): readonly [Schema, WaitOptions | undefined] {
-    if (first && "~standard" in first) return [first, second as WaitOptions | undefined];
+    if (isSchema(first)) return [first, second as WaitOptions | undefined];
     const { signals } = this.#execution.workflow;
     const schema = Object.hasOwn(signals, signal) ? signals[signal] : undefined;
     if (schema) return [schema, first];
@@ -311,7 +326,7 @@ export class Context implements WorkflowContext {
     options: ChildOptions = {},
   ): Promise<O> {
     return this.#calls.begin("child", name, async () => {
-      using _ = this.#reserve(name);
+      using _ = this.#calls.reserve(name);
       return await this.#children.child(this.#nameOf(name), workflow, input, options);
     });
   }
@@ -322,9 +337,10 @@ export class Context implements WorkflowContext {
     items: readonly I[],
     options: ChildrenOptions<I>,
   ): Promise<readonly never[]> {
-    const given = [...items];
     return this.#calls.begin("children", name, async () => {
-      using _ = this.#reserve(name);
+      checkItems(`children ${name}`, items);
+      const given = [...items];
+      using _ = this.#calls.reserve(name);
       const results = this.#children.children(this.#nameOf(name), workflow, given, options);
       return (await results) as readonly never[];
     });
@@ -340,10 +356,11 @@ export class Context implements WorkflowContext {
     return this.#children.hasOpen;
   }
 
-  /** The numbers of the signals that calls have received, and of the ends of children. */
+  /** The numbers of the signals that calls have received, and of the ends of children. Leaves out unanswered updates. */
   get received(): readonly number[] {
+    const taken = this.#received.difference(this.#unanswered);
     const isReceived = ({ name, dedupeId }: RunSignal) =>
-      parentStepOf(name) !== undefined || this.#received.has(signalId(name, dedupeId));
+      parentStepOf(name) !== undefined || taken.has(signalId(name, dedupeId));
     return this.#execution.claimed.signals.filter(isReceived).map(({ number }) => number);
   }
 
@@ -357,11 +374,6 @@ export class Context implements WorkflowContext {
     return this.#calls.end();
   }
 
-  #reserve(name: string): Disposable {
-    checkStepName("step name", name);
-    return this.#calls.reserve(name);
-  }
-
   #nameOf(name: string): string {
     checkStepName("step name", name);
     return this.#execution.history.keyOf(name);
@@ -372,7 +384,7 @@ export class Context implements WorkflowContext {
     const [options, fn, undo] = hasOptions ? rest : [{}, ...rest];
     const { key: ownKey } = options as AnyStepOptions;
     if (ownKey !== undefined) checkStepName("key", ownKey);
-    using _ = ownKey === undefined ? this.#reserve(name) : undefined;
+    using _ = ownKey === undefined ? this.#calls.reserve(name) : undefined;
     const key = ownKey ?? this.#nameOf(name);
     const functions = { fn, undo } as StepFunctions;
     return await this.#run({ name, key }, kind, options as AnyStepOptions, functions);
@@ -387,19 +399,21 @@ export class Context implements WorkflowContext {
     const execution = this.#execution;
     const step = toStep(names, kind, options, functions);
     const history = execution.match(step);
-    execution.register(step);
+    execution.effects.register(step);
     const record = await execution.answer(step, history, () => runStep(execution, step, history));
     return this.#resultOf(step.key, record);
   }
 
   async #map(...[name, given, options, fn, undo]: MapArguments): Promise<readonly unknown[]> {
+    checkItems(`step.map ${name}`, given);
     const items = [...given];
-    const { keyOf, concurrency = 8, onError = "fail-fast", lock, ...rest } = options;
+    const { keyOf, concurrency = 8, onError = "fail-fast", lock, ...rest } = options ?? {};
     checkWhole("concurrency", concurrency, 1, 1_000);
     const itemKeys = itemKeysOf("step.map", name, items, { keyOf, onError });
+    checkOptionNames("step.map", options, MAP_OPTIONS);
     checkFunction(`step.map ${name}: its function`, fn);
     if (undo !== undefined) checkFunction(`step.map ${name}: its undo`, undo);
-    using _ = this.#reserve(name);
+    using _ = this.#calls.reserve(name);
     const base = this.#nameOf(name);
     const keys = itemKeys.map((key) => `${base}[${key}]`);
     const results: PromiseSettledResult<unknown>[] = [];
@@ -447,6 +461,11 @@ export class Context implements WorkflowContext {
     const write = () => execution.append(okRecord(command, make()));
     return this.#resultOf(key, await execution.answer(command, execution.match(command), write));
   }
+}
+
+/** Some schemas are functions. */
+function isSchema(value: Schema | WaitOptions | undefined): value is Schema {
+  return "~standard" in Object(value);
 }
 
 function failure({ reason }: PromiseRejectedResult): UpdateAnswer {

@@ -16,8 +16,8 @@ export interface RuntimeOptions {
   readonly journal: Journal;
 
   /**
-   * The store of the steps' locks. It may be of another system than the journal. Redis and etcd also tell workers of
-   * other processes that runs are due.
+   * The store of the steps' locks. It may be of another system than the journal. A store with notices also tells
+   * workers of other processes that runs are due.
    */
   readonly locks?: LockStore | undefined;
 
@@ -50,14 +50,16 @@ export interface RuntimeOptions {
    *
    * @internal
    */
-  readonly lockPoll?: Millis;
+  readonly lockPoll?: Duration;
 
   /** Called with each event of the runs that this runtime executes. Its errors are ignored. */
   readonly onEvent?: RunListener;
 
   /**
    * Called with each error that the code of a workflow, a step or an undo has thrown, as it was thrown, with its stack: the
-   * journal keeps none. `at` names the step and the attempt, if any. Errors of the listener are ignored.
+   * journal keeps none. `at` names the step and the attempt, if any. Of a handler of an entity, `at` has the resource of its
+   * fence as `runId`, the entity as `workflow`, the handler as `name` and the operation id as `key`. Errors of the listener
+   * are ignored.
    */
   readonly onError?: (
     error: unknown,
@@ -83,10 +85,10 @@ export interface ExecuteOptions extends RunTurn {
   readonly drain?: AbortSignal | undefined;
 
   /**
-   * The longest wait in this process, in milliseconds, for a lock with `onBusy: "wait"`. Then the run is parked, and woken
+   * The longest wait in this process for a lock with `onBusy: "wait"`. Then the run is parked, and woken
    * when a step releases the lock. Default: as the step says.
    */
-  readonly lockWait?: Millis | undefined;
+  readonly lockWait?: Duration | undefined;
 
   /** Called when the run is claimed: without the call, the outcome is that of another execution. It must not throw. */
   readonly onTaken?: () => void;

@@ -1,6 +1,7 @@
 import { concatBytes } from "@noble/hashes/utils.js";
-
-type Bytes = Uint8Array<ArrayBuffer>;
+import type { Bytes } from "../lock/base64.ts";
+import { wrongType } from "../lock/checks.ts";
+import { checkOptionNames, type OptionNames } from "../lock/options.ts";
 
 export interface EncryptedOptions {
   /** AES keys of 32 bytes, by id. An id has 1 to 255 bytes, and is stored with each value. */
@@ -10,12 +11,19 @@ export interface EncryptedOptions {
   readonly current: string | undefined;
 }
 
+const ENCRYPTED_OPTIONS = { keys: true, current: true } satisfies OptionNames<EncryptedOptions>;
+
 /** The nonce of AES-GCM: random, and fresh for each value. */
 const NONCE_LENGTH = 12;
 
 const utf8 = new TextEncoder();
 
-export function encrypted({ keys, current }: EncryptedOptions) {
+export function encrypted(options: EncryptedOptions) {
+  checkOptionNames("Codec.encrypted", options, ENCRYPTED_OPTIONS);
+  const { keys, current }: Partial<EncryptedOptions> = options ?? {};
+  if (typeof keys !== "object" || keys === null) {
+    throw wrongType("keys", "an object such as { k1: key }", keys);
+  }
   const imported = new Map(Object.entries(keys).map(([id, key]) => [id, importer(id, key)]));
   const currentKey = current === undefined ? undefined : imported.get(current);
   if (current !== undefined && !currentKey) {

@@ -1,8 +1,6 @@
-import { fromBase64, toBase64 } from "../lock/base64.ts";
+import { type Bytes, fromBase64, toBase64 } from "../lock/base64.ts";
 import type { Codec } from "./codecs.ts";
 import { type TerminalError, unreadableValue } from "./errors.ts";
-
-type Bytes = Uint8Array<ArrayBuffer>;
 
 /** Encodes the text of a value for the journal. */
 export type Seal = (text: string) => Promise<string>;
@@ -22,7 +20,7 @@ export class Envelopes {
 
   constructor(codecs: Codec | readonly Codec[]) {
     this.#codecs = Array.isArray(codecs) ? codecs : [codecs];
-    const ids = this.#codecs.map(({ id }) => id);
+    const ids = this.#codecs.map((codec) => codec?.id);
     for (const id of ids) {
       if (/^[\w.-]{1,50}$/.test(id)) continue;
       throw new RangeError(

@@ -14,8 +14,9 @@ import {
   Suspension,
   toErrorInfo,
 } from "./errors.ts";
-import type { Continuation, RunExecution, Undoable } from "./execution.ts";
+import type { Continuation, RunExecution } from "./execution.ts";
 import { toUndo } from "./step.ts";
+import type { Undoable } from "./step-effects.ts";
 
 /** The end of an execution: the run is to be finished, parked, or continued in a new history. */
 export type ExecutionResult =
@@ -57,14 +58,16 @@ export async function executeRun(
 
 async function executePhases(execution: RunExecution, context: Context): Promise<ExecutionResult> {
   const body = await execution.bodyPhase(() => runBody(execution, context));
-  const { continuation } = execution;
+  const ended = body instanceof Suspension ? undefined : body;
+  // An error ends the run. A step that waits for its next attempt ends in this history.
+  const mayContinue = ended ? !ended.error : !execution.effects.hasOpen;
+  const continuation = mayContinue ? execution.continuation : undefined;
   const refusal = continuation && (await refusalOf(execution, context, continuation));
   if (continuation && !refusal) {
     return { continue: { input: continuation.input, received: context.received } };
   }
   const stop = refusal ?? execution.abandonment;
   if (body instanceof Suspension && !stop) return { park: execution.toPark(body) };
-  const ended = body instanceof Suspension ? undefined : body;
   const failure = execution.recordedFailure ?? execution.cancellation ?? stop ?? ended?.error;
   if (!failure) {
     const value = ended?.output ?? encode(undefined);
@@ -82,7 +85,7 @@ async function refusalOf(
   { dropUndos }: Continuation,
 ): Promise<ErrorInfo | undefined> {
   const problem = "ctx.continueAsNew ends a history";
-  const { undoable } = await execution.effects();
+  const { undoable } = await execution.effects.toUndo();
   if (undoable.length > 0 && !dropUndos) {
     const steps = undoable.map(({ step }) => quote(step.key)).join(", ");
     const advice = "pass { dropUndos: true } if they are never to be undone";
@@ -126,7 +129,7 @@ async function compensate(
   context: Context,
   failure: ErrorInfo,
 ): Promise<Compensation> {
-  const effects = await execution.effects();
+  const effects = await execution.effects.toUndo();
   const { undoable } = effects;
   const isUnclear = effects.isUnclear || execution.recordedFailure?.effect === "unknown";
   if (undoable.length > 0 || context.hasAttachedChildren) {

@@ -4,14 +4,13 @@ import { StaleRunError } from "../journal/journal.ts";
 import type { NewRecord, StepRecord } from "../journal/records.ts";
 import type { ClaimedRun, ParkReason, RunKey } from "../journal/runs.ts";
 import { sleep } from "../lock/abort.ts";
-import { hasCode, quote } from "../lock/errors.ts";
+import { hasCode, isLoss, type LossReason, quote } from "../lock/errors.ts";
 import { nextTurn } from "../lock/event-loop.ts";
 import type { Lease } from "../lock/lease.ts";
 import type { LockStore } from "../lock/lock.ts";
 import { after, type Deadline, type Millis } from "../lock/time.ts";
 import { decode, encodeError, encodeInfo } from "./codec.ts";
 import type { RuntimeOptions } from "./contract.ts";
-import { effectOf, mayHaveHadEffect, type StepEffect } from "./effect.ts";
 import type { Envelopes, Seal } from "./envelope.ts";
 import {
   EngineFailure,
@@ -32,7 +31,7 @@ import type { InterceptedStep, Interceptor } from "./interceptor.ts";
 import type { LockContention } from "./lock-contention.ts";
 import { OrderedTurns } from "./ordered-turns.ts";
 import { ReplayGate } from "./replay-gate.ts";
-import type { Step } from "./step.ts";
+import { StepEffects } from "./step-effects.ts";
 import { StepsInProgress } from "./steps-in-progress.ts";
 import type { AnyWorkflow } from "./workflow.ts";
 
@@ -91,12 +90,6 @@ export interface Continuation {
   readonly dropUndos: boolean;
 }
 
-/** A step whose effect is to be taken back. */
-export interface Undoable {
-  readonly step: Step;
-  readonly effect: "done" | "unknown";
-}
-
 /** One execution of a run by one process, from the claim until the run ends or is parked. */
 export class RunExecution {
   readonly runId: string;
@@ -105,6 +98,9 @@ export class RunExecution {
   readonly deadline: Deadline;
   readonly history: History;
   readonly inProgress: StepsInProgress;
+
+  /** Of the steps that the workflow's code has reached. */
+  readonly effects: StepEffects;
   readonly #options: ExecutionOptions;
   readonly #services: RuntimeServices;
   readonly #claimedAt = performance.now();
@@ -118,8 +114,6 @@ export class RunExecution {
   /** The gate of the current phase. */
   #gate = this.#bodyGate;
 
-  /** All steps that the workflow's code has reached. */
-  readonly #steps: Step[] = [];
   #hasWritten = false;
   #divergence: TerminalError | undefined;
   #isCancelled: boolean;
@@ -154,6 +148,7 @@ export class RunExecution {
       () => new Date(this.#now()),
       () => lease.renewEarly(),
     );
+    this.effects = new StepEffects(this);
     this.#isCancelled = claimed.cancelled;
     this.#bodyGate.signal.addEventListener("abort", () => {
       this.#attempts.abort(this.#bodyGate.signal.reason);
@@ -254,17 +249,19 @@ export class RunExecution {
   /** Stops the gate when the lease is lost, the deadline has passed, or the caller's signal aborts. */
   #stopWhenOver(gate: ReplayGate): Disposable {
     const { lease, signal, deadline } = this.#options;
-    const onLost = () => gate.stop(new EngineFailure(lease.signal.reason));
+    const onEnd = (why: LossReason) => {
+      if (isLoss(why)) gate.stop(new EngineFailure(lease.signal.reason));
+    };
     const onStop = () => gate.stop(new Suspension("deadline", 0));
-    if (lease.signal.aborted) onLost();
+    if (lease.ended) onEnd(lease.ended);
     if (signal?.aborted) onStop();
-    lease.signal.addEventListener("abort", onLost);
+    // Not its signal, whose reason has a stack, also after a release.
+    lease.onEnd(onEnd);
     signal?.addEventListener("abort", onStop);
     const left = deadline.remaining();
     const cancel = Number.isFinite(left) ? after(left, onStop) : () => {};
     return {
       [Symbol.dispose]: () => {
-        lease.signal.removeEventListener("abort", onLost);
         signal?.removeEventListener("abort", onStop);
         cancel();
       },
@@ -363,52 +360,6 @@ export class RunExecution {
   /** Runs work of the current phase. Never settles when the execution stops. */
   perform<T>(work: () => Promise<T>): Promise<T> {
     return this.#gate.pass(work);
-  }
-
-  /** Registers a step before its first attempt, so that its effect is known or taken back when the run fails. */
-  register(step: Step): void {
-    this.#steps.push(step);
-    if (this.#mayHaveBegun(step)) this.history.begin(step.key);
-  }
-
-  /** Whether a crashed execution may have begun an attempt of the step, whose start is not recorded. */
-  #mayHaveBegun({ key, undo, atMostOnce, kind }: Step): boolean {
-    const isUnrecorded = !undo && !atMostOnce && kind === "step" && !this.history.record(key);
-    return isUnrecorded && this.claimed.takenOver && !this.#hasWritten;
-  }
-
-  effectOf(step: Step): Promise<StepEffect> {
-    const { epoch } = this.claimed;
-    return effectOf(step, this.history, { epoch, errorOf: this.#errorOf });
-  }
-
-  readonly #errorOf = async ({ outcome, value }: StepRecord) =>
-    outcome === "retry"
-      ? this.decode<{ error: ErrorInfo }>(value).error
-      : this.decode<ErrorInfo>(value);
-
-  /** Resolves to the steps to undo, the latest one first, and whether a step without an undo has an unknown effect. */
-  async effects(): Promise<{
-    readonly undoable: readonly Undoable[];
-    readonly isUnclear: boolean;
-  }> {
-    const undoable: Undoable[] = [];
-    let isUnclear = false;
-    for (const step of this.#steps) {
-      const effect = await this.effectOf(step);
-      if (effect !== "not-done" && step.undo) undoable.push({ step, effect });
-      else if (effect === "unknown") isUnclear = true;
-    }
-    for (const key of this.history.unreached) {
-      const superseded = this.history.supersededOf(key);
-      const isStep = superseded.some(({ kind }) => kind === "step");
-      if (isStep && (await mayHaveHadEffect(superseded, this.#errorOf))) isUnclear = true;
-    }
-    const positions = new Map(this.history.keys.map((key, index) => [key, index]));
-    // A step without a result was in progress after all others.
-    const positionOf = ({ step }: Undoable) => positions.get(step.key) ?? positions.size;
-    const latestFirst = undoable.toReversed().sort((a, b) => positionOf(b) - positionOf(a));
-    return { undoable: latestFirst, isUnclear };
   }
 
   /** Records why the run is undone, unless an earlier execution has done so. */
@@ -514,7 +465,7 @@ export class RunExecution {
     return this.signal.aborted ? this.signal.reason : undefined;
   }
 
-  /** Throws unless a new attempt may begin: the run is cancelled, timed out, failed or drained. */
+  /** Throws if no new attempt may begin: the run is cancelled, timed out, failed or drained. */
   checkMayBegin(): void {
     if (!this.#isUndoing) {
       this.#stopError ??= this.#toStopError();
@@ -555,7 +506,7 @@ export class RunExecution {
       await this.catchUp("continueAsNew");
       this.checkMayBegin();
       this.#continuation ??= continuation;
-      throw new Suspension("deadline", 0);
+      throw new Suspension("deadline", Number.POSITIVE_INFINITY);
     });
   }
 

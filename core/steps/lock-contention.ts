@@ -1,8 +1,9 @@
 import type { Journal } from "../journal/journal.ts";
 import { sleep } from "../lock/abort.ts";
+import { type Duration, toMillis } from "../lock/duration.ts";
 import { hasCode } from "../lock/errors.ts";
 import type { LockStore } from "../lock/lock.ts";
-import { after, elapsedSince, instant, type Millis } from "../lock/time.ts";
+import { after, elapsedSince, instant, jittered, type Millis } from "../lock/time.ts";
 import { hashOf } from "./codec.ts";
 
 /** The most locks that one process watches. Runs that wait for others try again soon. */
@@ -44,10 +45,14 @@ export class LockContention {
   #workers = 0;
 
   /** `watchedWait`: how long runs are parked whose locks are watched, give or take a half. */
-  constructor(journal: Journal, locks: LockStore | undefined, watchedWait: Millis = WATCHED_WAIT) {
+  constructor(
+    journal: Journal,
+    locks: LockStore | undefined,
+    watchedWait: Duration = WATCHED_WAIT,
+  ) {
     this.#journal = journal;
     this.#locks = locks;
-    this.#watchedWait = watchedWait;
+    this.#watchedWait = toMillis("lockPoll", watchedWait);
   }
 
   /** Watches the locks of runs that are parked from now on, for a worker, until the returned function is called. */
@@ -69,7 +74,7 @@ export class LockContention {
     const lock = contentionName(names);
     const busy = this.#busy.get(lock) ?? this.#add(lock, names);
     const { isWatched, releases } = busy;
-    const wakeIn = isWatched ? this.#watchedWait * (0.5 + Math.random()) : polledFor;
+    const wakeIn = isWatched ? jittered(this.#watchedWait) : polledFor;
     // A run that is parked again is noted again.
     busy.keep(2 * wakeIn, () => this.#forget(busy));
     return { lock, wakeIn, isReleased: () => busy.releases !== releases };

@@ -7,7 +7,7 @@ interface Waiting {
 }
 
 interface OrderOptions {
-  /** How long what comes next may take to arrive. What has not come by then is not waited for any more. */
+  /** How long the next item may take to arrive. Later items are awaited no more. */
   patience(): Millis;
   readonly signal: AbortSignal;
 }

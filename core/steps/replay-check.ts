@@ -3,6 +3,7 @@ import { StaleRunError } from "../journal/journal.ts";
 import type { NewRecord, StepRecord } from "../journal/records.ts";
 import type { RunSignal } from "../journal/runs.ts";
 import { originalKey } from "../journal/superseded.ts";
+import { wrongType } from "../lock/checks.ts";
 import { originsIn, RunValues } from "./coded-journal.ts";
 import type { RuntimeOptions } from "./contract.ts";
 import { Envelopes } from "./envelope.ts";
@@ -49,6 +50,7 @@ interface RunHistory {
  * codec has encoded stay encoded. Rejects with UNKNOWN_RUN.
  */
 export async function exportRun(journal: Journal, runId: string): Promise<string> {
+  if (!journal?.show) throw wrongType("journal", "the journal of a store", journal);
   const run = await readRun(journal, runId);
   if (!run) throw unknownRun(runId);
   const { part, workflow, version, input, cancelled, startedAt, now, ending } = run;

@@ -1,6 +1,7 @@
 import { checkOneOf, checkWhole, wrongType } from "../lock/checks.ts";
 import { type Duration, toMillis } from "../lock/duration.ts";
 import { hasCode } from "../lock/errors.ts";
+import { checkOptionNames, type OptionNames } from "../lock/options.ts";
 import type { Millis } from "../lock/time.ts";
 import { RetryAfterError } from "./errors.ts";
 
@@ -28,6 +29,15 @@ export interface RetryPolicy {
   /** Whether to retry after this error, and when. */
   readonly retryIf?: (error: unknown, attempt: number) => boolean | { readonly after: Duration };
 }
+
+const POLICY = {
+  attempts: true,
+  base: true,
+  factor: true,
+  max: true,
+  jitter: true,
+  retryIf: true,
+} satisfies OptionNames<RetryPolicy>;
 
 export const ONCE: RetryPolicy = { attempts: 1 };
 
@@ -61,6 +71,7 @@ export function toPolicy(retry: RetryPolicy | false | undefined, atMostOnce: boo
   if (typeof policy !== "object" || policy === null) {
     throw wrongType("retry", "a policy such as { attempts: 5 }, or false", policy);
   }
+  checkOptionNames("retry", policy, POLICY);
   const { attempts, base, max, factor, jitter } = policy;
   if (attempts !== undefined) checkWhole("attempts", attempts, 1, 10_000);
   if (base !== undefined) toMillis("base", base);

@@ -14,7 +14,8 @@ import type {
 } from "../journal/runs.ts";
 import { DEFAULT_QUEUE } from "../journal/turn-order.ts";
 import { deadline as abortAfter, noAnswer } from "../lock/abort.ts";
-import { checkSignal, checkSpan, describeValue, leftUntil } from "../lock/checks.ts";
+import { checkSignal, describeValue, leftUntil } from "../lock/checks.ts";
+import { toMillis } from "../lock/duration.ts";
 import { quote, UnknownOutcomeError } from "../lock/errors.ts";
 import { Lease } from "../lock/lease.ts";
 import { type Deadline, type Instant, instant, type Millis } from "../lock/time.ts";
@@ -203,9 +204,8 @@ export class RunExecutor {
     options: ResumeOptions,
   ): Promise<Execution> {
     const busy = (retryIn: Millis): Execution => ({ outcome: { runId, status: "busy", retryIn } });
-    const { signal, lockWait = 0 } = options;
-    checkSignal(signal);
-    checkSpan("lockWait", lockWait, 0, Number.POSITIVE_INFINITY);
+    checkSignal(options.signal);
+    lockWaitOf(options);
     const left = leftUntil(options.deadline);
     if (left <= 0) return busy(0);
     const sentAt = instant();
@@ -232,8 +232,10 @@ export class RunExecutor {
   async #executeTaken(
     claimed: DueRun,
     sentAt: Instant,
-    { deadline = FOREVER, signal, drain, lockWait, onTaken }: ResumeOptions,
+    options: ResumeOptions,
   ): Promise<Execution> {
+    const { deadline = FOREVER, signal, drain, onTaken } = options;
+    const lockWait = lockWaitOf(options);
     const { notify, interceptor } = this.#services;
     const { runId, epoch } = claimed;
     const key = { runId, epoch };
@@ -485,6 +487,13 @@ async function claimWithin<T>(
     if (error !== limit.signal.reason) throw error;
     throw new UnknownOutcomeError("the journal", `run ${quote(runId)} was claimed`, error);
   }
+}
+
+/** Returns the longest wait for a lock in milliseconds. Throws a TypeError or a RangeError for another value. */
+function lockWaitOf({ lockWait }: ResumeOptions): Millis | undefined {
+  return lockWait === undefined
+    ? undefined
+    : toMillis("lockWait", lockWait, 0, Number.POSITIVE_INFINITY);
 }
 
 function isOver({ deadline = FOREVER, signal, drain }: ResumeOptions): boolean {

@@ -9,10 +9,11 @@ import {
   type WorkflowVersion,
 } from "../journal/runs.ts";
 import { sleep } from "../lock/abort.ts";
-import { checkSpan, checkText } from "../lock/checks.ts";
+import { checkSignal, checkSpan, checkText } from "../lock/checks.ts";
 import { toMillis } from "../lock/duration.ts";
 import { quote } from "../lock/errors.ts";
 import { listener } from "../lock/listener.ts";
+import { checkOptionNames, type OptionNames } from "../lock/options.ts";
 import { elapsedSince, instant, type Millis } from "../lock/time.ts";
 import type { WakeUps } from "../lock/wake-ups.ts";
 import { answerKey, checkSamePayload, publishedPrefix, type UpdateAnswer } from "./answers.ts";
@@ -42,7 +43,7 @@ import { checkSignalName, stepName } from "./step-keys.ts";
 import type { AnyWorkflow, RunOutcome, Workflow } from "./workflow.ts";
 
 export function createRuntime(options: RuntimeOptions): Runtime {
-  const { journal, locks, workflows = [] }: Partial<RuntimeOptions> = options ?? {};
+  const { journal, locks, workflows = [], entities }: Partial<RuntimeOptions> = options ?? {};
   if (!journal?.append) {
     throw new TypeError("createRuntime needs a journal, such as { journal: shop.journal }");
   }
@@ -52,8 +53,64 @@ export function createRuntime(options: RuntimeOptions): Runtime {
   if (!Array.isArray(workflows)) {
     throw new TypeError("workflows must be a list, such as { workflows: [placeOrder] }");
   }
+  if (entities !== undefined && !Array.isArray(entities)) {
+    throw new TypeError("entities must be a list, such as { entities: [account] }");
+  }
+  checkOptionNames("createRuntime", options, RUNTIME_OPTIONS);
   return new Engine(options);
 }
+
+export const RUNTIME_OPTIONS = {
+  journal: true,
+  locks: true,
+  codec: true,
+  workflows: true,
+  entities: true,
+  owner: true,
+  lease: true,
+  inlineWait: true,
+  skipPauses: true,
+  lockPoll: false,
+  onEvent: true,
+  onError: true,
+  interceptor: true,
+} satisfies OptionNames<RuntimeOptions>;
+
+const TURN = { id: true, queue: true, key: true, priority: true };
+export const RUN_OPTIONS = {
+  ...TURN,
+  signal: true,
+  drain: true,
+  lockWait: true,
+  onTaken: true,
+} satisfies OptionNames<Omit<ExecuteOptions, "deadline">>;
+export const EXECUTE_OPTIONS = {
+  ...RUN_OPTIONS,
+  deadline: true,
+} satisfies OptionNames<ExecuteOptions>;
+export const START_OPTIONS = {
+  ...TURN,
+  singleton: true,
+  debounce: true,
+} satisfies OptionNames<StartOptions>;
+const RESUME_OPTIONS = {
+  deadline: true,
+  signal: true,
+  drain: true,
+  lockWait: true,
+  onTaken: true,
+} satisfies OptionNames<ResumeOptions>;
+
+type OptionsOf<Call extends "signal" | "update" | "fork"> = Parameters<
+  Runtime[Call]
+>[Call extends "fork" ? 1 : 3];
+const SIGNAL_OPTIONS = { dedupeId: true } satisfies OptionNames<OptionsOf<"signal">>;
+const UPDATE_OPTIONS = {
+  dedupeId: true,
+  wait: true,
+  signal: true,
+} satisfies OptionNames<OptionsOf<"update">>;
+const FORK_OPTIONS = { from: true, as: true } satisfies OptionNames<OptionsOf<"fork">>;
 
 /** How often `run` looks for the end of its run. */
 const POLL: Millis = 1_000;
@@ -103,7 +160,8 @@ class Engine implements Runtime {
     const onTold = () => {
       for (const notify of journal.dueListeners) notify();
     };
-    this.#actors = new Actors(this.#journal.entities, leaseTtl, { envelopes, onTold });
+    const { onError } = this.#services;
+    this.#actors = new Actors(this.#journal.entities, leaseTtl, { envelopes, onTold, onError });
     for (const entity of options.entities ?? []) this.#actors.register(entity);
   }
 
@@ -116,6 +174,7 @@ class Engine implements Runtime {
     input: I,
     options: ExecuteOptions = {},
   ): Promise<RunOutcome<O>> {
+    checkOptionNames("execute", options, EXECUTE_OPTIONS);
     const prepared = await this.#executor.prepare(workflow, input, options);
     const claim = (signal?: AbortSignal) =>
       this.#journal.claim({ ...prepared.run, ttl: this.#services.leaseTtl }, signal);
@@ -127,12 +186,13 @@ class Engine implements Runtime {
     input: I,
     options: StartOptions = {},
   ): Promise<RunOutcome<O>> {
+    checkOptionNames("start", options, START_OPTIONS);
     const keyed = toKeyedStart(options);
     if (keyed) return this.#startKeyed(workflow, input, options, keyed);
     const prepared = await this.#executor.prepare(workflow, input, options);
     const start = async () => (await this.#journal.start([prepared.run]))[0] as StartedRun;
-    // A run that is taken stops before its first step.
-    const stopped = { signal: AbortSignal.abort() };
+    // A run that is taken stops before its first step. The default reason has a stack.
+    const stopped = { signal: AbortSignal.abort("started") };
     return (await this.#executor.executePrepared(prepared, start, stopped)) as RunOutcome<O>;
   }
 
@@ -153,12 +213,16 @@ class Engine implements Runtime {
   async run<I, O>(
     workflow: Workflow<I, O>,
     input: I,
-    { id, signal, ...turn }: Omit<ExecuteOptions, "deadline"> = {},
+    given: Omit<ExecuteOptions, "deadline"> = {},
   ): Promise<FinishedRun<O>> {
+    checkOptionNames("run", given, RUN_OPTIONS);
+    const { id, queue, key, priority, ...options } = given;
+    const { signal } = options;
+    checkSignal(signal);
     checkWorkflow(workflow);
     const { runId } = await workflow.prepare(input, id);
-    const options = { ...turn, id: runId, signal };
-    let go = () => this.execute(workflow, input, options);
+    const turn = { queue, key, priority };
+    let go = () => this.execute(workflow, input, { ...options, ...turn, id: runId });
     for (;;) {
       signal?.throwIfAborted();
       const outcome = await go();
@@ -172,6 +236,7 @@ class Engine implements Runtime {
 
   async resume(runId: string, options: ResumeOptions = {}) {
     checkText("run id", runId, 255);
+    checkOptionNames("resume", options, RESUME_OPTIONS);
     return this.#executor.resume(runId, options);
   }
 
@@ -195,8 +260,10 @@ class Engine implements Runtime {
     runId: string,
     name: string,
     payload: unknown,
-    { dedupeId }: Partial<Parameters<Runtime["signal"]>[3]> = {},
+    options: Partial<OptionsOf<"signal">> = {},
   ) {
+    checkOptionNames("signal", options, SIGNAL_OPTIONS);
+    const { dedupeId } = options;
     checkText("run id", runId, 255);
     checkSignalName(name);
     checkText("dedupe id", dedupeId, 255);
@@ -216,9 +283,12 @@ class Engine implements Runtime {
     runId: string,
     name: string,
     payload: unknown,
-    { dedupeId, wait = 10_000, signal }: Partial<Parameters<Runtime["update"]>[3]> = {},
+    options: Partial<OptionsOf<"update">> = {},
   ): Promise<UpdateOutcome> {
+    checkOptionNames("update", options, UPDATE_OPTIONS);
+    const { dedupeId, wait = 10_000, signal } = options;
     checkText("dedupe id", dedupeId, 255);
+    checkSignal(signal);
     const limit = toMillis("wait", wait);
     const startedAt = instant();
     await this.#checkDeclared(runId, name);
@@ -281,10 +351,9 @@ class Engine implements Runtime {
     return this.#reopen(runId, supersededByUndoRetry, false);
   }
 
-  async fork(
-    runId: string,
-    { from, as = crypto.randomUUID() }: Partial<Parameters<Runtime["fork"]>[1]> = {},
-  ): Promise<string> {
+  async fork(runId: string, options: Partial<OptionsOf<"fork">> = {}): Promise<string> {
+    checkOptionNames("fork", options, FORK_OPTIONS);
+    const { from, as = crypto.randomUUID() } = options;
     checkText("run id", runId, 255);
     checkText("from", from, 512);
     checkText("as", as, 255);
@@ -356,6 +425,7 @@ function toKeyedStart({ id, singleton, debounce }: StartOptions): KeyedStart | u
       "a singleton or debounced run gets its id from the journal; leave out `id`",
     );
   }
+  checkOptionNames("debounce", debounce, { key: true, for: true });
   checkText(debounce ? "debounce.key" : "singleton", debounce ? debounce.key : singleton, 255);
   if (!debounce) return { key: singleton as string };
   // Journals keep the keys of both together. A longer key would not fit.

@@ -1,6 +1,7 @@
 import { Cron } from "croner";
 import { checkOneOf } from "../lock/checks.ts";
 import { quote } from "../lock/errors.ts";
+import { checkOptionNames, type OptionNames } from "../lock/options.ts";
 import type { Millis } from "../lock/time.ts";
 
 export interface ScheduleOptions<Input> {
@@ -16,6 +17,12 @@ export interface ScheduleOptions<Input> {
    */
   readonly catchUp?: "last" | "all" | "none";
 }
+
+const SCHEDULE_OPTIONS = {
+  input: true,
+  timezone: true,
+  catchUp: true,
+} satisfies OptionNames<ScheduleOptions<unknown>>;
 
 const MOST_SLOTS = 1_000;
 
@@ -49,6 +56,7 @@ export class Schedule<Input> {
     if (typeof options?.input !== "function") {
       throw new TypeError(`a schedule needs an input, such as ${EXAMPLE}`);
     }
+    checkOptionNames("Schedule", options, SCHEDULE_OPTIONS);
     const { input, timezone = "UTC", catchUp = "last" } = options;
     checkOneOf("catchUp", catchUp, ["last", "all", "none"]);
     checkTimezone(timezone);

@@ -1,5 +1,6 @@
+import { keyPart } from "../journal/key-part.ts";
 import type { StepRecord } from "../journal/records.ts";
-import { checkFunction, checkOneOf, checkText } from "../lock/checks.ts";
+import { checkFunction, checkOneOf, checkText, wrongType } from "../lock/checks.ts";
 import { quote } from "../lock/errors.ts";
 
 /** Returns the key of the record that ends the copied ones in a fork. */
@@ -39,9 +40,24 @@ export function stepName(key: string): string {
   return key.replace(/^~(signal\/)?/, "");
 }
 
+/** Throws unless the text has 1 to `most` bytes, also as a part of a key. */
+export function checkKeyPart(what: string, text: unknown, most: number): asserts text is string {
+  checkText(what, text, most);
+  checkText(`${what}, with "/" and "%" escaped,`, keyPart(text), most);
+}
+
 /** Throws for a name that could be the key of another record. */
 export function checkStepName(what: string, name: unknown): asserts name is string {
-  checkText(what, name, 200);
+  checkName(what, name, 200);
+}
+
+/** Throws for a name that could be one of the engine's own signals, or whose wait could have the key of another record. */
+export function checkSignalName(name: unknown): asserts name is string {
+  checkName("signal", name, 255);
+}
+
+function checkName(what: string, name: unknown, most: number): asserts name is string {
+  checkText(what, name, most);
   if (name.startsWith("~") || /[#@]\d+(?: started)?$/.test(name)) {
     throw new RangeError(
       `${what} ${quote(name)} must not begin with "~", or end in "#" or "@" and a number`,
@@ -49,10 +65,11 @@ export function checkStepName(what: string, name: unknown): asserts name is stri
   }
 }
 
-/** Throws for a name that could be one of the engine's own signals. */
-export function checkSignalName(name: unknown): asserts name is string {
-  checkText("signal", name, 255);
-  if (name.startsWith("~")) throw new RangeError(`signal ${quote(name)} must not begin with "~"`);
+/** Throws a TypeError unless the items are a list. */
+export function checkItems(call: string, items: unknown): void {
+  if (typeof items !== "object" || items === null || !(Symbol.iterator in items)) {
+    throw wrongType(`${call}: its items`, "a list", items);
+  }
 }
 
 /** Returns the keys of the items of a call, such as "step.map charge". Throws unless they are distinct. */

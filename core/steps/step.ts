@@ -1,10 +1,18 @@
 import { checkFunction, checkName, checkOneOf, LONGEST_SPAN } from "../lock/checks.ts";
 import { toMillis } from "../lock/duration.ts";
+import { checkOptionNames, type OptionNames } from "../lock/options.ts";
 import type { Millis } from "../lock/time.ts";
 import { hashOf } from "./codec.ts";
 import { type RetryPolicy, toPolicy } from "./retry.ts";
 import type { Schema } from "./schema.ts";
-import type { Locked, StepLock, StepOptions, TxScope, UndoneStep } from "./step-options.ts";
+import type {
+  Locked,
+  MapOptions,
+  StepLock,
+  StepOptions,
+  TxScope,
+  UndoneStep,
+} from "./step-options.ts";
 
 /** A step, or the undo of one, with checked options. */
 export interface Step {
@@ -44,6 +52,33 @@ export type AnyStepOptions = StepOptions<unknown> & Partial<Locked>;
 
 export type StepFunctions = Pick<Step, "fn" | "undo">;
 
+const STEP_OPTIONS = {
+  retry: true,
+  timeout: true,
+  budget: true,
+  key: true,
+  args: true,
+  output: true,
+  semantics: true,
+  effect: true,
+  lock: true,
+} satisfies OptionNames<AnyStepOptions>;
+
+/** The members of `MapOptions`: each item is a step, with the same options. */
+export const MAP_OPTIONS = {
+  ...STEP_OPTIONS,
+  keyOf: true,
+  concurrency: true,
+  onError: true,
+} satisfies OptionNames<MapOptions<unknown, unknown> & AnyStepOptions>;
+
+const LOCK_OPTIONS = {
+  names: true,
+  ttl: true,
+  wait: true,
+  onBusy: true,
+} satisfies OptionNames<StepLock>;
+
 /** Throws an error that names the step and the option. */
 export function toStep(
   names: Pick<Step, "name" | "key">,
@@ -70,6 +105,7 @@ function checkedStep(
   options: AnyStepOptions,
   { fn, undo }: StepFunctions,
 ): Step {
+  checkOptionNames("step", options, STEP_OPTIONS);
   const { retry, timeout, budget, semantics, lock, args, output, effect } = options;
   checkFunction("its function", fn);
   if (undo !== undefined) checkFunction("its undo", undo);
@@ -116,6 +152,7 @@ export function toUndo(step: Step, result: unknown, about: UndoneStep): Step {
 function toLock(lock: Locked["lock"]): CheckedLock {
   const request: StepLock =
     typeof lock === "string" || isNames(lock) ? { names: lock } : (lock as StepLock);
+  checkOptionNames("lock", request, LOCK_OPTIONS);
   const { names, ttl, wait = 10_000, onBusy = "wait" } = request;
   const list = typeof names === "string" ? [names] : [...new Set(names)];
   if (list.length === 0) throw new RangeError("a lock needs at least one name");

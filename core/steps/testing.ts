@@ -8,8 +8,15 @@
 import type { Database } from "../database/sql.ts";
 import type { Journal } from "../journal/journal.ts";
 import type { LockStore } from "../lock/lock.ts";
+import { checkOptionNames, type OptionNames } from "../lock/options.ts";
 import type { Runtime, RuntimeOptions, StartOptions } from "./contract.ts";
-import { createRuntime } from "./runtime.ts";
+import {
+  createRuntime,
+  EXECUTE_OPTIONS,
+  RUN_OPTIONS,
+  RUNTIME_OPTIONS,
+  START_OPTIONS,
+} from "./runtime.ts";
 import type { StepScope } from "./step-options.ts";
 import type { AnyWorkflow, Workflow } from "./workflow.ts";
 import { type Replace, withSteps } from "./wrap.ts";
@@ -48,14 +55,17 @@ interface Fakes {
   readonly signals?: Readonly<Record<string, readonly unknown[]>>;
 }
 
+const FAKES = { steps: true, signals: true } satisfies OptionNames<Fakes>;
+const TEST_OPTIONS = { ...RUNTIME_OPTIONS, fake: true };
+
 /**
  * Makes a runtime for tests on any journal: sleeps and pauses take no time, a wait for a signal that was not sent times
  * out at once, and steps and signals are faked by name.
  */
-export function createTestRuntime({
-  fake: { steps = {}, signals = {} } = {},
-  ...options
-}: RuntimeOptions & { readonly fake?: Fakes }): Runtime {
+export function createTestRuntime(given: RuntimeOptions & { readonly fake?: Fakes }): Runtime {
+  checkOptionNames("createTestRuntime", given, TEST_OPTIONS);
+  checkOptionNames("fake", given?.fake, FAKES);
+  const { fake: { steps = {}, signals = {} } = {}, ...options } = given ?? {};
   const replace: Replace = (name) => {
     const fn = Object.hasOwn(steps, name) ? steps[name] : undefined;
     return fn && { fn: async (...args) => fn(...(args as never[])), undo: async () => {} };
@@ -73,10 +83,14 @@ export function createTestRuntime({
   const runtime = createRuntime({ ...options, workflows, skipPauses: true });
 
   /** Starts the run with all its signals. */
-  const begin = async <I, O>(workflow: Workflow<I, O>, input: I, given: StartOptions = {}) => {
+  const begin = async <I, O>(workflow: Workflow<I, O>, input: I, options: StartOptions = {}) => {
+    const { queue, key, priority, singleton, debounce } = options;
+    const given = { queue, key, priority, singleton, debounce };
     // The journal chooses the id of a start with a key.
     const isKeyed = given.singleton !== undefined || given.debounce !== undefined;
-    const own = isKeyed ? {} : { id: (await workflow.prepare(input, given.id)).runId };
+    const own = isKeyed
+      ? { id: options.id }
+      : { id: (await workflow.prepare(input, options.id)).runId };
     const started = await runtime.start(faked(workflow), input, { ...given, ...own });
     const { status, runId: id } = started;
     const isOpen = status === "suspended" || status === "busy";
@@ -90,14 +104,19 @@ export function createTestRuntime({
 
   const calls: Pick<Runtime, "execute" | "run" | "start"> = {
     async execute(workflow, input, given) {
+      checkOptionNames("execute", given, EXECUTE_OPTIONS);
       const { runId: id } = await begin(workflow, input, given);
       return runtime.execute(faked(workflow), input, { ...given, id });
     },
     async run(workflow, input, given) {
+      checkOptionNames("run", given, RUN_OPTIONS);
       const { runId: id } = await begin(workflow, input, given);
       return runtime.run(faked(workflow), input, { ...given, id });
     },
-    start: begin,
+    async start(workflow, input, given) {
+      checkOptionNames("start", given, START_OPTIONS);
+      return begin(workflow, input, given);
+    },
   };
   return new Proxy(runtime, {
     get(target, name) {

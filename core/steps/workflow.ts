@@ -1,8 +1,9 @@
 import type { Compensation, ParkReason, RunResult, RunTurn } from "../journal/runs.ts";
 import { checkTurn, DEFAULT_QUEUE } from "../journal/turn-order.ts";
-import { checkText, checkWhole, wrongType } from "../lock/checks.ts";
+import { checkFunction, checkText, checkWhole, wrongType } from "../lock/checks.ts";
 import { type Duration, toMillis } from "../lock/duration.ts";
 import { quote } from "../lock/errors.ts";
+import { checkOptionNames, type OptionNames } from "../lock/options.ts";
 import type { Deadline, Millis } from "../lock/time.ts";
 import { decode, decodeError, hashOf } from "./codec.ts";
 import type { Schedule } from "./schedule.ts";
@@ -122,6 +123,23 @@ const DAY: Millis = 86_400_000;
 /** The bytes of the colon and the time in the id of a scheduled run. */
 const SLOT_LENGTH = ":2026-01-02T03:04:05.000Z".length;
 
+const DEFINITION = {
+  name: true,
+  version: true,
+  input: true,
+  signals: true,
+  id: true,
+  fingerprint: true,
+  onConflict: true,
+  queue: true,
+  key: true,
+  priority: true,
+  schedule: true,
+  keep: true,
+  timeout: true,
+  maxCrashes: true,
+} satisfies OptionNames<WorkflowDefinition<Schema>>;
+
 /**
  * Makes a workflow.
  *
@@ -136,11 +154,17 @@ export function workflow<S extends Schema, Output, Signals extends SignalSchemas
   definition: WorkflowDefinition<S, Signals>,
   body: (ctx: WorkflowContext<Signals>, input: OutputOf<S>) => Promise<Output>,
 ): Workflow<InputOf<S>, Output> {
+  if (definition === undefined)
+    throw wrongType("the definition of a workflow", "an object", definition);
+  checkOptionNames("workflow", definition, DEFINITION);
   const { name, version, keep = DAY, timeout, maxCrashes = 20, onConflict = "reject" } = definition;
   const signals: SignalSchemas = definition.signals ?? {};
   for (const signal of Object.keys(signals)) checkSignalName(signal);
   const { queue = DEFAULT_QUEUE, priority = 0 } = definition;
   checkInput(definition);
+  for (const member of ["id", "fingerprint", "key"] as const) {
+    if (definition[member] !== undefined) checkFunction(member, definition[member]);
+  }
   if (typeof body !== "function") {
     throw new TypeError(`workflow ${quote(name)} has no body, such as async (ctx, input) => { … }`);
   }

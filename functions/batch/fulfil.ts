@@ -4,7 +4,8 @@ import { checkSignal, checkWhole, LONGEST_SPAN } from "../../core/lock/checks.ts
 import { type Duration, toMillis } from "../../core/lock/duration.ts";
 import { hasCode } from "../../core/lock/errors.ts";
 import type { LockStore } from "../../core/lock/lock.ts";
-import { elapsedSince, instant, type Millis } from "../../core/lock/time.ts";
+import { checkOptionNames, type OptionNames } from "../../core/lock/options.ts";
+import { elapsedSince, instant, jittered, type Millis } from "../../core/lock/time.ts";
 import { answerGroup, type GroupOptions } from "./group.ts";
 import { type OpenSku, type OrderStatus, openSkus } from "./orders.ts";
 
@@ -29,6 +30,19 @@ export interface FulfilOptions extends Omit<GroupOptions, "group"> {
   /** Called after each poll with the number of open orders. It must not throw. */
   readonly onPoll?: (open: number) => void;
 }
+
+const OPTIONS = {
+  database: true,
+  inventory: true,
+  locks: true,
+  concurrency: true,
+  group: true,
+  ttl: true,
+  follow: true,
+  signal: true,
+  abort: true,
+  onPoll: true,
+} satisfies OptionNames<FulfilOptions>;
 
 export interface FulfilReport extends Readonly<Record<OrderStatus, number>> {
   /** The number of groups; each took one lock and one transaction. */
@@ -55,7 +69,12 @@ const MOST_REFUSALS = 5;
  * sku's new locks are refused again and again.
  */
 export async function fulfil(options: FulfilOptions): Promise<FulfilReport> {
-  const { concurrency = 4, group = 500, locks } = options;
+  const { database, inventory, locks }: Partial<FulfilOptions> = options ?? {};
+  if (!database?.transaction || !inventory?.within || !locks?.tryLock) {
+    throw new TypeError("fulfil needs a database, its inventory and locks, such as { ...shop }");
+  }
+  checkOptionNames("fulfil", options, OPTIONS);
+  const { concurrency = 4, group = 500 } = options;
   const { minTtl } = locks.traits;
   const ttl = toMillis("ttl", options.ttl ?? Math.max(10_000, minTtl), minTtl, LONGEST_SPAN);
   checkWhole("concurrency", concurrency, 1, 100);
@@ -100,7 +119,7 @@ class Batch {
         const isFinal = !this.#options.follow && elapsedSince(this.#lastAnswerAt) > MAX_OUTAGE;
         if (isFinal || !hasCode(error, "STORE_UNAVAILABLE", "UNKNOWN_OUTCOME")) throw error;
       }
-      await sleep(pause * (0.5 + Math.random()), this.#options.signal).catch(() => {});
+      await sleep(jittered(pause), this.#options.signal).catch(() => {});
       pause = Math.min(Math.max(2 * pause, MIN_PAUSE), MAX_PAUSE);
     }
   }

@@ -9,7 +9,7 @@ import {
   type Transaction,
 } from "../../core/database/sql.ts";
 import { MAX_QUANTITY, operationConflict } from "../../core/inventory/inventory.ts";
-import { checkText, checkWhole } from "../../core/lock/checks.ts";
+import { checkText, checkWhole, wrongType } from "../../core/lock/checks.ts";
 
 /** An order for units of one sku. */
 export interface StockOrder {
@@ -30,7 +30,8 @@ export type OrderCounts = Readonly<Record<OrderStatus | "open", number>>;
 const INSERT_SIZE = 500;
 
 /** Throws a TypeError or RangeError that names the invalid field. */
-export function checkOrder({ orderId, sku, quantity }: StockOrder): void {
+export function checkOrder(order: StockOrder): void {
+  const { orderId, sku, quantity } = Object(order) as StockOrder;
   checkText("orderId", orderId, 255);
   checkText("sku", sku, 255);
   checkWhole("quantity", quantity, 1, MAX_QUANTITY);
@@ -45,7 +46,10 @@ export async function addOrders(
   database: Database,
   orders: readonly StockOrder[],
 ): Promise<number> {
-  orders.forEach(checkOrder);
+  checkDatabase(database);
+  if (!Array.isArray(orders)) throw wrongType("orders", "a list", orders);
+  // Visits holes, too.
+  for (const order of orders) checkOrder(order);
   // PostgreSQL refuses a statement with two rows of one id.
   const distinct = new Map<string, StockOrder>();
   for (const order of orders) {
@@ -58,6 +62,10 @@ export async function addOrders(
     added += await addSome(database, some);
   }
   return added;
+}
+
+function checkDatabase(database: Database): void {
+  if (!database?.read) throw wrongType("database", "the database of a store", database);
 }
 
 function* chunksOf<T>(all: readonly T[], size: number): Generator<readonly T[]> {
@@ -92,6 +100,7 @@ function isSame(a: Omit<StockOrder, "orderId">, b: Omit<StockOrder, "orderId">):
 }
 
 export async function countOrders(database: Database): Promise<OrderCounts> {
+  checkDatabase(database);
   const rows = await database.read(
     sql`SELECT answer, COUNT(*) AS orders FROM lockstep_order GROUP BY answer`,
   );

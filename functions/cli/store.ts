@@ -1,6 +1,7 @@
 import { hasCode, StoreUnavailableError } from "../../core/lock/errors.ts";
 import type { Millis } from "../../core/lock/time.ts";
 import { type AnyStore, open } from "../../infra/open.ts";
+import { withTimeout } from "../display/with-timeout.ts";
 import type { StoreArgs } from "./options.ts";
 
 /** Opens the store, prints its URL, calls `work`, and closes the store in every case. */
@@ -88,15 +89,4 @@ export function timeLeftToExit(limit: Millis = EXIT_LIMIT): Millis {
 /** Waits for a step of the clean-up, within the time left for it. */
 export async function cleanUp(step: Promise<unknown>): Promise<void> {
   await withTimeout(timeLeftToExit(), step);
-}
-
-/** Resolves to the call's result, or to undefined if it fails or takes longer than `limit` milliseconds. */
-export async function withTimeout<T>(limit: Millis, call: Promise<T>): Promise<T | undefined> {
-  const { promise: late, resolve } = Promise.withResolvers<undefined>();
-  const timer = setTimeout(() => resolve(undefined), limit);
-  try {
-    return await Promise.race([call.catch(() => undefined), late]);
-  } finally {
-    clearTimeout(timer);
-  }
 }

@@ -2,8 +2,8 @@ import * as z from "zod";
 import type { Inventory } from "../../core/inventory/inventory.ts";
 import type { LockInfo, LockStore } from "../../core/lock/lock.ts";
 import type { Runtime } from "../../core/steps/contract.ts";
-import { fenceOut } from "../cli/fence-out.ts";
 import { Problem } from "../http/problem.ts";
+import { fenceOut } from "./fence-out.ts";
 import { freezeHolder, killHolder } from "./processes.ts";
 
 interface ActionServices {

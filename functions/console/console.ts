@@ -8,9 +8,9 @@ import { RUN_STATUSES } from "../../core/journal/runs.ts";
 import type { LockStore } from "../../core/lock/lock.ts";
 import type { Runtime } from "../../core/steps/contract.ts";
 import { unknownRun } from "../../core/steps/errors.ts";
-import { holdersFor } from "../cli/holders.ts";
-import { toJson } from "../cli/json.ts";
-import { timelineOf } from "../cli/terminal/timeline.ts";
+import { formatJson } from "../display/format-json.ts";
+import { holdersFor } from "../display/holders.ts";
+import { timelineOf } from "../display/timeline.ts";
 import { bearer } from "../http/auth.ts";
 import { jsonBody } from "../http/body.ts";
 import type { FetchApp } from "../http/lambda.ts";
@@ -167,7 +167,7 @@ function readsOf(options: ConsoleOptions): Hono {
   const { locks, inventory } = options;
   const api = new Hono();
   const send = (value: unknown) =>
-    new Response(toJson(value), {
+    new Response(formatJson(value), {
       headers: { "Content-Type": "application/json", "Cache-Control": "no-store" },
     });
 
@@ -257,7 +257,7 @@ function readsOf(options: ConsoleOptions): Hono {
 const LONGEST_SHOWN = 4_000;
 
 function text(value: unknown): string {
-  const json = toJson(value) ?? "nothing";
+  const json = formatJson(value) ?? "nothing";
   return json.length > LONGEST_SHOWN
     ? `${json.slice(0, LONGEST_SHOWN)}… (${json.length} characters)`
     : json;

@@ -31,10 +31,12 @@ export async function* examine(store: AnyStore, url: string): AsyncGenerator<Fin
   using limit = deadline(LONGEST, silent);
   const { signal } = limit;
   const within = <T>(work: Promise<T>) => race(work, signal);
+  let answers = false;
   try {
     using first = deadline(FIRST, silent, signal);
     await within(ping(store, first.signal));
     const roundTrip = await within(measure(() => ping(store, signal)));
+    answers = true;
     yield ok("reachable", `round trip ${shown(roundTrip)}`);
     const findings: Finding[] = [];
     for await (const finding of examineSystem(store, url, signal)) {
@@ -46,14 +48,24 @@ export async function* examine(store: AnyStore, url: string): AsyncGenerator<Fin
       yield* await within(examineParts(store));
     }
   } catch (error) {
-    yield failed(error);
+    yield answers ? unavailable(failed(error)) : failed(error);
   }
+}
+
+/** The finding for a server that answers reads alone. */
+function unavailable(finding: Finding): Finding {
+  if (finding.check !== "unreachable") return finding;
+  const { cure = "" } = finding;
+  const why = "it answers reads: its log tells why it does not write";
+  return problem("unavailable", finding.message, cure === UNREACHABLE ? why : cure);
 }
 
 /** Resolves to the product and the version of a store's servers, such as "Redis 7.0.15". Undefined if they do not tell. */
 export async function versionOf(store: AnyStore, url: string): Promise<string | undefined> {
   const findings = examineSystem(store, url, AbortSignal.timeout(LONGEST));
-  for await (const { check, message } of findings) if (check === "version") return message;
+  for await (const { check, status, message } of findings) {
+    if (check === "version" && status !== "note") return message;
+  }
   return undefined;
 }
 
@@ -70,9 +82,10 @@ export function failed(error: unknown): Finding {
     return problem("refused", error.message, cure ?? all);
   }
   if (!hasCode(error, "STORE_UNAVAILABLE", "UNKNOWN_OUTCOME")) throw error;
-  const all = "check that the server runs, host, port, firewall";
-  return problem("unreachable", error.message, cure ?? all);
+  return problem("unreachable", error.message, cure ?? UNREACHABLE);
 }
+
+const UNREACHABLE = "check that the server runs, host, port, firewall";
 
 /** The advice for causes that say more than the error. */
 const CURES = new Map(Object.entries({ ...DYNAMODB_CURES, ...REDIS_CURES }));

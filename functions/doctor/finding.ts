@@ -1,3 +1,5 @@
+import { hasCode } from "../../core/lock/errors.ts";
+
 /** The answer to one question about a store. */
 export interface Finding {
   readonly check: string;
@@ -30,13 +32,13 @@ export function judgePresence(servers: readonly string[], away: readonly string[
   return note("servers", `${text}; not ${away.join(", ")}`, cure);
 }
 
-/** Examines each of several servers. Findings that are true of some servers alone name these. */
+/** Examines each of several servers: a refusal is a finding. Findings that are true of some servers alone name these. */
 export async function judgeEach(
   servers: readonly string[],
   examine: (server: string) => Promise<readonly Finding[]>,
 ): Promise<readonly Finding[]> {
   const found = await Promise.all(
-    servers.map(async (name) => ({ name, findings: await examine(name).catch(() => undefined) })),
+    servers.map(async (name) => ({ name, findings: await examine(name).catch(refusal) })),
   );
   const away = found.flatMap(({ name, findings }) => (findings ? [] : [name]));
   const all = found.flatMap(({ name, findings = [] }) => findings.map((each) => ({ name, each })));
@@ -51,6 +53,13 @@ export async function judgeEach(
       return [{ ...first.each, message: first.each.message + where }];
     }),
   ];
+}
+
+/** The finding for an error. Undefined if the server does not answer. */
+function refusal(error: unknown): readonly Finding[] | undefined {
+  if (hasCode(error, "STORE_UNAVAILABLE")) return undefined;
+  if (!hasCode(error, "STORE_REFUSED")) throw error;
+  return [problem("refused", (error as Error).message, "check user, password, TLS and privileges")];
 }
 
 /** Compares a version such as "10.11.6-MariaDB" with the lowest one that Lockstep supports. */

@@ -17,7 +17,7 @@ export async function examineMysql(
   const isMaria = /mariadb/i.test(version);
   return [
     judgeVersion(isMaria ? "MariaDB" : "MySQL", version, isMaria ? "10.6" : "8.0"),
-    judgeFlush(settings.get("innodb_flush_log_at_trx_commit") ?? ""),
+    judgeFlush(settings.get("innodb_flush_log_at_trx_commit") ?? "", isMaria),
     ...judgeBinlog(settings),
     judgeIsolation(settings.get("transaction_isolation") ?? settings.get("tx_isolation") ?? ""),
     ...(settings.get("read_only") === "ON"
@@ -26,9 +26,11 @@ export async function examineMysql(
   ];
 }
 
-function judgeFlush(value: string): Finding {
+/** MariaDB's 3 is an older way to flush each commit. */
+function judgeFlush(value: string, isMaria: boolean): Finding {
   const setting = `innodb_flush_log_at_trx_commit = ${value}`;
-  if (value === "1") return ok("durability", `${setting}: each commit is on disk`);
+  if (value === "1" || (isMaria && value === "3"))
+    return ok("durability", `${setting}: each commit is on disk`);
   const loss = "a crash loses the last second of commits: locks, fences and sales";
   return problem("durability", `${setting}: ${loss}`, "set innodb_flush_log_at_trx_commit = 1");
 }

@@ -11,10 +11,12 @@ export async function examineRedis(
   url: string,
   signal: AbortSignal,
 ): Promise<readonly Finding[]> {
-  const info = String(await redis.call(["INFO"], { reads: true, signal }));
-  const read = (field: string) => new RegExp(`^${field}:(\\S+)`, "m").exec(info)?.[1] ?? "";
+  const info = await readInfo(redis, signal);
+  const read = (field: string) => new RegExp(`^${field}:(\\S+)`, "m").exec(info ?? "")?.[1] ?? "";
   return [
-    judgeVersion("Redis", read("redis_version"), "7.0"),
+    info === undefined
+      ? note("version", "the user may not call INFO: version and role are unknown", "grant +info")
+      : judgeVersion("Redis", read("redis_version"), "7.0"),
     ...(read("role") === "slave"
       ? [problem("role", "the server is a replica", "use the primary's URL")]
       : []),
@@ -22,6 +24,21 @@ export async function examineRedis(
       ? [await examineCluster(redis, signal), ...(await examineMasters(redis, url, signal))]
       : await examineSettings(redis, signal)),
   ];
+}
+
+/** Whether the user's ACL, or a proxy, does not have the command. */
+function isForbidden(error: unknown): boolean {
+  return error instanceof StoreRefusedError && /NOPERM|unknown command/i.test(error.message);
+}
+
+/** Resolves to undefined if the user's ACL has no INFO. */
+async function readInfo(redis: Redis, signal: AbortSignal): Promise<string | undefined> {
+  try {
+    return String(await redis.call(["INFO"], { reads: true, signal }));
+  } catch (error) {
+    if (!isForbidden(error)) throw error;
+    return undefined;
+  }
 }
 
 const SLOTS = 16_384;
@@ -72,7 +89,7 @@ async function examineSettings(redis: Redis, signal: AbortSignal): Promise<reado
   try {
     reply = await redis.call(["CONFIG", "GET", ...SETTINGS], { reads: true, signal });
   } catch (error) {
-    if (!(error instanceof StoreRefusedError)) throw error;
+    if (!isForbidden(error)) throw error;
     return [note("durability", "the server does not show its settings", "look at them yourself")];
   }
   const words = reply as readonly string[];

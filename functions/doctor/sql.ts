@@ -17,7 +17,7 @@ export async function* examineDatabase(
   const examineProduct = EXAMINATIONS[database.dialect.name] ?? examineSqlite;
   yield* await examineProduct(database, signal);
   const { pending } = await migrationStatus(database, signal);
-  const cure = `run "lockstep migrate --store ${url}"`;
+  const cure = 'run "lockstep migrate" with the same URL';
   if (pending.length === 0) yield ok("tables", "all migrations are applied");
   else yield problem("tables", `migrations are missing: ${pending.join(", ")}`, cure);
 }

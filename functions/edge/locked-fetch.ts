@@ -1,6 +1,8 @@
 import { deadline } from "../../core/lock/abort.ts";
+import { checkFunction } from "../../core/lock/checks.ts";
 import { type Duration, deadlineIn, toMillis } from "../../core/lock/duration.ts";
 import type { Lock, LockStore } from "../../core/lock/lock.ts";
+import { checkOptionNames, type OptionNames } from "../../core/lock/options.ts";
 import type { Millis } from "../../core/lock/time.ts";
 import type { Etcd } from "../../core/stores/etcd/client/etcd.ts";
 import { etcdGatewayClient, type GatewayOptions } from "../../core/stores/etcd/client/gateway.ts";
@@ -24,6 +26,14 @@ export interface LockedFetchOptions<Env> {
   /** The prefix of the locks' keys: "" or a text that ends in "/". Default "". */
   readonly prefix?: string;
 }
+
+const OPTIONS = {
+  etcd: true,
+  name: true,
+  wait: true,
+  timeout: true,
+  prefix: true,
+} satisfies OptionNames<LockedFetchOptions<unknown>>;
 
 /** The lock and the client of one request. Both end with the request. */
 export interface LockedContext<Env> {
@@ -64,6 +74,8 @@ export function lockedFetch<Env = unknown>(
   options: LockedFetchOptions<Env>,
   body: (request: Request, context: LockedContext<Env>) => Promise<Response>,
 ): EdgeHandler<Env> {
+  checkOptionNames("lockedFetch", options, OPTIONS);
+  checkFunction("the body of lockedFetch", body);
   const { prefix = "" } = options;
   const wait = toMillis("wait", options.wait ?? 0);
   const timeout = toMillis("timeout", options.timeout ?? "10s", 2_000);

@@ -1,16 +1,17 @@
 import { Hono } from "hono";
 import { TrieRouter } from "hono/router/trie-router";
 import { deadline as limitOf, race } from "../../core/lock/abort.ts";
-import { checkWhole } from "../../core/lock/checks.ts";
+import { checkWhole, wrongType } from "../../core/lock/checks.ts";
 import { deadlineIn, toMillis } from "../../core/lock/duration.ts";
 import { quote } from "../../core/lock/errors.ts";
 import { listener } from "../../core/lock/listener.ts";
+import { checkOptionNames } from "../../core/lock/options.ts";
 import { type Deadline, elapsedSince, instant, type Millis } from "../../core/lock/time.ts";
 import { redact } from "../../infra/redact.ts";
 import { type AuthorizationRequest, callAuthorize } from "./auth.ts";
 import { jsonBody } from "./body.ts";
 import { idempotencyKey, pathParams, queryParams } from "./inputs.ts";
-import type { AccessLogEntry, AppOptions } from "./options.ts";
+import { type AccessLogEntry, APP_OPTIONS, type AppOptions, REQUEST_LIMITS } from "./options.ts";
 import { Problem, problemBody, problemHeaders, timeExceeded, toProblem } from "./problem.ts";
 import { type AppRequest, type AppResponse, fetchRequest, fetchResponse } from "./request.ts";
 import { RequestLimiter } from "./request-limiter.ts";
@@ -75,8 +76,15 @@ export function routesOf(options: AppOptions): readonly Route[] {
  * Throws a TypeError or RangeError for invalid options.
  */
 export function createApp(options: AppOptions = {}): App {
+  checkOptionNames("createApp", options, APP_OPTIONS);
+  checkOptionNames("limits", options.limits, REQUEST_LIMITS);
   checkBasePath(options.basePath ?? "");
+  checkList("origins", options.origins);
+  checkList("workflows", options.workflows);
   options.origins?.forEach(checkOrigin);
+  for (const one of options.workflows ?? []) {
+    if (!one?.prepare) throw wrongType("a workflow", "made by workflow(…)", one);
+  }
   const pipeline = new RequestPipeline(options);
   const answer = (request: AppRequest, platform?: Platform) => pipeline.answer(request, platform);
   const app = new Hono<{ Bindings: Platform }>();
@@ -85,16 +93,21 @@ export function createApp(options: AppOptions = {}): App {
 }
 
 function checkOrigin(origin: string): void {
+  if (typeof origin !== "string") throw wrongType("an origin", "a string", origin);
   if (origin === "*" || (URL.canParse(origin) && new URL(origin).origin === origin)) return;
   const example = 'such as "https://shop.example", or "*"';
   throw new TypeError(`origins must be origins ${example}, not ${quote(origin)}`);
+}
+
+function checkList(option: string, list: readonly unknown[] | undefined): void {
+  if (list !== undefined && !Array.isArray(list)) throw wrongType(option, "a list", list);
 }
 
 const NO_PAGE =
   "the page is not set up: npm install swagger-ui-dist, and create the app with `page: await swaggerPage()`";
 
 function checkBasePath(basePath: string): void {
-  if (/^(\/[\w.~-]+)*$/.test(basePath)) return;
+  if (typeof basePath === "string" && /^(\/[\w.~-]+)*$/.test(basePath)) return;
   throw new TypeError('basePath must be "" or a path such as "/v1" or "/shop/v1"');
 }
 

@@ -1,3 +1,5 @@
+import { wrongType } from "../../core/lock/checks.ts";
+import { checkOptionNames, type OptionNames } from "../../core/lock/options.ts";
 import { toProblem } from "./problem.ts";
 import type { RequestHead } from "./request.ts";
 
@@ -75,6 +77,7 @@ export interface BearerToken {
  * The comparison takes constant time: it compares the digests of all tokens to their end.
  */
 export function bearer(tokens: readonly (string | BearerToken)[]): Authorize {
+  if (!Array.isArray(tokens)) throw wrongType("the tokens of bearer", "a list", tokens);
   const accepted = tokens.map((token) => checkToken(typeof token === "string" ? { token } : token));
   const digests = Promise.all(accepted.map(({ token }) => digestOf(token)));
   return async (request, { access }) => {
@@ -89,8 +92,11 @@ export function bearer(tokens: readonly (string | BearerToken)[]): Authorize {
   };
 }
 
+const TOKEN = { token: true, scopes: true, principal: true } satisfies OptionNames<BearerToken>;
+
 function checkToken(token: BearerToken): BearerToken {
-  if (/^\S{16,}$/.test(token.token)) return token;
+  checkOptionNames("bearer", token, TOKEN);
+  if (typeof token?.token === "string" && /^\S{16,}$/.test(token.token)) return token;
   throw new RangeError("a bearer token must have at least 16 characters and no space");
 }
 
@@ -102,7 +108,7 @@ function checkToken(token: BearerToken): BearerToken {
 export const gatewayAuthorizer: Authorize = (_request, _operation, platform) => {
   const { event } = Object(platform) as { readonly event?: GatewayEvent };
   const { authorizer, identity } = event?.requestContext ?? {};
-  // A REST API with IAM has no authorizer; with payload 1.0, a request that nobody checked has one of nulls.
+  // A REST API with IAM has no authorizer. In payload 1.0, a request that no authorizer checked has one whose members are null.
   const userArn = authorizer?.iam?.userArn ?? identity?.userArn;
   const isV2 = event?.version === "2.0";
   const members = Object.values(authorizer ?? {}).filter((value) => isV2 || value != null);

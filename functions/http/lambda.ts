@@ -1,4 +1,6 @@
 import type { Context } from "aws-lambda";
+import { checkFunction } from "../../core/lock/checks.ts";
+import { checkOptionNames, type OptionNames } from "../../core/lock/options.ts";
 import { deadlineOf, type ReserveOption, reserveOf } from "../invocation/invocation.ts";
 import type { App, Platform } from "./app.ts";
 import {
@@ -20,6 +22,8 @@ export interface FetchApp {
 
 type HttpHandler = (event: HttpEvent, context: Context) => Promise<HttpResult>;
 
+const OPTIONS = { reserve: true } satisfies OptionNames<ReserveOption>;
+
 /**
  * Returns a Lambda handler that serves the app behind an HTTP API of API Gateway (payload 2.0 or 1.0), a function URL, a
  * REST API, or an Application Load Balancer. A named stage, such as "/prod", is no part of the app's paths.
@@ -28,6 +32,8 @@ type HttpHandler = (event: HttpEvent, context: Context) => Promise<HttpResult>;
  * `{ event, context }` as its third argument.
  */
 export function httpHandler(app: FetchApp, options: ReserveOption = {}): HttpHandler {
+  checkFunction("fetch of the app of httpHandler", app?.fetch);
+  checkOptionNames("httpHandler", options, OPTIONS);
   const reserve = reserveOf(options);
   return async (event, context) => {
     const deadline = deadlineOf(context, reserve);

@@ -1,6 +1,7 @@
 import type { Inventory } from "../../core/inventory/inventory.ts";
 import type { Duration } from "../../core/lock/duration.ts";
 import type { LockStore } from "../../core/lock/lock.ts";
+import type { OptionNames } from "../../core/lock/options.ts";
 import type { Millis } from "../../core/lock/time.ts";
 import type { Runtime } from "../../core/steps/contract.ts";
 import type { AnyWorkflow } from "../../core/steps/workflow.ts";
@@ -80,6 +81,31 @@ export interface AppOptions extends LockWaitOption {
   readonly page?: DocsPage;
 }
 
+export const APP_OPTIONS = {
+  authorize: true,
+  runtime: true,
+  workflows: true,
+  inventory: true,
+  locks: true,
+  checks: true,
+  secret: true,
+  timeout: true,
+  bodyLimit: true,
+  bodyTimeout: true,
+  limits: true,
+  lockWait: true,
+  busyStatus: true,
+  statuses: true,
+  origins: true,
+  basePath: true,
+  drain: true,
+  abort: true,
+  log: true,
+  onError: true,
+  stepLog: true,
+  page: true,
+} satisfies OptionNames<AppOptions>;
+
 /** Returns the newest version of each workflow. */
 export function newestOf(workflows: AppOptions["workflows"] = []): readonly AnyWorkflow[] {
   const oldestFirst = workflows.toSorted((a, b) => a.version - b.version);
@@ -99,6 +125,12 @@ export interface RequestLimits {
   /** The most concurrent requests for one sku, workflow or run. Default 200. */
   readonly perKey?: number;
 }
+
+export const REQUEST_LIMITS = {
+  requests: true,
+  bodies: true,
+  perKey: true,
+} satisfies OptionNames<RequestLimits>;
 
 /** The files of the page that shows the OpenAPI document, by name. One of them is "index.html". */
 export interface DocsPage {

@@ -1,8 +1,9 @@
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { createAdaptorServer } from "@hono/node-server";
-import { checkWhole } from "../../core/lock/checks.ts";
+import { checkFunction, checkText, checkWhole } from "../../core/lock/checks.ts";
 import { type Duration, toMillis } from "../../core/lock/duration.ts";
+import { checkOptionNames, type OptionNames } from "../../core/lock/options.ts";
 import type { Millis } from "../../core/lock/time.ts";
 import type { FetchApp } from "./lambda.ts";
 
@@ -13,6 +14,8 @@ export interface ServerOptions {
   /** Default: any free port. */
   readonly port?: number;
 }
+
+const OPTIONS = { host: true, port: true } satisfies OptionNames<ServerOptions>;
 
 export interface HttpServer {
   readonly url: string;
@@ -25,10 +28,11 @@ export interface HttpServer {
 }
 
 /** Serves the app over HTTP/1.1 on Node. Rejects with a TypeError or RangeError when the port cannot be opened. */
-export async function serveHttp(
-  app: FetchApp,
-  { host = "127.0.0.1", port = 0 }: ServerOptions = {},
-): Promise<HttpServer> {
+export async function serveHttp(app: FetchApp, options: ServerOptions = {}): Promise<HttpServer> {
+  checkFunction("fetch of the app of serveHttp", app?.fetch);
+  checkOptionNames("serveHttp", options, OPTIONS);
+  const { host = "127.0.0.1", port = 0 } = options;
+  checkText("host", host, 255);
   checkWhole("port", port, 0, 65_535);
   const server = createAdaptorServer({
     fetch: (request) => app.fetch(request, {}),

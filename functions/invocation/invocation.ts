@@ -1,5 +1,6 @@
 import type { Context } from "aws-lambda";
 import { deadline as abortAfter, race } from "../../core/lock/abort.ts";
+import { checkFunction } from "../../core/lock/checks.ts";
 import { type Duration, deadlineIn, toMillis } from "../../core/lock/duration.ts";
 import type { Deadline, Millis } from "../../core/lock/time.ts";
 
@@ -56,5 +57,6 @@ export function lockWaitOf({ lockWait = 0 }: LockWaitOption): Millis {
  * Just before Lambda kills a function, it reports 0 ms remaining. The 0 means no time, not an unknown time.
  */
 export function deadlineOf(context: LambdaContext, reserve: Millis): Deadline {
+  checkFunction("context.getRemainingTimeInMillis", context?.getRemainingTimeInMillis);
   return deadlineIn(Math.max(0, context.getRemainingTimeInMillis() - reserve));
 }

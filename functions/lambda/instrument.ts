@@ -14,7 +14,7 @@ export function instrument<Event, Result>(
 ): (event: Event, context: Context) => Promise<Result> {
   return async (event, context) => {
     try {
-      return await withLogFields({ request: context.awsRequestId }, () => handler(event, context));
+      return await withLogFields({ request: context?.awsRequestId }, () => handler(event, context));
     } finally {
       metrics.flush();
     }

@@ -1,5 +1,7 @@
+import { checkFunction, wrongType } from "../../core/lock/checks.ts";
 import { type Duration, toMillis } from "../../core/lock/duration.ts";
 import type { Lock, LockStore } from "../../core/lock/lock.ts";
+import { checkOptionNames, type OptionNames } from "../../core/lock/options.ts";
 import {
   deadlineOf,
   type LambdaContext,
@@ -17,6 +19,12 @@ export interface LockedHandlerOptions<Event> extends ReserveOption {
   /** The longest wait for the lock; at least a second of the invocation is left for work. Default 0: one attempt. */
   readonly wait?: Duration;
 }
+
+const OPTIONS = {
+  name: true,
+  wait: true,
+  reserve: true,
+} satisfies OptionNames<LockedHandlerOptions<unknown>>;
 
 /**
  * Returns a Lambda handler that runs under a lock and releases the lock before the response.
@@ -40,6 +48,9 @@ export function lockedHandler<Event, Result, Context extends LambdaContext = Lam
   options: LockedHandlerOptions<Event>,
   body: (event: Event, lock: Lock, context: Context) => Promise<Result>,
 ): (event: Event, context: Context) => Promise<Result> {
+  if (options === undefined) throw wrongType("the options of lockedHandler", "an object", options);
+  checkOptionNames("lockedHandler", options, OPTIONS);
+  checkFunction("the body of lockedHandler", body);
   const reserve = reserveOf(options);
   const wait = toMillis("wait", options.wait ?? 0);
   return async (event, context) => {

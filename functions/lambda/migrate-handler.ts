@@ -6,5 +6,5 @@ import { type Provider, resolve } from "../invocation/provider.ts";
 export function migrateHandler(
   store: Provider<{ readonly database: Database }>,
 ): () => Promise<{ readonly applied: readonly string[] }> {
-  return async () => ({ applied: await migrate((await resolve(store)).database) });
+  return async () => ({ applied: await migrate((await resolve(store))?.database) });
 }

@@ -1,4 +1,6 @@
+import { checkFunction } from "../../core/lock/checks.ts";
 import { type Duration, toMillis } from "../../core/lock/duration.ts";
+import { checkOptionNames, type OptionNames } from "../../core/lock/options.ts";
 import { elapsedSince, instant, type Millis } from "../../core/lock/time.ts";
 import type { AwsKeys } from "../../core/stores/aws-keys.ts";
 import { callAws, parseArn } from "./aws-call.ts";
@@ -33,6 +35,8 @@ interface SecretOptions {
   readonly credentials?: AwsKeys;
 }
 
+const SECRET_OPTIONS = { maxAge: true, credentials: true } satisfies OptionNames<SecretOptions>;
+
 /**
  * Opens a store with a secret in the first invocation, and reuses it in the next ones. When the secret has been rotated,
  * opens the store again; the former one is closed 15 minutes later, when no invocation uses it any more. A failed `open` is
@@ -43,8 +47,11 @@ interface SecretOptions {
 export function withSecret<T extends AsyncDisposable>(
   arn: string,
   open: (secret: string) => Promise<T>,
-  { maxAge = "5m", credentials }: SecretOptions = {},
+  options: SecretOptions = {},
 ): () => Promise<T> {
+  checkFunction("the function of withSecret", open);
+  checkOptionNames("withSecret", options, SECRET_OPTIONS);
+  const { maxAge = "5m", credentials } = options;
   const longest = toMillis("maxAge", maxAge);
   let known: { readonly secret: string; readonly store: T } | undefined;
   let readAt = instant();
@@ -52,7 +59,7 @@ export function withSecret<T extends AsyncDisposable>(
 
   async function refresh(): Promise<T> {
     // Not the value: it may be the secret itself.
-    if (!arn?.startsWith("arn:")) {
+    if (typeof arn !== "string" || !arn.startsWith("arn:")) {
       throw new TypeError(
         `withSecret needs the ARN of a secret, and has ${arn ? "another" : "no"} text`,
       );

@@ -7,14 +7,14 @@ import type { Interval } from "./trace.ts";
 const STORE = 1;
 
 /** Renders replays in the Trace Event Format, for ui.perfetto.dev: each strategy is a process, each lane a thread. */
-export function renderTrace(observed: readonly Observations[]): string {
-  const traceEvents = observed.flatMap((one, i) => eventsOf(one, i + 1));
+export function renderTrace(observations: readonly Observations[]): string {
+  const traceEvents = observations.flatMap((one, i) => eventsOf(one, i + 1));
   return JSON.stringify({ displayTimeUnit: "ms", traceEvents });
 }
 
-function eventsOf(observed: Observations, pid: number): readonly ChromeTraceEvent[] {
+function eventsOf(observations: Observations, pid: number): readonly ChromeTraceEvent[] {
   const { report, workers, beliefs, grants, delays, messages, curve, frames } =
-    incidentOf(observed);
+    incidentOf(observations);
   const threadOf = (worker: number) => STORE + 1 + worker;
   const stock = threadOf(workers);
   const span = (

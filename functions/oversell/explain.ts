@@ -12,16 +12,16 @@ interface Figures {
 }
 
 /** Explains the result of a strategy in one sentence: "sold 37 of 30: two holders after the lock expired at 1.20 s". */
-export function explain(observed: Observations, figures: Figures): string {
+export function explain(observations: Observations, figures: Figures): string {
   const { sold, oversold, lost, duplicates, stuck } = figures;
   const clauses = [
-    ...(stuck > 0 ? [`${deathIn(observed)}, and ${count(stuck, "buyer")} wait for ever`] : []),
-    ...(oversold + lost > 0 ? [causeOf(observed)] : []),
-    ...(oversold + lost + stuck === 0 ? [defenceOf(observed, figures)] : []),
+    ...(stuck > 0 ? [`${deathIn(observations)}, and ${count(stuck, "buyer")} wait for ever`] : []),
+    ...(oversold + lost > 0 ? [causeOf(observations)] : []),
+    ...(oversold + lost + stuck === 0 ? [defenceOf(observations, figures)] : []),
     ...(lost > 0 && oversold === 0 ? [`${count(lost, "unit")} missing from the books`] : []),
     ...(duplicates > 0 ? [`${count(duplicates, "order")} sold twice`] : []),
   ];
-  return `sold ${sold} of ${observed.stock}: ${clauses.join("; ")}`;
+  return `sold ${sold} of ${observations.stock}: ${clauses.join("; ")}`;
 }
 
 /** Says which process was killed before its lock had an expiry. */

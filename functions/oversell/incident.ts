@@ -67,18 +67,18 @@ export interface Delay extends Interval {
 }
 
 /** Returns what a replay shows. */
-export function incidentOf(observed: Observations): Incident {
-  const steps = observed.handlings
+export function incidentOf(observations: Observations): Incident {
+  const steps = observations.handlings
     .flatMap((handling) => handling.trace.map((event) => ({ ...event, handling })))
     .sort((a, b) => a.at - b.at);
-  const { stock, strategy, handlings, millis } = observed;
-  const narrator = new Narrator(observed);
+  const { stock, strategy, handlings, millis } = observations;
+  const narrator = new Narrator(observations);
   for (const step of steps) narrator.tell(step);
   narrator.finish(millis);
   const holds = holdsOf(handlings);
   const late = new Set(overlapping(holds));
   return {
-    report: judge(observed),
+    report: judge(observations),
     stock,
     workers: Math.max(0, ...handlings.map(({ worker }) => worker + 1)),
     millis,
@@ -92,7 +92,7 @@ export function incidentOf(observed: Observations): Incident {
       .sort((a, b) => a.from - b.from),
     grants: narrator.grants,
     messages: steps.flatMap((step) => toMessage(step, strategy)),
-    delays: handlings.flatMap((handling) => delaysOf(handling, observed)),
+    delays: handlings.flatMap((handling) => delaysOf(handling, observations)),
     curve: narrator.curve,
     frames: narrator.frames,
     shorten: narrator.shorten,

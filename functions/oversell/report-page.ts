@@ -32,7 +32,7 @@ function scaleOf({ millis }: Incident, ttlMillis: number): number {
 
 /** Renders a report as one HTML file that loads nothing. */
 export async function renderReport(
-  observed: readonly Observations[],
+  observations: readonly Observations[],
   { command, part, facts }: ReportSetting,
 ): Promise<string> {
   const [style, drawing, script] = await Promise.all(
@@ -40,10 +40,10 @@ export async function renderReport(
       readFile(new URL(`./report-page/${name}`, import.meta.url), "utf8"),
     ),
   );
-  const incidents = observed.map(incidentOf);
+  const incidents = observations.map(incidentOf);
   const replays = incidents.map((incident, i) => ({
     ...incident,
-    scale: scaleOf(incident, observed[i]?.ttlMillis ?? 1),
+    scale: scaleOf(incident, observations[i]?.ttlMillis ?? 1),
   }));
   const data = replays.map(({ report, stock, frames, scale, beliefs, messages }) => ({
     headline: headline(report, stock),
@@ -74,7 +74,7 @@ ${part === undefined ? "" : `<p class="faint">This page shows ${part}.</p>`}
 <fieldset>
 <legend>The same orders, the same faults. Which strategy sells?</legend>
 <div class="switch">
-${observed.map(({ strategy, stock }, i) => choice(strategy, incidents[i]?.report.sold ?? 0, stock, i)).join("\n")}
+${observations.map(({ strategy, stock }, i) => choice(strategy, incidents[i]?.report.sold ?? 0, stock, i)).join("\n")}
 </div>
 <p>With the fence, the stock refuses a holder older than one it has seen.</p>
 </fieldset>
@@ -95,7 +95,7 @@ ${SIGNS.map(([sign, text]) => `<li><svg width="34" height="16" aria-hidden="true
 <h2>What to look for</h2>
 <p>A lock that expires does not tell its holder. The holder is slow or frozen, goes on, and believes that it is alone: then two processes
 sell the same unit. No lock can prevent that. The stock can: every lock carries a fence, a number that rises with each holder, and the stock
-refuses a fence that is lower than the highest one it has seen. ${advice(incidents, observed)}</p>
+refuses a fence that is lower than the highest one it has seen. ${advice(incidents, observations)}</p>
 <h2>The decisive moments</h2>
 <ol id="moments"></ol>
 <h2>All figures</h2>
@@ -116,11 +116,11 @@ ${script}</script>
 }
 
 /** Names the strategies of this report that show what the paragraph says. */
-function advice(incidents: readonly Incident[], observed: readonly Observations[]): string {
-  const fenced = observed.filter(
+function advice(incidents: readonly Incident[], observations: readonly Observations[]): string {
+  const fenced = observations.filter(
     ({ strategy }, i) => strategy.fence !== "none" && (incidents[i]?.report.refused ?? 0) > 0,
   );
-  const inProcess = observed.filter(({ strategy }) => strategy.lock === "in-process");
+  const inProcess = observations.filter(({ strategy }) => strategy.lock === "in-process");
   const names = (of: readonly Observations[]) =>
     of.map(({ strategy }) => `<b>${strategy.name}</b>`).join(" or ");
   const bounces = `Choose ${names(fenced)} above: two believe that they hold the lock, and the late write bounces off the stock.`;
@@ -132,16 +132,16 @@ function advice(incidents: readonly Incident[], observed: readonly Observations[
 }
 
 /** Renders the beginning of each replay as an SVG document, up to the late write of the first holder that is too late. */
-export async function renderPicture(observed: readonly Observations[]): Promise<string> {
+export async function renderPicture(observations: readonly Observations[]): Promise<string> {
   const [page, drawing] = await Promise.all(
     ["page.css", "drawing.css"].map((name) =>
       readFile(new URL(`./report-page/${name}`, import.meta.url), "utf8"),
     ),
   );
   const colours = (page ?? "").slice(0, page?.indexOf("body {"));
-  const incidents = observed.map(incidentOf);
+  const incidents = observations.map(incidentOf);
   // All panels show the same time.
-  const ttl = Math.max(...observed.map(({ ttlMillis }) => ttlMillis));
+  const ttl = Math.max(...observations.map(({ ttlMillis }) => ttlMillis));
   const end = Math.max(...incidents.map((incident) => endOfFirstOverlap(incident) ?? 0), ttl);
   const to = end + 1.5 * ttl;
   const from = Math.max(0, to - PICTURE_TTLS * ttl);
@@ -150,7 +150,7 @@ export async function renderPicture(observed: readonly Observations[]): Promise<
   const parts = incidents.map((incident, i) => {
     const { report, stock } = incident;
     const drawn = drawIncident(incident, { from, to, scale });
-    const kind = kindOf(observed[i]?.strategy);
+    const kind = kindOf(observations[i]?.strategy);
     const title = `${report.name}${kind}: ${headline(report, stock)}`;
     const part = `<g transform="translate(0 ${top})"><text class="title ${toneOf(report)}" x="10" y="24">${title}</text><g transform="translate(0 34)">${drawn.labels}</g><svg x="${LABELS_WIDTH}" y="34" width="${drawn.width}" height="${drawn.height}">${drawn.lanes}</svg></g>`;
     top += drawn.height + 50;

@@ -58,8 +58,8 @@ export function figuresOf(report: StrategyReport): readonly (string | number)[] 
 }
 
 /** Computes the report of a strategy. */
-export function judge(observed: Observations): StrategyReport {
-  const { strategy, stock, totals, orders, handlings } = observed;
+export function judge(observations: Observations): StrategyReport {
+  const { strategy, stock, totals, orders, handlings } = observations;
   const sold = totals.sales.length;
   const buyers = new Set(totals.sales);
   const unrecorded = orders.filter(
@@ -77,12 +77,12 @@ export function judge(observed: Observations): StrategyReport {
     lowestStock: totals.lowest,
     overlaps: overlapping(holdsOf(handlings)).length,
     refused: handlings.filter(({ answer }) => answer === "refused").length,
-    stuck: observed.stuck,
+    stuck: observations.stuck,
     p50Millis: quantile(0.5),
     p99Millis: quantile(0.99),
-    ordersPerSec: round((orders.length / observed.millis) * 1_000),
+    ordersPerSec: round((orders.length / observations.millis) * 1_000),
   };
-  return { ...figures, why: explain(observed, figures) };
+  return { ...figures, why: explain(observations, figures) };
 }
 
 /** Whether units were oversold, lost or sold twice, or buyers wait for ever. */

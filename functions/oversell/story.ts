@@ -49,7 +49,7 @@ export async function story({ onPart, ...options }: StoryOptions): Promise<Story
     report = await oversell({
       ...options,
       isOverloaded: true,
-      onObservations: (observed) => index === 0 && options.onObservations?.(observed),
+      onObservations: (observations) => index === 0 && options.onObservations?.(observations),
       faults: {
         slow: 0,
         freeze: times("freeze"),

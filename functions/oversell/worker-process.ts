@@ -46,7 +46,7 @@ export class WorkerProcess implements Worker {
   /** Sends a message. Resolves to the process's last message before it is ready again, or dead. */
   #request(message: ToWorker, onFreeze?: () => Promise<unknown>): Promise<FromWorker> {
     const child = this.#child;
-    if (!child) throw new Error("the worker is not configured");
+    if (!child) throw new Error("the worker got an order before its settings");
     return new Promise((resolve, reject) => {
       let last: FromWorker | undefined;
       const onMessage = (received: FromWorker) => {

@@ -8,19 +8,42 @@ import {
 } from "@aws-lambda-powertools/idempotency/persistence";
 import { type Journal, StaleRunError } from "../../core/journal/journal.ts";
 import type { RunClaimResult, RunKey } from "../../core/journal/runs.ts";
-import type { Millis } from "../../core/lock/time.ts";
+import { LONGEST_SPAN } from "../../core/lock/checks.ts";
+import { elapsedSince, type Instant, instant, type Millis } from "../../core/lock/time.ts";
 import { decode, encode, encodeError, hashOf } from "../../core/steps/codec.ts";
 import { type Provider, resolve } from "../invocation/provider.ts";
 
 /** The name under which `runs list` shows the records. */
 const WORKFLOW = "powertools-idempotency";
 
+/** The claim of a record whose function this process executes. */
+interface Held {
+  readonly run: RunKey;
+  readonly claimedAt: Instant;
+  readonly ttl: Millis;
+
+  /** The earlier claims of the record whose functions have said nothing since: they may still be executed. */
+  readonly silent: number;
+}
+
+/** The most records that are held. Then those are forgotten whose leases have ended. */
+const MOST_HELD = 1_000;
+
+/** The value of a finished record. */
+interface Result {
+  readonly responseData: IdempotencyRecord["responseData"];
+  readonly payloadHash: string | undefined;
+
+  /** When the record expires, in seconds since 1970: caches in memory keep it until then. */
+  readonly expiryTimestamp: number | undefined;
+}
+
 /** Needs Powertools as soon as it is imported. */
 export class JournalLayer extends BasePersistenceLayer {
   readonly #journal: Provider<Journal>;
 
-  /** The claims whose functions run in this process, by key. */
-  readonly #held = new Map<string, RunKey>();
+  /** By the record's key. An entry whose lease has ended says nothing: a function may end without a word to its layer. */
+  readonly #held = new Map<string, Held>();
 
   constructor(journal: Provider<Journal>) {
     super();
@@ -29,29 +52,53 @@ export class JournalLayer extends BasePersistenceLayer {
 
   protected async _putRecord(record: IdempotencyRecord): Promise<void> {
     const { idempotencyKey: runId, inProgressExpiryTimestamp: endsAt, payloadHash = "" } = record;
-    // The process still executes the function, whatever the clocks say.
-    if (this.#held.has(runId)) throw exists(inProgress(record, 1_000));
+    const left = this.#leftOf(runId);
+    if (left > 0) throw exists(inProgress(record, left));
+    // Without the time of the invocation's end, the record is in progress until it expires.
+    const ttl = Math.min(LONGEST_SPAN, Math.max(1, (endsAt ?? expiryOf(record)) - Date.now()));
+    const claimedAt = instant();
     const claimed = await (await resolve(this.#journal)).claim({
       runId,
       owner: process.env.AWS_LAMBDA_LOG_STREAM_NAME || "powertools",
-      // Without the time of the invocation's end, the record is in progress until it expires.
-      ttl: Math.max(1, (endsAt ?? expiryOf(record)) - Date.now()),
+      ttl,
       workflow: WORKFLOW,
       version: 1,
       input: encode(payloadHash),
-      inputHash: hashOf(payloadHash),
+      // Powertools compares payloads: an orphan may be taken over with another one.
+      inputHash: hashOf(""),
     });
     if (claimed.kind !== "claimed") throw exists(existingRecord(record, claimed));
-    this.#held.set(runId, { runId, epoch: claimed.epoch });
+    if (this.#held.size >= MOST_HELD) this.#forgetEnded();
+    const before = this.#held.get(runId);
+    const silent = before ? before.silent + 1 : 0;
+    this.#held.set(runId, { run: { runId, epoch: claimed.epoch }, claimedAt, ttl, silent });
+  }
+
+  #forgetEnded(): void {
+    for (const key of this.#held.keys()) if (this.#leftOf(key) <= 0) this.#held.delete(key);
+  }
+
+  /** How long this process still executes the function of a record, at the most. */
+  #leftOf(idempotencyKey: string): Millis {
+    const held = this.#held.get(idempotencyKey);
+    return held ? held.ttl - elapsedSince(held.claimedAt) : 0;
   }
 
   protected async _updateRecord(record: IdempotencyRecord): Promise<void> {
-    const value = encode(record.responseData);
-    await this.#finish(record, { status: "completed", value, keep: expiryOf(record) - Date.now() });
+    const { responseData, payloadHash, expiryTimestamp } = record;
+    const value = encode({ responseData, payloadHash, expiryTimestamp } satisfies Result);
+    const keep = Math.max(0, expiryOf(record) - Date.now());
+    await this.#finish(record, { status: "completed", value, keep });
   }
 
   /** The function has failed: the next caller executes it again. */
   protected async _deleteRecord(record: IdempotencyRecord): Promise<void> {
+    const held = this.#held.get(record.idempotencyKey);
+    // Which of several functions has failed is unknown: the lease of the last one ends by itself.
+    if (held && held.silent > 0) {
+      this.#held.set(record.idempotencyKey, { ...held, silent: held.silent - 1 });
+      return;
+    }
     const value = encodeError(new Error("the function failed"));
     try {
       await this.#finish(record, { status: "failed", value, keep: 0, compensated: "unclear" });
@@ -64,10 +111,9 @@ export class JournalLayer extends BasePersistenceLayer {
   protected async _getRecord(idempotencyKey: string): Promise<IdempotencyRecord> {
     const run = await (await resolve(this.#journal)).show(idempotencyKey, { limit: 1 });
     if (!run) throw new IdempotencyItemNotFoundError(`there is no record ${idempotencyKey}`);
-    const record = { idempotencyKey, payloadHash: decode<string>(run.input) };
-    if (run.ending?.status === "completed") return completed(record, run.ending.value);
+    if (run.ending?.status === "completed") return completed(idempotencyKey, run.ending.value);
     const left = (run.dueAt?.getTime() ?? 0) - run.now.getTime();
-    return inProgress(record, left);
+    return inProgress({ idempotencyKey, payloadHash: decode<string>(run.input) }, left);
   }
 
   async #finish(
@@ -77,7 +123,7 @@ export class JournalLayer extends BasePersistenceLayer {
     const held = this.#held.get(idempotencyKey);
     if (!held) throw new TypeError(`the record ${idempotencyKey} is not in progress here`);
     try {
-      await (await resolve(this.#journal)).finish(held, request);
+      await (await resolve(this.#journal)).finish(held.run, request);
     } finally {
       this.#held.delete(idempotencyKey);
     }
@@ -101,14 +147,11 @@ function exists(record: IdempotencyRecord): Error {
 }
 
 function existingRecord(
-  { idempotencyKey, payloadHash }: IdempotencyRecord,
+  record: IdempotencyRecord,
   found: Exclude<RunClaimResult, { readonly kind: "claimed" }>,
 ): IdempotencyRecord {
-  const record = { idempotencyKey, payloadHash };
-  // Powertools refuses another payload by another hash.
-  if (found.kind === "conflict") return inProgress({ ...record, payloadHash: "another" }, 1_000);
   const isCompleted = found.kind === "ended" && found.ending.status === "completed";
-  if (isCompleted) return completed(record, found.ending.value);
+  if (isCompleted) return completed(record.idempotencyKey, found.ending.value);
   return inProgress(record, found.kind === "busy" ? found.retryIn : 1_000);
 }
 
@@ -117,8 +160,19 @@ function inProgress(record: NamedRecord, left: Millis): IdempotencyRecord {
   return recordOf(record, { status: "INPROGRESS", inProgressExpiryTimestamp });
 }
 
-function completed(record: NamedRecord, value: string): IdempotencyRecord {
-  return recordOf(record, { status: "COMPLETED", responseData: decode(value) });
+function completed(idempotencyKey: string, value: string): IdempotencyRecord {
+  const { responseData, payloadHash, expiryTimestamp } = decode<Result>(value);
+  return recordOf(
+    { idempotencyKey, payloadHash },
+    {
+      status: "COMPLETED",
+      responseData,
+      // The journal has the record still, whatever this process's clock says.
+      ...(expiryTimestamp !== undefined && {
+        expiryTimestamp: Math.max(expiryTimestamp, Math.ceil(Date.now() / 1_000) + 1),
+      }),
+    },
+  );
 }
 
 type RecordOptions = ConstructorParameters<typeof IdempotencyRecord>[0];

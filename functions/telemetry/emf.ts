@@ -1,4 +1,6 @@
+import { checkFunction, wrongType } from "../../core/lock/checks.ts";
 import { listener } from "../../core/lock/listener.ts";
+import { checkOptionNames, type OptionNames } from "../../core/lock/options.ts";
 import { type Attributes, METRICS, type Measure, type MetricName } from "./metrics.ts";
 
 export interface EmfOptions {
@@ -11,6 +13,12 @@ export interface EmfOptions {
   /** Default: standard output, which AWS Lambda sends to CloudWatch. */
   readonly write?: (line: string) => void;
 }
+
+const OPTIONS = {
+  namespace: true,
+  dimensions: true,
+  write: true,
+} satisfies OptionNames<EmfOptions>;
 
 export interface Emf {
   readonly measure: Measure;
@@ -37,11 +45,17 @@ interface Group {
  * Uses no library: @aws-lambda-powertools/metrics and aws-embedded-metrics have one set of dimensions per line, so an
  * outcome would need a line for each value.
  */
-export function emf({
-  namespace = "Lockstep",
-  dimensions,
-  write = (line) => void process.stdout.write(`${line}\n`),
-}: EmfOptions): Emf {
+export function emf(options: EmfOptions): Emf {
+  checkOptionNames("emf", options, OPTIONS);
+  const {
+    namespace = "Lockstep",
+    dimensions,
+    write = (line: string) => void process.stdout.write(`${line}\n`),
+  }: Partial<EmfOptions> = options ?? {};
+  if (typeof dimensions !== "object" || dimensions === null) {
+    throw wrongType("dimensions", 'an object such as { service: "shop" }', dimensions);
+  }
+  checkFunction("write", write);
   const groups = new Map<string, Group>();
   const writeLine = listener(write);
 
@@ -59,7 +73,8 @@ export function emf({
   function flush(): void {
     const measured = [...groups.values()];
     groups.clear();
-    for (const group of measured) writeLine(lineOf(namespace, dimensions, group));
+    for (const group of measured)
+      writeLine(lineOf(namespace, dimensions as EmfOptions["dimensions"], group));
   }
 
   return { measure, flush };

@@ -57,7 +57,7 @@ function inSpan<T>(
     } catch (thrown) {
       const { outcome, error } = failureOf(thrown);
       span.setAttribute("lockstep.outcome", outcome);
-      if (error !== undefined) fail(span, toErrorInfo(error));
+      if (outcome === "failed") fail(span, toErrorInfo(error));
       throw thrown;
     } finally {
       span.end();

@@ -1,4 +1,5 @@
 import type { StockEvent } from "../../core/inventory/events.ts";
+import { wrongType } from "../../core/lock/checks.ts";
 import type { LockEvent } from "../../core/lock/events.ts";
 import { listener } from "../../core/lock/listener.ts";
 import { EngineFailure, Suspension } from "../../core/steps/errors.ts";
@@ -38,6 +39,9 @@ export interface PartialTelemetry extends Partial<Omit<Telemetry, "runtime">> {
 
 /** Combines the listeners. The interceptor of the first one is the outermost. */
 export function combineTelemetry(...all: readonly PartialTelemetry[]): Telemetry {
+  for (const one of all) {
+    if (typeof one !== "object" || one === null) throw wrongType("telemetry", "an object", one);
+  }
   const interceptors = all.flatMap(({ runtime }) => runtime?.interceptor ?? []).reverse();
   return {
     lock: callEach(all.map(({ lock }) => lock)),

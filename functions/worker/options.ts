@@ -1,6 +1,7 @@
 import { checkSignal, checkText, checkWhole, wrongType } from "../../core/lock/checks.ts";
 import { type Duration, toMillis } from "../../core/lock/duration.ts";
 import { listener } from "../../core/lock/listener.ts";
+import { checkOptionNames, type OptionNames } from "../../core/lock/options.ts";
 import type { Millis } from "../../core/lock/time.ts";
 import type { Runtime } from "../../core/steps/contract.ts";
 import type { RunOutcome } from "../../core/steps/workflow.ts";
@@ -27,6 +28,16 @@ export interface WorkerOptions {
   /** Errors of the listener are ignored. */
   readonly onEvent?: (event: WorkerEvent) => void;
 }
+
+const OPTIONS = {
+  runtime: true,
+  concurrency: true,
+  queues: true,
+  drain: true,
+  signal: true,
+  abort: true,
+  onEvent: true,
+} satisfies OptionNames<WorkerOptions>;
 
 export type WorkerEvent =
   /** A run was executed until it ended or parked. */
@@ -81,6 +92,7 @@ export function checkOptions(options: WorkerOptions): CheckedOptions {
       "runWorker needs a runtime, such as { runtime: createRuntime({ journal, workflows }) }",
     );
   }
+  checkOptionNames("runWorker", options, OPTIONS);
   const { concurrency = 8, drain = 30_000 } = options;
   checkWhole("concurrency", concurrency, 1, 1_000);
   if (options.runtime.workflows.length === 0) {

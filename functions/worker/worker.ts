@@ -1,7 +1,7 @@
 import { deadline, follow, race, type Scope, sleep } from "../../core/lock/abort.ts";
 import { hasCode } from "../../core/lock/errors.ts";
 import { Notifier } from "../../core/lock/notifier.ts";
-import type { Millis } from "../../core/lock/time.ts";
+import { jittered, type Millis } from "../../core/lock/time.ts";
 import type { DueExecution } from "../../core/steps/contract.ts";
 import type { RunOutcome } from "../../core/steps/workflow.ts";
 import {
@@ -193,7 +193,7 @@ class Worker {
     const count = await purging.catch(() => 0);
     const pause = count < PURGED ? PURGE_PAUSE : PURGE_PAUSE / 60;
     // At random, so that workers seldom purge at the same time.
-    this.#purgeAt = performance.now() + pause * (0.5 + Math.random());
+    this.#purgeAt = performance.now() + jittered(pause);
   }
 
   #start(run: DueExecution): void {

@@ -123,6 +123,6 @@ function prioritize(pid: number): void {
   try {
     setPriority(pid, constants.priority.PRIORITY_ABOVE_NORMAL);
   } catch {
-    // Another user may not, or the process has ended at once, which its start reports.
+    // Only root may raise a priority; a process that has ended is reported by its start.
   }
 }

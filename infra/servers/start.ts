@@ -17,7 +17,7 @@ export interface StartOptions {
   readonly parent?: string | undefined;
 
   /** Chooses where the process with this port runs. Default: on loopback, as its clients. For etcd and ZooKeeper. Excludes Docker. */
-  readonly place?: ((port: number) => Promise<Place>) | undefined;
+  readonly place?: ((port: number) => Promise<Placement>) | undefined;
 
   /** The server's binary. Default: the installed one. */
   readonly binary?: string | undefined;
@@ -36,7 +36,7 @@ export interface StartOptions {
 }
 
 /** Another network than that of the clients. */
-export interface Place {
+export interface Placement {
   /** The address of the process there. */
   readonly host: string;
 
@@ -102,7 +102,7 @@ async function startNodes(
 
 async function choosePlace(place: StartOptions["place"]) {
   const port = await freePort();
-  const here: Place = { host: "127.0.0.1", enter: (command) => command };
+  const here: Placement = { host: "127.0.0.1", enter: (command) => command };
   return { port, ...here, ...(await place?.(port)) };
 }
 

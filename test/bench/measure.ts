@@ -119,7 +119,7 @@ export interface Plan {
 export async function measure(plan: Plan): Promise<{ results: Result[]; ratios: Ratio[] }> {
   const { contenders, comparisons, rounds, blockMillis } = plan;
   const random = xoroshiro128plus(1);
-  const seen: Seen = new Map(contenders.map(({ name }) => [name, []]));
+  const seen: BlocksByName = new Map(contenders.map(({ name }) => [name, []]));
   for (const contender of contenders) await runBlock(contender, blockMillis);
   for (let round = 0; round < rounds; round += 1) {
     const order = [...contenders];
@@ -136,9 +136,9 @@ export async function measure(plan: Plan): Promise<{ results: Result[]; ratios: 
 }
 
 /** The blocks of each contender, by name. */
-type Seen = ReadonlyMap<string, Block[]>;
+type BlocksByName = ReadonlyMap<string, Block[]>;
 
-function blocksOf(seen: Seen, name: string): Block[] {
+function blocksOf(seen: BlocksByName, name: string): Block[] {
   const found = seen.get(name);
   if (!found) throw new RangeError(`unknown contender "${name}"`);
   return found;
@@ -193,7 +193,7 @@ function partsOf(blocks: readonly Block[]): Pick<Result, "parts"> {
   return { parts: Object.fromEntries(names.map((name) => [name, round(median(all(name)), 3)])) };
 }
 
-function toRatio(comparison: Comparison, seen: Seen): Ratio {
+function toRatio(comparison: Comparison, seen: BlocksByName): Ratio {
   const { name, by, aim } = comparison;
   const values = valuesOf(comparison, seen);
   const value = round(median(values), 3);
@@ -224,7 +224,7 @@ export function checkLimits(
 }
 
 /** Returns the value of the comparison in each round. */
-function valuesOf(comparison: Comparison, seen: Seen): number[] {
+function valuesOf(comparison: Comparison, seen: BlocksByName): number[] {
   const ours = blocksOf(seen, comparison.of);
   if (comparison.by === "fairness") return ours.map(({ shares }) => fairness(shares));
   const theirs = blocksOf(seen, comparison.over);

@@ -2,7 +2,7 @@ import { execFile } from "node:child_process";
 import { randomInt } from "node:crypto";
 import { promisify } from "node:util";
 import type { ServerNode } from "../../infra/servers/server.ts";
-import type { Place } from "../../infra/servers/start.ts";
+import type { Placement } from "../../infra/servers/start.ts";
 import { TcpProxy } from "../support/tcp-proxy.ts";
 import { until } from "../support/until.ts";
 import type { Fault } from "./nemesis.ts";
@@ -41,7 +41,7 @@ export class Namespaces implements AsyncDisposable {
   }
 
   /** Makes a namespace for the process with this port. Clients reach the process on the same port of loopback. */
-  async place(port: number): Promise<Place> {
+  async place(port: number): Promise<Placement> {
     const host = `${this.#subnet}.${this.#hosts.length + 1}`;
     const name = `${this.#name}-${this.#hosts.length}`;
     this.#hosts.push(host);

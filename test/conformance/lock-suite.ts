@@ -73,7 +73,7 @@ export class LockSuite {
   readonly tryLock = (client: LockStore, name: string): Promise<Lock | undefined> =>
     retry(
       () => client.tryLock(name, { ttl: LONG }),
-      (error) => (hasCode(error, "STORE_UNAVAILABLE") ? 0 : undefined),
+      (error) => (hasCode(error, "STORE_UNAVAILABLE", "UNKNOWN_OUTCOME") ? 0 : undefined),
     );
 
   /** Expects that the lock has no holder and no waiter: another client gets the lock before a ttl could end. */

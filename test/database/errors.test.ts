@@ -71,7 +71,7 @@ describe("the advice after a refusal by PostgreSQL", () => {
     });
   });
 
-  test("of the user's own tables and functions is none", () => {
+  test("the advice is left out for tables and functions of the user", () => {
     const error = Object.assign(new Error("permission denied for table orders"), { code: "42501" });
     expect(postgres.uncommittedError("a", error, error).message).not.toContain("docs/");
   });

@@ -1,6 +1,13 @@
 import fc from "fast-check";
 import { describe, expect, inject, test } from "vitest";
-import { type Database, list, type Sql, sql, type Transaction } from "../../core/database/sql.ts";
+import {
+  type Database,
+  list,
+  raw,
+  type Sql,
+  sql,
+  type Transaction,
+} from "../../core/database/sql.ts";
 import { sqliteDatabase } from "../../core/stores/sqlite/database.ts";
 import { temporaryDatabase } from "../support/under-test.ts";
 
@@ -114,10 +121,7 @@ const opened: [
 
 describe.each(opened)("a database on %s", (name, open) => {
   const type = ["sqlite", "postgres"].includes(name) ? "TEXT" : "VARBINARY(255)";
-  const table: Sql = {
-    texts: [`CREATE TABLE echo (value ${type} PRIMARY KEY, number BIGINT)`],
-    values: [],
-  };
+  const table = raw(`CREATE TABLE echo (value ${type} PRIMARY KEY, number BIGINT)`);
 
   test("stores any text and any integer unchanged", async () => {
     const { database, close } = await open();

@@ -485,7 +485,8 @@ describe("the commands of the docs, one after the other", () => {
     return run("sh", ["-c", onOurServers(command)], { cwd: folder, env });
   };
 
-  test("are read", () => expect(COMMANDS.length).toBeGreaterThan(15));
+  test("the commands of the documentation are found", () =>
+    expect(COMMANDS.length).toBeGreaterThan(15));
 
   test.each(COMMANDS)("%s", async (command) => {
     await runs(command);

@@ -83,6 +83,31 @@ test("a commit that arrives after its repetition was refused is the answer, and 
   await dynamodb.close();
 });
 
+test("a search for waiting keys reads no more of the index than it is asked for, and those that others handle", async () => {
+  const table = await anyTable();
+  let most = 0;
+  const { dynamodb } = watch(table, (operation, _, body) => {
+    if (operation === "Query" && body.includes("inboxes/")) most += JSON.parse(body).Limit;
+    return undefined;
+  });
+  const shelf = entity({ name: newKey(), state: z.number(), initial: 0 }, (on) => ({
+    add: on(z.number(), async ({ state }, n) => ({ state: state + n })),
+  }));
+  const { entities } = dynamodbJournal(dynamodb);
+  const runtime = createRuntime({ journal: dynamodbJournal(dynamodb) });
+  const tell = (i: number) => runtime.entity(shelf, `${i}`).tell("add", 1, { operationId: "1" });
+  await Promise.all(Array.from({ length: 200 }, (_, i) => tell(i)));
+  const first = await entities.waiting([shelf.name], 4);
+  expect(first).toHaveLength(4);
+  expect(most).toBeLessThan(200);
+  for (const id of first) await entities.visit(id, { ttl: 60_000 });
+  const next = await entities.waiting([shelf.name], 4);
+  expect(next).toHaveLength(4);
+  expect(next).not.toContainEqual(first[0]);
+  expect(await entities.waiting([shelf.name], 500)).toHaveLength(196);
+  await dynamodb.close();
+});
+
 test("a handler has at most 25 writes, also when it is the last of 24 that are committed together", async () => {
   const table = await anyTable();
   await using dynamodb = table.open();

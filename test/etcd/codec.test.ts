@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { get, isCreated, put } from "../../core/stores/etcd/client/etcd.ts";
-import { type Bytes, base64, MessageCodec } from "../../core/stores/etcd/client/wire.ts";
+import { type BytesFormat, base64, MessageCodec } from "../../core/stores/etcd/client/wire.ts";
 
-const raw: Bytes<Uint8Array> = {
+const raw: BytesFormat<Uint8Array> = {
   encode: (bytes) => bytes,
   decode: (bytes) => (bytes ?? new Uint8Array()) as Uint8Array,
 };

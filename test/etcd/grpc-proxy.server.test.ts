@@ -16,7 +16,7 @@ if (!server) throw new Error("there is no etcd server");
 describe("behind etcd's grpc-proxy,", () => {
   test("each of many watches gets the changes of its own key", async () => {
     await using proxy = await GrpcProxy.to(server);
-    await using etcd = etcdClient(proxy.server);
+    await using etcd = etcdClient({ endpoints: proxy.server.endpoints });
     const prefix = anyPrefix();
     const keys = Array.from({ length: 50 }, (_, at) => `${prefix}${at}`);
     const told = new Map<string, string[]>();
@@ -40,8 +40,8 @@ describe("behind etcd's grpc-proxy,", () => {
   test("a lock is handed over to the waiters of other clients at once", async () => {
     await using proxy = await GrpcProxy.to(server);
     const prefix = freshPrefix();
-    await using one = etcdClient(proxy.server);
-    await using other = etcdClient(proxy.server);
+    await using one = etcdClient({ endpoints: proxy.server.endpoints });
+    await using other = etcdClient({ endpoints: proxy.server.endpoints });
     await using first = await EtcdSession.open(one, { ttl: 30_000 });
     await using second = await EtcdSession.open(other, { ttl: 30_000 });
     const mutexes = [
@@ -61,8 +61,8 @@ describe("behind etcd's grpc-proxy,", () => {
 
   test("a lock outlives its ttl while it is renewed, and excludes direct clients", async () => {
     await using proxy = await GrpcProxy.to(server);
-    await using through = etcdClient(proxy.server);
-    await using direct = etcdClient(server);
+    await using through = etcdClient({ endpoints: proxy.server.endpoints });
+    await using direct = etcdClient({ endpoints: server.endpoints });
     const prefix = `${freshPrefix()}/`;
     await using ours = etcdLocks(through, { prefix });
     await using theirs = etcdLocks(direct, { prefix });

@@ -157,7 +157,7 @@ describe.each([
     const { fence } = lock;
     let stop = false;
     let carried = 0;
-    const insisting = async <T>(call: () => Promise<T>): Promise<T> => {
+    const retrying = async <T>(call: () => Promise<T>): Promise<T> => {
       for (;;) {
         try {
           return await call();
@@ -171,8 +171,8 @@ describe.each([
       const run = await running(journal, { ttl: 600_000 });
       const acknowledged: string[] = [];
       for (let i = 0; !stop; i += 1) {
-        await insisting(() => journal.append(run, record(`${i} plain`)));
-        await insisting(async () =>
+        await retrying(() => journal.append(run, record(`${i} plain`)));
+        await retrying(async () =>
           journal.transact?.(run, { key: `${i} tx`, fences: [fence] }, async (tx) => {
             const operationId = `${run.runId} ${i}`;
             await stock.within(tx).decrement({ sku: "a", quantity: 1, operationId, fence });
@@ -183,7 +183,7 @@ describe.each([
         acknowledged.push(`${i} plain`, `${i} tx`);
         carried += 1;
       }
-      await insisting(() => journal.finish(run, DONE));
+      await retrying(() => journal.finish(run, DONE));
       const shown = await journal.show(run.runId);
       expect(shown?.records.map(({ key }) => key)).toEqual(acknowledged);
       expect(shown).toMatchObject({ status: "completed", epoch: run.epoch });

@@ -449,6 +449,8 @@ describe.concurrent("lockstep doctor", () => {
       expect(await cliInProcess("doctor", url)).toMatchObject({
         stdout: expect.stringMatching(/^problem +health +not healthy: .*\n +→ .*alarm list/m),
       });
+      const space = { check: "space", message: expect.stringMatching(/^\d+ % of the quota of /) };
+      expect(await findingsOf(url)).toContainEqual(expect.objectContaining(space));
     },
     LONGEST,
   );

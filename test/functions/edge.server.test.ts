@@ -81,7 +81,7 @@ describe.each(servers)("a Worker, and $name", (server: EtcdServer) => {
   let locks: LockStore;
 
   beforeAll(() => {
-    etcd = etcdClient(server);
+    etcd = etcdClient({ endpoints: server.endpoints });
     locks = etcdLocks(etcd);
   });
 

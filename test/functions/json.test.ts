@@ -1,6 +1,6 @@
 import { expect, onTestFinished, test } from "vitest";
 import { openSqlite } from "../../core/stores/sqlite/index.ts";
-import { toJson } from "../../functions/cli/json.ts";
+import { formatJson } from "../../functions/display/format-json.ts";
 import { cliInProcess } from "../support/cli-in-process.ts";
 import { temporaryFile } from "../support/under-test.ts";
 
@@ -9,7 +9,7 @@ test("a value is one line of JSON, also with an object within itself", () => {
   const value: Record<string, unknown> = { a: shared, b: [shared, new Set([shared])] };
   value.self = value;
   value.deep = new Map([["key", { value, later: Number.POSITIVE_INFINITY }]]);
-  expect(JSON.parse(toJson(value))).toEqual({
+  expect(JSON.parse(formatJson(value))).toEqual({
     a: { n: "1" },
     b: [{ n: "1" }, [{ n: "1" }]],
     self: null,
@@ -19,10 +19,10 @@ test("a value is one line of JSON, also with an object within itself", () => {
 
 test("a text steers no terminal", () => {
   const text = "\u0000 \u001b[31m \u007f \u009b31m";
-  const json = toJson({ [text]: [text] });
+  const json = formatJson({ [text]: [text] });
   expect(json).not.toMatch(/\p{Cc}/u);
   expect(JSON.parse(json)).toEqual({ [text]: [text] });
-  expect(toJson(undefined)).toBeUndefined();
+  expect(formatJson(undefined)).toBeUndefined();
 });
 
 test("the name of a lock steers no terminal through --json", async () => {

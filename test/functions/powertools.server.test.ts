@@ -206,6 +206,23 @@ describe.each([
     expect(await idempotent(records.layer(), again)(order)).toBe("second");
   });
 
+  test("a function that fails after its lease does not free the record of the next one", async () => {
+    const layer = (await openRecords()).layer();
+    const ends = [Promise.withResolvers<string>(), Promise.withResolvers<string>()] as const;
+    const late = idempotent(layer, () => ends[0].promise, 50)(order);
+    late.catch(() => {});
+    await pause(100);
+    const next = idempotent(layer, () => ends[1].promise)(order);
+    await pause(50);
+    ends[0].reject(new Error("away"));
+    await expect(late).rejects.toThrow("away");
+    const third = idempotent(layer, async () => "third")(order);
+    await expect(third).rejects.toMatchObject({ name: "IdempotencyAlreadyInProgressError" });
+    ends[1].resolve("second");
+    expect(await next).toBe("second");
+    expect(await idempotent(layer, async () => "third")(order)).toBe("second");
+  });
+
   test("another payload under the same key is refused, and a result is kept as long as asked for", async () => {
     const records = await openRecords();
     const config = { payloadValidationJmesPath: "amount", expiresAfterSeconds: 100 };
@@ -216,5 +233,57 @@ describe.each([
     await expect(pay(2)).rejects.toMatchObject({ name: "IdempotencyValidationError" });
     expect(kept.at(-1)).toBeGreaterThan(90_000);
     expect(kept.at(-1)).toBeLessThan(101_000);
+  });
+
+  test("a finished record answers without payload validation, and an orphan is taken over with another payload", async () => {
+    const records = await openRecords();
+    const validated = { payloadValidationJmesPath: "amount" };
+    const pay = (id: string, amount: number, config = {}, left = 60_000) =>
+      idempotent(records.layer(), async () => amount, left, config)({ id, amount });
+    expect(await pay("7", 1, validated)).toBe(1);
+    expect(await pay("7", 2)).toBe(1);
+    const hang = () => new Promise<number>(() => {});
+    void idempotent(records.layer(), hang, 50, validated)({ id: "8", amount: 1 });
+    await until(async () => (await pay("8", 2, validated).catch(() => 0)) === 2);
+    await expect(pay("8", 1, validated)).rejects.toMatchObject({
+      name: "IdempotencyValidationError",
+    });
+  });
+
+  test("a function without the time of its invocation's end runs, however long its record is kept", async () => {
+    const records = await openRecords();
+    const week = new IdempotencyConfig({ eventKeyJmesPath: "id", expiresAfterSeconds: 604_800 });
+    const persistenceStore = records.layer();
+    const pay = async (_order: { id: string }) => "paid";
+    const work = makeIdempotent(pay, { persistenceStore, config: week });
+    expect(await work(order)).toBe("paid");
+    expect(await work(order)).toBe("paid");
+  });
+
+  test("a replay in the cache of a process expires with its record", async () => {
+    const records = await openRecords();
+    const config = { expiresAfterSeconds: 2, useLocalCache: true };
+    let runs = 0;
+    const work = async () => {
+      runs += 1;
+      return runs;
+    };
+    expect(await idempotent(records.layer(), work, 60_000, config)(order)).toBe(1);
+    const cached = idempotent(records.layer(), work, 60_000, config);
+    expect(await cached(order)).toBe(1);
+    await pause(3_000);
+    expect(await cached(order)).toBe(2);
+  });
+
+  test("a record whose result could not be stored is free when its lease has ended", async () => {
+    const records = await openRecords();
+    const layer = records.layer();
+    const unstorable = idempotent(layer, async () => ({ run() {} }), 500);
+    await expect(unstorable(order)).rejects.toMatchObject({
+      name: "IdempotencyPersistenceLayerError",
+    });
+    const work = idempotent(layer, async () => "paid");
+    await expect(work(order)).rejects.toMatchObject({ name: "IdempotencyAlreadyInProgressError" });
+    await until(async () => (await work(order).catch(() => "")) === "paid");
   });
 });

@@ -4,8 +4,8 @@ import type { RunDetails } from "../../core/journal/queries.ts";
 import type { StepRecord } from "../../core/journal/records.ts";
 import { encode } from "../../core/steps/codec.ts";
 import { drawRun } from "../../functions/cli/terminal/draw-run.ts";
-import { timelineOf } from "../../functions/cli/terminal/timeline.ts";
 import { traceOf } from "../../functions/cli/terminal/trace.ts";
+import { timelineOf } from "../../functions/display/timeline.ts";
 
 const startedAt = new Date("2026-01-02T03:04:05.000Z");
 const at = (millis: number) => new Date(startedAt.getTime() + millis);

@@ -34,22 +34,25 @@ async function expectWhole(url: string, sentence: RegExp): Promise<void> {
 }
 
 describe("the whole message of a client is shown", () => {
-  test.each(inject("sqlServers").map(({ name }) => name))("by mysql2, of %s", async (name) => {
-    const { url = "" } = inject("sqlServers").find((server) => server.name === name) ?? {};
-    const { host } = new URL(url);
-    const denied = /Access denied for user 'nobody'@'[^']+' \(using password: YES\)$/m;
-    await expectWhole(`mysql://nobody:${SECRET}@${host}/shop`, denied);
-    await expectWhole(`mysql://nobody:${SECRET}@127.0.0.1:1/shop`, /ECONNREFUSED 127.0.0.1:1$/m);
-    const { status, stderr } = await cli(
-      "list",
-      "--store",
-      `mysql://nobody:${SECRET}@${host}/shop`,
-    );
-    expect({ status, stderr }).toEqual({ status: 69, stderr: expect.stringMatching(denied) });
-    expect(stderr).not.toContain(SECRET);
-  });
+  test.each(inject("sqlServers").map(({ name }) => name))(
+    "mysql2 on %s tells what the server said",
+    async (name) => {
+      const { url = "" } = inject("sqlServers").find((server) => server.name === name) ?? {};
+      const { host } = new URL(url);
+      const denied = /Access denied for user 'nobody'@'[^']+' \(using password: YES\)$/m;
+      await expectWhole(`mysql://nobody:${SECRET}@${host}/shop`, denied);
+      await expectWhole(`mysql://nobody:${SECRET}@127.0.0.1:1/shop`, /ECONNREFUSED 127.0.0.1:1$/m);
+      const { status, stderr } = await cli(
+        "list",
+        "--store",
+        `mysql://nobody:${SECRET}@${host}/shop`,
+      );
+      expect({ status, stderr }).toEqual({ status: 69, stderr: expect.stringMatching(denied) });
+      expect(stderr).not.toContain(SECRET);
+    },
+  );
 
-  test("by ioredis", async () => {
+  test("ioredis tells what the server said", async () => {
     const { host } = new URL(redisServer("redis").url);
     await expectWhole(
       `redis://nobody:${SECRET}@${host}`,
@@ -58,7 +61,7 @@ describe("the whole message of a client is shown", () => {
     await expectWhole(`redis://nobody:${SECRET}@127.0.0.1:1`, /ECONNREFUSED 127.0.0.1:1/);
   });
 
-  test("by etcd's clients, over gRPC and the gateway", async () => {
+  test("etcd's clients tell it over gRPC and the gateway", async () => {
     const [server] = inject("etcdServers");
     if (!server) throw new Error("there is no etcd");
     await using own = await startWithUsers(server);
@@ -69,11 +72,11 @@ describe("the whole message of a client is shown", () => {
     }
   });
 
-  test("by ZooKeeper's", async () => {
+  test("ZooKeeper's client tells the address", async () => {
     await expectWhole(`zookeeper://shop:${SECRET}@127.0.0.1:1`, /127\.0\.0\.1:1/);
   });
 
-  test("by SQLite", async () => {
+  test("SQLite tells the folder that cannot be made", async () => {
     const { file, remove } = await temporaryFile();
     const error = await errorOf(open(`sqlite:${file}/no@such/folder`));
     expect(error.message).toMatch(/cannot be made: ENOENT.*no@such/);
@@ -93,6 +96,9 @@ describe("the text of an error", () => {
     );
     expect(redact("a://u:p@h/x?sentinel-password=secret&ca=x")).toBe(
       "a://h/x?sentinel-password=…&ca=x",
+    );
+    expect(redact("a://h/x?password=secret&user=b and ?access_token=t, &clientSecret=c")).toBe(
+      "a://h/x?password=…&user=b and ?access_token=… &clientSecret=…",
     );
     expect(redact("(see http://u:p@h/x).")).toBe("(see http://h/x).");
   });

@@ -23,14 +23,17 @@ if (!server) throw new Error("there is no etcd server");
 
 /** Opens stock whose requests take `span` longer. */
 const slow = (prefix: string, span: number) => {
-  const { etcd } = counting(etcdClient(server), () => pause(span));
+  const { etcd } = counting(etcdClient({ endpoints: server.endpoints }), () => pause(span));
   return { stock: etcdInventory(etcd, { prefix }), etcd };
 };
 
 describe("a change of stock in etcd", () => {
   test("a change costs one round trip if no other client has changed the sku", async () => {
-    const { etcd, count } = counting(etcdClient(server));
-    const locks = etcdLocks(etcdClient(server), { prefix: "counted/", closeEtcd: true });
+    const { etcd, count } = counting(etcdClient({ endpoints: server.endpoints }));
+    const locks = etcdLocks(etcdClient({ endpoints: server.endpoints }), {
+      prefix: "counted/",
+      closeEtcd: true,
+    });
     const stock = etcdInventory(etcd, { prefix: "counted/" });
     const orders = (size: number) =>
       Array.from({ length: size }, (_, i) => ({ operationId: `${size}/${i}`, quantity: 1 }));
@@ -96,7 +99,7 @@ describe("a change of stock in etcd", () => {
   );
 
   test("expired reservations that are put back late change nothing", async () => {
-    const etcd = etcdClient(server);
+    const etcd = etcdClient({ endpoints: server.endpoints });
     const flaky = faulty(etcd);
     const prefix = "late-expiry/";
     const [ours, theirs] = [etcdInventory(flaky.etcd, { prefix }), etcdInventory(etcd, { prefix })];
@@ -120,7 +123,10 @@ describe("a change of stock in etcd", () => {
   });
 
   test("a result never comes from the cache: changes of other clients are visible at once", async () => {
-    const [one, two] = [etcdClient(server), etcdClient(server)];
+    const [one, two] = [
+      etcdClient({ endpoints: server.endpoints }),
+      etcdClient({ endpoints: server.endpoints }),
+    ];
     const [here, there] = [one, two].map((etcd) => etcdInventory(etcd, { prefix: "guess/" })) as [
       Inventory,
       Inventory,
@@ -140,7 +146,10 @@ describe("a change of stock in etcd", () => {
   });
 
   test("a late holder is refused after another client has claimed the sku for the next holder", async () => {
-    const [one, two] = [etcdClient(server), etcdClient(server)];
+    const [one, two] = [
+      etcdClient({ endpoints: server.endpoints }),
+      etcdClient({ endpoints: server.endpoints }),
+    ];
     const [here, there] = [one, two].map((etcd) => etcdInventory(etcd, { prefix: "claims/" })) as [
       Inventory,
       Inventory,
@@ -163,7 +172,7 @@ describe("a change of stock in etcd", () => {
   });
 
   test("a batch does not apply an order whose id was used in the meantime", async () => {
-    const direct = etcdClient(server);
+    const direct = etcdClient({ endpoints: server.endpoints });
     const other = etcdInventory(direct, { prefix: "meantime/" });
     const orders = Array.from({ length: 130 }, (_, i) => ({ operationId: `${i}`, quantity: 1 }));
     const late = { sku: "b", quantity: 1, operationId: "129" };
@@ -182,7 +191,7 @@ describe("a change of stock in etcd", () => {
   });
 
   test("a holder is refused once its lock has expired, even before the next holder comes", async () => {
-    const etcd = etcdClient(server);
+    const etcd = etcdClient({ endpoints: server.endpoints });
     const locks = etcdLocks(etcd, { prefix: "expired/" });
     const stock = etcdInventory(etcd, { prefix: "expired/" });
     const sku = "a";
@@ -204,7 +213,7 @@ describe("a change of stock in etcd", () => {
 
 describe("reservations in etcd", () => {
   test("a reservation that expires during its confirm is not sold", async () => {
-    const direct = etcdClient(server);
+    const direct = etcdClient({ endpoints: server.endpoints });
     const open = stockKeys("late/").open("a", "r");
     const expire = async () => {
       const { kvs } = await direct.range(get(open));
@@ -223,7 +232,7 @@ describe("reservations in etcd", () => {
   });
 
   test("a reservation stays open if the change that closes it is refused", async () => {
-    const etcd = etcdClient(server);
+    const etcd = etcdClient({ endpoints: server.endpoints });
     const stock = etcdInventory(etcd, { prefix: "refused/" });
     await using locks = memoryLocks();
     const sku = "a";
@@ -243,7 +252,7 @@ describe("reservations in etcd", () => {
   });
 
   test("a reservation leaves no lease behind if it is closed or not made", async () => {
-    const direct = etcdClient(server);
+    const direct = etcdClient({ endpoints: server.endpoints });
     const leases: LeaseId[] = [];
     const { etcd } = counting(direct);
     const stock = etcdInventory(
@@ -272,7 +281,7 @@ describe("reservations in etcd", () => {
   });
 
   test("expired reservations are found among thousands", async () => {
-    const etcd = etcdClient(server);
+    const etcd = etcdClient({ endpoints: server.endpoints });
     const stock = etcdInventory(etcd, { prefix: "many/" });
     const keys = stockKeys("many/");
     const sku = "a";

@@ -350,9 +350,7 @@ function total(rows: readonly Row[] = []): number {
 
 /** Whether the plan reads a whole table of runs, lines, records or signals, or a whole index of one. */
 async function isScan(database: Database, statement: Sql): Promise<boolean> {
-  const [text = "", ...texts] = statement.texts;
-  const explain = { ...statement, texts: [`EXPLAIN ${text}`, ...texts] };
-  const [plan] = await database.batch([explain]);
+  const [plan] = await database.batch([sql`EXPLAIN ${statement}`]);
   if (database.dialect.name === "postgres") {
     // A line of the plan: "->  Seq Scan on lockstep_run r  (cost=0.00..9126.00 rows=200000 width=8)".
     return (plan?.rows ?? []).some((line) => {

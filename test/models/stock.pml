@@ -64,7 +64,7 @@ inline confirm(me) {
   }
 }
 
-inline giveBack(me) {
+inline returnUnits(me) {
   atomic {
     if
     :: reservation[me] == open -> reserved = reserved - held[me]; onHand = onHand + held[me]; reservation[me] = closed
@@ -84,7 +84,7 @@ proctype Client(byte me) {
     do
     :: true -> reserve(me, 1)
     :: true -> confirm(me)
-    :: true -> giveBack(me)
+    :: true -> returnUnits(me)
     :: break
     od
   fi
@@ -104,7 +104,7 @@ end:
       :: else
       fi;
 #else
-      giveBack(i);
+      returnUnits(i);
 #endif
       i = 0;
       assert(isConserved)

@@ -110,6 +110,8 @@ class Hunter implements AsyncDisposable {
   #start(): ChildProcess {
     return fork(join(this.#folder, "test/mutants/worker.ts"), {
       cwd: this.#folder,
+      // A mutant may name any test.
+      env: { ...process.env, LOCKSTEP_TESTS: "all" },
       stdio: ["ignore", "ignore", "ignore", "ipc"],
       // Its tests and servers are of its group, and end with it.
       detached: true,

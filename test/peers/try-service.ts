@@ -154,9 +154,9 @@ async function meet(
     },
   });
   const startedAt = performance.now();
-  const own = executors.insist(first, operation);
+  const own = executors.deliverUntilAnswered(first, operation);
   await Promise.race([met, own]);
-  const another = executors.insist((first + 1) % EXECUTORS, operation);
+  const another = executors.deliverUntilAnswered((first + 1) % EXECUTORS, operation);
   const answered = another.then((receipt) => {
     return { second: receipt, waited: performance.now() - startedAt };
   });
@@ -165,7 +165,7 @@ async function meet(
   // The first executor ends its late execution before the third delivery.
   await own;
   const { second, waited } = await answered;
-  const third = await executors.insist((first + 2) % EXECUTORS, operation);
+  const third = await executors.deliverUntilAnswered((first + 2) % EXECUTORS, operation);
   return { second, third, waited };
 }
 
@@ -202,11 +202,13 @@ class Executors {
   /** Resolves when each executor has answered an operation of its own: a wait must not include the start of a process. */
   async warmUp(operation: string): Promise<void> {
     const slots = Array.from({ length: EXECUTORS }, (_, slot) => slot);
-    await Promise.all(slots.map((slot) => this.insist(slot, `${operation}-warm-up-${slot}`)));
+    await Promise.all(
+      slots.map((slot) => this.deliverUntilAnswered(slot, `${operation}-warm-up-${slot}`)),
+    );
   }
 
   /** Delivers the operation until it is answered; for 30 s at most. */
-  async insist(slot: number, operation: string): Promise<string | undefined> {
+  async deliverUntilAnswered(slot: number, operation: string): Promise<string | undefined> {
     const over = sleep(STUCK, "over" as const, { ref: false });
     for (;;) {
       const answer = await Promise.race([this.deliver(slot, operation), over]);

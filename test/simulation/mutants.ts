@@ -73,14 +73,14 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "the monotonic clock alone",
     file: "core/lock/time.ts",
-    find: "return Math.max(performance.now() - start.mono, Date.now() - start.wall);",
-    replace: "return performance.now() - start.mono;",
+    find: "return Math.max(now.mono - start.mono, now.wall - start.wall);",
+    replace: "return now.mono - start.mono;",
   },
   {
     name: "the wall clock alone",
     file: "core/lock/time.ts",
-    find: "return Math.max(performance.now() - start.mono, Date.now() - start.wall);",
-    replace: "return Date.now() - start.wall;",
+    find: "return Math.max(now.mono - start.mono, now.wall - start.wall);",
+    replace: "return now.wall - start.wall;",
   },
   {
     name: "a held lock that is not compared with the clock",
@@ -236,7 +236,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "undo after the attempt",
     file: "core/steps/attempt.ts",
-    find: `      this.#step.undo !== undefined && (await this.#execution.effectOf(this.#step)) === "not-done"`,
+    find: `      this.#step.undo !== undefined && (await this.#execution.effects.of(this.#step)) === "not-done"`,
     replace: "      false",
   },
   {

@@ -84,17 +84,17 @@ export class Client {
   async recover(runs: readonly string[]): Promise<void> {
     const { history, ended } = this.#shared;
     const sales = [...history.attempts.keys()].filter((id) => id.startsWith("sale"));
-    for (const id of runs) await this.#insist(() => this.#finish(id));
+    for (const id of runs) await this.#retry(() => this.#finish(id));
     for (const id of runs) if (!ended.has(id)) history.violate("progress", `${id} never ends`);
     for (const id of sales) {
-      await this.#insist(() => this.#sellMany({ kind: "sell-many", ids: [id], think: 0 }));
+      await this.#retry(() => this.#sellMany({ kind: "sell-many", ids: [id], think: 0 }));
     }
-    for (const sku of [COUNTED, SOLD]) await this.#insist(() => this.#restock(sku));
-    await this.#insist(() => this.#store.inventory.expire(SOLD));
+    for (const sku of [COUNTED, SOLD]) await this.#retry(() => this.#restock(sku));
+    await this.#retry(() => this.#store.inventory.expire(SOLD));
   }
 
   /** Tries again for a while: late requests, and transactions that lost their client, may still hold the store. */
-  async #insist(action: () => Promise<void>): Promise<void> {
+  async #retry(action: () => Promise<void>): Promise<void> {
     for (let attempt = 0; ; attempt += 1) {
       try {
         return await action();

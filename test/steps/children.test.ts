@@ -7,6 +7,7 @@ import { createRuntime } from "../../core/steps/index.ts";
 import { injectFaults } from "../../core/steps/testing.ts";
 import { memoryJournal } from "../../core/stores/memory/journal.ts";
 import { flow } from "../support/flow.ts";
+import { within } from "../support/until.ts";
 
 const input = { n: 1 };
 
@@ -119,5 +120,71 @@ describe.concurrent("children", () => {
     await rt.resume("r/a");
     await rt.resume("r");
     expect((await rt.journal.show("r"))?.status).toBe("failed");
+  });
+
+  test("a child with an id of its own answers a later call, too", async () => {
+    let runs = 0;
+    const child = flow(async (ctx) => ctx.step("count", async () => (runs += 1)));
+    const parent = flow(async (ctx) => [
+      await ctx.child("a", child, input, { id: "own" }),
+      await ctx.child("b", child, input, { id: "own" }),
+    ]);
+    expect(await runtime().run(parent, input)).toMatchObject({ output: [1, 1] });
+  });
+
+  test("two calls with children of the same id block the run", async () => {
+    const child = flow(async (_, { n }) => n);
+    const keyOf = () => "b";
+    const bodies: readonly Parameters<typeof flow>[0][] = [
+      async (ctx) =>
+        Promise.all([
+          ctx.child("a[b]", child, input),
+          ctx.children("a", child, [input], { keyOf }),
+        ]),
+      async (ctx) => {
+        await ctx.children("a[b]", child, [{ n: 1 }], { keyOf: () => "c" });
+        await ctx.children("a", child, [{ n: 2 }], { keyOf: () => "b][c" });
+      },
+      async (ctx) =>
+        Promise.all([
+          ctx.child("a", child, input, { id: "own" }),
+          ctx.child("b", child, input, { id: "own" }),
+        ]),
+    ];
+    for (const body of bodies) {
+      const outcome = await within(20_000, runtime().run(flow(body), input));
+      expect(outcome).toMatchObject({ status: "blocked", error: { code: "MISUSE" } });
+      expect(outcome).toHaveProperty(["error", "message"], expect.stringContaining("which has it"));
+    }
+  });
+
+  test("a run that is to be its own child is blocked", async () => {
+    const wf: ReturnType<typeof flow> = flow(async (ctx) =>
+      ctx.child("c", wf, input, { id: ctx.runId }),
+    );
+    const outcome = await within(20_000, runtime().run(wf, input, { id: "r" }));
+    expect(outcome).toMatchObject({ status: "blocked", error: { code: "MISUSE" } });
+  });
+
+  test("a fan-out looks again for the end of a child that its run did not start", async () => {
+    const rt = runtime();
+    const child = flow(async (ctx, { n }) => {
+      if (n === 2) await ctx.waitFor("go", z.number());
+      return n;
+    });
+    const wf = flow(async (ctx) =>
+      ctx.children("a", child, [{ n: 1 }, { n: 2 }], { keyOf: ({ n }) => `${n}` }),
+    );
+    await rt.execute(child, { n: 2 }, { id: "r/a[2]" });
+    await rt.execute(wf, input, { id: "r" });
+    const waiting = await rt.execute(wf, input, { id: "r" });
+    expect(waiting).toMatchObject({ status: "suspended", reason: "child" });
+    expect("wakeIn" in waiting && waiting.wakeIn).toBeLessThanOrEqual(60_000);
+    await rt.signal("r/a[2]", "go", 1, { dedupeId: "1" });
+    await rt.resume("r/a[2]");
+    // Makes the run due, as the time does.
+    await rt.signal("r", "wake", 1, { dedupeId: "1" });
+    const outcome = await within(20_000, rt.run(wf, input, { id: "r" }));
+    expect(outcome).toMatchObject({ output: [1, 2] });
   });
 });

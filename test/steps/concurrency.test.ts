@@ -31,6 +31,27 @@ function slowToUnlock(locks: LockStore, millis: number): LockStore {
 }
 
 describe.concurrent("concurrent branches", () => {
+  test("answers of one millisecond are replayed in the order in which they came", async () => {
+    await using database = sqliteDatabase(":memory:");
+    await migrate(database);
+    const orders: number[][] = [];
+    const wf = flow(async (ctx) => {
+      const order: number[] = [];
+      orders.push(order);
+      await ctx.random();
+      const branch = async (_: unknown, number: number) => {
+        await ctx.random();
+        order.push(number);
+      };
+      await Promise.all(Array.from({ length: 20 }, branch));
+      await ctx.sleep("between", 10);
+    });
+    const journal = sqlJournal(database);
+    await createRuntime({ journal, inlineWait: 0 }).execute(wf, input, { id: "r" });
+    await createRuntime({ journal }).run(wf, input, { id: "r" });
+    expect(orders).toEqual([orders[0], orders[0]]);
+  });
+
   test("a branch that goes on after the failure of another one starts no further step", async () => {
     const journal = memoryJournal();
     const [rt] = two(journal);

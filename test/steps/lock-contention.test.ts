@@ -34,7 +34,7 @@ test("a cancellation during the last step waits for no busy lock of an undo", as
     });
   });
   const rt = createRuntime({ journal, locks });
-  const outcome = await rt.execute(wf, { n: 1 }, { id: "r", lockWait: 0 });
+  const outcome = await rt.execute(wf, { n: 1 }, { id: "r", lockWait: "0s" });
   expect(outcome).toMatchObject({ status: "suspended", reason: "lock-busy" });
   expect(waits.every((wait) => wait === 0)).toBe(true);
 });

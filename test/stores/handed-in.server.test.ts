@@ -39,6 +39,14 @@ describe("a client of ioredis", () => {
     await client.quit();
   });
 
+  test("does not end commands that block by its own timeout of silence", async () => {
+    const client = new Redis({ host: "127.0.0.1", port, socketTimeout: 200, lazyConnect: true });
+    const store = await openRedis(client, { prefix: anyPrefix() });
+    expect(await store.redis.call(["BLPOP", `{${anyPrefix()}}none`, "0.6"])).toBeUndefined();
+    await store.close();
+    client.disconnect();
+  });
+
   test("stands for a master of Redlock", async () => {
     const clients = redisServer("redlock").ports.map((each) => new Redis(each, "127.0.0.1"));
     const store = await openRedlock(clients, { prefix: anyPrefix() });

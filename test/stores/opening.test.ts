@@ -62,6 +62,11 @@ test.each([
   },
 );
 
+test("openRedlock refuses a master that is named twice, also in other letters", async () => {
+  const twice = openRedlock([{ host: "localhost" }, { host: "LOCALHOST" }, { host: "redis-3" }]);
+  await expect(twice).rejects.toThrow(/is named twice/);
+});
+
 test("openRedlock refuses a list of texts, and a list without masters", async () => {
   await expect(openRedlock(["redis-1:6379"] as never)).rejects.toThrow(
     /openRedlock needs .*not a URL or another text/,

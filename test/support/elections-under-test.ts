@@ -11,7 +11,7 @@ import { faulty as faultyEtcd } from "./faulty-etcd.ts";
 import { type Fault, faulty as faultyZooKeeper } from "./faulty-zookeeper.ts";
 import { strike } from "./strike.ts";
 import { TcpProxy } from "./tcp-proxy.ts";
-import { endSession, freshRoot, lineOf, overhear } from "./zookeeper.ts";
+import { contendersOf, endSession, freshRoot, overhear } from "./zookeeper.ts";
 import type { ZooKeeperServer } from "./zookeeper-servers.ts";
 
 /** A ttl that no test outlasts. */
@@ -19,7 +19,7 @@ const LONG = 120_000;
 
 export async function etcdElections(server: EtcdServer): Promise<ElectionsUnderTest> {
   const opened = new AsyncDisposableStack();
-  const etcd = opened.use(etcdClient(server));
+  const etcd = opened.use(etcdClient({ endpoints: server.endpoints }));
   const open = async (name: string, on: Etcd = etcd) => {
     const session = await EtcdSession.open(on, { ttl: LONG });
     return { election: etcdElection(on, session, name), session };
@@ -101,7 +101,7 @@ export async function zookeeperElections({
       return { ...(await open(name, client([`127.0.0.1:${wire.port}`]))), wire };
     },
     async queue(name) {
-      const paths = (await lineOf(admin, name)).map((node) => `${name}/${node}`);
+      const paths = (await contendersOf(admin, name)).map((node) => `${name}/${node}`);
       const nodes = await Promise.all(paths.map((path) => admin.read(path)));
       return nodes.flatMap((node, i) => {
         if (!node) return [];

@@ -121,6 +121,13 @@ export const serve = (more?: AppOptions) => serving(appOptions(more));
 export const startPath = "/workflows/flow/runs";
 export const newKey = () => `key-${randomUUID()}`;
 
+/** Starts a run of the workflow. */
+export const start = (
+  ask: Awaited<ReturnType<typeof serve>>["ask"],
+  does: string,
+  key = newKey(),
+) => ask("POST", startPath, { key, body: { does } });
+
 /** Less than the 10 s of an unlimited call to a silent store. */
 export const BEFORE_LONGEST_CALL = 9_000;
 

@@ -19,7 +19,7 @@ export interface Said {
   readonly text: string;
 }
 
-export interface Asking {
+export interface RequestOptions {
   readonly key?: string;
   readonly body?: unknown;
 
@@ -53,8 +53,8 @@ export async function serving(options: AppOptions) {
   const routes = routesOf(given);
   const check = documented(routes, openApi(routes, []));
   onTestFinished(() => server.close("0s"));
-  const ask = async (method: string, path: string, asking: Asking = {}): Promise<Said> => {
-    const response = await fetch(server.url + path, toInit(method, asking));
+  const ask = async (method: string, path: string, request: RequestOptions = {}): Promise<Said> => {
+    const response = await fetch(server.url + path, toInit(method, request));
     const text = await response.text();
     everythingSaid.push(`${JSON.stringify([...response.headers])} ${text}`);
     const type = response.headers.get("content-type") ?? "";
@@ -68,7 +68,7 @@ export async function serving(options: AppOptions) {
 
 function toInit(
   method: string,
-  { key, body, raw, headers, token = TOKEN, signal }: Asking,
+  { key, body, raw, headers, token = TOKEN, signal }: RequestOptions,
 ): RequestInit {
   const sent = raw ?? (body === undefined ? undefined : JSON.stringify(body));
   return {

@@ -22,7 +22,10 @@ export function singleZooKeeper(): ZooKeeperServer {
 }
 
 /** Returns the names of the contenders in a queue, the earliest first. */
-export async function lineOf(session: ZooKeeperSession, queue: Path): Promise<readonly string[]> {
+export async function contendersOf(
+  session: ZooKeeperSession,
+  queue: Path,
+): Promise<readonly string[]> {
   const [, children = []] = await Promise.all([session.sync(), session.children(queue)]);
   return sortedBySequence(children);
 }

@@ -8,15 +8,17 @@ import type {
 } from "../../journal/entities.ts";
 import { entityResource } from "../../journal/entities.ts";
 import { race, sleep } from "../../lock/abort.ts";
-import { checkText } from "../../lock/checks.ts";
+import { checkSignal, checkText, wrongType } from "../../lock/checks.ts";
 import { hasCode, LockLostError } from "../../lock/errors.ts";
 import { Lease } from "../../lock/lease.ts";
+import { checkOptionNames, type OptionNames } from "../../lock/options.ts";
 import { backoff } from "../../lock/retry.ts";
 import { elapsedSince, type Instant, instant, type Millis } from "../../lock/time.ts";
-import { decode, decodeError, encodeResult, hashOf } from "../codec.ts";
-import { type Envelopes, isSealed, type Seal } from "../envelope.ts";
+import { decode, decodeError, encode, encodeResult, hashOf } from "../codec.ts";
+import type { Envelopes, Seal } from "../envelope.ts";
 import { isTerminal, TerminalError } from "../errors.ts";
 import { validate } from "../schema.ts";
+import { checkKeyPart } from "../step-keys.ts";
 import type {
   AnyEntity,
   Entity,
@@ -24,7 +26,15 @@ import type {
   InputOfHandler,
   ResultOfHandler,
 } from "./entity.ts";
-import { type EntityTurn, type HandledMessage, handle, refused } from "./handle.ts";
+import {
+  checkReentry,
+  type EntityTurn,
+  type HandledMessage,
+  handle,
+  type OnHandlerError,
+  refused,
+  report,
+} from "./handle.ts";
 
 /** One key of an entity. */
 export interface EntityHandle<State, H extends EntityHandlers> {
@@ -57,6 +67,19 @@ export interface OperationOptions {
   /** 1 to 255 bytes. A handler is called once per operation id: that of the order, say, or a step's `idempotencyKey`. */
   readonly operationId: string;
   readonly signal?: AbortSignal;
+}
+
+const OPERATION_OPTIONS = {
+  operationId: true,
+  signal: true,
+} satisfies OptionNames<OperationOptions>;
+
+/** Returns the options. Throws a TypeError for invalid ones. */
+function checkOperation(call: "call" | "tell", options: Partial<OperationOptions> = {}) {
+  checkOptionNames(call, options, OPERATION_OPTIONS);
+  checkText("operation id", options.operationId, 255);
+  checkSignal(options.signal);
+  return { operationId: options.operationId, signal: options.signal };
 }
 
 /** Answers of handlers that take less than this together share a commit. */
@@ -99,6 +122,7 @@ export class Actors {
   readonly #records: EntityRecords;
   readonly #ttl: Millis;
   readonly #onTold: () => void;
+  readonly #onError: OnHandlerError;
   readonly #envelopes: Envelopes | undefined;
   readonly #entities = new Map<string, AnyEntity>();
 
@@ -112,15 +136,22 @@ export class Actors {
     {
       envelopes,
       onTold,
-    }: { readonly envelopes: Envelopes | undefined; readonly onTold: () => void },
+      onError,
+    }: {
+      readonly envelopes: Envelopes | undefined;
+      readonly onTold: () => void;
+      readonly onError: OnHandlerError;
+    },
   ) {
     this.#records = records;
     this.#ttl = ttl;
     this.#envelopes = envelopes;
     this.#onTold = onTold;
+    this.#onError = onError;
   }
 
   register(entity: AnyEntity): void {
+    if (!entity?.handlers) throw wrongType("an entity", "made by entity(…)", entity);
     const known = this.#entities.get(entity.name);
     if (known && known !== entity) throw new TypeError(`two entities have the name ${entity.name}`);
     this.#entities.set(entity.name, entity);
@@ -131,14 +162,17 @@ export class Actors {
     key: string,
   ): EntityHandle<State, H> {
     this.register(entity);
-    checkText("key", key, 255);
+    checkKeyPart("key", key, 255);
     const id = { entity: entity.name, key };
     return {
-      call: async (handler, input, { operationId, signal }) => {
+      call: async (handler, input, options) => {
+        const { operationId, signal } = checkOperation("call", options);
+        checkReentry(this.#records, id);
         const message = await toMessage(entity, { handler, input, operationId }, this.#sealFor(id));
         return toResult(await this.#call(id, message, signal)) as never;
       },
-      tell: async (handler, input, { operationId, signal }) => {
+      tell: async (handler, input, options) => {
+        const { operationId, signal } = checkOperation("tell", options);
         const message = await toMessage(entity, { handler, input, operationId }, this.#sealFor(id));
         const { inputHash } = await this.#records.visit(id, { message }, signal);
         checkSame(message, inputHash);
@@ -146,7 +180,7 @@ export class Actors {
       },
       state: async () => {
         const { state } = await this.#records.read(id);
-        const value = state === undefined ? entity.initial : decode(state);
+        const value = decode(state ?? encode(entity.initial));
         return validate(
           `the state of ${entity.name} ${key}`,
           entity.state,
@@ -248,7 +282,8 @@ export class Actors {
     own: EntityMessage | undefined,
   ): Promise<Omit<Turn, "answer">> {
     const answers = new Map<string, EntityAnswer>();
-    const turn = { ...claimed, seal: this.#sealFor(claimed.id) };
+    const [records, seal] = [this.#records, this.#sealFor(claimed.id)];
+    const turn: EntityTurn = { ...claimed, records, seal, onError: this.#onError };
     const lease = this.#lease(claimed, sentAt);
     const entity = this.#entities.get(claimed.id.entity) as AnyEntity;
     let { messages, state } = claimed;
@@ -267,7 +302,7 @@ export class Actors {
           break;
         }
         const group = await handleGroup(entity, turn, messages, state, lease.signal);
-        const committed = await this.#commit(entity, claimed, group);
+        const committed = await this.#commit(entity, turn, group);
         state = committed.change.state;
         messages = committed.next;
         for (const { message, ...answer } of committed.change.answers) {
@@ -291,19 +326,20 @@ export class Actors {
   /** Commits a group. If the database refuses the last one's `writes`, the refusal is its answer. */
   async #commit(
     { keep }: AnyEntity,
-    claimed: ClaimedEntity,
+    turn: EntityTurn,
     group: readonly HandledMessage[],
   ): Promise<{ readonly change: EntityCommit; readonly next: readonly EntityMessage[] }> {
     const change = toCommit(group, keep);
     try {
-      return { change, next: await this.#records.commit(claimed, change) };
+      return { change, next: await this.#records.commit(turn, change) };
     } catch (error) {
       const last = group.at(-1);
       const isLost = hasCode(error, "FENCED_OUT", "STORE_UNAVAILABLE", "UNKNOWN_OUTCOME");
       if (isLost || !last || change.writes.length === 0) throw error;
+      report(turn, last.answer.message, error);
       const failed = refused(last.answer.message, last.before, error);
       const rest = toCommit([...group.slice(0, -1), failed], keep);
-      return { change: rest, next: await this.#records.commit(claimed, rest) };
+      return { change: rest, next: await this.#records.commit(turn, rest) };
     }
   }
 
@@ -338,9 +374,12 @@ async function handleGroup(
   const group: HandledMessage[] = [];
   for (const message of messages) {
     if (!Object.hasOwn(entity.handlers, message.handler)) break;
-    // The messages that were handled before this one are committed first.
-    if (group.length > 0 && isSealed(message.input)) break;
-    const handled = await handle(entity, turn, message, group.at(-1)?.state ?? state, signal);
+    const before = group.at(-1)?.state ?? state;
+    const handled = await handle(entity, turn, message, before, signal).catch((error) => {
+      if (group.length === 0 || !isTerminal(error, "UNREADABLE_VALUE")) throw error;
+    });
+    // The messages that were handled before an unreadable one are committed first.
+    if (!handled) break;
     group.push(handled);
     if (handled.writes.length > 0 || elapsedSince(startedAt) > GROUP) break;
   }
@@ -361,7 +400,6 @@ async function toMessage(
   { handler, input, operationId }: Operation,
   seal: Seal | undefined,
 ): Promise<EntityMessage> {
-  checkText("operation id", operationId, 255);
   const known = Object.hasOwn(handlers, handler) ? handlers[handler] : undefined;
   if (!known) throw new TypeError(`the entity ${name} has no handler ${JSON.stringify(handler)}`);
   const what = `the input of ${name}.${handler}`;

@@ -1,13 +1,15 @@
 import type { Sql } from "../../database/sql.ts";
-import { checkText } from "../../lock/checks.ts";
+import { checkFunction, checkText, wrongType } from "../../lock/checks.ts";
 import { type Duration, toMillis } from "../../lock/duration.ts";
 import type { Fence } from "../../lock/fence.ts";
+import { checkOptionNames, type OptionNames } from "../../lock/options.ts";
 import type { Millis } from "../../lock/time.ts";
 import { type RetryPolicy, toPolicy } from "../retry.ts";
 import type { InputOf, OutputOf, Schema } from "../schema.ts";
+import { checkKeyPart } from "../step-keys.ts";
 
 export interface EntityDefinition<S extends Schema> {
-  /** 1 to 200 bytes. */
+  /** 1 to 200 bytes, where "/" and "%" count as three each. */
   readonly name: string;
 
   /** Validates the state after it was read, and before it is written. */
@@ -18,6 +20,9 @@ export interface EntityDefinition<S extends Schema> {
 
   /** How often a handler is tried before its error is the answer. Other operations of the key wait. Default 5 times. */
   readonly retry?: RetryPolicy | false;
+
+  /** The longest that a handler may take. It is tried again then, as after an error. Default 30 s. */
+  readonly timeout?: Duration;
 
   /** How long answers are kept, and their operation ids are known. Default a day. */
   readonly keep?: Duration;
@@ -38,7 +43,7 @@ export interface EntityScope<State> {
   /** From 1. */
   readonly attempt: number;
 
-  /** Aborts when the turn is lost: another process has the key then, and refuses what this handler returns. */
+  /** Aborts after the `timeout`, and when the turn is lost: another process has the key then. The result does not count. */
   readonly signal: AbortSignal;
 }
 
@@ -51,8 +56,8 @@ export interface EntityChange<State, Result> {
   readonly result?: Result;
 
   /**
-   * Committed together with the state, for data of your own in the journal's database: statements in SQL, or items of
-   * TransactWriteItems in DynamoDB.
+   * Committed together with the state, for data of your own in the journal's database: statements in SQL, or the items of
+   * a transaction of the journal's client.
    */
   readonly writes?: readonly (Sql | Readonly<Record<string, object>>)[];
 }
@@ -74,6 +79,7 @@ export interface Entity<State, H extends EntityHandlers> {
   readonly state: Schema<unknown, State>;
   readonly initial: unknown;
   readonly retry: RetryPolicy;
+  readonly timeout: Millis;
   readonly keep: Millis;
   readonly handlers: H;
 }
@@ -88,6 +94,16 @@ const DAY: Millis = 86_400_000;
 
 /** Shorter than that of steps: the key's other operations wait. */
 const RETRY: RetryPolicy = { attempts: 5, base: 50, max: 1_000 };
+const TIMEOUT: Millis = 30_000;
+
+const DEFINITION = {
+  name: true,
+  state: true,
+  initial: true,
+  retry: true,
+  timeout: true,
+  keep: true,
+} satisfies OptionNames<EntityDefinition<Schema>>;
 
 /**
  * Makes a kind of entity: accounts, seats, one shelf per product.
@@ -101,15 +117,28 @@ export function entity<S extends Schema, H extends EntityHandlers>(
   definition: EntityDefinition<S>,
   define: (on: DefineHandler<OutputOf<S>>) => H,
 ): Entity<OutputOf<S>, H> {
-  const { name, state, initial, retry = RETRY, keep = DAY } = definition;
-  checkText("entity name", name, 200);
+  checkOptionNames("entity", definition, DEFINITION);
+  const {
+    name,
+    state,
+    initial,
+    retry = RETRY,
+    timeout = TIMEOUT,
+    keep = DAY,
+  } = Object(definition) as typeof definition;
+  checkKeyPart("entity name", name, 200);
+  checkFunction("the handlers of an entity", define);
   const handlers = define((input, handle) => ({ input, handle }));
+  if (typeof handlers !== "object" || handlers === null) {
+    throw wrongType("the handlers of an entity", "returned as an object", handlers);
+  }
   for (const handler of Object.keys(handlers)) checkText("handler name", handler, 200);
   return {
     name,
     state: state as Schema<unknown, OutputOf<S>>,
     initial,
     retry: toPolicy(retry, false),
+    timeout: toMillis("timeout", timeout, 1),
     keep: toMillis("keep", keep),
     handlers,
   };

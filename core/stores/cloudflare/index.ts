@@ -2,6 +2,8 @@
 
 import type { Inventory } from "../../inventory/inventory.ts";
 import { type OpenStore, openLockStore } from "../../lock/open-store.ts";
+import { checkOptionNames } from "../../lock/options.ts";
+import { STORE_OPTIONS } from "../options.ts";
 import { sqlInventory } from "../sql/inventory/index.ts";
 import { sqlLocks } from "../sql/locks.ts";
 import { migrate } from "../sql/migrate.ts";
@@ -15,6 +17,7 @@ export function openDurableObject(
   name: string,
   options: SqlStoreOptions = {},
 ): SqlStore {
+  checkOptionNames("open of a lockstepObject", options, STORE_OPTIONS);
   return sqlStore(objectDatabase(namespace, name), options);
 }
 
@@ -32,10 +35,9 @@ const migrated = new WeakSet<D1Binding>();
  *
  * Open it within the request. For workflows, take a Durable Object.
  */
-export async function openD1(
-  binding: D1Binding,
-  { onStockEvent: onEvent, ...options }: SqlStoreOptions = {},
-): Promise<D1Store> {
+export async function openD1(binding: D1Binding, given: SqlStoreOptions = {}): Promise<D1Store> {
+  checkOptionNames("openD1", given, STORE_OPTIONS);
+  const { onStockEvent: onEvent, ...options } = given;
   const database = d1Database(binding);
   if (!migrated.has(binding)) await migrate(database);
   migrated.add(binding);

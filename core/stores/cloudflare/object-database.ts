@@ -1,13 +1,15 @@
 import { Semaphore } from "../../database/semaphore.ts";
 import { serialTransaction } from "../../database/serial-transaction.ts";
-import type {
-  ConnectionLane,
-  Database,
-  Dialect,
-  Row,
-  Sql,
-  SqlResult,
-  Transaction,
+import {
+  type ConnectionLane,
+  checkBatch,
+  checkTransaction,
+  type Database,
+  type Dialect,
+  type Row,
+  type Sql,
+  type SqlResult,
+  type Transaction,
 } from "../../database/sql.ts";
 import { deadline, follow, noAnswer, race, sleep } from "../../lock/abort.ts";
 import {
@@ -71,6 +73,7 @@ export class ObjectDatabase implements Database {
     signal?: AbortSignal,
     lane: ConnectionLane = "work",
   ): Promise<readonly SqlResult[]> {
+    checkBatch(statements, signal);
     using limit = this.#limit(signal);
     const { results } = await this.#call({ queries: statements.map(toQuery) }, limit.signal, lane);
     return results;
@@ -84,6 +87,7 @@ export class ObjectDatabase implements Database {
   }
 
   async transaction<T>(body: (tx: Transaction) => Promise<T>, signal?: AbortSignal): Promise<T> {
+    checkTransaction(body, signal);
     using limit = this.#limit(signal);
     return await retry(
       () => this.#attempt(body, limit.signal),

@@ -1,8 +1,11 @@
 import type { Transaction } from "../../database/sql.ts";
 import type { StockEventOptions } from "../../inventory/events.ts";
 import type { Journal } from "../../journal/journal.ts";
+import { checkOpening } from "../../lock/checks.ts";
 import { type OpenStore, openLockStore } from "../../lock/open-store.ts";
+import { checkOptionNames, type OptionNames } from "../../lock/options.ts";
 import type { StoreOptions } from "../../lock/store.ts";
+import { STORE_OPTIONS } from "../options.ts";
 import type { TransactionalInventory } from "../transactional-inventory.ts";
 import { dynamodbClient } from "./client/client.ts";
 import type { Dynamodb, DynamodbOptions, TransactWriteItem } from "./client/dynamodb.ts";
@@ -36,6 +39,15 @@ export interface DynamodbStore extends OpenStore {
   readonly table: DynamodbTable;
 }
 
+const CONNECTION_OPTIONS = {
+  region: true,
+  table: true,
+  endpoint: true,
+  credentials: true,
+  timeout: true,
+  fetch: true,
+} satisfies OptionNames<DynamodbOptions>;
+
 /**
  * Opens a table of DynamoDB with nothing but Web APIs.
  *
@@ -44,8 +56,12 @@ export interface DynamodbStore extends OpenStore {
  */
 export function dynamodbStore(
   connection: DynamodbOptions,
-  { onStockEvent: onEvent, ...options }: DynamodbStoreOptions = {},
+  given: DynamodbStoreOptions = {},
 ): DynamodbStore {
+  checkOpening("dynamodbStore", connection, '{ region: "eu-west-1", table: "shop", credentials }');
+  checkOptionNames("dynamodb", connection, CONNECTION_OPTIONS);
+  checkOptionNames("openDynamodb", given, STORE_OPTIONS);
+  const { onStockEvent: onEvent, ...options } = given;
   const dynamodb = dynamodbClient(connection);
   return openLockStore({
     locks: dynamodbLocks(dynamodb, { ...options, closeDynamodb: true }),

@@ -1,11 +1,12 @@
 /** Locks, stock, sessions and elections in etcd. */
 
 import { checkOpening } from "../../lock/checks.ts";
+import { checkOptionNames } from "../../lock/options.ts";
 import type { EtcdOptions } from "./client/etcd.ts";
 import { type Etcd3Client, optionsOf } from "./client/etcd3.ts";
 import { etcdClientOver, loadEtcd3 } from "./client/etcd3-transport.ts";
 import { etcdClient } from "./client/grpc.ts";
-import { type EtcdStore, type EtcdStoreOptions, etcdStore } from "./store.ts";
+import { ETCD_OPTIONS, type EtcdStore, type EtcdStoreOptions, etcdStore } from "./store.ts";
 
 export type { Election, Leader } from "../../lock/election.ts";
 export * from "./client/index.ts";
@@ -27,6 +28,7 @@ export async function openEtcd(
   options: EtcdStoreOptions = {},
 ): Promise<EtcdStore> {
   checkOpening("openEtcd", connection, '{ endpoints: ["127.0.0.1:2379"] }');
+  checkOptionNames("openEtcd", options, ETCD_OPTIONS);
   const etcd =
     "leaseClient" in connection
       ? etcdClientOver(await loadEtcd3(), optionsOf(connection))

@@ -1,7 +1,8 @@
 import { checkOpening } from "../../lock/checks.ts";
+import { checkOptionNames } from "../../lock/options.ts";
 import { nodeFetch } from "../node-fetch.ts";
 import { etcdGatewayClient, type GatewayOptions } from "./client/gateway.ts";
-import { type EtcdStore, type EtcdStoreOptions, etcdStore } from "./store.ts";
+import { ETCD_OPTIONS, type EtcdStore, type EtcdStoreOptions, etcdStore } from "./store.ts";
 
 /**
  * Opens etcd 3.4 or later through its JSON gateway, where gRPC is not to be had. Needs no package.
@@ -13,6 +14,7 @@ export async function openEtcdGateway(
   options: EtcdStoreOptions = {},
 ): Promise<EtcdStore> {
   checkOpening("openEtcdGateway", gateway, '{ endpoints: ["127.0.0.1:2379"] }');
+  checkOptionNames("openEtcdGateway", options, ETCD_OPTIONS);
   const { tls, fetch = nodeFetch(tls), ...connection } = gateway;
   // The certificates are the fetch's.
   const etcd = etcdGatewayClient({ ...connection, ...(tls && { tls: {} }), fetch });

@@ -1,6 +1,8 @@
 import type { StockEventOptions } from "../../inventory/events.ts";
 import type { Inventory } from "../../inventory/inventory.ts";
 import { type OpenStore, openStore } from "../../lock/open-store.ts";
+import type { OptionNames } from "../../lock/options.ts";
+import { STORE_OPTIONS } from "../options.ts";
 import type { Etcd } from "./client/etcd.ts";
 import { etcdInventory } from "./inventory/index.ts";
 import { etcdElections } from "./locks/election.ts";
@@ -17,6 +19,11 @@ export interface EtcdStore extends OpenStore {
   /** Stands before all keys of the store. */
   readonly prefix: string;
 }
+
+export const ETCD_OPTIONS = {
+  ...STORE_OPTIONS,
+  prefix: true,
+} satisfies OptionNames<EtcdStoreOptions>;
 
 export function etcdStore(etcd: Etcd, options: EtcdStoreOptions): EtcdStore {
   const { prefix = "", onStockEvent: onEvent } = options;

@@ -10,7 +10,7 @@ import {
 import { type Fence, FencedOutError, issueFence } from "../../lock/fence.ts";
 import type { Millis } from "../../lock/time.ts";
 
-interface Entity {
+interface StoredEntity {
   readonly id: EntityId;
   state: string | undefined;
   fence: Fence | undefined;
@@ -31,16 +31,16 @@ interface Answer extends EntityAnswer {
 
 /** Opens the records of entities in this process's memory: the reference implementation. */
 export function memoryEntities(): EntityRecords {
-  const entities = new Map<string, Entity>();
+  const entities = new Map<string, StoredEntity>();
 
-  const find = (id: EntityId): Entity => {
+  const find = (id: EntityId): StoredEntity => {
     const resource = entityResource(id);
     const known = entities.get(resource) ?? create(id);
     entities.set(resource, known);
     return known;
   };
 
-  const held = ({ id, fence }: { readonly id: EntityId; readonly fence: Fence }): Entity => {
+  const held = ({ id, fence }: { readonly id: EntityId; readonly fence: Fence }): StoredEntity => {
     const entity = find(id);
     if (entity.fence === fence) return entity;
     throw new FencedOutError(fence, String(entity.fence));
@@ -120,7 +120,7 @@ export function memoryEntities(): EntityRecords {
   };
 }
 
-function create(id: EntityId): Entity {
+function create(id: EntityId): StoredEntity {
   return {
     ...{ id, state: undefined, fence: undefined, heldUntil: 0 },
     inbox: new Map(),
@@ -128,7 +128,7 @@ function create(id: EntityId): Entity {
   };
 }
 
-function claim(entity: Entity, ttl: Millis): ClaimedEntity | undefined {
+function claim(entity: StoredEntity, ttl: Millis): ClaimedEntity | undefined {
   if (entity.inbox.size === 0 || !isFree(entity)) return undefined;
   const { id, state } = entity;
   const token = (entity.fence?.token ?? 0n) + 1n;
@@ -142,16 +142,16 @@ function toAnswer({ outcome, value }: Answer): EntityAnswer {
   return { outcome, value };
 }
 
-function isFree({ heldUntil }: Entity): boolean {
+function isFree({ heldUntil }: StoredEntity): boolean {
   return heldUntil <= performance.now();
 }
 
-function oldest({ inbox }: Entity): readonly EntityMessage[] {
+function oldest({ inbox }: StoredEntity): readonly EntityMessage[] {
   return [...inbox.values()].slice(0, MOST_MESSAGES).map(({ message }) => message);
 }
 
 /** The time of the oldest message. */
-function waitsSince({ inbox }: Entity): Millis {
+function waitsSince({ inbox }: StoredEntity): Millis {
   const [first] = inbox.values();
   return first?.since ?? Number.POSITIVE_INFINITY;
 }

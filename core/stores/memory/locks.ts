@@ -8,14 +8,14 @@ import type { Millis } from "../../lock/time.ts";
 
 /** The state of a memory store, which its clients share like a server. */
 export interface Memory {
-  readonly locks: Map<string, Row>;
+  readonly locks: Map<string, MemoryLock>;
 
   /** The last token of each name; outlives the locks. */
   readonly tokens: Map<string, bigint>;
   generation: number;
 }
 
-interface Row {
+interface MemoryLock {
   readonly owner: string;
   readonly expiresAt: Millis;
   readonly lockDelay: Millis;
@@ -68,7 +68,7 @@ export function memoryClaims(memory: Memory): Claims {
     async renew(names, owner, ttl, _, next = owner) {
       if (!names.every((name) => isOurs(name, owner) || isOurs(name, next))) return false;
       for (const name of names) {
-        const row = locks.get(name) as Row;
+        const row = locks.get(name) as MemoryLock;
         const expiresAt = Math.max(row.expiresAt, now() + ttl);
         locks.set(name, { ...row, owner: next, expiresAt });
       }
@@ -96,7 +96,7 @@ export function memoryClaims(memory: Memory): Claims {
   };
 }
 
-function take(memory: Memory, name: string, row: Row): Token {
+function take(memory: Memory, name: string, row: MemoryLock): Token {
   const token = (memory.tokens.get(name) ?? 0n) + 1n;
   memory.tokens.set(name, token);
   memory.locks.set(name, row);

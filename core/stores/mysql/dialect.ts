@@ -15,6 +15,8 @@ export const mysqlDialect: Dialect = {
   proposed: (_, value) => value,
   // The number comes with the answer to the statement: no state of the session is used.
   returning: (number) => sql`LAST_INSERT_ID(${number})`,
+  // MariaDB alone has RETURNING.
+  returnsRows: false,
   hasFunctions: false,
   // Not FOR SHARE, which MariaDB does not know.
   forShare: sql`LOCK IN SHARE MODE`,

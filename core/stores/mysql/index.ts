@@ -1,6 +1,8 @@
 /** Locks, stock and runs in MySQL or MariaDB. */
 
 import { checkOpening } from "../../lock/checks.ts";
+import { checkOptionNames } from "../../lock/options.ts";
+import { STORE_OPTIONS } from "../options.ts";
 import { type SqlStore, type SqlStoreOptions, sqlStore } from "../sql/store.ts";
 import { type MysqlOptions, mysqlDatabase } from "./database.ts";
 import { type Mysql2Pool, optionsOf } from "./handed-in.ts";
@@ -24,6 +26,7 @@ export async function openMysql(
   options: SqlStoreOptions = {},
 ): Promise<SqlStore> {
   checkOpening("openMysql", connection, '{ host: "127.0.0.1", user: "shop", database: "shop" }');
+  checkOptionNames("openMysql", options, STORE_OPTIONS);
   await loadMysql2();
   return sqlStore(mysqlDatabase(optionsOf(connection)), options);
 }

@@ -28,6 +28,7 @@ export const postgresDialect: Dialect = {
   onConflict: (columns) => raw(`ON CONFLICT (${columns}) DO UPDATE SET`),
   proposed: (column) => raw(`excluded.${column}`),
   returning: undefined,
+  returnsRows: true,
   hasFunctions: true,
   forShare: sql`FOR SHARE`,
   forUpdate: sql`FOR UPDATE`,

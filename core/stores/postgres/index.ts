@@ -1,6 +1,8 @@
 /** Locks, stock and runs in PostgreSQL. */
 
 import { checkOpening } from "../../lock/checks.ts";
+import { checkOptionNames } from "../../lock/options.ts";
+import { STORE_OPTIONS } from "../options.ts";
 import { type SqlStore, type SqlStoreOptions, sqlStore } from "../sql/store.ts";
 import { type PostgresOptions, postgresDatabase } from "./database.ts";
 import { optionsOf, type PgPool } from "./handed-in.ts";
@@ -24,6 +26,7 @@ export async function openPostgres(
   options: SqlStoreOptions = {},
 ): Promise<SqlStore> {
   checkOpening("openPostgres", connection, '{ host: "127.0.0.1", user: "shop", database: "shop" }');
+  checkOptionNames("openPostgres", options, STORE_OPTIONS);
   await loadPg();
   return sqlStore(postgresDatabase(optionsOf(connection)), options);
 }

@@ -1,7 +1,13 @@
 /** Locks and stock in Redis. */
 
+import { checkOptionNames } from "../../lock/options.ts";
 import { type RedisSource, redisOpener } from "./client/open.ts";
-import { type PartitionOptions, partitionedRedisStore, type RedisStore } from "./store.ts";
+import {
+  type PartitionOptions,
+  partitionedRedisStore,
+  REDIS_OPTIONS,
+  type RedisStore,
+} from "./store.ts";
 
 export type { RedisStore } from "./store.ts";
 
@@ -19,6 +25,7 @@ export async function openRedis(
   source: RedisSource,
   options: PartitionOptions = {},
 ): Promise<RedisStore> {
+  checkOptionNames("openRedis", options, REDIS_OPTIONS);
   const open = await redisOpener(source);
   return partitionedRedisStore(open, options);
 }

@@ -87,10 +87,10 @@ export function partitionedClaims(parts: Partitions<Claims>): Claims {
   };
 }
 
-type Backend = Omit<InventoryBackend, "apply">;
+type PartitionStore = Omit<InventoryBackend, "apply">;
 
 /** Stock in several partitions. An operation id is known in the partition of its sku alone. */
-export function partitionedStock(parts: Partitions<Backend>): Backend {
+export function partitionedStock(parts: Partitions<PartitionStore>): PartitionStore {
   const of = (sku: string) => parts.of(stockLock(sku));
   return {
     address: parts.all[0].address,

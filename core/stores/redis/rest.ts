@@ -1,5 +1,11 @@
+import { checkOptionNames, type OptionNames } from "../../lock/options.ts";
+import { STORE_OPTIONS } from "../options.ts";
 import { type RedisRestOptions, redisRestClient } from "./client/rest.ts";
 import { type RedisStore, type RedisStoreOptions, redisStore } from "./store.ts";
+
+type RestOptions = Omit<RedisStoreOptions, "replicas" | "replicaTimeout">;
+
+const REST_OPTIONS = { ...STORE_OPTIONS, prefix: true } satisfies OptionNames<RestOptions>;
 
 /**
  * Opens a Redis over HTTP, by Upstash's REST API. Needs nothing but `fetch`.
@@ -10,7 +16,8 @@ import { type RedisStore, type RedisStoreOptions, redisStore } from "./store.ts"
  */
 export async function openRedisRest(
   connection: RedisRestOptions,
-  options: Omit<RedisStoreOptions, "replicas" | "replicaTimeout"> = {},
+  options: RestOptions = {},
 ): Promise<RedisStore> {
+  checkOptionNames("openRedisRest", options, REST_OPTIONS);
   return redisStore(redisRestClient(connection), options);
 }

@@ -2,7 +2,9 @@ import { createBatchInventory } from "../../inventory/backend.ts";
 import type { StockEventOptions } from "../../inventory/events.ts";
 import type { Inventory } from "../../inventory/inventory.ts";
 import { type OpenStore, openLockStore } from "../../lock/open-store.ts";
+import type { OptionNames } from "../../lock/options.ts";
 import { pollingStore } from "../../lock/store.ts";
+import { STORE_OPTIONS } from "../options.ts";
 import { checkPrefix, PREFIX } from "./client/names.ts";
 import type { Redis } from "./client/redis.ts";
 import { redisInventory, redisStock } from "./inventory/index.ts";
@@ -20,6 +22,14 @@ export interface PartitionOptions extends RedisStoreOptions {
    */
   readonly partitions?: number;
 }
+
+export const REDIS_OPTIONS = {
+  ...STORE_OPTIONS,
+  prefix: true,
+  replicas: true,
+  replicaTimeout: true,
+  partitions: true,
+} satisfies OptionNames<PartitionOptions>;
 
 export interface RedisStore extends OpenStore {
   readonly inventory: Inventory;

@@ -2,12 +2,20 @@
 
 import { cannotOpen } from "../../lock/checks.ts";
 import { type OpenStore, openLockStore } from "../../lock/open-store.ts";
+import { checkOptionNames, type OptionNames } from "../../lock/options.ts";
+import { STORE_OPTIONS } from "../options.ts";
 import type { IoredisClient } from "../redis/client/ioredis.ts";
 import { PREFIX } from "../redis/client/names.ts";
 import type { NodeRedisClient } from "../redis/client/node-redis.ts";
 import { redisOpener } from "../redis/client/open.ts";
 import type { RedisOptions } from "../redis/client/redis.ts";
 import { type RedlockOptions, redlockLocks } from "./locks.ts";
+
+const REDLOCK_OPTIONS = {
+  ...STORE_OPTIONS,
+  prefix: true,
+  masterTimeout: true,
+} satisfies OptionNames<RedlockOptions>;
 
 /**
  * Opens independent Redis masters, usually five. Connects on first use.
@@ -25,6 +33,7 @@ export async function openRedlock(
   if (!Array.isArray(masters)) {
     throw cannotOpen("openRedlock", masters, 'a list such as [{ host: "redis-1" }]');
   }
+  checkOptionNames("openRedlock", options, REDLOCK_OPTIONS);
   const opened = await Promise.all(masters.map((master) => redisOpener(master, "openRedlock")));
   const clients = opened.map((open) => open(options.prefix ?? PREFIX));
   return openLockStore({ locks: redlockLocks(clients, { ...options, closeMasters: true }) });

@@ -44,8 +44,9 @@ export function redlockLocks(
   return pollingStore(claims, rest);
 }
 
-/** A master that is named twice would have two votes. */
+/** A master that is named twice would have two votes. Host names have no case. */
 function checkDistinct(addresses: readonly string[]): void {
-  const twice = addresses.find((address, i) => addresses.indexOf(address) !== i);
+  const all = addresses.map((address) => address.toLowerCase());
+  const twice = all.find((address, i) => all.indexOf(address) !== i);
   if (twice !== undefined) throw new RangeError(`the master ${quote(twice)} is named twice`);
 }

@@ -11,6 +11,7 @@ import {
   type Transaction,
 } from "../../database/sql.ts";
 import { deadline, noAnswer } from "../../lock/abort.ts";
+import { wrongType } from "../../lock/checks.ts";
 import { hasCode } from "../../lock/errors.ts";
 import type { Millis } from "../../lock/time.ts";
 
@@ -26,6 +27,7 @@ const LONGEST_PAUSE: Millis = 3_000;
  * Concurrent processes apply each migration once: the second process waits for the first.
  */
 export async function migrate(database: Database): Promise<readonly string[]> {
+  if (!database?.dialect) throw wrongType("database", "the database of a SQL store", database);
   using limit = deadline(LONGEST_MIGRATION, noAnswer);
   if (await isCurrent(database, limit.signal)) return [];
   const migrations = await database.dialect.migrations();
@@ -113,8 +115,8 @@ function applyPending(
 }
 
 /**
- * Waits for the work, and calls the transaction meanwhile: the server rolls a silent one back. Rejects when that has
- * happened: the transaction no longer keeps other clients out.
+ * Awaits the work, and queries the transaction meanwhile, because the server rolls an idle one back. Rejects if the server
+ * has done so: nothing keeps other clients out then.
  */
 async function awake(tx: Transaction, work: Promise<unknown>): Promise<void> {
   const calls: Promise<unknown>[] = [];

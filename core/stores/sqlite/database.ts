@@ -5,6 +5,8 @@ import { Semaphore } from "../../database/semaphore.ts";
 import { serialTransaction } from "../../database/serial-transaction.ts";
 import {
   type ConnectionLane,
+  checkBatch,
+  checkTransaction,
   type Database,
   type Row,
   type Sql,
@@ -79,6 +81,7 @@ class Sqlite implements Database {
     signal?: AbortSignal,
     lane?: ConnectionLane,
   ): Promise<readonly SqlResult[]> {
+    checkBatch(statements, signal);
     if (lane === "renewals" && this.#isTransactionOpen) return this.#join(statements);
     return this.#exclusively(signal, (db) => {
       if (statements.length === 1) return this.#commit(() => this.#run(db, statements));
@@ -90,11 +93,13 @@ class Sqlite implements Database {
   }
 
   async read(statement: Sql, signal?: AbortSignal): Promise<readonly Row[]> {
+    checkBatch([statement], signal);
     const [result] = await this.#exclusively(signal, (db) => this.#run(db, [statement]));
     return result?.rows ?? [];
   }
 
-  transaction<T>(body: (tx: Transaction) => Promise<T>, signal?: AbortSignal): Promise<T> {
+  async transaction<T>(body: (tx: Transaction) => Promise<T>, signal?: AbortSignal): Promise<T> {
+    checkTransaction(body, signal);
     return this.#bounded(signal, (limit) =>
       this.#inQueue(limit, async () => {
         await this.#retryWhileBusy(limit, (db) => this.#begin(db));

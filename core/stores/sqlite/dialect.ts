@@ -13,6 +13,7 @@ export const sqliteDialect: Dialect = {
   onConflict: (column) => raw(`ON CONFLICT (${column}) DO UPDATE SET`),
   proposed: (column) => raw(`excluded.${column}`),
   returning: undefined,
+  returnsRows: true,
   hasFunctions: false,
   // Each transaction takes the file's write lock at its start.
   forShare: sql``,

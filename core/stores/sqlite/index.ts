@@ -2,6 +2,8 @@
 
 import { DatabaseSync } from "node:sqlite";
 import { cannotOpen } from "../../lock/checks.ts";
+import { checkOptionNames, type OptionNames } from "../../lock/options.ts";
+import { STORE_OPTIONS } from "../options.ts";
 import { migrate } from "../sql/migrate.ts";
 import { type SqlStore, type SqlStoreOptions, sqlStore } from "../sql/store.ts";
 import { sqliteDatabase } from "./database.ts";
@@ -27,6 +29,12 @@ interface SqliteOptions extends SqlStoreOptions {
   readonly migrates?: boolean;
 }
 
+const SQLITE_OPTIONS = {
+  ...STORE_OPTIONS,
+  create: true,
+  migrates: false,
+} satisfies OptionNames<SqliteOptions>;
+
 /**
  * Opens a file that several processes of one machine may share, or ":memory:", and makes or updates its tables.
  *
@@ -41,6 +49,7 @@ export async function openSqlite(file: string, options: SqliteOptions = {}): Pro
   if (typeof file !== "string" || file === "" || file.includes("://")) {
     throw cannotOpen("openSqlite", file, 'a path such as "shop.db"');
   }
+  checkOptionNames("openSqlite", options, SQLITE_OPTIONS);
   const { create = true, migrates = true, ...others } = options;
   const database = sqliteDatabase(create || hasTables(file) ? file : ":memory:");
   try {

@@ -2,6 +2,8 @@
 
 import { checkOpening } from "../../lock/checks.ts";
 import { type OpenStore, openStore } from "../../lock/open-store.ts";
+import { checkOptionNames, type OptionNames } from "../../lock/options.ts";
+import { STORE_OPTIONS } from "../options.ts";
 import { zookeeperClient } from "./client/client.ts";
 import type { ZooKeeper, ZooKeeperOptions } from "./client/zookeeper.ts";
 import { zookeeperElections } from "./locks/election.ts";
@@ -16,6 +18,18 @@ export interface ZooKeeperStore extends OpenStore {
   readonly zookeeper: ZooKeeper;
 }
 
+const CONNECTION_OPTIONS = {
+  servers: true,
+  user: true,
+  password: true,
+  tls: true,
+} satisfies OptionNames<ZooKeeperOptions>;
+
+const ZOOKEEPER_OPTIONS = {
+  ...STORE_OPTIONS,
+  root: true,
+} satisfies OptionNames<ZooKeeperStoreOptions>;
+
 /**
  * Opens ZooKeeper 3.5 or later. Connects on first use.
  *
@@ -27,6 +41,8 @@ export async function openZooKeeper(
   options: ZooKeeperStoreOptions = {},
 ): Promise<ZooKeeperStore> {
   checkOpening("openZooKeeper", connection, '{ servers: ["127.0.0.1:2181"] }');
+  checkOptionNames("zookeeper", connection, CONNECTION_OPTIONS);
+  checkOptionNames("openZooKeeper", options, ZOOKEEPER_OPTIONS);
   const zookeeper = zookeeperClient(connection);
   const queues = zookeeperLockQueues(zookeeper, { ...options, closeZooKeeper: true });
   const elections = zookeeperElections(queues.sessions, options.root ?? "");

@@ -5,11 +5,11 @@ import { checkSpan, checkWhole } from "../../../core/lock/checks.ts";
 import type { AnyWorkflow } from "../../../core/steps/workflow.ts";
 import { readConfig } from "../../../infra/config.ts";
 import type { DevServer } from "../../dev/dev-server.ts";
+import { formatJson } from "../../display/format-json.ts";
 import type { DocsPage } from "../../http/options.ts";
 import { openTelemetryIfRegistered } from "../../telemetry/if-registered.ts";
 import type { PrometheusMetrics } from "../../telemetry/prometheus.ts";
 import { describeError } from "../exit-status.ts";
-import { toJson } from "../json.ts";
 import { parseDuration, parseInteger } from "../options.ts";
 import { listenForShutdown } from "../process/signals.ts";
 import {
@@ -150,7 +150,7 @@ async function start(
       inventory,
       locks,
       secret: readConfig().secret,
-      log: (entry) => print(toJson(entry)),
+      log: (entry) => print(formatJson(entry)),
       onError,
       ...(page && { page }),
     },

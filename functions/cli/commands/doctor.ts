@@ -1,9 +1,9 @@
 import type { CommandModule } from "yargs";
 import type { AnyStore } from "../../../infra/open.ts";
+import { formatJson } from "../../display/format-json.ts";
 import { examine, failed } from "../../doctor/doctor.ts";
 import type { Finding } from "../../doctor/finding.ts";
 import { EXIT } from "../exit-status.ts";
-import { toJson } from "../json.ts";
 import { jsonOption, locksOption, type StoreArgs, storeOption } from "../options.ts";
 import { withStore } from "../store.ts";
 import { colour } from "../terminal/draw-timeline.ts";
@@ -37,14 +37,14 @@ export const doctorCommand: CommandModule<unknown, DoctorArgs> = {
         report(failed(error)),
       );
     }
-    if (json) print(toJson(findings));
+    if (json) print(formatJson(findings));
     process.exitCode = exitStatusOfAll(findings);
   },
 };
 
 function exitStatusOfAll(findings: readonly Finding[]): number {
   const problems = findings.filter(({ status }) => status === "problem");
-  if (problems.some(({ check }) => check === "unreachable" || check === "refused")) {
+  if (problems.some(({ check }) => ["unreachable", "unavailable", "refused"].includes(check))) {
     return EXIT.unavailable;
   }
   return problems.length > 0 ? EXIT.no : 0;

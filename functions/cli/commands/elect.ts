@@ -4,13 +4,13 @@ import type { Election, Leader } from "../../../core/lock/election.ts";
 import { hasCode } from "../../../core/lock/errors.ts";
 import { backoff, retry } from "../../../core/lock/retry.ts";
 import { type AnyStore, open, processLabel } from "../../../infra/open.ts";
-import { toJson } from "../json.ts";
+import { escapeControls } from "../../display/escape-controls.ts";
+import { formatJson } from "../../display/format-json.ts";
 import { lockStoreOption, parseDuration, type StoreArgs } from "../options.ts";
 import { HELD_HELP, holdAndRun, noticeHolder } from "../process/hold-and-run.ts";
 import type { HeldLock } from "../process/run-while-held.ts";
 import { listenForShutdown } from "../process/signals.ts";
 import { withStore } from "../store.ts";
-import { escapeControls } from "../terminal/escape-controls.ts";
 import { print } from "../terminal/output.ts";
 
 interface ElectArgs extends StoreArgs {
@@ -153,7 +153,7 @@ async function observe(
 function printChanges(json: boolean): Show {
   let last = "";
   return (leader) => {
-    const line = json ? toJson(shown(leader)) : describe(leader);
+    const line = json ? formatJson(shown(leader)) : describe(leader);
     if (line !== last) print(line);
     last = line;
   };

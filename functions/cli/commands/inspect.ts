@@ -1,9 +1,9 @@
 import type { CommandModule } from "yargs";
 import type { HolderInfo, LockInfo } from "../../../core/lock/lock.ts";
-import { toJson } from "../json.ts";
+import { formatDuration } from "../../display/format-duration.ts";
+import { formatJson } from "../../display/format-json.ts";
 import { jsonOption, lockStoreOption, type StoreArgs } from "../options.ts";
 import { withStoreToRead } from "../store.ts";
-import { formatDuration } from "../terminal/duration.ts";
 import { print } from "../terminal/output.ts";
 import { table } from "../terminal/table.ts";
 
@@ -22,7 +22,7 @@ export const inspectCommand: CommandModule<unknown, InspectArgs> = {
   handler: (args) =>
     withStoreToRead(args, async ({ locks }) => {
       const info = await locks.inspect(args.name);
-      if (args.json) print(toJson(info));
+      if (args.json) print(formatJson(info));
       else print(drawLock(info));
     }),
 };
@@ -46,7 +46,7 @@ export const listCommand: CommandModule<unknown, ListArgs> = {
   handler: (args) =>
     withStoreToRead(args, async ({ locks }) => {
       const infos = await locks.list(args.prefix);
-      if (args.json) print(toJson(infos));
+      if (args.json) print(formatJson(infos));
       else print(locksTable(infos));
     }),
 };

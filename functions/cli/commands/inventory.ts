@@ -3,8 +3,8 @@ import type { Argv, CommandModule } from "yargs";
 import { type Inventory, type StockResult, unknownSku } from "../../../core/inventory/inventory.ts";
 import { openFence } from "../../../core/lock/fence.ts";
 import { readConfig } from "../../../infra/config.ts";
+import { formatJson } from "../../display/format-json.ts";
 import { EXIT } from "../exit-status.ts";
-import { toJson } from "../json.ts";
 import { jsonOption, parseInteger, type StoreArgs, storeOption } from "../options.ts";
 import { withStore, withStoreToRead } from "../store.ts";
 import { print } from "../terminal/output.ts";
@@ -72,7 +72,7 @@ const listCommand: CommandModule<
       const { prefix, after } = args;
       const limit = parseInteger("--limit", args.limit);
       const levels = await inventory.list({ prefix, limit, ...(after !== undefined && { after }) });
-      if (args.json) return print(toJson(levels));
+      if (args.json) return print(formatJson(levels));
       const rows = levels.map(({ sku, ...units }) => [
         sku,
         ...[units.onHand, units.reserved, units.sold, units.supplied],
@@ -90,7 +90,7 @@ const getCommand: CommandModule<unknown, SkuArgs> = {
     withStoreToRead(args, async (opened) => {
       const stock = await opened.inventory.get(args.sku);
       if (stock === undefined) throw unknownSku(args.sku);
-      print(toJson(stock));
+      print(formatJson(stock));
     }),
 };
 
@@ -114,7 +114,7 @@ const historyCommand: CommandModule<
       const entries = await opened.inventory.history(args.sku, {
         limit: parseInteger("--limit", args.limit),
       });
-      if (args.json) return print(toJson(entries));
+      if (args.json) return print(formatJson(entries));
       const rows = entries.map((entry) => [
         entry.seq,
         entry.at.toISOString(),
@@ -161,7 +161,7 @@ function changeCommand(action: Action, describe: string): CommandModule<unknown,
       const quantity = parseInteger("quantity", args.quantity);
       await withStore(args, async (opened) => {
         const answer = await change(opened.inventory, action, quantity, args);
-        print(toJson(answer));
+        print(formatJson(answer));
         if (answer.outcome !== "applied") process.exitCode = EXIT.no;
       });
     },

@@ -1,7 +1,7 @@
 import type { CommandModule } from "yargs";
 import type { QueueLimits } from "../../../core/journal/limits.ts";
 import { checkText } from "../../../core/lock/checks.ts";
-import { toJson } from "../json.ts";
+import { formatJson } from "../../display/format-json.ts";
 import { parseDuration, parseInteger } from "../options.ts";
 import { type CallArgs, callOptions, withCalls } from "../runtime.ts";
 import { print } from "../terminal/output.ts";
@@ -47,7 +47,7 @@ export const limitsCommand: CommandModule<unknown, LimitsArgs> = {
     const change = toChange(args);
     await withCalls(args, async ({ journal }) => {
       if (change) await journal.setLimits(change.queue, change.limits);
-      print(toJson(Object.fromEntries(await journal.limits())));
+      print(formatJson(Object.fromEntries(await journal.limits())));
     });
   },
 };

@@ -2,10 +2,11 @@ import type { CommandModule } from "yargs";
 import { hasCode } from "../../../core/lock/errors.ts";
 import type { Lock } from "../../../core/lock/lock.ts";
 import type { AnyStore } from "../../../infra/open.ts";
-import { toJson } from "../json.ts";
+import { formatJson } from "../../display/format-json.ts";
+import { withTimeout } from "../../display/with-timeout.ts";
 import { lockStoreOption, parseDuration, type StoreArgs } from "../options.ts";
 import { HELD_HELP, holdAndRun, noticeHolder } from "../process/hold-and-run.ts";
-import { withStore, withTimeout } from "../store.ts";
+import { withStore } from "../store.ts";
 import { print } from "../terminal/output.ts";
 
 interface LockArgs extends StoreArgs {
@@ -86,7 +87,7 @@ async function addHolder(
 ): Promise<never> {
   if (!hasCode(error, "LOCK_TIMEOUT")) throw error;
   const { holder, expiresIn } = (await withTimeout(INSPECT_LIMIT, locks.inspect(name))) ?? {};
-  if (json) print(toJson({ name, outcome: "busy", holder, expiresIn }));
+  if (json) print(formatJson({ name, outcome: "busy", holder, expiresIn }));
   if (holder === undefined) throw error;
   const until =
     expiresIn === undefined ? "" : `, for ${Math.ceil(expiresIn)} ms more unless it renews`;

@@ -7,8 +7,8 @@ import { sqlInventory } from "../../../core/stores/sql/inventory/index.ts";
 import type { AnyStore } from "../../../infra/open.ts";
 import { fulfil } from "../../batch/fulfil.ts";
 import { addOrders, checkOrder, countOrders, type StockOrder } from "../../batch/orders.ts";
+import { formatJson, parseJson } from "../../display/format-json.ts";
 import { exitStatusOfSignal } from "../exit-status.ts";
-import { parseJson, toJson } from "../json.ts";
 import {
   locksOption,
   parseDuration,
@@ -176,7 +176,7 @@ const countCommand: CommandModule<unknown, StoreArgs> = {
   describe: "Count orders by answer",
   builder: (yargs) => storeOption(yargs).example("$0 orders count", "show the progress"),
   handler: (args) =>
-    withStoreToRead(args, async (opened) => print(toJson(await countOrders(opened.database)))),
+    withStoreToRead(args, async (opened) => print(formatJson(await countOrders(opened.database)))),
 };
 
 /** Parses one order per line. Throws a TypeError that names the line. */

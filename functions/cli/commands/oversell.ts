@@ -230,7 +230,7 @@ duplicated a unit, or left buyers waiting for ever; 69 if a compared store faile
     for (const option of ["picture", "report", "trace"] as const)
       await checkFolder(option, args[option]);
     const observations: Observations[] = [];
-    const options = optionsOf(args, (observed) => observations.push(observed));
+    const options = optionsOf(args, (one) => observations.push(one));
     const width = terminalWidth();
     if (args.story) {
       const told = await withProgress(options, STORY_PARTS, (onProgress, onPart) =>

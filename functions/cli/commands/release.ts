@@ -1,6 +1,6 @@
 import type { CommandModule } from "yargs";
-import { fenceOut } from "../fence-out.ts";
-import { toJson } from "../json.ts";
+import { fenceOut } from "../../console/fence-out.ts";
+import { formatJson } from "../../display/format-json.ts";
 import { locksOption, type StoreArgs, storeOption } from "../options.ts";
 import { withLocks, withStore } from "../store.ts";
 import { print } from "../terminal/output.ts";
@@ -43,7 +43,7 @@ the fence from the first write of the next holder on.`,
             const was = await locks.release(name, { fence });
             const inventory = store.has("inventory") ? store.inventory : undefined;
             const isRefused = inventory !== undefined && (await fenceOut(inventory, locks, name));
-            print(toJson({ ...was, outcome: "released", fencedOut: isRefused }));
+            print(formatJson({ ...was, outcome: "released", fencedOut: isRefused }));
           },
           IF_THERE,
         ),

@@ -6,8 +6,8 @@ import { checkSpan, checkText } from "../../../core/lock/checks.ts";
 import { hashOf } from "../../../core/steps/codec.ts";
 import type { ExecuteOptions, Runtime, StartOptions } from "../../../core/steps/contract.ts";
 import type { AnyWorkflow, RunOutcome } from "../../../core/steps/workflow.ts";
+import { formatJson, parseJson } from "../../display/format-json.ts";
 import { chooseWorkflow, loadWorkflowModule } from "../../worker/workflow-module.ts";
-import { parseJson, toJson } from "../json.ts";
 import { parseDuration } from "../options.ts";
 import { listenForShutdown } from "../process/signals.ts";
 import { MODULE_HELP, type RuntimeArgs, runtimeOptions, withRuntime } from "../runtime.ts";
@@ -100,7 +100,7 @@ or another process executes it; 69 store unavailable; 64 usage.`,
       const id = args.id === undefined ? {} : { id: args.id };
       if (args.detach) {
         const keyed = toKeyed(args, input);
-        return print(toJson(await runtime.start(workflow, input, { ...id, ...keyed })));
+        return print(formatJson(await runtime.start(workflow, input, { ...id, ...keyed })));
       }
       using shutdown = listenForShutdown();
       const signals = { drain: shutdown.requested, signal: shutdown.forced };

@@ -2,9 +2,9 @@ import type { CommandModule } from "yargs";
 import type { RunDetails } from "../../../core/journal/queries.ts";
 import { checkSpan, checkText, checkWhole } from "../../../core/lock/checks.ts";
 import { runAtEnd } from "../../../core/steps/run-end.ts";
+import { formatJson } from "../../display/format-json.ts";
 import { loadWorkflowModule } from "../../worker/workflow-module.ts";
 import { EXIT } from "../exit-status.ts";
-import { toJson } from "../json.ts";
 import { parseDuration, parseInteger, type StoreArgs, storeOption } from "../options.ts";
 import { listenForShutdown } from "../process/signals.ts";
 import { type CallIdArgs, idPositional } from "../run-id.ts";
@@ -104,7 +104,9 @@ const cancelCommand: CommandModule<unknown, CallIdArgs & { readonly wait: string
 };
 
 function reportEnd({ runId, status, ending }: RunDetails): void {
-  print(toJson({ runId, status, ...(ending?.compensated && { compensated: ending.compensated }) }));
+  print(
+    formatJson({ runId, status, ...(ending?.compensated && { compensated: ending.compensated }) }),
+  );
   if (!ending) process.exitCode = EXIT.busy;
   else if (status !== "cancelled") process.exitCode = EXIT.no;
 }

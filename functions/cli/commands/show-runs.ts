@@ -14,16 +14,16 @@ import type { OpenStore } from "../../../core/lock/open-store.ts";
 import { unknownRun } from "../../../core/steps/errors.ts";
 import { exportRun } from "../../../core/steps/replay-check.ts";
 import { createRuntime } from "../../../core/steps/runtime.ts";
+import { escapeLines } from "../../display/escape-controls.ts";
+import { formatDuration } from "../../display/format-duration.ts";
+import { formatJson } from "../../display/format-json.ts";
+import { holdersFor } from "../../display/holders.ts";
 import { shownError, shownFailure, shownValue } from "../../json/shown-value.ts";
-import { holdersFor } from "../holders.ts";
-import { toJson } from "../json.ts";
 import { jsonOption, locksOption, parseInteger, type StoreArgs, storeOption } from "../options.ts";
 import { type IdArgs, idPositional } from "../run-id.ts";
 import { codecOf, type ModuleArgs, moduleOption } from "../runtime.ts";
 import { withLocks, withStoreToRead } from "../store.ts";
 import { drawRun } from "../terminal/draw-run.ts";
-import { formatDuration } from "../terminal/duration.ts";
-import { escapeLines } from "../terminal/escape-controls.ts";
 import { print } from "../terminal/output.ts";
 import { table } from "../terminal/table.ts";
 import { traceOf } from "../terminal/trace.ts";
@@ -78,7 +78,7 @@ export const listCommand: CommandModule<unknown, ListArgs> = {
       const query = { workflow, status, queue, key, after, limit };
       const runs = await opened.journal.list(query);
       if (args.json) {
-        return print(toJson(runs.map((run) => ({ ...run, error: shownFailure(run.error) }))));
+        return print(formatJson(runs.map((run) => ({ ...run, error: shownFailure(run.error) }))));
       }
       const head = ["run", "workflow", "status", "started", "due", "crashes", "last executed by"];
       print(table(head, runs.map(rowOf)));
@@ -159,7 +159,7 @@ a codec are shown as their codec and size without --module.`,
       const runtime = createRuntime({ journal, codec: await codecOf(args) });
       const run = await runtime.show(args.id, { part, after: args.after, limit });
       if (!run) throw unknownRun(args.id);
-      if (args.json) return print(toJson(decodeRun(run)));
+      if (args.json) return print(formatJson(decodeRun(run)));
       const width = Math.min(Math.max(process.stdout.columns ?? 100, 100), 160);
       const read = ({ locks }: Pick<OpenStore, "locks"> = opened) => holdersFor(run, locks);
       const holders = await withLocks(args.locks, read, { create: false });
@@ -192,7 +192,7 @@ export const exportCommand: CommandModule<unknown, ExportArgs> = {
       if (!args.trace) return print(escapeLines(await exportRun(journal, args.id)));
       const run = await journal.show(args.id);
       if (!run) throw unknownRun(args.id);
-      print(toJson(traceOf(run)));
+      print(formatJson(traceOf(run)));
     });
   },
 };

@@ -2,9 +2,9 @@ import { randomUUID } from "node:crypto";
 import type { Argv, CommandModule } from "yargs";
 import { checkText } from "../../../core/lock/checks.ts";
 import { createRuntime } from "../../../core/steps/runtime.ts";
+import { formatJson, parseJson } from "../../display/format-json.ts";
 import { shownResult } from "../../json/shown-value.ts";
 import { EXIT } from "../exit-status.ts";
-import { parseJson, toJson } from "../json.ts";
 import { parseDuration, storeOption } from "../options.ts";
 import { type CallIdArgs, type IdArgs, idPositional } from "../run-id.ts";
 import { callOptions, codecOf, type ModuleArgs, moduleOption, withCalls } from "../runtime.ts";
@@ -53,7 +53,7 @@ answered yet.`),
     const wait = parseDuration("wait", args.wait);
     await withCalls(args, async (runtime) => {
       const outcome = await runtime.update(args.id, args.name, payload, { dedupeId, wait });
-      print(toJson(outcome));
+      print(formatJson(outcome));
       if (outcome.status !== "answered") {
         process.exitCode = outcome.status === "pending" ? EXIT.busy : EXIT.no;
       }
@@ -75,7 +75,7 @@ export const queryCommand: CommandModule<unknown, IdArgs & ModuleArgs & { readon
         const { journal } = opened;
         const runtime = createRuntime({ journal, codec: await codecOf(args) });
         const value = await shownResult(runtime.query(args.id, args.name));
-        print(toJson(value ?? null));
+        print(formatJson(value ?? null));
       });
     },
   };

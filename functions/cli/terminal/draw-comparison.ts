@@ -1,7 +1,7 @@
+import { formatDuration } from "../../display/format-duration.ts";
 import type { BreakName, BreakResult } from "../../oversell/compare/breaks.ts";
 import type { ComparedStore } from "../../oversell/compare/compare.ts";
 import { truncate } from "./draw-timeline.ts";
-import { formatDuration } from "./duration.ts";
 
 const EVENTS = ["crash", "failover", "clock", "memory"] as const satisfies readonly BreakName[];
 

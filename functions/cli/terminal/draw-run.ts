@@ -4,12 +4,12 @@ import { quote } from "../../../core/lock/errors.ts";
 import type { Millis } from "../../../core/lock/time.ts";
 import type { ErrorInfo } from "../../../core/steps/errors.ts";
 import { stepName } from "../../../core/steps/step-keys.ts";
+import { escapeControls } from "../../display/escape-controls.ts";
+import { formatDuration } from "../../display/format-duration.ts";
+import { formatJson } from "../../display/format-json.ts";
+import { timelineOf } from "../../display/timeline.ts";
 import { shownError, shownValue } from "../../json/shown-value.ts";
-import { toJson } from "../json.ts";
 import { colour, drawTimeline, truncate } from "./draw-timeline.ts";
-import { formatDuration } from "./duration.ts";
-import { escapeControls } from "./escape-controls.ts";
-import { timelineOf } from "./timeline.ts";
 
 /** Draws a run as text with lines of at most `width` columns. `holders` has the holders of the locks that it waits for. */
 export function drawRun(run: RunDetails, width: number, holders = NOBODY): string {
@@ -26,7 +26,7 @@ export function drawRun(run: RunDetails, width: number, holders = NOBODY): strin
     colour("strong", cut(`${run.runId}  ${run.workflow} v${run.version}  ${statusOf(run, end)}`)),
     ...(run.part > 1 ? [cut(`part ${run.part}: ctx.continueAsNew ended the one before`)] : []),
     cut(`started ${run.startedAt.toISOString()}, last executed by ${run.owner || "nobody"}`),
-    cut(`input  ${toJson(shownValue(run.input))}`),
+    cut(`input  ${formatJson(shownValue(run.input))}`),
     ...familyOf(run).map((line) => cut(line)),
     "",
     ...(entries.length > 0 ? [drawTimeline(entries, end, width), ...legend] : ["no steps yet"]),
@@ -64,7 +64,8 @@ function outcomeLines(run: RunDetails, holders: Holders): readonly string[] {
   if (status === "blocked") return [describeBlocked(run), ...notes];
   if (status === "parked") return [describeParked(run, holders), ...notes];
   if (!ending) return [describeRunning(run), ...waitsOf(run, holders), ...notes];
-  if (status === "completed") return [`output  ${toJson(shownValue(ending.value)) ?? "nothing"}`];
+  if (status === "completed")
+    return [`output  ${formatJson(shownValue(ending.value)) ?? "nothing"}`];
   const failure = shownError(ending.value);
   const { name, code, message } = failure;
   const undone = ending.compensated && UNDONE[ending.compensated];

@@ -1,8 +1,8 @@
 import { styleText } from "node:util";
 import type { Millis } from "../../../core/lock/time.ts";
-import { formatDuration } from "./duration.ts";
-import { escapeControls } from "./escape-controls.ts";
-import type { EntryStyle, TimelineEntry } from "./timeline.ts";
+import { escapeControls } from "../../display/escape-controls.ts";
+import { formatDuration } from "../../display/format-duration.ts";
+import type { EntryStyle, TimelineEntry } from "../../display/timeline.ts";
 
 /** Colours text if standard output is a terminal. */
 type Colour = (tone: EntryStyle | "faint" | "strong", text: string) => string;

@@ -2,16 +2,16 @@ import type { RuntimeOptions } from "../../../core/steps/contract.ts";
 import { TerminalError } from "../../../core/steps/errors.ts";
 import type { RunEvent } from "../../../core/steps/events.ts";
 import type { RunOutcome } from "../../../core/steps/workflow.ts";
+import { formatDuration } from "../../display/format-duration.ts";
+import { formatJson } from "../../display/format-json.ts";
+import { outcomeLabel, stepLabel } from "../../display/timeline.ts";
 import { errorJson } from "../../json/run-json.ts";
 import { EXIT } from "../exit-status.ts";
-import { toJson } from "../json.ts";
-import { formatDuration } from "./duration.ts";
 import { note, print, warn } from "./output.ts";
-import { outcomeLabel, stepLabel } from "./timeline.ts";
 
 /** Prints the outcome as one line of JSON and sets the exit status. */
 export function reportOutcome(outcome: RunOutcome<unknown>): void {
-  print(toJson("error" in outcome ? { ...outcome, error: errorJson(outcome.error) } : outcome));
+  print(formatJson("error" in outcome ? { ...outcome, error: errorJson(outcome.error) } : outcome));
   if (outcome.status === "failed") process.exitCode = EXIT.no;
   else if (outcome.status !== "completed") process.exitCode = EXIT.busy;
 }

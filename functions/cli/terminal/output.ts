@@ -1,5 +1,5 @@
 import { redact } from "../../../infra/redact.ts";
-import { escapeControls } from "./escape-controls.ts";
+import { escapeControls } from "../../display/escape-controls.ts";
 
 /** Prints the result of a command on standard output. */
 export function print(line: string): void {

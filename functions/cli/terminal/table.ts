@@ -1,5 +1,5 @@
 import Table from "cli-table3";
-import { escapeControls } from "./escape-controls.ts";
+import { escapeControls } from "../../display/escape-controls.ts";
 
 /** Draws a table. Aligns numbers right and escapes control characters. */
 export function table(

@@ -1,6 +1,6 @@
 import type { RunDetails } from "../../../core/journal/queries.ts";
+import { type TimelineEntry, timelineOf } from "../../display/timeline.ts";
 import { type ChromeTraceEvent, nameEvent, spanEvent } from "../../telemetry/trace-events.ts";
-import { type TimelineEntry, timelineOf } from "./timeline.ts";
 
 /** The number of the only process in a trace. */
 const PID = 1;

@@ -1,8 +1,8 @@
 import { html, nothing, type TemplateResult } from "lit-html";
 import { now } from "./server.ts";
 
-export { formatDuration } from "../../cli/terminal/duration.ts";
-export { escapeControls } from "../../cli/terminal/escape-controls.ts";
+export { escapeControls } from "../../display/escape-controls.ts";
+export { formatDuration } from "../../display/format-duration.ts";
 
 /** Shortens fences for display: "0000000000.00000000000000000017" becomes "0.17". */
 export function shortFence(fence: string | undefined): string {

@@ -5,7 +5,7 @@ import { type Action, button } from "./actions.ts";
 import { clock, formatDuration, href, shortFence, since } from "./format.ts";
 import { type Cell, emptyLine, facts, searchField, table } from "./parts.ts";
 import { read } from "./server.ts";
-import { type AnyView, type Place, view } from "./view.ts";
+import { type AnyView, type Route, view } from "./view.ts";
 
 type Shown<T extends HolderInfo> = Omit<T, "since"> & { readonly since?: string };
 
@@ -16,13 +16,13 @@ type ShownLock = Omit<LockInfo, "about" | "queue"> & {
 };
 
 /** The held locks. */
-export function locksView(place: Place): AnyView {
+export function locksView(route: Route): AnyView {
   return view<LocksAnswer<ShownLock>>({
     title: "Locks",
-    load: () => read("locks", { filter: place.query.get("filter") ?? "" }),
+    load: () => read("locks", { filter: route.query.get("filter") ?? "" }),
     draw: ({ locks, total }) => html`
       <form class="filters" @submit=${(event: Event) => event.preventDefault()}>
-        ${searchField(place, "filter", "Name, holder, command or run")}
+        ${searchField(route, "filter", "Name, holder, command or run")}
       </form>
       ${
         total === 0
@@ -92,7 +92,7 @@ function heldLock(lock: ShownLock, { readOnly, isDev }: ConsoleInfo): TemplateRe
 function drawQueue({ waiters }: ShownLock, queue: readonly Shown<WaiterInfo>[]): TemplateResult {
   return table(
     waiters > queue.length ? `The first ${queue.length} of ${waiters} waiters` : "The waiters",
-    ["#Place", "Waiter", "For", "#Has waited"],
+    ["#Route", "Waiter", "For", "#Has waited"],
     queue.map((about, i) => [
       i + 1,
       html`<span title=${about.id}>${processOf({ about, holder: about.id })}</span>`,

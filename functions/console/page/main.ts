@@ -6,12 +6,12 @@ import { queuesView } from "./queues.ts";
 import { runsView, runView } from "./runs.ts";
 import { read, setToken, TokenNeeded, takeTokenFromLink } from "./server.ts";
 import { skuView, stockView } from "./stock.ts";
-import { type AnyView, decoded, type Place } from "./view.ts";
+import { type AnyView, decoded, type Route } from "./view.ts";
 
 /** The pause between two readings: a lock of another process appears within a second. */
 const POLL = 500;
 
-/** What is older is no longer called live. */
+/** The age at which data is no longer called live. */
 const STALE = 2_000;
 
 const TABS = [
@@ -44,18 +44,18 @@ let reading: Reading = {};
 /** Counts the places that were shown: a reading for an earlier one is dropped. */
 let shown = 0;
 
-function placeOf(hash: string): Place {
+function routeOf(hash: string): Route {
   const [path = "", query = ""] = hash.replace(/^#\/?/, "").split("?", 2);
   return { path: path.split("/").map(decoded), query: new URLSearchParams(query) };
 }
 
-function viewAt(place: Place): AnyView {
-  const [tab, name] = place.path;
-  if (tab === "stock") return name ? skuView(name, place) : stockView(place);
-  if (tab === "runs") return name ? runView(name, place) : runsView(place);
-  if (tab === "queues") return queuesView(place);
+function viewAt(route: Route): AnyView {
+  const [tab, name] = route.path;
+  if (tab === "stock") return name ? skuView(name, route) : stockView(route);
+  if (tab === "runs") return name ? runView(name, route) : runsView(route);
+  if (tab === "queues") return queuesView(route);
   if (tab === "incidents") return incidentsView();
-  return name ? lockView(name) : locksView(place);
+  return name ? lockView(name) : locksView(route);
 }
 
 /** Reads and draws what the address names, until it names something else. */
@@ -63,8 +63,8 @@ async function show(): Promise<void> {
   takeTokenFromLink();
   shown += 1;
   const mine = shown;
-  const place = placeOf(location.hash);
-  const view = viewAt(place);
+  const route = routeOf(location.hash);
+  const view = viewAt(route);
   let body: TemplateResult | undefined;
   while (mine === shown) {
     const started = performance.now();
@@ -79,23 +79,23 @@ async function show(): Promise<void> {
       const { message } = error as Error;
       if (error instanceof TokenNeeded) {
         reading = { isLocked: true };
-        return draw(place, "Token", tokenForm(message));
+        return draw(route, "Token", tokenForm(message));
       }
       reading = { answeredAt: reading.answeredAt, problem: message };
     }
-    draw(place, view.title, body);
+    draw(route, view.title, body);
     await visible();
     await pause(Math.max(POLL, performance.now() - started));
   }
 }
 
-function draw(place: Place, title: string, body?: TemplateResult): void {
+function draw(route: Route, title: string, body?: TemplateResult): void {
   document.title = `${title} · Lockstep`;
   render(
     html`
       <header>
         <h1>Lockstep</h1>
-        <nav aria-label="Parts">${TABS.map((tab) => drawTab(tab, place))}</nav>
+        <nav aria-label="Parts">${TABS.map((tab) => drawTab(tab, route))}</nav>
         <p class="store">${info && (info.locks === info.store ? info.store : `${info.store}, locks ${info.locks}`)}${info?.readOnly ? " · read-only" : nothing}</p>
         <p class="live" role="status"></p>
       </header>
@@ -123,11 +123,11 @@ function statusOf({ answeredAt, took = 0, problem, isLocked }: Reading): string 
   return Date.now() - answeredAt > Math.max(STALE, 3 * took) ? `No news${since}` : "live";
 }
 
-function drawTab({ name, title, part }: (typeof TABS)[number], place: Place): TemplateResult {
+function drawTab({ name, title, part }: (typeof TABS)[number], route: Route): TemplateResult {
   if (info && part && !info.has.includes(part)) {
     return html`<span class="missing" title="this store has no ${part}">${title}: not in this store</span>`;
   }
-  const isCurrent = (place.path[0] || "locks") === name;
+  const isCurrent = (route.path[0] || "locks") === name;
   return html`<a href="#/${name}" aria-current=${isCurrent ? "page" : "false"}>${title}</a>`;
 }
 
@@ -161,6 +161,6 @@ function pause(millis: number): Promise<void> {
 }
 
 addEventListener("hashchange", () => void show());
-draw(placeOf(location.hash), "Console");
+draw(routeOf(location.hash), "Console");
 setInterval(drawStatus, 1_000);
 void show();

@@ -1,6 +1,6 @@
 import { html, nothing, type TemplateResult } from "lit-html";
 import { live } from "lit-html/directives/live.js";
-import { type Place, refine } from "./view.ts";
+import { type Route, refine } from "./view.ts";
 
 export type Cell = TemplateResult | string | number | undefined | typeof nothing;
 
@@ -47,23 +47,23 @@ export function facts(entries: readonly (readonly [name: string, value: Cell])[]
 }
 
 /** A field whose text becomes a word of the address. */
-export function searchField(place: Place, name: string, label: string): TemplateResult {
+export function searchField(route: Route, name: string, label: string): TemplateResult {
   const search = ({ currentTarget }: Event) =>
-    refine(place, { [name]: (currentTarget as HTMLInputElement).value, after: "" });
+    refine(route, { [name]: (currentTarget as HTMLInputElement).value, after: "" });
   return html`<label>${label}
-    <input type="search" autocomplete="off" spellcheck="false" .value=${live(place.query.get(name) ?? "")} @input=${search}>
+    <input type="search" autocomplete="off" spellcheck="false" .value=${live(route.query.get(name) ?? "")} @input=${search}>
   </label>`;
 }
 
 export function choice(
-  place: Place,
+  route: Route,
   name: string,
   label: string,
   choices: readonly string[],
 ): TemplateResult {
   const choose = ({ currentTarget }: Event) =>
-    refine(place, { [name]: (currentTarget as HTMLSelectElement).value, after: "" });
-  const chosen = place.query.get(name) ?? "";
+    refine(route, { [name]: (currentTarget as HTMLSelectElement).value, after: "" });
+  const chosen = route.query.get(name) ?? "";
   return html`<label>${label}
     <select @change=${choose}>
       <option value="" ?selected=${chosen === ""}>any</option>

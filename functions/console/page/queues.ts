@@ -3,16 +3,16 @@ import type { QueuesAnswer } from "../shapes.ts";
 import { formatDuration, href } from "./format.ts";
 import { emptyLine, searchField, table } from "./parts.ts";
 import { read } from "./server.ts";
-import { type AnyView, type Place, view } from "./view.ts";
+import { type AnyView, type Route, view } from "./view.ts";
 
 /** The queues with open runs. */
-export function queuesView(place: Place): AnyView {
+export function queuesView(route: Route): AnyView {
   return view<QueuesAnswer>({
     title: "Queues",
-    load: () => read("queues", { filter: place.query.get("filter") ?? "" }),
+    load: () => read("queues", { filter: route.query.get("filter") ?? "" }),
     draw: ({ queues, total }) => html`
       <form class="filters" @submit=${(event: Event) => event.preventDefault()}>
-        ${searchField(place, "filter", "Queue")}
+        ${searchField(route, "filter", "Queue")}
       </form>
       ${
         total === 0

@@ -6,7 +6,7 @@ import { type Action, button } from "./actions.ts";
 import { clock, formatDuration, href, randomId, shortFence } from "./format.ts";
 import { type Cell, choice, emptyLine, facts, searchField, table } from "./parts.ts";
 import { now, read } from "./server.ts";
-import { type AnyView, type Place, refine, view } from "./view.ts";
+import { type AnyView, type Route, refine, view } from "./view.ts";
 
 /** As JSON. */
 type Run = Omit<RunInfo, "epoch" | "startedAt" | "changedAt" | "dueAt" | "inProgress" | "error"> & {
@@ -22,16 +22,16 @@ type Run = Omit<RunInfo, "epoch" | "startedAt" | "changedAt" | "dueAt" | "inProg
 type Holders = Readonly<Record<string, string>>;
 
 /** The runs, newest first. */
-export function runsView(place: Place): AnyView {
-  const word = (name: string) => place.query.get(name) ?? "";
-  const words = () => Object.fromEntries(place.query);
+export function runsView(route: Route): AnyView {
+  const word = (name: string) => route.query.get(name) ?? "";
+  const words = () => Object.fromEntries(route.query);
   return view<{ readonly runs: readonly Run[] }>({
     title: "Runs",
     load: () => read("runs", words()),
     draw: ({ runs }) => html`
       <form class="filters" @submit=${(event: Event) => event.preventDefault()}>
-        ${choice(place, "status", "Status", RUN_STATUSES)} ${searchField(place, "workflow", "Workflow")}
-        ${searchField(place, "queue", "Queue")} ${searchField(place, "key", "Key")}
+        ${choice(route, "status", "Status", RUN_STATUSES)} ${searchField(route, "workflow", "Workflow")}
+        ${searchField(route, "queue", "Queue")} ${searchField(route, "key", "Key")}
       </form>
       ${
         runs.length === 0
@@ -62,7 +62,7 @@ export function runsView(place: Place): AnyView {
       }
       ${
         runs.length === 200
-          ? html`<button @click=${() => refine(place, { after: runs.at(-1)?.runId ?? "" })}>Older runs</button>`
+          ? html`<button @click=${() => refine(route, { after: runs.at(-1)?.runId ?? "" })}>Older runs</button>`
           : nothing
       }`,
   });
@@ -117,8 +117,8 @@ interface RunAnswer extends Run {
 }
 
 /** One run and its steps. */
-export function runView(id: string, place: Place): AnyView {
-  const word = (name: string) => place.query.get(name) ?? "";
+export function runView(id: string, route: Route): AnyView {
+  const word = (name: string) => route.query.get(name) ?? "";
   return view<RunAnswer>({
     title: id,
     load: () => read("run", { id, after: word("after"), part: word("part") }),
@@ -150,7 +150,7 @@ export function runView(id: string, place: Place): AnyView {
       ])}
       ${readOnly ? nothing : html`<p class="actions">${actionsOf(run).map(button)}</p>`}
       ${run.bars.length === 0 ? emptyLine("No steps yet.") : waterfall(run.bars, run.holders)}
-      ${run.next === undefined ? nothing : html`<button @click=${() => refine(place, { after: run.next ?? "" })}>More records</button>`}`,
+      ${run.next === undefined ? nothing : html`<button @click=${() => refine(route, { after: run.next ?? "" })}>More records</button>`}`,
   });
 }
 

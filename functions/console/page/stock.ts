@@ -4,17 +4,17 @@ import { MOST_ROWS, type StockAnswer } from "../shapes.ts";
 import { clock, formatDuration, href, shortFence } from "./format.ts";
 import { emptyLine, facts, searchField, table } from "./parts.ts";
 import { read } from "./server.ts";
-import { type AnyView, type Place, refine, view } from "./view.ts";
+import { type AnyView, type Route, refine, view } from "./view.ts";
 
 /** The skus and their levels. */
-export function stockView(place: Place): AnyView {
-  const word = (name: string) => place.query.get(name) ?? "";
+export function stockView(route: Route): AnyView {
+  const word = (name: string) => route.query.get(name) ?? "";
   return view<StockAnswer>({
     title: "Stock",
     load: () => read("stock", { prefix: word("prefix"), after: word("after") }),
     draw: ({ levels, hasMore }) => html`
       <form class="filters" @submit=${(event: Event) => event.preventDefault()}>
-        ${searchField(place, "prefix", "Sku begins with")}
+        ${searchField(route, "prefix", "Sku begins with")}
       </form>
       ${
         levels.length === 0
@@ -30,7 +30,7 @@ export function stockView(place: Place): AnyView {
       }
       ${
         hasMore
-          ? html`<button @click=${() => refine(place, { after: levels.at(-1)?.sku ?? "" })}>Next page</button>`
+          ? html`<button @click=${() => refine(route, { after: levels.at(-1)?.sku ?? "" })}>Next page</button>`
           : nothing
       }`,
   });
@@ -44,10 +44,10 @@ interface SkuAnswer {
 }
 
 /** One sku and its ledger. */
-export function skuView(sku: string, place: Place): AnyView {
+export function skuView(sku: string, route: Route): AnyView {
   return view<SkuAnswer>({
     title: sku,
-    load: () => read("sku", { sku, before: place.query.get("before") ?? "" }),
+    load: () => read("sku", { sku, before: route.query.get("before") ?? "" }),
     draw: ({ level, reservations, entries }) => html`
       <h2>${sku}</h2>
       ${
@@ -89,7 +89,7 @@ export function skuView(sku: string, place: Place): AnyView {
       )}
       ${
         (entries.at(-1)?.seq ?? 1) > 1
-          ? html`<button @click=${() => refine(place, { before: String(entries.at(-1)?.seq ?? "") })}>Older entries</button>`
+          ? html`<button @click=${() => refine(route, { before: String(entries.at(-1)?.seq ?? "") })}>Older entries</button>`
           : nothing
       }`,
   });

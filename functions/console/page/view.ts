@@ -2,7 +2,7 @@ import type { TemplateResult } from "lit-html";
 import type { ConsoleInfo } from "../shapes.ts";
 
 /** The view that an address names, such as "#/runs/order-7?part=2". */
-export interface Place {
+export interface Route {
   readonly path: readonly string[];
   readonly query: URLSearchParams;
 }
@@ -20,8 +20,8 @@ export function view<T>(of: View<T>): AnyView {
   return of as AnyView;
 }
 
-/** Goes to the same place with other words in its query. Empty words are left out. */
-export function refine({ path, query }: Place, words: Readonly<Record<string, string>>): void {
+/** Goes to the same view with other words in the query of its address. Empty words are left out. */
+export function refine({ path, query }: Route, words: Readonly<Record<string, string>>): void {
   const next = new URLSearchParams(query);
   for (const [name, word] of Object.entries(words)) {
     if (word === "") next.delete(name);

@@ -30,7 +30,7 @@ export function poison(error: unknown): Disposition {
 const MAX_DELAY = 11 * 3_600;
 const MAX_BACKOFF = 60;
 
-/** An unstarted message is retried at once this many times: a function may be too short for any message. */
+/** An unstarted message is retried at once this many times: the function's timeout may be too short for any message. */
 const IMMEDIATE_RETRIES = 5;
 
 /**

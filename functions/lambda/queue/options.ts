@@ -1,6 +1,7 @@
 import type { SQSRecord } from "aws-lambda";
-import { checkWhole } from "../../../core/lock/checks.ts";
+import { checkFunction, checkWhole } from "../../../core/lock/checks.ts";
 import { listener } from "../../../core/lock/listener.ts";
+import type { OptionNames } from "../../../core/lock/options.ts";
 import type { Millis } from "../../../core/lock/time.ts";
 import { type ReserveOption, reserveOf } from "../../invocation/invocation.ts";
 
@@ -24,6 +25,14 @@ export interface BatchOptions extends ReserveOption {
   /** Called for every message that is retried or poison. Errors of the listener are ignored. */
   readonly onEvent?: (event: QueueEvent) => void;
 }
+
+export const BATCH_OPTIONS = {
+  concurrency: true,
+  delay: true,
+  poison: true,
+  onEvent: true,
+  reserve: true,
+} satisfies OptionNames<BatchOptions>;
 
 export interface PoisonOptions {
   /**
@@ -72,6 +81,9 @@ export interface CheckedOptions extends BatchOptions {
 
 /** Throws a TypeError or RangeError that names the invalid option. */
 export function checkOptions(options: BatchOptions): CheckedOptions {
+  const { delay, poison } = options;
+  if (delay !== undefined) checkFunction("delay", delay);
+  if (poison?.to !== undefined) checkFunction("poison.to", poison.to);
   const { concurrency = 4 } = options;
   checkWhole("concurrency", concurrency, 1, 1_000);
   return {

@@ -1,8 +1,10 @@
 import type { SQSBatchResponse, SQSEvent, SQSRecord } from "aws-lambda";
 import { quote } from "../../../core/lock/errors.ts";
 import { listener } from "../../../core/lock/listener.ts";
+import { checkOptionNames, type OptionNames } from "../../../core/lock/options.ts";
 import type { Millis } from "../../../core/lock/time.ts";
 import type { Runtime } from "../../../core/steps/contract.ts";
+import { checkWorkflow } from "../../../core/steps/run-executor.ts";
 import type { RunError, RunOutcome, Workflow } from "../../../core/steps/workflow.ts";
 import {
   type LambdaContext,
@@ -13,7 +15,7 @@ import { type Provider, resolve } from "../../invocation/provider.ts";
 import { groupMessages, type Invocation, processBatch } from "./batch.ts";
 import { type Disposition, DONE, poison, retry } from "./disposition.ts";
 import { ageOf, bodyOf, isFifo } from "./message.ts";
-import { type BatchOptions, checkOptions, type PoisonOptions } from "./options.ts";
+import { BATCH_OPTIONS, type BatchOptions, checkOptions, type PoisonOptions } from "./options.ts";
 import { inTraceOf } from "./trace.ts";
 
 export interface QueueHandlerOptions<Input> extends BatchOptions, LockWaitOption {
@@ -49,6 +51,16 @@ export interface RunPoisonOptions extends PoisonOptions {
   readonly isPoison?: (error: RunError) => boolean;
 }
 
+const POISON_OPTIONS = { to: true, isPoison: true } satisfies OptionNames<RunPoisonOptions>;
+const OPTIONS = {
+  ...BATCH_OPTIONS,
+  input: true,
+  id: true,
+  parked: true,
+  lockWait: true,
+  onOutcome: true,
+} satisfies OptionNames<QueueHandlerOptions<unknown>>;
+
 /**
  * Returns a Lambda handler for an SQS queue whose messages are the input of a workflow: one run per message.
  *
@@ -63,6 +75,9 @@ export function queueHandler<Input, Output>(
   workflow: Workflow<Input, Output>,
   options: QueueHandlerOptions<Input> = {},
 ): (event: SQSEvent, context: LambdaContext) => Promise<SQSBatchResponse> {
+  checkOptionNames("queueHandler", options, OPTIONS);
+  checkOptionNames("poison", options.poison, POISON_OPTIONS);
+  checkWorkflow(workflow);
   const checked = checkOptions(options);
   const lockWait = lockWaitOf(options);
   if (workflow.namesRuns && options.id) {

@@ -1,4 +1,5 @@
 import type { SQSRecord } from "aws-lambda";
+import { checkOptionNames, type OptionNames } from "../../../core/lock/options.ts";
 import { mapConcurrent } from "../../invocation/map-concurrent.ts";
 import { callAws, parseArn } from "../aws-call.ts";
 
@@ -26,8 +27,12 @@ export interface Sqs {
   ): Promise<void>;
 }
 
+const OPTIONS = { endpoint: true } satisfies OptionNames<SqsOptions>;
+
 /** Returns a client for the two calls of SQS that the handlers use. */
-export function sqs({ endpoint }: SqsOptions = {}): Sqs {
+export function sqs(options: SqsOptions = {}): Sqs {
+  checkOptionNames("sqs", options, OPTIONS);
+  const { endpoint } = options;
   return {
     async delay(records, seconds) {
       const errors: unknown[] = [];

@@ -9,13 +9,14 @@ import { LONGEST_SPAN } from "../../../core/lock/checks.ts";
 import { type Duration, toMillis } from "../../../core/lock/duration.ts";
 import { hasCode } from "../../../core/lock/errors.ts";
 import { KeyedQueue } from "../../../core/lock/keyed-queue.ts";
+import { checkOptionNames, type OptionNames } from "../../../core/lock/options.ts";
 import type { StockOrder } from "../../batch/orders.ts";
 import { type LambdaContext, MIN_WORK_TIME } from "../../invocation/invocation.ts";
 import { type Provider, resolve } from "../../invocation/provider.ts";
 import { groupMessages, processBatch } from "./batch.ts";
 import { type Disposition, DONE, poison, retry } from "./disposition.ts";
 import { bodyOf, invalidMessage } from "./message.ts";
-import { type BatchOptions, checkOptions } from "./options.ts";
+import { BATCH_OPTIONS, type BatchOptions, checkOptions, type PoisonOptions } from "./options.ts";
 import { type StockBackend, sell } from "./sale.ts";
 import { inTraceOf } from "./trace.ts";
 
@@ -45,6 +46,15 @@ export interface SaleResult extends StockOrder {
   readonly replayed: boolean;
 }
 
+const POISON_OPTIONS = { to: true } satisfies OptionNames<PoisonOptions>;
+const OPTIONS = {
+  ...BATCH_OPTIONS,
+  order: true,
+  onAnswer: true,
+  wait: true,
+  ttl: true,
+} satisfies OptionNames<StockHandlerOptions>;
+
 /**
  * Returns a Lambda handler for a queue of orders. The orders of a batch for the same sku are sold under one lock and in
  * one transaction. Each order is sold once, however often its message is delivered.
@@ -55,6 +65,8 @@ export function stockHandler(
   stock: Provider<StockBackend>,
   options: StockHandlerOptions = {},
 ): (event: SQSEvent, context: LambdaContext) => Promise<SQSBatchResponse> {
+  checkOptionNames("stockHandler", options, OPTIONS);
+  checkOptionNames("poison", options.poison, POISON_OPTIONS);
   const checked = checkOptions(options);
   const { wait = 0, ttl = 10_000 } = options;
   const times = {

@@ -1,6 +1,9 @@
 import type { EventBridgeEvent } from "aws-lambda";
+import { checkFunction } from "../../../core/lock/checks.ts";
 import { type Duration, toMillis } from "../../../core/lock/duration.ts";
+import { checkOptionNames, type OptionNames } from "../../../core/lock/options.ts";
 import type { Runtime } from "../../../core/steps/contract.ts";
+import { checkWorkflow } from "../../../core/steps/run-executor.ts";
 import type { RunOutcome, Workflow } from "../../../core/steps/workflow.ts";
 import {
   deadlineOf,
@@ -23,6 +26,13 @@ export interface ScheduleHandlerOptions<Input> extends ReserveOption, LockWaitOp
   readonly input: (slot: Date) => Input;
 }
 
+const OPTIONS = {
+  every: true,
+  input: true,
+  reserve: true,
+  lockWait: true,
+} satisfies OptionNames<ScheduleHandlerOptions<unknown>>;
+
 /** The part of the events of EventBridge rules and EventBridge Scheduler that the handler uses. */
 export type ScheduledEvent = Pick<EventBridgeEvent<string, unknown>, "time">;
 
@@ -37,6 +47,9 @@ export function scheduleHandler<Input, Output>(
   workflow: Workflow<Input, Output>,
   options: ScheduleHandlerOptions<Input>,
 ): (event: ScheduledEvent, context: LambdaContext) => Promise<RunOutcome<unknown>> {
+  checkFunction("the option input of scheduleHandler", options?.input);
+  checkOptionNames("scheduleHandler", options, OPTIONS);
+  checkWorkflow(workflow);
   const reserve = reserveOf(options);
   const lockWait = lockWaitOf(options);
   const every = toMillis("every", options.every ?? 60_000, 1_000);

@@ -1,6 +1,7 @@
 import { deadline as limitOf, noAnswer, race } from "../../../core/lock/abort.ts";
 import { checkWhole } from "../../../core/lock/checks.ts";
 import { listener } from "../../../core/lock/listener.ts";
+import { checkOptionNames, type OptionNames } from "../../../core/lock/options.ts";
 import type { Deadline, Millis } from "../../../core/lock/time.ts";
 import type { DueExecution, Runtime } from "../../../core/steps/contract.ts";
 import type { RunOutcome } from "../../../core/steps/workflow.ts";
@@ -30,6 +31,14 @@ export interface SweepHandlerOptions extends ReserveOption, LockWaitOption {
    */
   readonly onError?: (runId: string, error: unknown) => void;
 }
+
+const OPTIONS = {
+  concurrency: true,
+  onOutcome: true,
+  onError: true,
+  reserve: true,
+  lockWait: true,
+} satisfies OptionNames<SweepHandlerOptions>;
 
 /** The number of resumed runs by outcome, and what else was done. */
 export interface SweepReport {
@@ -65,6 +74,7 @@ export function sweepHandler(
   runtime: Provider<Runtime>,
   options: SweepHandlerOptions = {},
 ): (event: unknown, context: LambdaContext) => Promise<SweepReport> {
+  checkOptionNames("sweepHandler", options, OPTIONS);
   const reserve = reserveOf(options);
   const lockWait = lockWaitOf(options);
   checkWhole("concurrency", options.concurrency ?? 4, 1, 1_000);
@@ -157,7 +167,7 @@ async function deliverAndPurge(runtime: Runtime, deadline: Deadline) {
   return { delivered, purged: await purge(runtime, deadline) };
 }
 
-/** After this the next sweep goes on, which resumes runs first. */
+/** The longest delivery of one sweep. The next sweep resumes runs first, and then goes on. */
 const LONGEST_DELIVERY: Millis = 30_000;
 
 /** Begins no operation without time for its work. */

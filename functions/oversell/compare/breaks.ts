@@ -12,7 +12,7 @@ import type { ServerKind } from "../../../infra/servers/server-kind.ts";
 import type { StartOptions } from "../../../infra/servers/start.ts";
 
 /**
- * What became of a lock whose holder was alive: `held`; `lost`, which the holder knew when another client asked; `two`,
+ * The fate of a lock whose holder was alive: `held`; `lost`, which the holder knew when another client asked; `two`,
  * another client got it while the holder still counted on it; `away`, the store did not answer.
  */
 export type BreakResult = "held" | "lost" | "two" | "away";

@@ -67,7 +67,7 @@ proctype Call(byte me) {
     }
   :: atomic {
       isFirst(me, CANCEL) && reservation[reservedBy[me]] == open && isLeft(me, onHand + held[reservedBy[me]]) ->
-      giveBack(reservedBy[me]); answer(me, true)
+      returnUnits(reservedBy[me]); answer(me, true)
     }
   :: atomic { isFirst(me, CONFIRM) && reservation[reservedBy[me]] != none && isLeft(me, onHand) -> answer(me, false) }
   :: atomic {
@@ -81,7 +81,7 @@ proctype Others() {
   int i;
 end:
   do
-  :: atomic { select(i : 0 .. IDS); reservation[i] == open -> giveBack(i); i = 0 }
+  :: atomic { select(i : 0 .. IDS); reservation[i] == open -> returnUnits(i); i = 0 }
   od
 }
 

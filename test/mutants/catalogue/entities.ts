@@ -22,8 +22,8 @@ export const ENTITIES = [
     },
     {
       name: "messages of one turn that all see its first state",
-      find: "group.at(-1)?.state ?? state, signal);",
-      replace: "state, signal);",
+      find: "const before = group.at(-1)?.state ?? state;",
+      replace: "const before = state;",
     },
     {
       name: "a turn that begins with the state before the last commit",

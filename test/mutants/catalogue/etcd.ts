@@ -2,7 +2,7 @@ import { mutantsOf } from "../mutant.ts";
 
 const STORE = ["test/stores/etcd/store.server.test.ts"];
 const CONFORMANCE = ["test/stores/etcd.server.test.ts"];
-const MUTEX = ["test/stores/etcd/mutex.server.test.ts"];
+const MUTEX_FAULTS = ["test/stores/etcd/mutex-faults.server.test.ts"];
 const ELECTION = ["test/stores/etcd/election.server.test.ts"];
 const STOCK = ["test/inventory/etcd.server.test.ts"];
 
@@ -68,13 +68,13 @@ export const ETCD = [
       name: "a leadership that outlives its session",
       find: "const unlink = link([this.#options.session.signal], controller);",
       replace: "const unlink = link([], controller);",
-      tests: [...ELECTION, ...MUTEX],
+      tests: [...ELECTION, ...MUTEX_FAULTS],
     },
     {
       name: "a leadership that outlives its entry",
       find: "const stopGuard = entry.guard((loss) => controller.abort(loss));",
       replace: "const stopGuard = entry.guard(() => {});",
-      tests: [...ELECTION, ...MUTEX],
+      tests: [...ELECTION, ...MUTEX_FAULTS],
     },
     {
       name: "a resignation that leaves the entry",
@@ -144,23 +144,19 @@ export const ETCD = [
       find: `onDoubt();
       await this.withdraw();`,
       replace: "onDoubt();",
-      tests: MUTEX,
+      tests: MUTEX_FAULTS,
       survives:
         "the session of the entry is retired, and removes what is left when the request gives it back",
     },
   ]),
-  ...mutantsOf(
-    "core/stores/etcd/locks/queue-entry.ts",
-    ["test/stores/etcd/mutex.server.test.ts"],
-    [
-      {
-        name: "a guard that ends with a refused read",
-        find: `if (hasCode(error, "STORE_REFUSED")) return true;`,
-        replace: `if (hasCode(error, "STORE_CLOSED")) return true;`,
-        only: "notices",
-      },
-    ],
-  ),
+  ...mutantsOf("core/stores/etcd/locks/queue-entry.ts", MUTEX_FAULTS, [
+    {
+      name: "a guard that ends with a refused read",
+      find: `if (hasCode(error, "STORE_REFUSED")) return true;`,
+      replace: `if (hasCode(error, "STORE_CLOSED")) return true;`,
+      only: "notices",
+    },
+  ]),
   ...mutantsOf("core/stores/etcd/locks/queue-entry.ts", CONFORMANCE, [
     {
       name: "a move to another lease without the create revision",
@@ -172,13 +168,13 @@ export const ETCD = [
       name: "a waiter that is elected when its predecessor gives up",
       find: "if (!left.some(({ createRevision }) => createRevision === old)) return left;",
       replace: "if (!left.some(({ createRevision }) => createRevision === old)) return [];",
-      tests: MUTEX,
+      tests: MUTEX_FAULTS,
     },
     {
       name: "a waiter that has lost its key and is elected",
       find: "if (!seen.succeeded) throw this.#expired();",
       replace: "",
-      tests: MUTEX,
+      tests: MUTEX_FAULTS,
     },
     {
       name: "a waiter that waits for later waiters",

@@ -293,18 +293,23 @@ export const HANDLERS = [
   ...mutantsOf("functions/powertools/journal-layer.ts", POWERTOOLS, [
     {
       name: "a late result that overwrites another caller's",
-      find: "this.#held.set(runId, { runId, epoch: claimed.epoch });",
-      replace: `this.#held.set(runId, {
-      runId,
-      get epoch() {
-        return claimed.epoch + 1n;
-      },
-    });`,
+      find: "run: { runId, epoch: claimed.epoch }",
+      replace: `run: {
+        runId,
+        get epoch() {
+          return claimed.epoch + 1n;
+        },
+      }`,
     },
     {
       name: "another payload under the same key",
-      find: `if (found.kind === "conflict") return inProgress({ ...record, payloadHash: "another" }, 1_000);`,
-      replace: `if (found.kind === "conflict") return inProgress(record, 1_000);`,
+      find: "    { idempotencyKey, payloadHash },\n",
+      replace: "    { idempotencyKey, payloadHash: undefined },\n",
+    },
+    {
+      name: "a late failure that frees the record of the next function",
+      find: "if (held && held.silent > 0) {",
+      replace: "if (held && held.silent < 0) {",
     },
     {
       name: "a function that has failed and never runs again",

@@ -1,8 +1,48 @@
 import { mutantsOf } from "../mutant.ts";
 
 const JOURNAL = ["test/journal/sqlite.process.test.ts"];
+const SHORT_RUNS = ["test/journal/short-runs.process.test.ts"];
 
 export const JOURNALS = [
+  ...mutantsOf("core/stores/sql/journal/claim.ts", SHORT_RUNS, [
+    {
+      name: "a new run that forgets a signal",
+      find: "hasFirstEpoch(row, first.salt) && asNumber(row.signals) === 0;",
+      replace: "hasFirstEpoch(row, first.salt);",
+    },
+    {
+      name: "an old run that is taken for a new one",
+      find: "hasFirstEpoch(row, first.salt) && asNumber(row.signals) === 0;",
+      replace: "asNumber(row.signals) === 0;",
+    },
+    {
+      name: "a claim of a run whose input was replaced",
+      find: ` AND input_hash = \${inputHash}\`;`,
+      replace: "`;",
+    },
+  ]),
+  ...mutantsOf(
+    "core/stores/sql/journal/order.ts",
+    ["test/steps/concurrency.test.ts"],
+    [
+      {
+        name: "records of one millisecond in any order",
+        find: "return bytesOf(a.record.key) < bytesOf(b.record.key) ? -1 : 1;",
+        replace: "return -1;",
+      },
+    ],
+  ),
+  ...mutantsOf(
+    "core/journal/key-part.ts",
+    ["test/steps/keys.test.ts"],
+    [
+      {
+        name: "a slash that ends a part of a key",
+        find: `char === "/" ? "%2F" : "%25"`,
+        replace: `char === "/" ? "/" : "%25"`,
+      },
+    ],
+  ),
   ...mutantsOf("core/stores/sql/journal/claim.ts", JOURNAL, [
     {
       name: "a held run that is claimed",
@@ -35,14 +75,14 @@ export const JOURNALS = [
     },
     {
       name: "a lost process that the next park makes forgotten",
-      find: `WHEN taken_over = 1 AND NOT \${hasWritten} THEN 1`,
+      find: `WHEN taken_over = 1 AND NOT \${HAS_WRITTEN} THEN 1`,
       replace: "WHEN 1 = 0 THEN 1",
       only: "claim",
     },
     {
       name: "a run of another workflow or input that is claimed",
-      find: "const isSame = sql`workflow = ${workflow} AND input_hash = ${inputHash}`;",
-      replace: "const isSame = sql`1 = 1`;",
+      find: `if (isConflict(row)) return { kind: "conflict" };`,
+      replace: "",
       only: "claim|conflict",
     },
   ]),
@@ -82,14 +122,14 @@ export const JOURNALS = [
   ...mutantsOf("core/stores/sql/journal/finish.ts", JOURNAL, [
     {
       name: "an end whose parent hears nothing",
-      find: "const results = await database.batch([...changes, read, ...signals], limit);",
-      replace: "const results = await database.batch([...changes, read], limit);",
+      find: "    ...signalParents(dialect, sorted),\n",
+      replace: "",
       only: "a parent|its parent|parent",
     },
     {
       name: "an end of a child that is taken for a run without a parent",
-      find: "(statement) => sql`${statement} AND parent_run IS NULL`,",
-      replace: "(statement) => statement,",
+      find: "AND parent_run IS NULL AND ${isAccepted}`;",
+      replace: "AND ${isAccepted}`;",
       only: "parent",
     },
     {

@@ -19,7 +19,7 @@ export const LOCK = [
       },
       {
         name: "an expiry without a timer",
-        find: "this.#stopExpiry = after(Math.ceil(this.remaining()), check, { idle: true });",
+        find: "this.#stopTimer = after(Math.ceil(this.remaining()), check, { idle: true });",
         replace: "void check;",
       },
       {
@@ -39,8 +39,8 @@ export const LOCK = [
       },
       {
         name: "a lease without maxHold",
-        find: "return Math.min(this.#untilExpiry(), this.#untilMaxHold());",
-        replace: "return this.#untilExpiry();",
+        find: "return Math.min(this.#untilExpiry(now), this.#untilMaxHold(now));",
+        replace: "return this.#untilExpiry(now);",
       },
       {
         name: "a renewal beyond maxHold",
@@ -54,9 +54,9 @@ export const LOCK = [
       },
       {
         name: "no other renewal after a failed one",
-        find: `this.#options.notify({ type: "renewal-failed", names: this.#options.names, error });
+        find: `this.#options.notify?.({ type: "renewal-failed", names: this.#options.names, error });
       this.#renewIn(this.#untilRetry());`,
-        replace: `this.#options.notify({ type: "renewal-failed", names: this.#options.names, error });`,
+        replace: `this.#options.notify?.({ type: "renewal-failed", names: this.#options.names, error });`,
       },
       {
         name: "a retry of a renewal as late as a renewal",
@@ -96,7 +96,7 @@ export const LOCK = [
       },
       {
         name: "a loss that is not reported",
-        find: `if (isLoss(why)) notify({ type: "lost", names, why });`,
+        find: `if (isLoss(why)) notify?.({ type: "lost", names, why });`,
         replace: "void [names, notify, isLoss(why)];",
         tests: ["test/lock/lease.test.ts", "test/lock/listener.test.ts"],
       },
@@ -104,7 +104,7 @@ export const LOCK = [
   ),
   ...mutantsOf(
     "core/lock/attempts.ts",
-    ["test/lock/polling.test.ts", "test/lock/bounds.test.ts"],
+    ["test/lock/claim.test.ts", "test/lock/release.test.ts", "test/lock/bounds.test.ts"],
     [
       {
         name: "a release that is not repeated",
@@ -115,7 +115,7 @@ export const LOCK = [
         name: "a release after a lost answer that counts as a loss",
         find: "return wasHeld || (isAnswerLost && elapsedSince(startedAt) < remaining);",
         replace: "return wasHeld;",
-        tests: [...MEMORY, "test/lock/polling.test.ts"],
+        tests: [...MEMORY, "test/lock/release.test.ts"],
       },
       {
         name: "a release after a lost answer that counts as one after the expiry, too",
@@ -183,6 +183,7 @@ export const LOCK = [
         name: "a lock for a caller that has aborted",
         find: "if (hold.lease.remaining() > 0 && !signal.aborted) return hold;",
         replace: "if (hold.lease.remaining() > 0) return hold;",
+        tests: ["test/lock/claim.test.ts"],
       },
       {
         name: "a release that leaves the claim at the store",
@@ -195,6 +196,7 @@ export const LOCK = [
         name: "an expired lock that is reported as released",
         find: `return (await this.#drop(left)) && left > 0 ? "released" : "was-lost";`,
         replace: `return (await this.#drop(left)) ? "released" : "was-lost";`,
+        tests: ["test/lock/release.test.ts"],
       },
       {
         name: "a lock that is believed until its release is answered",
@@ -208,7 +210,7 @@ export const LOCK = [
       },
       {
         name: "a release under the old text alone",
-        find: "if (next === undefined) return drop(owner, limit);",
+        find: "if (next === undefined) return await drop(owner, limit);",
         replace: "if (next !== null) return drop(owner, limit);",
         tests: MEMORY,
         only: "election",
@@ -378,7 +380,7 @@ export const LOCK = [
       name: "withLock that hides a loss which the release reveals",
       find: `if (answer === "was-lost" || lock.loss) throw`,
       replace: "if (lock.loss) throw",
-      tests: [...MEMORY, "test/lock/polling.test.ts"],
+      tests: [...MEMORY, "test/lock/release.test.ts"],
       only: "withLock",
     },
     {
@@ -398,7 +400,7 @@ export const LOCK = [
       name: "close that does not wait for claims under way",
       find: "await atMost(underWay, this.#releaseAll());",
       replace: "void [underWay, this.#releaseAll()];",
-      tests: ["test/lock/polling.test.ts"],
+      tests: ["test/lock/release.test.ts"],
     },
     {
       name: "close that waits for ever",
@@ -466,8 +468,8 @@ export const LOCK = [
     [
       {
         name: "several names that are taken in the caller's order",
-        find: "names: [...new Set(names)].sort(),",
-        replace: "names: [...new Set(names)],",
+        find: "[...new Set(names)].sort()",
+        replace: "[...new Set(names)]",
         tests: MEMORY,
         only: "lockAll",
       },

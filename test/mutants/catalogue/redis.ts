@@ -16,6 +16,17 @@ export const REDIS = [
       },
     ],
   ),
+  ...mutantsOf(
+    "core/stores/redis/client/silence.ts",
+    ["test/redis/silence.test.ts"],
+    [
+      {
+        name: "a silence that answers which have arrived do not end",
+        find: "if (this.#left() <= 0) await nextTurn();",
+        replace: "",
+      },
+    ],
+  ),
   ...mutantsOf("core/stores/redis/locks/scripts.ts", CLAIMS, [
     {
       name: "a claim in Redis that takes a held lock",

@@ -18,6 +18,8 @@ export const STEPS_ROOM = [
       find: "this.#repeats.run(position,",
       replace: "this.#repeats.run(-position,",
     },
+  ]),
+  ...mutantsOf("core/steps/step-effects.ts", REOPENED, [
     {
       name: "an unknown effect that a cancelled retry forgets",
       find: "if (isStep && (await mayHaveHadEffect(superseded, this.#errorOf))) isUnclear = true;",
@@ -230,12 +232,14 @@ export const STEPS_ROOM = [
       replace: "",
     },
   ]),
-  ...mutantsOf("core/steps/execution.ts", STEPS, [
+  ...mutantsOf("core/steps/step-effects.ts", STEPS, [
     {
       name: "a step that a lost process may have begun, and that counts as not begun",
-      find: "isUnrecorded && this.claimed.takenOver && !this.#hasWritten",
-      replace: "isUnrecorded && this.claimed.crashes > 0 && !this.#hasWritten",
+      find: "isUnrecorded && claimed.takenOver && !hasWritten",
+      replace: "isUnrecorded && claimed.crashes > 0 && !hasWritten",
     },
+  ]),
+  ...mutantsOf("core/steps/execution.ts", STEPS, [
     {
       name: "an execution that goes on after its lease",
       find: "if (lease.remaining() <= 0) return new EngineFailure(new StaleRunError(key));",
@@ -244,7 +248,7 @@ export const STEPS_ROOM = [
     },
     {
       name: "a lost lease that does not abort the steps",
-      find: `lease.signal.addEventListener("abort", onLost);`,
+      find: "lease.onEnd(onEnd);",
       replace: "",
       tests: [...STEPS, "test/steps/timing.test.ts", "test/steps/edge-cases.test.ts"],
     },
@@ -285,6 +289,8 @@ export const STEPS_ROOM = [
       find: "return this.#isUndoing ? this.signal : this.#attempts.signal;",
       replace: "return this.#attempts.signal;",
     },
+  ]),
+  ...mutantsOf("core/steps/step-effects.ts", STEPS, [
     {
       name: "undos that begin with the first step",
       find: "const latestFirst = undoable.toReversed().sort((a, b) => positionOf(b) - positionOf(a));",
@@ -295,6 +301,8 @@ export const STEPS_ROOM = [
       find: `if (effect !== "not-done" && step.undo) undoable.push({ step, effect });`,
       replace: `if (step.undo) undoable.push({ step, effect: effect as "done" });`,
     },
+  ]),
+  ...mutantsOf("core/steps/execution.ts", STEPS, [
     {
       name: "a transaction that was aborted during its commit and that counts as not done",
       find: `if (signal.aborted && hasCode(error, "UNKNOWN_OUTCOME")) return this.#committed(step, signal);`,

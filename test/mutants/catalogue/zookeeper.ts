@@ -1,11 +1,12 @@
 import { mutantsOf } from "../mutant.ts";
 
 const STORE = ["test/stores/zookeeper/store.server.test.ts"];
+const FAULTS = ["test/stores/zookeeper/store-faults.server.test.ts"];
 const HEARTBEAT = ["test/zookeeper/heartbeat.test.ts"];
 const CONFORMANCE = ["test/stores/zookeeper.server.test.ts"];
 
 export const ZOOKEEPER = [
-  ...mutantsOf("core/stores/zookeeper/locks/enter.ts", STORE, [
+  ...mutantsOf("core/stores/zookeeper/locks/enter.ts", FAULTS, [
     {
       name: "a withdrawal from ZooKeeper that believes a server that lags behind",
       find: `        session.sync(limit),
@@ -35,7 +36,7 @@ export const ZOOKEEPER = [
       replace: "return xid + 1;",
     },
   ]),
-  ...mutantsOf("core/stores/zookeeper/locks/queue-entry.ts", STORE, [
+  ...mutantsOf("core/stores/zookeeper/locks/queue-entry.ts", FAULTS, [
     {
       name: "an entry without an answer to its removal that its session keeps",
       find: `    forgetNodes(this.#session, this.#prefix);
@@ -51,7 +52,7 @@ export const ZOOKEEPER = [
       only: "the rest of a set",
     },
   ]),
-  ...mutantsOf("core/stores/zookeeper/locks/left-over.ts", STORE, [
+  ...mutantsOf("core/stores/zookeeper/locks/left-over.ts", FAULTS, [
     {
       name: "a node that a server brings back and the session keeps",
       find: "prefix !== undefined && !kept.has(prefix)",

@@ -303,7 +303,7 @@ test("a long input is deleted once its message is answered", async () => {
   await using dynamodb = table.open();
   const { entities } = dynamodbJournal(dynamodb);
   const id = { entity: "account", key: newRunId() };
-  const pieces = async () => {
+  const chunks = async () => {
     const range = { pk: `entity/7/account/${id.key}`, from: "value/", to: "value0" };
     return (await readRange(dynamodb, range)).length;
   };
@@ -311,9 +311,9 @@ test("a long input is deleted once its message is answered", async () => {
   const { claimed } = await entities.visit(id, { message: { ...message, input }, ttl: 600_000 });
   if (!claimed) throw new Error("the entity is not free");
   expect(claimed.messages).toMatchObject([{ input }]);
-  expect(await pieces()).toBe(3);
+  expect(await chunks()).toBe(3);
   await entities.commit(claimed, { ...commitOf("a"), state: "short" });
-  expect(await pieces()).toBe(0);
+  expect(await chunks()).toBe(0);
   expect(await entities.read(id)).toMatchObject({ state: "short" });
 });
 

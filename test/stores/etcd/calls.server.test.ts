@@ -12,7 +12,7 @@ import { pause, until } from "../../support/until.ts";
 const LONG = 30_000;
 
 const [server = { endpoints: [] }] = singleEtcds();
-const etcd = etcdClient(server);
+const etcd = etcdClient({ endpoints: server.endpoints });
 
 afterAll(() => etcd.close());
 

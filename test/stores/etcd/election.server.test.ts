@@ -39,7 +39,7 @@ describe.concurrent("a process that waits, whose connections are cut once,", () 
 });
 
 describe.each(inject("etcdServers"))("the keys of an election on $name", (server) => {
-  const etcd = etcdClient(server);
+  const etcd = etcdClient({ endpoints: server.endpoints });
   const sessions: EtcdSession[] = [];
 
   afterEach(async () => {

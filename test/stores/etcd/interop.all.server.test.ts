@@ -22,7 +22,7 @@ describe.each(inject("etcdServers"))("etcdctl of $name and this library", (serve
   let etcd: Etcd;
 
   beforeAll(() => {
-    etcd = etcdClient(server);
+    etcd = etcdClient({ endpoints: server.endpoints });
   });
 
   afterAll(() => etcd.close());

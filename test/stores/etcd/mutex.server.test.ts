@@ -1,81 +1,25 @@
 import { AsyncLocalStorage } from "node:async_hooks";
-import {
-  afterAll,
-  afterEach,
-  beforeAll,
-  describe,
-  expect,
-  inject,
-  onTestFinished,
-  test,
-  vi,
-} from "vitest";
-import { StoreRefusedError } from "../../../core/lock/errors.ts";
-import { type Etcd, get, put, remove } from "../../../core/stores/etcd/client/etcd.ts";
+import { describe, expect, inject, onTestFinished, test, vi } from "vitest";
+import { put, remove } from "../../../core/stores/etcd/client/etcd.ts";
 import { etcdClient } from "../../../core/stores/etcd/client/grpc.ts";
-import { EtcdMutex, type MutexOptions } from "../../../core/stores/etcd/locks/mutex.ts";
+import { EtcdMutex } from "../../../core/stores/etcd/locks/mutex.ts";
 import { EtcdSession } from "../../../core/stores/etcd/locks/session.ts";
-import { etcdctl, freshPrefix, queueOf } from "../../support/etcd.ts";
-import { FAULTS, type FaultyEtcd, faulty } from "../../support/faulty-etcd.ts";
+import { freshPrefix, queueOf } from "../../support/etcd.ts";
 import { EVERY_VERSION } from "../../support/matrix.ts";
-import { TcpProxy } from "../../support/tcp-proxy.ts";
-import { stopTimers } from "../../support/timers.ts";
 import { pause, until } from "../../support/until.ts";
-
-/** A ttl that is longer than any pause of a busy machine. */
-const LONG = 30_000;
-
-/** The shortest time until a waiter reads without a notification. */
-const LOOK = 5_000;
+import {
+  clients,
+  connectBeforeTests,
+  etcd,
+  LONG,
+  newMutex,
+  openSession,
+  sessions,
+  waiting,
+} from "./mutexes.ts";
 
 describe.each(inject("etcdServers"))("a mutex on $name", (server) => {
-  let etcd: Etcd;
-  const sessions: EtcdSession[] = [];
-  const clients: Etcd[] = [];
-
-  beforeAll(() => {
-    etcd = etcdClient(server);
-  });
-
-  afterEach(async () => {
-    await Promise.all(sessions.splice(0).map((session) => session.close()));
-    await Promise.all(clients.splice(0).map((client) => client.close()));
-  });
-
-  afterAll(() => etcd.close());
-
-  const openSession = async (on = etcd, ttl = LONG) => {
-    const session = await EtcdSession.open(on, { ttl });
-    sessions.push(session);
-    return session;
-  };
-
-  /** Makes a mutex with a session of its own. */
-  const newMutex = async (prefix: string, options?: MutexOptions) => {
-    const session = await openSession();
-    return { mutex: new EtcdMutex(etcd, session, prefix, options), session };
-  };
-
-  /** Makes a waiter that is in the queue already. */
-  const waiting = async (prefix: string) => {
-    const made = await newMutex(prefix);
-    const before = (await queueOf(etcd, prefix)).length;
-    const abort = new AbortController();
-    let held = false;
-    const locked = made.mutex.lock({ signal: abort.signal }).then(() => {
-      held = true;
-    });
-    locked.catch(() => {});
-    await until(async () => (await queueOf(etcd, prefix)).length > before);
-    return { ...made, locked, abort, isHeld: () => held };
-  };
-
-  const openOverProxy = async () => {
-    const proxy = await TcpProxy.to(Number(server.endpoints[0]?.split(":").at(-1)));
-    const client = etcdClient({ endpoints: [`127.0.0.1:${proxy.port}`] });
-    clients.push(client);
-    return { proxy, client };
-  };
+  connectBeforeTests(server);
 
   test("has one holder at a time among five, and each of them gets its turn", async () => {
     const prefix = freshPrefix();
@@ -187,28 +131,6 @@ describe.each(inject("etcdServers"))("a mutex on $name", (server) => {
     expect(other.revision).toBe(waiter.revision);
   });
 
-  test("notices the deletion of its key, although etcd has refused a read before", async () => {
-    const prefix = freshPrefix();
-    let isRefused = false;
-    const client: Etcd = {
-      ...etcd,
-      address: etcd.address,
-      txn: (txn, signal) => {
-        const isRead = txn.do.every(({ op }) => op === "get");
-        if (!isRead || isRefused) return etcd.txn(txn, signal);
-        isRefused = true;
-        return Promise.reject(new StoreRefusedError(etcd.address, "no permission"));
-      },
-      watch: (keys, watcher) => etcd.watch(keys, watcher),
-    };
-    const mutex = new EtcdMutex(client, await openSession(), prefix);
-    await mutex.lock();
-    await until(() => isRefused);
-    await etcd.txn({ when: [], do: [remove(mutex.key)] });
-    await until(() => mutex.signal.aborted);
-    expect(mutex.signal.reason).toMatchObject({ code: "SESSION_EXPIRED" });
-  });
-
   test("of one session does not starve those of other sessions", async () => {
     const prefix = freshPrefix();
     const session = await openSession();
@@ -228,81 +150,6 @@ describe.each(inject("etcdServers"))("a mutex on $name", (server) => {
     await mutex.unlock();
     await Promise.all(busy);
     expect(turns).toBeGreaterThan(0);
-  });
-
-  test("is not acquired by the third waiter when the second one gives up", async () => {
-    const prefix = freshPrefix();
-    const { mutex: first } = await newMutex(prefix);
-    await first.lock();
-    const second = await waiting(prefix);
-    const third = await waiting(prefix);
-    await second.session.close();
-    await expect(second.locked).rejects.toMatchObject({ code: "SESSION_EXPIRED" });
-    await until(async () => (await queueOf(etcd, prefix)).length === 2);
-    await pause(100);
-    expect(third.isHeld()).toBe(false);
-    await first.unlock();
-    await third.locked;
-    await third.mutex.unlock();
-  });
-
-  test("is never acquired by a waiter whose session has ended, which rejects at once", async () => {
-    const prefix = freshPrefix();
-    const { mutex: holder } = await newMutex(prefix);
-    await holder.lock();
-    stopTimers(LOOK);
-    const waiter = await waiting(prefix);
-    await waiter.session.close();
-    await expect(waiter.locked).rejects.toMatchObject({ code: "SESSION_EXPIRED" });
-    expect(holder.signal.aborted).toBe(false);
-    await expect(waiter.mutex.lock()).rejects.toMatchObject({ code: "SESSION_EXPIRED" });
-    await expect(waiter.mutex.tryLock()).rejects.toMatchObject({ code: "SESSION_EXPIRED" });
-    await holder.unlock();
-  });
-
-  test("is never acquired by a waiter whose lease was revoked, or whose key was deleted, which rejects at once", async () => {
-    const prefix = freshPrefix();
-    const { mutex: holder } = await newMutex(prefix);
-    await holder.lock();
-    stopTimers(LOOK);
-    const revoked = await waiting(prefix);
-    await etcdctl(server, "lease", "revoke", revoked.session.id.toString(16));
-    await expect(revoked.locked).rejects.toMatchObject({
-      code: "SESSION_EXPIRED",
-    });
-    const deleted = await waiting(prefix);
-    await etcdctl(server, "del", deleted.mutex.key);
-    await expect(deleted.locked).rejects.toMatchObject({
-      code: "SESSION_EXPIRED",
-    });
-    expect(holder.signal.aborted).toBe(false);
-    expect(await queueOf(etcd, prefix)).toHaveLength(1);
-    await holder.unlock();
-  });
-
-  test("is never acquired by a waiter whose key is deleted together with its predecessor", async () => {
-    const prefix = freshPrefix();
-    const { mutex: holder } = await newMutex(prefix);
-    await holder.lock();
-    const waiter = await waiting(prefix);
-    await etcd.txn({ when: [], do: [remove({ prefix: `${prefix}/` })] });
-    await expect(waiter.locked).rejects.toMatchObject({ code: "SESSION_EXPIRED" });
-    expect(waiter.isHeld()).toBe(false);
-  });
-
-  test("aborts its signal at once when its key is deleted or its lease revoked", async () => {
-    stopTimers(LOOK);
-    for (const end of ["key", "lease"]) {
-      const { mutex, session } = await newMutex(freshPrefix());
-      await mutex.lock();
-      await pause(100);
-      expect(mutex.signal.aborted).toBe(false);
-      if (end === "key") await etcdctl(server, "del", mutex.key);
-      else await etcdctl(server, "lease", "revoke", session.id.toString(16));
-      await until(() => mutex.signal.aborted);
-      expect(mutex.signal.reason).toMatchObject({ code: "SESSION_EXPIRED" });
-      expect(await mutex.unlock()).toBe("was-lost");
-    }
   });
 
   test("that is not held cannot be unlocked", async () => {
@@ -448,7 +295,7 @@ describe.each(inject("etcdServers"))("a mutex on $name", (server) => {
     await mutex.lock();
     const { revision = 0n } = mutex;
     session.orphan();
-    const client = etcdClient(server);
+    const client = etcdClient({ endpoints: server.endpoints });
     clients.push(client);
     const resumed = await EtcdSession.open(client, { lease: session.id });
     sessions.push(resumed);
@@ -496,146 +343,6 @@ describe.each(inject("etcdServers"))("a mutex on $name", (server) => {
     expect(last.longest).toBeLessThanOrEqual(3);
   });
 
-  test("is acquired by a waiter across compactions", async () => {
-    const prefix = freshPrefix();
-    const { mutex: holder } = await newMutex(prefix);
-    await holder.lock();
-    const waiter = await waiting(prefix);
-    for (let i = 0; i < 20; i += 1) await etcd.txn({ when: [], do: [put(`${prefix}-x`, `${i}`)] });
-    const { revision } = await etcd.range(get(`${prefix}-x`));
-    await etcdctl(server, "compact", String(revision));
-    await pause(50);
-    expect(waiter.isHeld()).toBe(false);
-    await holder.unlock();
-    await waiter.locked;
-    await waiter.mutex.unlock();
-    await etcd.txn({ when: [], do: [remove(`${prefix}-x`)] });
-  });
-
-  test("is acquired by a waiter across broken connections, which misses no release in between", async () => {
-    stopTimers(LOOK);
-    for (const delay of [0, 1, 3, 10, 60]) {
-      const prefix = freshPrefix();
-      const { mutex: holder } = await newMutex(prefix);
-      await holder.lock();
-      const { proxy, client } = await openOverProxy();
-      const mutex = new EtcdMutex(client, await openSession(client), prefix);
-      const locked = mutex.lock();
-      await until(async () => (await queueOf(etcd, prefix)).length === 2);
-      await pause(delay);
-      proxy.cut();
-      await holder.unlock();
-      proxy.mend();
-      await locked;
-      expect(await mutex.unlock()).toBe("released");
-      await client.close();
-      await proxy.close();
-    }
-  });
-
-  test("is not acquired by an aborted wait, whichever call is pending, which leaves no key behind", async () => {
-    const holderSession = await openSession();
-    const session = await openSession();
-    let points = 0;
-    for (const when of ["before", "after"] as const) {
-      for (let n = 1, reached = true; reached; n += 1) {
-        reached = false;
-        const prefix = freshPrefix();
-        const holder = new EtcdMutex(etcd, holderSession, prefix);
-        await holder.lock();
-        const abort = new AbortController();
-        const flaky = faulty(etcd);
-        const reason = { because: n };
-        const strike = (_: string, call: number) => {
-          if (call !== n) return undefined;
-          reached = true;
-          abort.abort(reason);
-          return undefined;
-        };
-        if (when === "before") flaky.decide = strike;
-        else flaky.answered = strike;
-        const mutex = new EtcdMutex(flaky.etcd, session, prefix);
-        const outcome = mutex.lock({ signal: abort.signal }).then(
-          () => undefined,
-          (caught) => caught,
-        );
-        await pause(20);
-        await holder.unlock();
-        const error = await outcome;
-        if (error !== undefined) expect(error).toBe(reason);
-        else await mutex.unlock();
-        expect(await queueOf(etcd, prefix)).toEqual([]);
-        if (reached) points += 1;
-      }
-    }
-    // One call to enter, at least two reads, and one to leave.
-    expect(points).toBeGreaterThanOrEqual(6);
-  });
-
-  describe.each(FAULTS)("whose calls may meet the fault %s", (fault) => {
-    /** Locks and unlocks with the fault at each call, and as many in a row: one run for each. */
-    const runs = async (
-      times: number,
-      run: (flaky: FaultyEtcd, prefix: string, session: EtcdSession) => Promise<void>,
-    ) => {
-      for (let n = 1, reached = true; reached && n < 20; n += 1) {
-        reached = false;
-        const flaky = faulty(etcd);
-        flaky.decide = (_, call) => {
-          if (call < n || call >= n + times) return undefined;
-          reached = true;
-          return fault;
-        };
-        const prefix = freshPrefix();
-        const session = await openSession();
-        await run(flaky, prefix, session);
-        await session.close();
-        await flaky.deliver();
-        expect(await queueOf(etcd, prefix)).toEqual([]);
-      }
-    };
-
-    test.each([1, 2, 3])(
-      "leaves no key behind unless it is held, %i times in a row",
-      async (times) => {
-        await runs(times, async (flaky, prefix, session) => {
-          const mutex = new EtcdMutex(flaky.etcd, session, prefix);
-          try {
-            await mutex.lock();
-          } catch (error) {
-            expect(error).toMatchObject({ code: "STORE_UNAVAILABLE" });
-            expect(await queueOf(etcd, prefix)).toEqual([]);
-            return;
-          }
-          const [first] = await queueOf(etcd, prefix);
-          expect(first).toMatchObject({ key: mutex.key, createRevision: mutex.revision });
-          expect(await mutex.unlock()).toBe("released");
-          expect(await queueOf(etcd, prefix)).toEqual([]);
-        });
-      },
-    );
-
-    test("is acquired in turn after another holder", async () => {
-      await runs(1, async (flaky, prefix, session) => {
-        const { mutex: holder, session: other } = await newMutex(prefix);
-        await holder.lock();
-        const mutex = new EtcdMutex(flaky.etcd, session, prefix);
-        const locked = mutex.lock().then(
-          () => true,
-          (error) => {
-            expect(error).toMatchObject({ code: "STORE_UNAVAILABLE" });
-            return false;
-          },
-        );
-        await pause(20);
-        expect(mutex.revision).toBeUndefined();
-        await holder.unlock();
-        if (await locked) expect(await mutex.unlock()).toBe("released");
-        await other.close();
-      });
-    });
-  });
-
   test("leaves no timer behind", async () => {
     const { mutex, session } = await newMutex(freshPrefix());
     // The session and the client have timers as well, which start in between when they are due.
@@ -668,7 +375,7 @@ if (!first) throw new Error("there is no etcd server");
 const HAND_OVERS = EVERY_VERSION ? 10_000 : 500;
 
 test(`${HAND_OVERS} hand-overs between two sessions have rising tokens`, async () => {
-  await using etcd = etcdClient(first);
+  await using etcd = etcdClient({ endpoints: first.endpoints });
   const prefix = freshPrefix();
   let last = 0n;
   let count = 0;

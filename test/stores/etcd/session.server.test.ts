@@ -12,7 +12,7 @@ describe.each(inject("etcdServers"))("a session on $name", (server) => {
   const sessions: EtcdSession[] = [];
 
   beforeAll(() => {
-    etcd = etcdClient(server);
+    etcd = etcdClient({ endpoints: server.endpoints });
   });
 
   afterEach(async () => {

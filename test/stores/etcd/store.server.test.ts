@@ -22,7 +22,7 @@ const LOOK = 5_000;
 
 const [server] = singleEtcds();
 if (!server) throw new Error("there is no etcd server");
-const etcd = etcdClient(server);
+const etcd = etcdClient({ endpoints: server.endpoints });
 const stores: LockStore[] = [];
 
 afterEach(async () => {
@@ -297,7 +297,7 @@ test("an aborted caller of a mutex does not affect its other callers", async () 
 });
 
 test("a waiting mutex rejects when its client is closed", async () => {
-  const client = etcdClient(server);
+  const client = etcdClient({ endpoints: server.endpoints });
   const session = await EtcdSession.open(client, { ttl: LONG });
   await using other = await EtcdSession.open(etcd, { ttl: LONG });
   const prefix = freshPrefix();

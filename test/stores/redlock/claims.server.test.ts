@@ -5,7 +5,7 @@ import { redlockLocks } from "../../../core/stores/redlock/locks.ts";
 import { describeClaims } from "../../conformance/claims.ts";
 import { Masters } from "../../support/own-redlock.ts";
 import { anyPrefix, openLocal, redisServer } from "../../support/redis-under-test.ts";
-import { pause } from "../../support/until.ts";
+import { pause, until } from "../../support/until.ts";
 
 describeClaims("redlock", async () => {
   const masters = redisServer("redlock").ports.map((port) => openLocal({ port }));
@@ -30,8 +30,14 @@ test("a master that granted the lock late, with a higher token, does not hide th
   await using masters = Masters.shared();
   const lock = await masters.locks().lock("job", { ttl: 60_000, wait: 60_000 });
   const fence = String(lock.fence);
-  const stored = String(await masters.call(0, "GET", masters.key("fence", "job")));
-  await masters.call(0, "SET", masters.key("fence", "job"), String(BigInt(stored) + 1_000_000n));
+  // A quorum has answered, the other masters may be late.
+  const stored = await until(() => masters.call(0, "GET", masters.key("fence", "job")));
+  await masters.call(
+    0,
+    "SET",
+    masters.key("fence", "job"),
+    String(BigInt(String(stored)) + 1_000_000n),
+  );
   const clients = masters.ports.map((port) => openLocal({ port }));
   const late = clients.map((redis, i) => (i < 3 ? redis : slow(redis, 200)));
   await using operator = redlockLocks(late, { prefix: masters.prefix, closeMasters: true });

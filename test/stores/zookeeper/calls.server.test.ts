@@ -4,11 +4,11 @@ import { zookeeperClient } from "../../../core/stores/zookeeper/client/client.ts
 import { zookeeperLocks } from "../../../core/stores/zookeeper/locks/index.ts";
 import { type FaultyZooKeeper, faulty } from "../../support/faulty-zookeeper.ts";
 import { pause, until } from "../../support/until.ts";
-import { freshRoot, lineOf, singleZooKeeper } from "../../support/zookeeper.ts";
+import { contendersOf, freshRoot, singleZooKeeper } from "../../support/zookeeper.ts";
 
 const LONG = 30_000;
 
-const zookeeper = zookeeperClient(singleZooKeeper());
+const zookeeper = zookeeperClient({ servers: singleZooKeeper().servers });
 
 afterAll(() => zookeeper.close());
 
@@ -40,10 +40,10 @@ test("lock takes three requests in one round trip, unlock one; tryLock on a busy
     "remove",
   ]);
   const lock = await theirs.lock("a", options);
-  const line = await lineOf(session, `${root}/a`);
+  const line = await contendersOf(session, `${root}/a`);
   const busy = async () => expect(await ours.tryLock("a", { ttl: LONG })).toBeUndefined();
   expect(await callsOf(counted, busy)).toEqual(["sync", "children"]);
-  expect(await lineOf(session, `${root}/a`)).toEqual(line);
+  expect(await contendersOf(session, `${root}/a`)).toEqual(line);
   await lock.unlock();
 });
 
@@ -101,7 +101,7 @@ test("200 waiters get the lock in their order, and each release wakes one, which
   expect(held).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
   await Promise.all(waiters.map(({ store }) => store.close()));
   await Promise.all(waiters.map(({ locked }) => locked));
-  expect(await lineOf(session, `${root}/a`)).toEqual([]);
+  expect(await contendersOf(session, `${root}/a`)).toEqual([]);
 });
 
 test("a waiter whose predecessor gives up waits for the one before that, and for no other", async () => {

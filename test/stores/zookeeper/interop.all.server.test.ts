@@ -9,7 +9,7 @@ import { zookeeperLocks } from "../../../core/stores/zookeeper/locks/index.ts";
 import { findOrThrow } from "../../../infra/servers/binaries.ts";
 import { runProgram } from "../../support/script.ts";
 import { pause, until } from "../../support/until.ts";
-import { freshRoot, lineOf, singleZooKeeper } from "../../support/zookeeper.ts";
+import { contendersOf, freshRoot, singleZooKeeper } from "../../support/zookeeper.ts";
 
 const LONG = 60_000;
 
@@ -71,7 +71,7 @@ function holder({ program, archive }: (typeof LOCKS)[number], path: string) {
 const NAME = "locks/job";
 
 const waitersOf = (path: string, count: number) =>
-  until(async () => (await lineOf(session, path)).length === count);
+  until(async () => (await contendersOf(session, path)).length === count);
 
 test.concurrent.each(LOCKS)(
   "$lock and this library wait for each other, in one queue, whichever is first",

@@ -155,7 +155,7 @@ class Client implements Dynamodb {
   async #update(write: ItemWrite, signal: AbortSignal | undefined): Promise<Written> {
     const body = { TableName: this.#table, ...toRequest(write), ReturnValues: "ALL_NEW" };
     const sent = { signal, reads: false };
-    const { answer } = await this.#call<UpdateAnswer>("UpdateItem", body, sent);
+    const { answer } = await this.#call<UpdatedItem>("UpdateItem", body, sent);
     const { Attributes = answer.Item } = answer;
     const done = answer.__type === undefined;
     return { done, failed: [!done], items: [Attributes && toItem(Attributes)] };
@@ -318,7 +318,7 @@ interface Unmet {
   readonly Item?: Attributes;
 }
 
-interface UpdateAnswer extends Unmet {
+interface UpdatedItem extends Unmet {
   readonly Attributes?: Attributes;
 }
 

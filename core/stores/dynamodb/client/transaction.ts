@@ -19,7 +19,7 @@ export interface Part {
 }
 
 /** An attempt that was refused. */
-export interface Attempt {
+export interface WriteAttempt {
   readonly span: Millis;
   readonly contested: ReadonlySet<string>;
 }
@@ -38,14 +38,14 @@ export class ItemTransaction implements Pick<Transaction, "batch"> {
   readonly signal: AbortSignal;
 
   /** The attempt before, if the body is repeated. */
-  readonly lastAttempt: Attempt | undefined;
+  readonly lastAttempt: WriteAttempt | undefined;
 
   /** The skus whose stock others have changed during this attempt. */
   readonly contested = new Set<string>();
   readonly #parts = new Map<string, Part>();
   readonly #calls: SerialCalls;
 
-  constructor(address: string, signal: AbortSignal, lastAttempt?: Attempt) {
+  constructor(address: string, signal: AbortSignal, lastAttempt?: WriteAttempt) {
     this.address = address;
     this.signal = signal;
     this.lastAttempt = lastAttempt;

@@ -197,7 +197,7 @@ async function tryCommit(
   return changed;
 }
 
-/** The claim is the last write. */
+/** Throws a FencedOutError if the claim, which is the last write, was refused. */
 function checkClaim(fence: Fence, { failed, items }: Written): void {
   if (failed.at(-1)) throw fencedOut(fence, items.at(-1) ?? {});
 }

@@ -173,7 +173,7 @@ class StockPart implements Part {
 
   writes(): readonly TransactWrite[] {
     if (!this.stock) return [];
-    // It will be another one, or was contradicted.
+    // The cached stock is about to change, or was refused as outdated.
     this.#context.cache.delete(this.#sku);
     const change = { stock: this.stock, before: this.#before?.stock };
     const { writes } = writeStock(this.#sku, change, this.#entries);

@@ -18,7 +18,7 @@ import {
   SHARDS,
   timed,
 } from "./runs.ts";
-import { chunksOf } from "./values.ts";
+import { batchesOf } from "./values.ts";
 
 /** The due runs of a queue that one claim looks at, in each of its places: those that are due longest. */
 const MOST_SEEN = 2_000;
@@ -123,7 +123,7 @@ async function claimAll(
     return failed === undefined;
   };
   const free = admitted.filter(({ queue }) => !use.isLimited(queue));
-  for (const some of chunksOf(free, AT_ONCE)) {
+  for (const some of batchesOf(free, AT_ONCE)) {
     if (!settle(await Promise.allSettled(some.map(claim)))) return taken;
   }
   for (const run of admitted.filter(({ queue }) => use.isLimited(queue))) {

@@ -228,7 +228,7 @@ interface Change<Doc> {
   readonly id: string;
   readonly before: Doc | undefined;
 
-  /** Undefined: it is deleted. */
+  /** The document after the change; undefined after a deletion. */
   readonly after: Known<Doc> | undefined;
   readonly writes: readonly ItemWrite[];
 }

@@ -21,7 +21,7 @@ import {
   woken,
 } from "./runs.ts";
 import { forgetSignals, payloadOf, withSignal } from "./signals.ts";
-import { deleteRange, LONGEST_IN_HEAD, store, storePieces } from "./values.ts";
+import { deleteRange, LONGEST_IN_HEAD, store, storeChunks } from "./values.ts";
 
 /** Ends the run and signals its parent in one transaction. */
 export async function finish(
@@ -155,7 +155,7 @@ export async function reopen(
 ): Promise<boolean> {
   const { dynamodb, runs } = context;
   const keys = once((head: Head) =>
-    storePieces(dynamodb, valuesOf(head), JSON.stringify(supersede)),
+    storeChunks(dynamodb, valuesOf(head), JSON.stringify(supersede)),
   );
   let reopened: Head | undefined;
   const isReopened = await runs.change<boolean>({

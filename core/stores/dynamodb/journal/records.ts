@@ -32,7 +32,7 @@ import {
   readStored,
   type Stored,
   store,
-  storePieces,
+  storeChunks,
 } from "./values.ts";
 
 /** A record as its item has it. */
@@ -142,7 +142,7 @@ export async function storeValue(
   const place = valuesOf(head);
   return valueBytes === undefined
     ? { value: await store(dynamodb, place, value, LONGEST_IN_ITEM, signal) }
-    : { value: await storePieces(dynamodb, place, value, signal), valueBytes };
+    : { value: await storeChunks(dynamodb, place, value, signal), valueBytes };
 }
 
 interface NumberedRecord {

@@ -15,7 +15,7 @@ import type { Dynamodb, ItemWrite } from "../client/dynamodb.ts";
 import type { ItemKey } from "../client/items.ts";
 import type { TableClock } from "./clock.ts";
 import type { DocumentKind, Documents, Entry } from "./documents.ts";
-import { chunksOf, deleteRange, LONGEST_IN_HEAD, type Stored, store } from "./values.ts";
+import { batchesOf, deleteRange, LONGEST_IN_HEAD, type Stored, store } from "./values.ts";
 
 /** The table of a journal, and the state of its client. */
 export interface JournalContext {
@@ -196,7 +196,7 @@ export async function readRuns(
   ids: readonly string[],
 ): Promise<readonly Head[]> {
   const found: Head[] = [];
-  for (const some of chunksOf([...new Set(ids)], 100)) {
+  for (const some of batchesOf([...new Set(ids)], 100)) {
     const heads = await runs.read(some);
     found.push(...heads.flatMap((head) => kept(head, clock.now()) ?? []));
   }

@@ -23,7 +23,7 @@ import {
   writeNumbered,
 } from "./runs.ts";
 import {
-  chunksOf,
+  batchesOf,
   deleteAll,
   deleteRange,
   LONGEST_IN_ITEM,
@@ -177,7 +177,7 @@ export async function cancelChildren(
   const ended = own.filter(({ status }) => !isOpen(status));
   const open: string[] = [];
   const going = own.filter(({ status }) => isOpen(status));
-  for (const some of chunksOf(going, AT_ONCE)) {
+  for (const some of batchesOf(going, AT_ONCE)) {
     const answers = await Promise.all(some.map(({ runId: id }) => requestCancel(context, id)));
     open.push(...some.filter((_, i) => answers[i] === "requested").map((child) => child.runId));
     const others = some.filter((_, i) => answers[i] === "ended").map((child) => child.runId);

@@ -20,13 +20,13 @@ import {
 } from "./runs.ts";
 import { readSignalTexts, writeSignal } from "./signals.ts";
 import {
-  chunksOf,
+  batchesOf,
   deleteRange,
   LONGEST_IN_ITEM,
   readStored,
   type Stored,
   store,
-  storePieces,
+  storeChunks,
   writeAgain,
 } from "./values.ts";
 
@@ -41,7 +41,7 @@ export async function startRuns(
   signal: AbortSignal | undefined,
 ): Promise<readonly StartedRun[]> {
   const started: StartedRun[] = [];
-  for (const some of chunksOf(runs, RUNS_AT_ONCE)) {
+  for (const some of batchesOf(runs, RUNS_AT_ONCE)) {
     started.push(...(await startSome(context, some, parent, signal)));
   }
   return started;
@@ -173,7 +173,7 @@ async function copyTo(
   }
   // Nobody else writes there: the copies need no conditions, and are made again after a lost answer.
   const plain = writes.map(({ when: _, ...write }) => write);
-  for (const some of chunksOf(plain, COPIED_AT_ONCE)) await writeAgain(dynamodb, some);
+  for (const some of batchesOf(plain, COPIED_AT_ONCE)) await writeAgain(dynamodb, some);
   const input = await readStored(dynamodb, partitionOf(source.runId), source.input);
   return storeIn(context, fork, input);
 
@@ -187,6 +187,6 @@ async function copyTo(
     if (value === undefined || typeof value === "string") return {};
     if (valueBytes === undefined) return { value: await inFork(value, LONGEST_IN_ITEM) };
     const text = await readStored(dynamodb, partitionOf(source.runId), value);
-    return { value: await storePieces(dynamodb, valuesOf(fork), text) };
+    return { value: await storeChunks(dynamodb, valuesOf(fork), text) };
   }
 }

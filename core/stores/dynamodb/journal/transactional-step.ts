@@ -7,11 +7,11 @@ import { hasCode, quote, StoreUnavailableError } from "../../../lock/errors.ts";
 import { backoff } from "../../../lock/retry.ts";
 import { elapsedSince, instant, LONGEST_CALL } from "../../../lock/time.ts";
 import {
-  type Attempt,
   ItemTransaction,
   type Part,
   REPEAT,
   type Refusal,
+  type WriteAttempt,
 } from "../client/transaction.ts";
 import { claimWithin, fencedOut, raiseClaim } from "../inventory/fence.ts";
 import { keyPlace, planRecord, readRecord, valueIn } from "./records.ts";
@@ -42,7 +42,7 @@ export async function transact(
   const late = () => new StoreUnavailableError(address, "no answer");
   using limit = deadline(patience, late, signal);
   let record = await begin(context, step, limit.signal);
-  let lastAttempt: Attempt | undefined;
+  let lastAttempt: WriteAttempt | undefined;
   for (let count = 0; record === undefined; count += 1) {
     const begunAt = instant();
     const tx = new ItemTransaction(address, limit.signal, lastAttempt);

@@ -3,13 +3,13 @@ import { backoff, retry, retryUntilKnown } from "../../../lock/retry.ts";
 import type { Dynamodb, ItemWrite } from "../client/dynamodb.ts";
 import type { Item, ItemKey } from "../client/items.ts";
 
-/** A text in its document, or the place of its pieces in the same partition. */
-export type Stored = string | StoredPieces;
+/** A text in its document, or the place of its chunks in the same partition. */
+export type Stored = string | StoredChunks;
 
-interface StoredPieces {
+interface StoredChunks {
   /** The start of their places. */
   readonly at: string;
-  readonly pieces: number;
+  readonly chunks: number;
 }
 
 /** The longest text in the item of a run, which each write to the run writes anew. */
@@ -22,16 +22,16 @@ export const LONGEST_IN_ITEM = 30_000;
 export const LONGEST_IN_MESSAGE = 10_000;
 
 /** An item has at most 400 kB, and a character at most 3 bytes per unit of its length. */
-const PIECE = 120_000;
+const CHUNK = 120_000;
 
-/** The most pieces that are written at a time. */
+/** The most chunks that are written at a time. */
 const AT_ONCE = 8;
 
 /** How often a text is read that others replace. */
 const READS = 8;
 
 /** Deletions in one transaction. DynamoDB counts the bytes of the items: at most 4 MB. */
-const PIECES_DELETED = 10;
+const CHUNKS_DELETED = 10;
 const ITEMS_DELETED = 40;
 
 /** A text was deleted while it was read: its document has changed since. */
@@ -54,27 +54,27 @@ export async function writeAgain(
   await retryUntilKnown(dynamodb.address, what, signal, (limit) => dynamodb.write(writes, limit));
 }
 
-/** Writes a text in pieces, before the document that names them. */
-export async function storePieces(
+/** Writes a text in chunks, before the document that names them. */
+export async function storeChunks(
   dynamodb: Dynamodb,
   { pk, sk }: ItemKey,
   text: string,
   signal?: AbortSignal,
 ): Promise<Stored> {
   const at = `${sk}/${crypto.randomUUID()}`;
-  const pieces = piecesOf(text);
-  const writes = pieces.map((piece, i) => ({
+  const chunks = chunksOf(text);
+  const writes = chunks.map((chunk, i) => ({
     key: { pk, sk: placeOf(at, i) },
-    update: "SET #piece = :piece",
-    values: { piece },
+    update: "SET #chunk = :chunk",
+    values: { chunk },
   }));
-  for (const some of chunksOf(writes, AT_ONCE)) {
+  for (const some of batchesOf(writes, AT_ONCE)) {
     await Promise.all(some.map((write) => writeAgain(dynamodb, [write], signal)));
   }
-  return { at, pieces: pieces.length };
+  return { at, chunks: chunks.length };
 }
 
-/** Writes a text that is longer than `longest` in pieces. */
+/** Writes a text that is longer than `longest` in chunks. */
 export async function store(
   dynamodb: Dynamodb,
   key: ItemKey,
@@ -82,7 +82,7 @@ export async function store(
   longest: number,
   signal?: AbortSignal,
 ): Promise<Stored> {
-  return text.length <= longest ? text : storePieces(dynamodb, key, text, signal);
+  return text.length <= longest ? text : storeChunks(dynamodb, key, text, signal);
 }
 
 export async function readStored(
@@ -92,13 +92,13 @@ export async function readStored(
   signal?: AbortSignal,
 ): Promise<string> {
   if (typeof stored === "string") return stored;
-  const { at, pieces } = stored;
-  const range = { pk, from: placeOf(at, 0), to: placeOf(at, pieces - 1), limit: 100 };
+  const { at, chunks } = stored;
+  const range = { pk, from: placeOf(at, 0), to: placeOf(at, chunks - 1), limit: 100 };
   const texts: string[] = [];
   for await (const { items } of dynamodb.query({ ...range, ...(signal && { signal }) })) {
-    texts.push(...items.map(({ piece = "" }) => piece));
+    texts.push(...items.map(({ chunk = "" }) => chunk));
   }
-  if (texts.length < pieces) {
+  if (texts.length < chunks) {
     throw new TornReadError(dynamodb.address, "a text was replaced or deleted while it was read");
   }
   return texts.join("");
@@ -113,7 +113,7 @@ export async function readItems(
   keys: readonly ItemKey[],
 ): Promise<readonly (Item | undefined)[]> {
   const found: (Item | undefined)[] = [];
-  for (const some of chunksOf(keys, MOST_READ)) found.push(...(await dynamodb.read(some)).items);
+  for (const some of batchesOf(keys, MOST_READ)) found.push(...(await dynamodb.read(some)).items);
   return found;
 }
 
@@ -142,8 +142,8 @@ export async function deleteRange(dynamodb: Dynamodb, range: KeyRange): Promise<
 }
 
 export async function deleteAll(dynamodb: Dynamodb, keys: readonly ItemKey[]): Promise<void> {
-  const [pieces, others] = [keys.filter(isPiece), keys.filter((key) => !isPiece(key))] as const;
-  const batches = [...chunksOf(pieces, PIECES_DELETED), ...chunksOf(others, ITEMS_DELETED)];
+  const [chunks, others] = [keys.filter(isChunk), keys.filter((key) => !isChunk(key))] as const;
+  const batches = [...batchesOf(chunks, CHUNKS_DELETED), ...batchesOf(others, ITEMS_DELETED)];
   for (const batch of batches) {
     await writeAgain(
       dynamodb,
@@ -152,29 +152,29 @@ export async function deleteAll(dynamodb: Dynamodb, keys: readonly ItemKey[]): P
   }
 }
 
-function isPiece({ sk }: ItemKey): boolean {
+function isChunk({ sk }: ItemKey): boolean {
   return /(^|\/)(value|payload)\//.test(sk);
 }
 
-export function chunksOf<T>(all: readonly T[], size: number): readonly (readonly T[])[] {
+export function batchesOf<T>(all: readonly T[], size: number): readonly (readonly T[])[] {
   return Array.from({ length: Math.ceil(all.length / size) }, (_, i) =>
     all.slice(i * size, (i + 1) * size),
   );
 }
 
 /** Cuts a text between its characters. */
-function piecesOf(text: string): readonly string[] {
-  const pieces: string[] = [];
+function chunksOf(text: string): readonly string[] {
+  const chunks: string[] = [];
   for (let from = 0; from < text.length || from === 0; ) {
-    const end = from + PIECE;
+    const end = from + CHUNK;
     const isWithin = /[\ud800-\udbff]/.test(text.charAt(end - 1)) && end < text.length;
     const to = isWithin ? end - 1 : end;
-    pieces.push(text.slice(from, to));
+    chunks.push(text.slice(from, to));
     from = to;
   }
-  return pieces;
+  return chunks;
 }
 
-function placeOf(at: string, piece: number): string {
-  return `${at}/${String(piece).padStart(5, "0")}`;
+function placeOf(at: string, chunk: number): string {
+  return `${at}/${String(chunk).padStart(5, "0")}`;
 }

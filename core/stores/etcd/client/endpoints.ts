@@ -1,6 +1,18 @@
 import { checkText } from "../../../lock/checks.ts";
 import { quote } from "../../../lock/errors.ts";
+import { checkOptionNames, type OptionNames } from "../../../lock/options.ts";
 import type { EtcdOptions } from "./etcd.ts";
+
+/** Those of the gateway: gRPC has no `fetch`. */
+const CONNECTION_OPTIONS = {
+  endpoints: true,
+  user: true,
+  password: true,
+  tokens: true,
+  tls: true,
+  timeout: true,
+  fetch: true,
+} satisfies OptionNames<EtcdOptions & { readonly fetch: unknown }>;
 
 /**
  * Returns the options with endpoints as HOST:PORT, and with `tls` if the endpoints were https URLs, as etcdctl takes them.
@@ -8,6 +20,7 @@ import type { EtcdOptions } from "./etcd.ts";
  * Throws a TypeError for an invalid endpoint, and for endpoints and `tls` that contradict each other.
  */
 export function withPlainEndpoints<O extends EtcdOptions>(options: O): O {
+  checkOptionNames("etcd", options, CONNECTION_OPTIONS);
   const { endpoints, tls } = options;
   if (!Array.isArray(endpoints) || endpoints.length === 0) {
     throw new TypeError('etcd needs a list of endpoints, such as ["127.0.0.1:2379"]');

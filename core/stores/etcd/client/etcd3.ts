@@ -13,7 +13,7 @@ export interface Etcd3Client {
 }
 
 /** PEM as a buffer of Node. */
-interface Pem {
+interface Etcd3Pem {
   toString(): string;
 }
 
@@ -21,9 +21,9 @@ interface Etcd3Settings {
   readonly hosts: string | readonly string[];
   readonly auth?: { readonly username: string; readonly password: string };
   readonly credentials?: {
-    readonly rootCertificate?: Pem;
-    readonly privateKey?: Pem;
-    readonly certChain?: Pem;
+    readonly rootCertificate?: Etcd3Pem;
+    readonly privateKey?: Etcd3Pem;
+    readonly certChain?: Etcd3Pem;
   };
 }
 
@@ -33,7 +33,7 @@ export function optionsOf(client: Etcd3Client): EtcdOptions {
   if (!options)
     throw new TypeError("the client is no Etcd3 of the package etcd3: it has no settings");
   const { hosts, auth, credentials } = options;
-  const pem = (bytes: Pem | undefined) => bytes?.toString();
+  const pem = (bytes: Etcd3Pem | undefined) => bytes?.toString();
   const [ca, key, cert] = [
     pem(credentials?.rootCertificate),
     pem(credentials?.privateKey),

@@ -1,9 +1,9 @@
 import type { LeaseId } from "./etcd.ts";
-import type { Bytes, Message, MethodName } from "./wire.ts";
+import type { BytesFormat, Message, MethodName } from "./wire.ts";
 
 /** Sends requests to one endpoint. A transport never repeats a request, and every failure is a CallFailure. */
 export interface Transport {
-  readonly bytes: Bytes;
+  readonly bytes: BytesFormat;
 
   /** Sends one request and resolves to its answer. Gives up when the signal aborts. */
   call(name: MethodName, message: Message, options: CallOptions): Promise<Message>;

@@ -14,7 +14,7 @@ import type {
 } from "./etcd.ts";
 
 /** The encoding of bytes in a transport: none, or base64. */
-export interface Bytes<T = unknown> {
+export interface BytesFormat<T = unknown> {
   encode(bytes: Uint8Array): T;
 
   /** Decodes a field, which is missing when it is empty. */
@@ -22,7 +22,7 @@ export interface Bytes<T = unknown> {
 }
 
 /** Bytes as gRPC carries them. */
-export const plainBytes: Bytes<Uint8Array> = {
+export const plainBytes: BytesFormat<Uint8Array> = {
   encode: (bytes) => bytes,
   decode: (bytes) => (bytes ?? NO_BYTES) as Uint8Array,
 };
@@ -30,7 +30,7 @@ export const plainBytes: Bytes<Uint8Array> = {
 const NO_BYTES = new Uint8Array();
 
 /** Bytes as JSON carries them. */
-export const base64: Bytes<string> = {
+export const base64: BytesFormat<string> = {
   encode: toBase64,
   decode: (text) => fromBase64((text ?? "") as string),
 };
@@ -63,9 +63,9 @@ const text = new TextDecoder("utf-8", { ignoreBOM: true });
 
 /** Converts between etcd's messages and the client's terms. */
 export class MessageCodec {
-  readonly #bytes: Bytes;
+  readonly #bytes: BytesFormat;
 
-  constructor(bytes: Bytes) {
+  constructor(bytes: BytesFormat) {
     this.#bytes = bytes;
   }
 

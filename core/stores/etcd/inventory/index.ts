@@ -11,6 +11,7 @@ import type {
   StockLevel,
 } from "../../../inventory/inventory.ts";
 import { KeyedQueue } from "../../../lock/keyed-queue.ts";
+import { checkOptionNames, type OptionNames } from "../../../lock/options.ts";
 import { RecentMap } from "../../../lock/recent-map.ts";
 import { type Etcd, get } from "../client/etcd.ts";
 import { checkPrefix } from "../client/names.ts";
@@ -25,6 +26,11 @@ export interface EtcdInventoryOptions extends InventoryOptions {
   readonly prefix?: string;
 }
 
+const INVENTORY_OPTIONS = {
+  prefix: true,
+  onEvent: true,
+} satisfies OptionNames<EtcdInventoryOptions>;
+
 /**
  * Creates an inventory in the keys of etcd 3.4 or later. The caller closes the client.
  *
@@ -32,10 +38,9 @@ export interface EtcdInventoryOptions extends InventoryOptions {
  * must be in the same cluster. Reservations last whole seconds, rounded up, and no less than the shortest lease
  * that etcd grants. `at` in the ledger is by the clock of the client, since etcd's clock cannot be read.
  */
-export function etcdInventory(
-  etcd: Etcd,
-  { prefix = "", ...rest }: EtcdInventoryOptions = {},
-): Inventory {
+export function etcdInventory(etcd: Etcd, options: EtcdInventoryOptions = {}): Inventory {
+  checkOptionNames("etcdInventory", options, INVENTORY_OPTIONS);
+  const { prefix = "", ...rest } = options;
   checkPrefix(prefix);
   const queue = new KeyedQueue(Number.POSITIVE_INFINITY);
   const context = { etcd, keys: stockKeys(prefix), cache: new RecentMap<CachedKey>(), queue };

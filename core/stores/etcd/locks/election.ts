@@ -1,7 +1,7 @@
-import { checkName, checkText, LONGEST_SPAN } from "../../../lock/checks.ts";
+import { checkText, LONGEST_SPAN } from "../../../lock/checks.ts";
 import { toMillis } from "../../../lock/duration.ts";
 import {
-  ELECTION_TTL,
+  checkElection,
   type Election,
   type ElectionQueue,
   type Elections,
@@ -11,6 +11,7 @@ import {
 import { type Fence, formatFence, issueFence } from "../../../lock/fence.ts";
 import type { LeadershipOptions } from "../../../lock/leadership.ts";
 import { Notifier } from "../../../lock/notifier.ts";
+import { checkOptionNames, type OptionNames } from "../../../lock/options.ts";
 import { readWhenAvailable } from "../../../lock/retry.ts";
 import type { SessionPool } from "../../../lock/session-pool.ts";
 import { type Etcd, get, type LeaseId, put, type Revision } from "../client/etcd.ts";
@@ -26,6 +27,8 @@ export interface EtcdElectionOptions {
   readonly resume?: Revision;
 }
 
+const ELECTION_OPTIONS = { resume: true } satisfies OptionNames<EtcdElectionOptions>;
+
 /**
  * Joins an election on the keys of Go's clientv3/concurrency and of `etcdctl elect`. A session is one candidate: a second
  * election of the same session continues with the entry of the first one.
@@ -34,9 +37,11 @@ export function etcdElection(
   etcd: Etcd,
   session: EtcdSession,
   prefix: string,
-  { resume }: EtcdElectionOptions = {},
+  options: EtcdElectionOptions = {},
 ): Election {
   checkText("prefix", prefix, 1_000);
+  checkOptionNames("etcdElection", options, ELECTION_OPTIONS);
+  const { resume } = options;
   const queue = new EtcdElectionQueue(etcd, { session, name: prefix, queue: `${prefix}/` });
   return electionOn(queue, resume === undefined ? undefined : queue.at(resume));
 }
@@ -48,8 +53,8 @@ export function etcdElections(
   prefix: string,
 ): Elections {
   return {
-    async open(name, { ttl = ELECTION_TTL, signal = new AbortController().signal } = {}) {
-      checkName(name);
+    async open(name, given) {
+      const { ttl, signal = new AbortController().signal } = checkElection(name, given);
       const queue = queueOf(prefix, name);
       const span = toMillis("ttl", ttl, etcdTraits.minTtl, LONGEST_SPAN);
       signal.throwIfAborted();

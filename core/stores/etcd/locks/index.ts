@@ -1,4 +1,5 @@
 import type { LockStore } from "../../../lock/lock.ts";
+import { checkOptionNames, type OptionNames } from "../../../lock/options.ts";
 import { sessionQueueBackend } from "../../../lock/session-queue.ts";
 import { checkHolder, lockStore, type StoreOptions } from "../../../lock/store.ts";
 import type { Etcd } from "../client/etcd.ts";
@@ -9,6 +10,15 @@ export interface EtcdLocksOptions extends StoreOptions {
   /** The beginning of all keys, so that several users can share a cluster: "" or a text that ends in "/". */
   readonly prefix?: string;
 }
+
+const LOCKS_OPTIONS = {
+  label: true,
+  command: true,
+  onEvent: true,
+  maxWaiters: true,
+  prefix: true,
+  closeEtcd: true,
+} satisfies OptionNames<NonNullable<Parameters<typeof etcdLocks>[1]>>;
 
 /**
  * Makes a store of fair locks in etcd 3.4 or later, on the keys of Go's mutexes: without a prefix, a name is the lock of
@@ -22,6 +32,7 @@ export function etcdLocks(
   etcd: Etcd,
   options: EtcdLocksOptions & { readonly closeEtcd?: boolean } = {},
 ): LockStore {
+  checkOptionNames("etcdLocks", options, LOCKS_OPTIONS);
   return locksOver(etcdLockQueues(etcd, options), options);
 }
 

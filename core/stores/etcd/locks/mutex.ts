@@ -2,6 +2,7 @@ import { follow, race } from "../../../lock/abort.ts";
 import { checkText } from "../../../lock/checks.ts";
 import { Leadership } from "../../../lock/leadership.ts";
 import type { Unlocked } from "../../../lock/lock.ts";
+import { checkOptionNames, type OptionNames } from "../../../lock/options.ts";
 import type { Compare, Etcd, Revision } from "../client/etcd.ts";
 import { enter, enterIfFree } from "./enter.ts";
 import { hex } from "./lease.ts";
@@ -19,6 +20,8 @@ export interface MutexOptions {
    */
   readonly reentrant?: boolean;
 }
+
+const MUTEX_OPTIONS = { value: true, reentrant: true } satisfies OptionNames<MutexOptions>;
 
 /** How often the mutexes of one session may hand an entry over before other sessions get the lock. */
 const MOST_HAND_OVERS = 32;
@@ -45,6 +48,7 @@ export class EtcdMutex {
 
   constructor(etcd: Etcd, session: EtcdSession, prefix: string, options: MutexOptions = {}) {
     checkText("prefix", prefix, 1_000);
+    checkOptionNames("EtcdMutex", options, MUTEX_OPTIONS);
     this.#etcd = etcd;
     this.#session = session;
     this.#queue = `${prefix}/`;

@@ -1,5 +1,5 @@
 import type { Notifier } from "../../../lock/notifier.ts";
-import type { Millis } from "../../../lock/time.ts";
+import { jittered, type Millis } from "../../../lock/time.ts";
 import { type Get, get, type KeyValue, type LeaseId, type OpAnswer } from "../client/etcd.ts";
 import { isIn } from "../client/names.ts";
 import { hex } from "./lease.ts";
@@ -56,6 +56,6 @@ export async function changeOrCheck(
   signal: AbortSignal,
   { idle = false }: { readonly idle?: boolean } = {},
 ): Promise<void> {
-  const span = CHECK_EVERY * (0.5 + Math.random());
+  const span = jittered(CHECK_EVERY);
   await notifier.wait({ span, signal, idle });
 }

@@ -3,6 +3,7 @@ import { type Duration, toMillis } from "../../../lock/duration.ts";
 import { type LossReason, SessionExpiredError } from "../../../lock/errors.ts";
 import { KeyedQueue } from "../../../lock/keyed-queue.ts";
 import { Lease } from "../../../lock/lease.ts";
+import { checkOptionNames, type OptionNames } from "../../../lock/options.ts";
 import type { Millis } from "../../../lock/time.ts";
 import type { Etcd, LeaseId } from "../client/etcd.ts";
 import { EtcdLease, hex } from "./lease.ts";
@@ -21,6 +22,12 @@ export interface SessionOptions {
   /** When it aborts, the session is abandoned: no longer kept alive, and not revoked. */
   readonly signal?: AbortSignal;
 }
+
+const SESSION_OPTIONS = {
+  ttl: true,
+  lease: true,
+  signal: true,
+} satisfies OptionNames<SessionOptions>;
 
 /** A lease that is kept alive. Mutexes and elections of the session are lost when the session ends. */
 export class EtcdSession implements AsyncDisposable {
@@ -54,7 +61,6 @@ export class EtcdSession implements AsyncDisposable {
       autoRenew: true,
       maxHold: Number.POSITIVE_INFINITY,
       renew: (_, signal) => lease.renew(signal),
-      notify: () => {},
       toLossError: (why) => new SessionExpiredError(hex(lease.id), HOW[why]),
     });
   }
@@ -64,6 +70,7 @@ export class EtcdSession implements AsyncDisposable {
    * when the given lease is gone, or as etcd does.
    */
   static async open(etcd: Etcd, options: SessionOptions = {}): Promise<EtcdSession> {
+    checkOptionNames("EtcdSession.open", options, SESSION_OPTIONS);
     const { lease: id, signal } = options;
     const ttl = toMillis("ttl", options.ttl ?? 60_000, 1_000, LONGEST_SPAN);
     signal?.throwIfAborted();

@@ -1,6 +1,6 @@
 import type { Cluster, Redis as Ioredis, RedisOptions as IoredisOptions } from "ioredis";
 import { race } from "../../../lock/abort.ts";
-import { instant, type Millis } from "../../../lock/time.ts";
+import type { Millis } from "../../../lock/time.ts";
 import { checkedTls, checkTls, routeToServer, toAddress } from "./addresses.ts";
 import { ClusterRoute } from "./cluster.ts";
 import type { Dial, RedisConnection, Route, RouteOptions, ServerAddress } from "./connection.ts";
@@ -8,6 +8,7 @@ import { CommandFailure, connectionFailure } from "./failure.ts";
 import { loadIoredis } from "./load-ioredis.ts";
 import { type RedisLogin, toReply } from "./redis.ts";
 import { SentinelRoute } from "./sentinel.ts";
+import { Silence } from "./silence.ts";
 
 /**
  * A client of the package ioredis: a Redis, also by way of sentinels, or a Cluster.
@@ -116,8 +117,8 @@ function settingsOf(timeout: Millis) {
     connectionName: "lockstep",
     disableClientInfo: true,
     connectTimeout: timeout,
-    // Closes the connection when a due answer has not come for so long.
-    socketTimeout: timeout,
+    // That of the client would end commands that block. The silence of a connection is watched here.
+    socketTimeout: undefined,
     keepAlive: 10_000,
     // The timer would keep this process alive after a failed connection.
     disconnectTimeout: 0,
@@ -156,7 +157,7 @@ function dialBy(
       throw explained(toFailure(problem ?? error, "unsent"), client);
     }
     client.once("end", events.ended);
-    return connectionOf(client, close, () => problem);
+    return connectionOf(client, { close, timeout, problem: () => problem });
   };
 }
 
@@ -168,15 +169,26 @@ function explained(failure: CommandFailure, { options, stream }: Ioredis): Comma
   return new CommandFailure(failure.kind, `${failure.message}; ${why}`);
 }
 
-function connectionOf(client: Ioredis, close: () => void, problem: () => unknown): RedisConnection {
+interface ConnectionOptions {
+  readonly close: () => void;
+  readonly timeout: Millis;
+
+  /** Returns the first error of the connection. */
+  readonly problem: () => unknown;
+}
+
+function connectionOf(
+  client: Ioredis,
+  { close, timeout, problem }: ConnectionOptions,
+): RedisConnection {
   const isOpen = () => client.status === "ready" && client.stream.writable;
-  let heardAt = instant();
-  client.stream.on("data", () => {
-    heardAt = instant();
-  });
+  const silence = new Silence(timeout, () =>
+    client.stream.destroy(new Error(`no answer for ${timeout} ms`)),
+  );
+  client.stream.on("data", () => silence.heard());
   return {
     get heardAt() {
-      return heardAt;
+      return silence.heardAt;
     },
     get isOpen() {
       return isOpen();
@@ -184,7 +196,7 @@ function connectionOf(client: Ioredis, close: () => void, problem: () => unknown
     async send([name, ...args]) {
       if (!isOpen()) throw new CommandFailure("unsent", "the connection has ended");
       try {
-        return toReply(await client.call(name, args));
+        return toReply(await silence.until(client.call(name, args)));
       } catch (error) {
         throw toFailure(isReply(error) ? error : (problem() ?? error), "unanswered");
       }

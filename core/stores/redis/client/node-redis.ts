@@ -1,10 +1,11 @@
 import { race } from "../../../lock/abort.ts";
-import { after, instant, type Millis } from "../../../lock/time.ts";
+import type { Millis } from "../../../lock/time.ts";
 import { checkTls, routeToServer } from "./addresses.ts";
 import { ClusterRoute } from "./cluster.ts";
 import type { Dial, RedisConnection, Route, RouteOptions, ServerAddress } from "./connection.ts";
 import { CommandFailure, connectionFailure } from "./failure.ts";
 import { toReply } from "./redis.ts";
+import { Silence } from "./silence.ts";
 
 /**
  * A client of the package redis, from createClient or createCluster. A cluster's client must be connected.
@@ -112,7 +113,7 @@ function settingsOf({ options = {} }: Client, server: ServerAddress, timeout: Mi
       socketTimeout: undefined,
       reconnectStrategy: false,
     },
-    // It would replace the socket's host.
+    // A URL would replace the socket's host.
     url: undefined,
     commandOptions: { typeMapping: { [INTEGER]: String } },
     clientSideCache: undefined,
@@ -160,14 +161,7 @@ interface ConnectionOptions {
 
 function connectionOf(client: Client, options: ConnectionOptions): RedisConnection {
   const { close, timeout, message } = options;
-  let heardAt = instant();
-  let due = 0;
-  let cancel = () => {};
-  /** Closes the connection when a due answer has not come for so long. */
-  const watch = () => {
-    cancel();
-    cancel = due > 0 ? after(timeout, close) : () => {};
-  };
+  const silence = new Silence(timeout, close);
   const request = (command: readonly string[]): Promise<unknown> => {
     const [name, ...channels] = command;
     switch (name) {
@@ -181,26 +175,21 @@ function connectionOf(client: Client, options: ConnectionOptions): RedisConnecti
   };
   return {
     get heardAt() {
-      return heardAt;
+      return silence.heardAt;
     },
     get isOpen() {
       return client.isReady;
     },
     async send(command) {
       if (!client.isReady) throw new CommandFailure("unsent", "the connection has ended");
-      due += 1;
-      if (due === 1) watch();
       try {
-        const reply = await request(command.map(String));
-        heardAt = instant();
+        const reply = await silence.until(request(command.map(String)));
+        silence.heard();
         return toReply(reply ?? null);
       } catch (error) {
         const failure = toFailure(error, "unanswered");
-        if (failure.kind === "answered") heardAt = instant();
+        if (failure.kind === "answered") silence.heard();
         throw failure;
-      } finally {
-        due -= 1;
-        watch();
       }
     },
     close,

@@ -1,5 +1,6 @@
 import { checkOpening, checkText, checkWhole, LONGEST_SPAN } from "../../../lock/checks.ts";
 import { toMillis } from "../../../lock/duration.ts";
+import { checkOptionNames, type OptionNames } from "../../../lock/options.ts";
 import { routeToServer, toAddress } from "./addresses.ts";
 import { redisOver } from "./client.ts";
 import { ClusterRoute } from "./cluster.ts";
@@ -19,6 +20,21 @@ export type RedisSource =
   | IoredisClient
   | NodeRedisClient;
 
+/** Those of a server, a cluster and sentinels. */
+const CONNECTION_OPTIONS = {
+  host: true,
+  port: true,
+  user: true,
+  password: true,
+  database: true,
+  tls: true,
+  timeout: true,
+  cluster: true,
+  sentinels: true,
+  master: true,
+  sentinelLogin: true,
+} satisfies OptionNames<RedisOptions & RedisClusterOptions & RedisSentinelOptions>;
+
 /** Makes a client for the keys with a prefix, which in a cluster are in one slot. It connects on first use. */
 export function redisClient(source: RedisSource, prefix: string = PREFIX): Required<Redis> {
   const given = "timeout" in source ? source.timeout : undefined;
@@ -33,7 +49,10 @@ export async function redisOpener(
   call = "openRedis",
 ): Promise<(prefix: string) => Required<Redis>> {
   checkOpening(call, source, '{ host: "127.0.0.1" }');
-  if (!isClient(source)) await loadIoredis();
+  if (!isClient(source)) {
+    checkOptionNames("redis", source, CONNECTION_OPTIONS);
+    await loadIoredis();
+  }
   return (prefix) => redisClient(source, prefix);
 }
 

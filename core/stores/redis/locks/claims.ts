@@ -55,9 +55,10 @@ export class RedisClaims implements Claims {
   }
 
   async claim({ names, owner, ttl }: Claim, signal: AbortSignal) {
-    const keys = [...this.keys.of(names, "lock", "turn", "fence"), this.keys.generation];
+    const keys = this.keys.of(names, "lock", "turn", "fence");
+    keys.push(this.keys.generation);
     const step = this.#options.clockStep ?? 1;
-    const args = [owner, Math.ceil(ttl), this.keys.waiter(owner), step, this.#seen.highest];
+    const args = [owner, Math.ceil(ttl), step, this.#seen.highest];
     const reply = await this.#write(CLAIM, { keys, args, signal });
     if (reply === undefined) return undefined;
     const [generation, ...tokens] = reply as readonly string[];

@@ -17,8 +17,12 @@ export class LockKeys {
   }
 
   /** Returns the keys of the first kind for all names, then those of the next kind. */
-  of(names: readonly string[], ...kinds: readonly string[]): readonly string[] {
-    return kinds.flatMap((kind) => names.map((name) => keyOf(this.#prefix, kind, name)));
+  of(names: readonly string[], ...kinds: readonly string[]): string[] {
+    const keys: string[] = [];
+    for (const kind of kinds) {
+      for (const name of names) keys.push(keyOf(this.#prefix, kind, name));
+    }
+    return keys;
   }
 
   /** The channel of this client's waiters. */

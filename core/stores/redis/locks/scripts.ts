@@ -16,26 +16,27 @@ const KEEP_GENERATION = `
 `;
 
 /**
- * KEYS: the locks, their turns, their fences, the generation. ARGV: owner, ttl, waiter, the step of the clock, the
- * generation that the client has seen. Nil: busy.
+ * KEYS: the locks, their turns, their fences, the generation. ARGV: owner, ttl, the step of the clock, the generation that
+ * the client has seen. Nil: busy.
  *
+ * A turn is the owner's if it names the id at the beginning of the owner's text, after 36 characters of the client and a "/".
  * An owner that claims again gets the same tokens. A token is at least the server's clock in microseconds, rounded down
  * to a step, and above the last token: even where the last tokens are lost (a restart, a failover), the next ones are
  * above them. Commands that can fail come before the locks are set: Redis rolls nothing back.
  */
 export const CLAIM = script(`
   ${KEEP_GENERATION}
-  local owner, ttl, waiter, n = ARGV[1], ARGV[2], ARGV[3], (#KEYS - 1) / 3
+  local owner, ttl, n = ARGV[1], ARGV[2], (#KEYS - 1) / 3
   local found = redis.call('MGET', unpack(KEYS))
   for i = 1, n do
     local holder, turn = found[i], found[n + i]
     if holder and holder ~= owner then return false end
-    if not holder and turn and turn ~= waiter then return false end
+    if not holder and turn and string.sub(owner, 1, #turn - 37) ~= string.sub(turn, 38) then return false end
   end
   local time = redis.call('TIME')
   local now = time[1] * 1000000 + time[2]
-  now = now - now % ARGV[4]
-  local answer = { keep_generation(KEYS[#KEYS], found[#KEYS], ARGV[5]) }
+  now = now - now % ARGV[3]
+  local answer = { keep_generation(KEYS[#KEYS], found[#KEYS], ARGV[4]) }
   for i = 1, n do
     local fence, token = KEYS[2 * n + i], found[2 * n + i]
     if not found[i] and tonumber(token or '0') < now then

@@ -6,7 +6,7 @@ import type { PlannedOperation } from "../../../inventory/plan.ts";
 import { chunksOf } from "../chunks.ts";
 
 /** One transaction that tries to apply an operation. Its mark is unique. */
-interface Attempt extends Operation {
+interface ChangeAttempt extends Operation {
   readonly mark: string;
 }
 
@@ -51,7 +51,7 @@ export function refusalStatements(dialect: Dialect, operation: Operation): State
   return REFUSE[operation.kind]?.(dialect, { ...operation, mark: crypto.randomUUID() });
 }
 
-type ToStatements = (dialect: Dialect, attempt: Attempt) => Statements;
+type ToStatements = (dialect: Dialect, attempt: ChangeAttempt) => Statements;
 
 const APPLY: Readonly<Record<Operation["kind"], ToStatements>> = {
   decrement: (dialect, attempt) => ({
@@ -125,14 +125,14 @@ const REFUSE: Readonly<Partial<Record<Operation["kind"], ToStatements>>> = {
 };
 
 /** The conditional decrement: takes the units only if they suffice, under any concurrency. */
-function take(dialect: Dialect, attempt: Attempt, add: Sql): Sql {
+function take(dialect: Dialect, attempt: ChangeAttempt, add: Sql): Sql {
   const { quantity } = attempt;
   const set = sql`on_hand = ${returned(dialect, sql`on_hand - ${quantity}`)}, ${add}`;
   return change(attempt, set, sql`on_hand >= ${quantity} AND ${mayChange(dialect, attempt)}`);
 }
 
 /** Records that the units on hand do not suffice, and no expired reservation could be released. */
-function soldOut(dialect: Dialect, attempt: Attempt): Statements {
+function soldOut(dialect: Dialect, attempt: ChangeAttempt): Statements {
   const { sku, quantity } = attempt;
   const set = sql`on_hand = ${returned(dialect, sql`on_hand`)}`;
   const where = sql`
@@ -149,7 +149,7 @@ function soldOut(dialect: Dialect, attempt: Attempt): Statements {
 /** Marks, books, records and removes the reservation. */
 function close(
   dialect: Dialect,
-  attempt: Attempt,
+  attempt: ChangeAttempt,
   condition: Sql,
   book: (units: Sql) => Sql,
 ): Statements {
@@ -169,7 +169,7 @@ function close(
 }
 
 /** Records that the reservation existed and can no longer be closed this way. */
-function closed(dialect: Dialect, attempt: Attempt, condition: Sql): Statements {
+function closed(dialect: Dialect, attempt: ChangeAttempt, condition: Sql): Statements {
   const made = sql`
     FROM lockstep_ledger AS made
     WHERE made.operation_id = ${attempt.reservation ?? ""} AND made.sku = ${attempt.sku}
@@ -185,11 +185,11 @@ function closed(dialect: Dialect, attempt: Attempt, condition: Sql): Statements 
   };
 }
 
-function isOpen({ sku, reservation = "" }: Attempt): Sql {
+function isOpen({ sku, reservation = "" }: ChangeAttempt): Sql {
   return sql`id = ${reservation} AND sku = ${sku}`;
 }
 
-function isConfirmable({ now }: Dialect, attempt: Attempt): Sql {
+function isConfirmable({ now }: Dialect, attempt: ChangeAttempt): Sql {
   return sql`${isOpen(attempt)} AND expires_at > ${now}`;
 }
 
@@ -200,13 +200,13 @@ function mayChange(dialect: Dialect, { fence, operationId }: Operation): Sql {
     AND NOT EXISTS (SELECT 1 FROM lockstep_ledger WHERE operation_id = ${operationId})`;
 }
 
-function change({ sku, mark }: Attempt, set: Sql, where: Sql): Sql {
+function change({ sku, mark }: ChangeAttempt, set: Sql, where: Sql): Sql {
   return sql`
     UPDATE lockstep_stock SET ${set}, seq = seq + 1, changed_by = ${mark}
     WHERE sku = ${sku} AND ${where}`;
 }
 
-function isChanged({ mark }: Attempt): Sql {
+function isChanged({ mark }: ChangeAttempt): Sql {
   return sql`s.changed_by = ${mark}`;
 }
 
@@ -220,7 +220,7 @@ function returned({ returning }: Dialect, number: Sql): Sql {
  * While this transaction waited for the stock's row, the same operation may have committed in another one; the
  * unique operation id then refuses the entry, and the change is rolled back with it.
  */
-function record({ now }: Dialect, attempt: Attempt, outcome: StockOutcome, units: Sql): Sql {
+function record({ now }: Dialect, attempt: ChangeAttempt, outcome: StockOutcome, units: Sql): Sql {
   const { sku, operationId, kind, reservation, fence } = attempt;
   return sql`
     INSERT INTO lockstep_ledger (${COLUMNS})

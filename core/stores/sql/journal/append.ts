@@ -94,7 +94,7 @@ export function insertRecord(
       sql`SELECT lockstep_append(${runId}, ${epoch}, ${last ?? null}, ${key}, ${result}) AS at`,
     ];
   }
-  const { forShare, now, returning = (number) => number } = dialect;
+  const { forShare, now, returnsRows, returning = (number) => number } = dialect;
   const lastAt =
     last ??
     sql`
@@ -110,8 +110,9 @@ export function insertRecord(
       ${runId}, ${partOf(runId)}, ${key}, (
         SELECT epoch FROM lockstep_run
         WHERE run_id = ${runId} AND epoch = ${epoch} AND status = 'running' ${forShare}),
-      ${result}, ${returning(at)})`;
-  const isAnswered = last !== undefined && dialect.returning !== undefined;
+      ${result}, ${returning(at)})
+    ${returnsRows ? sql`RETURNING at` : sql``}`;
+  const isAnswered = returnsRows || (last !== undefined && dialect.returning !== undefined);
   return isAnswered ? [insert] : [insert, selectWrittenAt(run, key)];
 }
 
@@ -164,8 +165,8 @@ export function readState(dialect: Dialect, { runId }: RunKey, key: string): Sql
 
 /**
  * A condition on a row of lockstep_run that is always true. It fails the statement where a function of this file is missing or may not
- * be executed. PostgreSQL checks that before it executes the statement, so no function is called. It would drop the functions after a
- * constant such as 1 = 1.
+ * be executed. PostgreSQL checks that before it executes the statement, so no function is called. Behind a
+ * constant condition such as 1 = 1, PostgreSQL would optimize the calls away.
  */
 export function canRecord({ hasFunctions }: Dialect): Sql {
   if (!hasFunctions) return sql`1 = 1`;

@@ -1,9 +1,9 @@
 import {
+  asNumber,
   asText,
   type Database,
   type Dialect,
   list,
-  type Row,
   type Sql,
   type SqlResult,
   sql,
@@ -14,7 +14,7 @@ import type { DueQuery, DueRun } from "../../../journal/queries.ts";
 import type { WaitingRun } from "../../../journal/turn-order.ts";
 import { retryUntilKnown } from "../../../lock/retry.ts";
 import { dueInBacklogs } from "./backlogs.ts";
-import { readClaimed, toClaimedRun, updateToRunning } from "./claim.ts";
+import { readClaimed, readHistories, toClaimedRun, updateToRunning } from "./claim.ts";
 import type { SqlJournalContext } from "./context.ts";
 import { isFrom, type RunSource, readDue, selectDue } from "./due-runs.ts";
 import { countClaims, lockLimits, readUse } from "./limits.ts";
@@ -42,12 +42,9 @@ export function claimDue(
   let sent: readonly string[] = [];
   return retryUntilKnown(database.address, "due runs were claimed", signal, async (limit) => {
     if (sent.length > 0) {
-      const claimed = await database.batch(readClaimed(dialect, sent, mark), limit);
-      if (claimed[0]?.rows.length)
-        return toDueRuns(
-          sent,
-          claimed.map(({ rows }) => rows),
-        );
+      const reads = [readClaimed(dialect, sent, mark), ...readHistories(sent, mark)];
+      const claimed = toDueRuns(context, sent, await database.batch(reads, limit));
+      if (claimed.length > 0) return claimed;
     }
     const waiting = context.turns.sort(await readWaiting(context, query, limit));
     if (waiting.length === 0) return [];
@@ -55,21 +52,23 @@ export function claimDue(
       const isFree = dialect.isOptimistic && !(await hasLimits(database, query, limit));
       // No row can be locked: the commit claims those of the first runs that are still due.
       const { runs, limits } = isFree
-        ? { runs: waiting.slice(0, query.limit), limits: undefined }
+        ? { runs: waiting.slice(0, query.limit).map(asBegun), limits: undefined }
         : await lockAdmitted(database, tx, waiting, query);
       if (runs.length === 0) return [];
       sent = runs.map(({ runId }) => runId);
+      const begun = runs.filter(({ isNew }) => !isNew).map(({ runId }) => runId);
+      const reads = [readClaimed(dialect, sent, mark), ...readHistories(begun, mark)];
       const results = await tx.commit([
-        updateToRunning(dialect, sql`run_id IN (${list(sent)})`, query, mark),
-        ...readClaimed(dialect, sent, mark),
+        updateToRunning(dialect, sql`run_id IN (${list(sent)})`, query, {
+          mark,
+          areNew: begun.length === 0,
+        }),
+        ...reads,
         ...[...Map.groupBy(runs, ({ queue }) => queue)].flatMap(([queue, own]) =>
           countClaims(dialect, limits?.get(queue) ?? {}, own),
         ),
       ]);
-      const due = toDueRuns(
-        sent,
-        results.slice(1).map(({ rows }) => rows),
-      );
+      const due = toDueRuns(context, begun, results.slice(1, 1 + reads.length));
       const claimed = new Set(due.map(({ runId }) => runId));
       for (const run of runs) if (claimed.has(run.runId)) context.turns.taken(run);
       return due.length > 0 ? due : undefined;
@@ -139,8 +138,17 @@ async function lockAdmitted(
   return { runs: [...locked, ...others] };
 }
 
+interface LockedRun extends WaitingRun {
+  /** Whether the run has neither records nor signals. */
+  readonly isNew: boolean;
+}
+
+function asBegun(run: WaitingRun): LockedRun {
+  return { ...run, isNew: false };
+}
+
 interface Admitted {
-  readonly runs: readonly WaitingRun[];
+  readonly runs: readonly LockedRun[];
 
   /** Undefined without limits. */
   readonly limits?: ReadonlyMap<string, LimitedQueue>;
@@ -152,8 +160,8 @@ async function lockRuns(
   tx: Transaction,
   waiting: readonly WaitingRun[],
   most: number,
-): Promise<readonly WaitingRun[]> {
-  const locked: WaitingRun[] = [];
+): Promise<readonly LockedRun[]> {
+  const locked: LockedRun[] = [];
   for (let next = 0; next < waiting.length && locked.length < most; ) {
     const wanted = waiting.slice(next, next + most - locked.length);
     next += wanted.length;
@@ -165,24 +173,31 @@ async function lockRuns(
 
 function lockDue({ now, skipLocked }: Dialect, runs: readonly WaitingRun[]): Sql {
   const ids = list(runs.map(({ runId }) => runId));
+  const isNew = sql`claimed_by = '' AND origin_run IS NULL AND signals = 0`;
   return sql`
-    SELECT run_id FROM lockstep_run WHERE run_id IN (${ids}) AND due_at <= ${now} ${skipLocked}`;
+    SELECT run_id, CASE WHEN ${isNew} THEN 1 ELSE 0 END AS is_new
+    FROM lockstep_run WHERE run_id IN (${ids}) AND due_at <= ${now} ${skipLocked}`;
 }
 
-function foundOf(runs: readonly WaitingRun[], found: SqlResult | undefined): readonly WaitingRun[] {
-  const ids = new Set(found?.rows.map((row) => asText(row.run_id)));
-  return runs.filter(({ runId }) => ids.has(runId));
+function foundOf(runs: readonly WaitingRun[], found: SqlResult | undefined): readonly LockedRun[] {
+  const rows = new Map(found?.rows.map((row) => [asText(row.run_id), row]));
+  return runs.flatMap((run) => {
+    const row = rows.get(run.runId);
+    return row ? { ...run, isNew: asNumber(row.is_new) === 1 } : [];
+  });
 }
 
-/** Converts the answers of `readClaimed`. */
+/** Converts the answers of `readClaimed`, and of `readHistories` for runs that had begun. */
 function toDueRuns(
-  runIds: readonly string[],
-  [runs = [], signals = [], ...records]: readonly (readonly Row[])[],
+  context: SqlJournalContext,
+  begun: readonly string[],
+  results: readonly SqlResult[],
 ): DueRun[] {
+  const [runs = [], signals = [], ...histories] = results.map(({ rows }) => rows);
   const signalsOf = Map.groupBy(signals, (row) => asText(row.run_id));
   return runs.map((row) => {
     const runId = asText(row.run_id);
-    const [own = [], received = []] = [records[runIds.indexOf(runId)], signalsOf.get(runId)];
-    return { runId, ...toClaimedRun({ row, records: own, signals: received }) };
+    const [records = [], received = []] = [histories[begun.indexOf(runId)], signalsOf.get(runId)];
+    return { runId, ...toClaimedRun(context, { row, records, signals: received }) };
   });
 }

@@ -16,28 +16,25 @@ export interface SqlJournalContext {
   readonly backlogs: BacklogCache;
 }
 
-/** The time of each run's last record that this process wrote, in microseconds since 1970. */
+/** The time of each run's last record that this process has read or written, in microseconds since 1970. */
 export class LastWriteTimes {
-  readonly #known = new Map<string, bigint>();
+  readonly #known = new Map<string, { readonly epoch: bigint; readonly at: bigint }>();
 
-  get(run: RunKey): bigint | undefined {
-    return this.#known.get(keyOf(run));
+  get({ runId, epoch }: RunKey): bigint | undefined {
+    const known = this.#known.get(runId);
+    return known?.epoch === epoch ? known.at : undefined;
   }
 
   /** Keeps the latest time: answers may arrive out of order. */
-  record(run: RunKey, at: bigint): void {
-    const last = this.get(run);
-    if (last !== undefined && last >= at) return;
+  record({ runId, epoch }: RunKey, at: bigint): void {
+    const known = this.#known.get(runId);
+    if (known && (known.epoch > epoch || (known.epoch === epoch && known.at >= at))) return;
     if (this.#known.size >= MOST_RUNS) this.#known.clear();
-    this.#known.set(keyOf(run), at);
+    this.#known.set(runId, { epoch, at });
   }
 
   /** Keeps the time of an existing record. Without a known last write, later records may exist: the database is read. */
   raise(run: RunKey, at: bigint): void {
     if (this.get(run) !== undefined) this.record(run, at);
   }
-}
-
-function keyOf({ runId, epoch }: RunKey): string {
-  return `${epoch} ${runId}`;
 }

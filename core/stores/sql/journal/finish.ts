@@ -1,4 +1,13 @@
-import { asNumber, asText, type Database, type Row, type Sql, sql } from "../../../database/sql.ts";
+import {
+  asNumber,
+  asText,
+  type Database,
+  type Dialect,
+  type Row,
+  type Sql,
+  type SqlResult,
+  sql,
+} from "../../../database/sql.ts";
 import type { FinishRequest, RunKey, RunStatus } from "../../../journal/runs.ts";
 import { quote } from "../../../lock/errors.ts";
 import { KeyedBatcher } from "../../../lock/keyed-batcher.ts";
@@ -20,7 +29,7 @@ const ENDED: readonly RunStatus[] = ["completed", "failed", "cancelled"];
 export class Finisher {
   readonly #database: Database;
 
-  /** The end of a child makes its parent due. */
+  /** The database, whose writes announce due runs: the end of a child makes its parent due. */
   readonly #due: Database;
 
   /** By the parent's id. Resolves to the row of each run. */
@@ -29,7 +38,7 @@ export class Finisher {
   constructor(database: Database, due: Database) {
     this.#database = database;
     this.#due = due;
-    this.#children = new KeyedBatcher(MOST_ENDS, (ends) => endRuns(due, ends, undefined));
+    this.#children = new KeyedBatcher(MOST_ENDS, (ends) => endRuns(due, ends));
   }
 
   async finish(
@@ -37,39 +46,41 @@ export class Finisher {
     request: FinishRequest,
     signal: AbortSignal | undefined,
   ): Promise<"ended" | "cancelled"> {
-    const row = await this.#end({ run, request }, signal);
-    const isRefused = request.status === "completed" && asNumber(row?.cancelled ?? 0) > 0;
+    const { parent, status, value } = request;
+    const end = { run, request };
+    const isShared = parent !== undefined && !signal && value.length <= LONGEST_IN_BATCH;
+    const row = isShared
+      ? await this.#children.add(parent, end)
+      : await endOne(this.#database, this.#due, end, signal);
+    if (row === "ended") return "ended";
+    const isRefused = status === "completed" && asNumber(row?.cancelled ?? 0) > 0;
     const ended = checkStatus(isRefused ? [...ENDED, "parked"] : ENDED, run, row ? [row] : []);
     return ended === "parked" ? "cancelled" : "ended";
   }
-
-  /** Ends the run, and resolves to its row. A child whose request names no parent takes a second batch. */
-  async #end(end: RunEnd, signal: AbortSignal | undefined): Promise<Row | undefined> {
-    const { parent, value } = end.request;
-    const row = parent === undefined && (await endWithoutParent(this.#database, end, signal));
-    if (row) return row;
-    if (parent === undefined || signal || value.length > LONGEST_IN_BATCH) {
-      const [own] = await endRuns(this.#due, [end], signal);
-      return own;
-    }
-    return this.#children.add(parent, end);
-  }
 }
 
-/** Ends a run without a parent in one batch, which may be repeated. Resolves to its row, and to undefined for a child. */
-async function endWithoutParent(
+/**
+ * Ends a run: by one statement if it has no parent, and no cancellation refuses its completion. Resolves to the row of
+ * other runs, and of one that an earlier attempt has ended.
+ */
+async function endOne(
   database: Database,
+  due: Database,
   end: RunEnd,
   signal: AbortSignal | undefined,
-): Promise<Row | undefined> {
-  const { runId } = end.run;
-  const statements = [endRun(database.dialect.now, end), statusOf([runId])].map(
-    (statement) => sql`${statement} AND parent_run IS NULL`,
-  );
-  const what = `run ${quote(runId)} was ended`;
-  const { rows } = await retryUntilKnown(database.address, what, signal, async (limit) => {
-    const [, found] = await database.batch(statements, limit);
-    return found;
+): Promise<Row | "ended" | undefined> {
+  const { run, request } = end;
+  const isAccepted = request.status === "completed" ? sql`cancelled = 0` : sql`1 = 1`;
+  const alone = sql`
+    ${endRun(database.dialect.now, end)} AND parent_run IS NULL AND ${isAccepted}`;
+  const all = endAll(database.dialect, [end]);
+  const what = `run ${quote(run.runId)} was ended`;
+  const rows = await retryUntilKnown(database.address, what, signal, async (limit) => {
+    if (request.parent === undefined) {
+      const [ended] = await database.batch([alone], limit);
+      if (ended?.affected === 1) return ["ended"] as const;
+    }
+    return rowsOf([end], await due.batch(all, limit));
   });
   return rows[0];
 }
@@ -78,22 +89,35 @@ async function endWithoutParent(
 function endRuns(
   database: Database,
   ends: readonly RunEnd[],
-  signal: AbortSignal | undefined,
 ): Promise<readonly (Row | undefined)[]> {
-  const { dialect, address } = database;
+  const all = endAll(database.dialect, ends);
+  const names = ends.map(({ run }) => quote(run.runId)).join(", ");
+  const what = `run ${names} was ended`;
+  return retryUntilKnown(database.address, what, undefined, async (limit) =>
+    rowsOf(ends, await database.batch(all, limit)),
+  );
+}
+
+/** Ends the runs, reads them, and signals their parents. */
+function endAll(dialect: Dialect, ends: readonly RunEnd[]): readonly Sql[] {
   // Children are locked in the order of their ids, and before their parent, as by others.
   const sorted = ends.toSorted((a, b) => (a.run.runId < b.run.runId ? -1 : 1));
-  const changes = sorted.map((end) => endRun(dialect.now, end));
-  const read = statusOf(sorted.map(({ run }) => run.runId));
-  // Last: the parent's row is locked as shortly as possible.
-  const signals = signalParents(dialect, sorted);
-  const names = ends.map(({ run }) => quote(run.runId)).join(", ");
-  return retryUntilKnown(address, `run ${names} was ended`, signal, async (limit) => {
-    const results = await database.batch([...changes, read, ...signals], limit);
-    const found = results[changes.length]?.rows ?? [];
-    const rows = new Map(found.map((row) => [asText(row.run_id), row]));
-    return ends.map(({ run }) => rows.get(run.runId));
-  });
+  return [
+    ...sorted.map((end) => endRun(dialect.now, end)),
+    statusOf(sorted.map(({ run }) => run.runId)),
+    // Last: the parent's row is locked as shortly as possible.
+    ...signalParents(dialect, sorted),
+  ];
+}
+
+/** Returns the row of each run, of the answers to `endAll`. */
+function rowsOf(
+  ends: readonly RunEnd[],
+  results: readonly SqlResult[],
+): readonly (Row | undefined)[] {
+  const found = results[ends.length]?.rows ?? [];
+  const rows = new Map(found.map((row) => [asText(row.run_id), row]));
+  return ends.map(({ run }) => rows.get(run.runId));
 }
 
 /** Ends the run. A run that has completed is parked and due at once if its cancellation was requested. */

@@ -48,7 +48,7 @@ export function sqlJournal(database: Database): Journal {
     start: (runs, parent, signal) => startRuns({ ...context, database: due }, runs, parent, signal),
     claim: (claim, signal) => claimRun(context, claim, signal),
     startKeyed: (run, start, signal) => startKeyed(due, run, start, signal),
-    take: (request, signal) => takeRun(database, request, signal),
+    take: (request, signal) => takeRun(context, request, signal),
     renew: (run, ttl, signal, inProgress) => renew(database, run, ttl, signal, inProgress),
     append: (run, record, signal) => append(context, run, record, signal),
     transact: (run, step, body, signal) => transact(context, { ...step, run, body }, signal),

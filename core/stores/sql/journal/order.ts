@@ -1,3 +1,4 @@
+import { bytesToHex } from "@noble/hashes/utils.js";
 import type { StepRecord } from "../../../journal/records.ts";
 import type { RunKey } from "../../../journal/runs.ts";
 import { nextTurn } from "../../../lock/event-loop.ts";
@@ -80,7 +81,7 @@ class RunAnswers {
   async deliver(number: number | undefined, written: WrittenRecord): Promise<StepRecord> {
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#answers.push({ ...written, upTo: this.#last, resolve });
-    this.#answers.sort(byTime);
+    this.#answers.sort(inOrder);
     this.end(number);
     await promise;
     return written.record;
@@ -104,7 +105,15 @@ class RunAnswers {
   }
 }
 
-/** The order in which a claim reads the records. No two records of a run have the same time. */
-function byTime(a: WrittenRecord, b: WrittenRecord): number {
-  return a.at < b.at ? -1 : 1;
+/** The order in which a claim reads the records. Concurrent ones may have the same time: SQLite's clock has milliseconds. */
+function inOrder(a: WrittenRecord, b: WrittenRecord): number {
+  if (a.at !== b.at) return a.at < b.at ? -1 : 1;
+  return bytesOf(a.record.key) < bytesOf(b.record.key) ? -1 : 1;
+}
+
+const utf8 = new TextEncoder();
+
+/** Returns a text that is before another one if the bytes of its key are. */
+function bytesOf(key: string): string {
+  return bytesToHex(utf8.encode(key));
 }

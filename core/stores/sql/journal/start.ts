@@ -1,4 +1,5 @@
 import {
+  asBigInt,
   asText,
   type Database,
   type Dialect,
@@ -11,11 +12,12 @@ import {
 import { StaleRunError } from "../../../journal/journal.ts";
 import type { NewRun, RunKey, StartedRun } from "../../../journal/runs.ts";
 import { retryUntilKnown } from "../../../lock/retry.ts";
+import type { Millis } from "../../../lock/time.ts";
 import { chunksOf } from "../chunks.ts";
 import { addBacklog, type Backlog, backlogOf } from "./backlogs.ts";
 import type { SqlJournalContext } from "./context.ts";
 import { deleteExpiredRun } from "./purge.ts";
-import { isHeld, isKept, runState, toParent, toRunState } from "./rows.ts";
+import { isHeld, isKept, runState, timeIn, toParent, toRunState } from "./rows.ts";
 
 /** The most runs in one statement: Workers allow a text of 100,000 bytes, and 25,000 operations. */
 const RUNS_AT_ONCE = 100;
@@ -79,15 +81,30 @@ function backlogsOf(runs: readonly NewRun[]): readonly Backlog[] {
   return [...new Map(backlogs.map((backlog) => [JSON.stringify(backlog), backlog])).values()];
 }
 
-/** Inserts due runs, except for those whose id exists. */
-export function insertRuns({ now, onConflict }: Dialect, runs: readonly NewRun[]): Sql {
+/** The claim of a run that is created as a claimed one. */
+export interface FirstClaim {
+  readonly mark: string;
+  readonly ttl: Millis;
+
+  /** Of the run's epoch. */
+  readonly salt: bigint;
+}
+
+/** Inserts runs that are due or, with `first`, claimed; except for those whose id exists. */
+export function insertRuns(
+  { now, onConflict }: Dialect,
+  runs: readonly NewRun[],
+  first?: FirstClaim,
+): Sql {
+  const status = first ? "running" : "parked";
+  const dueAt = first ? timeIn(now, first.ttl) : sql`0`;
   const rows = runs.map((run) => {
     const { runId, workflow, version, input, inputHash, owner, parent, detached } = run;
     const { queue, key, level } = backlogOf(run);
     return sql`(
         ${runId}, ${workflow}, ${version}, ${input}, ${inputHash}, ${parent?.runId ?? null},
-        ${parent?.signal ?? null}, ${detached ? 1 : 0}, ${queue}, ${key}, ${-level}, 'parked', ${firstEpoch(now)}, ${owner}, '',
-        0, 0, 0, 0, 0, ${now}, ${now})`;
+        ${parent?.signal ?? null}, ${detached ? 1 : 0}, ${queue}, ${key}, ${-level}, ${status}, ${firstEpoch(now, first?.salt)},
+        ${owner}, ${first?.mark ?? ""}, ${dueAt}, 0, 0, 0, 0, ${now}, ${now})`;
   });
   return sql`
     INSERT INTO lockstep_run (
@@ -98,8 +115,18 @@ export function insertRuns({ now, onConflict }: Dialect, runs: readonly NewRun[]
     ${onConflict("run_id")} run_id = lockstep_run.run_id`;
 }
 
-/** The first epoch of a new run: no run with the same id had it before. */
-export function firstEpoch(now: Sql): Sql {
-  const [salt = 0] = crypto.getRandomValues(new Uint32Array(1));
-  return sql`${now} * 1000 + ${salt % 1_000_000}`;
+/** The first epoch of a run that is created at this time: no run with the same id had it before. */
+export function firstEpoch(at: Sql, salt = epochSalt()): Sql {
+  return sql`${at} * 1000 + ${salt}`;
+}
+
+/** Whether the run has the epoch with which it was created: no claim has raised it. */
+export function hasFirstEpoch({ epoch, started_at: startedAt }: Row, salt: bigint): boolean {
+  return asBigInt(epoch) === asBigInt(startedAt) * 1_000n + salt;
+}
+
+/** A bigint: with a number, SQLite would round the sum. */
+export function epochSalt(): bigint {
+  const [random = 0] = crypto.getRandomValues(new Uint32Array(1));
+  return BigInt(random % 1_000_000);
 }

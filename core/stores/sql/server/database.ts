@@ -1,12 +1,14 @@
 import { Semaphore } from "../../../database/semaphore.ts";
 import { serialTransaction } from "../../../database/serial-transaction.ts";
-import type {
-  ConnectionLane,
-  Database,
-  Row,
-  Sql,
-  SqlResult,
-  Transaction,
+import {
+  type ConnectionLane,
+  checkBatch,
+  checkTransaction,
+  type Database,
+  type Row,
+  type Sql,
+  type SqlResult,
+  type Transaction,
 } from "../../../database/sql.ts";
 import { deadline, follow, noAnswer, race, sleep } from "../../../lock/abort.ts";
 import { checkText, checkWhole } from "../../../lock/checks.ts";
@@ -70,6 +72,7 @@ class ServerDatabase<W extends Wire> implements Database {
     signal?: AbortSignal,
     lane: ConnectionLane = "work",
   ): Promise<readonly SqlResult[]> {
+    checkBatch(statements, signal);
     const { begin, wrapsLone, render } = this.#driver;
     const isBare = statements.length === 1 && !wrapsLone;
     const texts = statements.map(render);
@@ -82,6 +85,7 @@ class ServerDatabase<W extends Wire> implements Database {
   }
 
   async read(statement: Sql, signal?: AbortSignal): Promise<readonly Row[]> {
+    checkBatch([statement], signal);
     const readOnce = async (limit?: AbortSignal) =>
       (await this.batch([statement], limit, "locks"))[0];
     try {
@@ -98,7 +102,8 @@ class ServerDatabase<W extends Wire> implements Database {
     }
   }
 
-  transaction<T>(body: (tx: Transaction) => Promise<T>, signal?: AbortSignal): Promise<T> {
+  async transaction<T>(body: (tx: Transaction) => Promise<T>, signal?: AbortSignal): Promise<T> {
+    checkTransaction(body, signal);
     return this.#bounded(signal, (limit) =>
       this.#onConnection("work", limit, (query) => this.#transact(query, body, limit)),
     );
@@ -113,7 +118,7 @@ class ServerDatabase<W extends Wire> implements Database {
   }
 
   async #transact<T>(
-    query: Query,
+    query: SendQuery,
     body: (tx: Transaction) => Promise<T>,
     limit: AbortSignal,
   ): Promise<T> {
@@ -184,7 +189,7 @@ class ServerDatabase<W extends Wire> implements Database {
   async #onConnection<T>(
     lane: ConnectionLane,
     limit: AbortSignal,
-    work: (query: Query) => Promise<T>,
+    work: (query: SendQuery) => Promise<T>,
   ): Promise<T> {
     const connection = await this.#enter(lane, limit);
     let failure: unknown;
@@ -192,7 +197,7 @@ class ServerDatabase<W extends Wire> implements Database {
       failure ??= error;
       throw error;
     };
-    const query: Query = (texts, translate = this.#driver.errors.commit) =>
+    const query: SendQuery = (texts, translate = this.#driver.errors.commit) =>
       this.#query(connection, texts, translate, limit).catch(noteFailure);
     try {
       return await work(query).catch(noteFailure);
@@ -286,7 +291,7 @@ const FIRST_READ: Millis = 2_000;
  */
 const REPEAT: Backoff = { base: 1, factor: 8, max: 1_000, jitter: "full" };
 
-type Query = (
+type SendQuery = (
   texts: readonly string[],
   translate?: DriverErrors["commit"],
 ) => Promise<readonly SqlResult[]>;

@@ -1,8 +1,8 @@
 import { follow } from "../../../lock/abort.ts";
-import { checkName, checkText, LONGEST_SPAN } from "../../../lock/checks.ts";
+import { checkText, LONGEST_SPAN } from "../../../lock/checks.ts";
 import { toMillis } from "../../../lock/duration.ts";
 import {
-  ELECTION_TTL,
+  checkElection,
   type Election,
   type ElectionQueue,
   type Elections,
@@ -36,8 +36,8 @@ export function zookeeperElection(session: ZooKeeperSession, path: Path): Electi
  */
 export function zookeeperElections(sessions: SessionPool<ZooKeeperSession>, root: Path): Elections {
   return {
-    async open(name, { ttl = ELECTION_TTL, signal = new AbortController().signal } = {}) {
-      checkName(name);
+    async open(name, given) {
+      const { ttl, signal = new AbortController().signal } = checkElection(name, given);
       const span = toMillis("ttl", ttl, zookeeperTraits.minTtl, LONGEST_SPAN);
       signal.throwIfAborted();
       const { session, release } = await sessions.own(span, signal);

@@ -1,11 +1,11 @@
-import type { RunDetails } from "../../../core/journal/queries.ts";
-import type { StepRecord } from "../../../core/journal/records.ts";
-import type { RunSignal, StepInProgress } from "../../../core/journal/runs.ts";
-import { originalKey } from "../../../core/journal/superseded.ts";
-import type { Millis } from "../../../core/lock/time.ts";
-import type { ErrorInfo } from "../../../core/steps/errors.ts";
-import { originIn, stepName } from "../../../core/steps/step-keys.ts";
-import { shownError, shownFailure, shownValue } from "../../json/shown-value.ts";
+import type { RunDetails } from "../../core/journal/queries.ts";
+import type { StepRecord } from "../../core/journal/records.ts";
+import type { RunSignal, StepInProgress } from "../../core/journal/runs.ts";
+import { originalKey } from "../../core/journal/superseded.ts";
+import type { Millis } from "../../core/lock/time.ts";
+import type { ErrorInfo } from "../../core/steps/errors.ts";
+import { originIn, stepName } from "../../core/steps/step-keys.ts";
+import { shownError, shownFailure, shownValue } from "../json/shown-value.ts";
 
 /** The kind of an entry, which decides its colour and bar. */
 export type EntryStyle = "done" | "retried" | "failed" | "undone" | "begun" | "waiting" | "noted";

@@ -1,11 +1,11 @@
 import { isInexact } from "../json/inexact.ts";
-import { escapeControls } from "./terminal/escape-controls.ts";
+import { escapeControls } from "./escape-controls.ts";
 
 /**
  * Formats a value as one line of plain JSON: dates and bigints become strings, maps and sets become lists, an object
  * within itself becomes null. Undefined and infinite values are left out. JSON itself does not escape C1 controls.
  */
-export function toJson(value: unknown): string {
+export function formatJson(value: unknown): string {
   /** The objects around a part, the outermost one first. */
   const around: unknown[] = [];
   const json: string | undefined = JSON.stringify(

@@ -1,4 +1,4 @@
-import type { Millis } from "../../../core/lock/time.ts";
+import type { Millis } from "../../core/lock/time.ts";
 
 const SECOND = 1_000;
 const MINUTE = 60 * SECOND;

@@ -1,7 +1,7 @@
 import type { RunInfo } from "../../core/journal/queries.ts";
 import type { LockStore } from "../../core/lock/lock.ts";
 import type { Millis } from "../../core/lock/time.ts";
-import { withTimeout } from "./store.ts";
+import { withTimeout } from "./with-timeout.ts";
 
 /** A lock store that takes longer is left out: the run is shown in any case. */
 const LONGEST_LOOK: Millis = 1_000;

@@ -1,0 +1,132 @@
+import { describe, expect, test } from "vitest";
+import { z } from "zod";
+import type { Runtime } from "../../core/steps/contract.ts";
+import { entity } from "../../core/steps/entity/entity.ts";
+import { createRuntime } from "../../core/steps/runtime.ts";
+import { memoryJournal } from "../../core/stores/memory/journal.ts";
+import { within } from "../support/until.ts";
+
+const Count = z.object({ n: z.number(), list: z.array(z.string()).optional() });
+
+describe.concurrent("a handler", () => {
+  test("waits for newer code when its process cannot read the stored state", async () => {
+    const journal = memoryJournal();
+    const make = (state: typeof Count) =>
+      entity({ name: "count", state, initial: { n: 0 } }, (on) => ({
+        name: on(z.string(), async ({ state }, one) => ({ state: { ...state, list: [one] } })),
+        inc: on(z.null(), async ({ state }) => ({ state: { ...state, n: state.n + 1 } })),
+      }));
+    const newer = make(Count);
+    const older = make(z.strictObject({ n: z.number() }) as never);
+    const runtimeOf = (one: typeof newer) => createRuntime({ journal, entities: [one] });
+    const mine = runtimeOf(newer).entity(newer, "k");
+    await mine.tell("inc", null, { operationId: "0" });
+    await mine.call("name", "ann", { operationId: "1" });
+    await mine.tell("inc", null, { operationId: "2" });
+    expect(await runtimeOf(older).deliver()).toBe(0);
+    const call = runtimeOf(older).entity(older, "k").call("inc", null, { operationId: "2" });
+    await expect(call).rejects.toMatchObject({ code: "UNREADABLE_VALUE" });
+    expect(await runtimeOf(newer).deliver()).toBe(1);
+    expect(await mine.state()).toEqual({ n: 2, list: ["ann"] });
+  });
+
+  test("that fails is reported with its key and attempt, also after a `tell`", async () => {
+    const reported: unknown[] = [];
+    const failing = entity(
+      { name: "failing", state: z.null(), initial: null, retry: { attempts: 2, base: 1 } },
+      (on) => ({
+        bad: on(z.null(), async ({ attempt }) => {
+          throw new Error(`attempt ${attempt}`);
+        }),
+      }),
+    );
+    const runtime = createRuntime({
+      journal: memoryJournal(),
+      entities: [failing],
+      onError: (error, at) => reported.push([(error as Error).message, at]),
+    });
+    await runtime.entity(failing, "k").tell("bad", null, { operationId: "1" });
+    expect(await runtime.deliver()).toBe(1);
+    const at = (attempt: number) => ({
+      ...{ runId: "entity/failing/k", workflow: "failing" },
+      ...{ name: "bad", key: "1", attempt },
+    });
+    expect(reported).toEqual([1, 2].map((attempt) => [`attempt ${attempt}`, at(attempt)]));
+  });
+
+  test("that calls its own key fails with MISUSE, also through another key", async () => {
+    let runtime: Runtime | undefined;
+    const handle = (key: string) => (runtime as Runtime).entity(nested, key);
+    const nested = entity({ name: "nested", state: z.number(), initial: 0 }, (on) => ({
+      via: on(z.array(z.string()), async ({ state, operationId }, [next, ...rest]) => {
+        if (next !== undefined) await callNext(next, rest, `${operationId}.`);
+        return { state: state + 1 };
+      }),
+    }));
+    async function callNext(next: string, rest: string[], operationId: string): Promise<void> {
+      await handle(next).call("via", rest, { operationId });
+    }
+    runtime = createRuntime({ journal: memoryJournal() });
+    const call = (via: string[], operationId: string) =>
+      within(20_000, handle("a").call("via", via, { operationId }));
+    await expect(call(["a"], "1")).rejects.toMatchObject({
+      code: "MISUSE",
+      message: expect.stringContaining("a handler of nested a calls its own key"),
+    });
+    await expect(call(["b", "a"], "2")).rejects.toMatchObject({ code: "MISUSE" });
+    await call(["b", "c"], "3");
+    expect(await handle("a").state()).toBe(1);
+  });
+
+  test("that does not settle in time is tried again, fails, and frees its key", async () => {
+    const attempts: number[] = [];
+    const hanging = entity(
+      {
+        ...{ name: "hanging", state: z.number(), initial: 0 },
+        ...{ timeout: 30, retry: { attempts: 2, base: 1 } },
+      },
+      (on) => ({
+        hang: on(z.null(), async ({ attempt, signal }) => {
+          attempts.push(attempt);
+          signal.addEventListener("abort", () => attempts.push(-attempt));
+          return new Promise<never>(() => {});
+        }),
+        add: on(z.number(), async ({ state }, n) => ({ state: state + n, result: state + n })),
+      }),
+    );
+    const mine = createRuntime({ journal: memoryJournal() }).entity(hanging, "k");
+    const hang = within(20_000, mine.call("hang", null, { operationId: "1" }));
+    const behind = within(20_000, mine.call("add", 2, { operationId: "2" }));
+    await expect(hang).rejects.toMatchObject({
+      code: "STEP_TIMEOUT",
+      message: expect.stringContaining("took longer than 30 ms"),
+    });
+    expect(await behind).toBe(2);
+    expect(attempts).toEqual([1, -1, 2, -2]);
+  });
+
+  test("that changes its state in place and returns none leaves the state", async () => {
+    const list = entity({ name: "list", state: Count, initial: { n: 0 } }, (on) => ({
+      set: on(z.number(), async ({ state }, n) => ({ state: { ...state, n } })),
+      mutate: on(z.null(), async ({ state }) => {
+        state.n = 999;
+        return {};
+      }),
+    }));
+    const mine = createRuntime({ journal: memoryJournal() }).entity(list, "k");
+    await mine.call("mutate", null, { operationId: "1" });
+    expect(await mine.state()).toEqual({ n: 0 });
+    await mine.call("set", 5, { operationId: "2" });
+    await mine.call("mutate", null, { operationId: "3" });
+    expect(await mine.state()).toEqual({ n: 5 });
+  });
+
+  test("never sees what a reader did to the initial state", async () => {
+    const any: z.ZodType<{ n: number }> = z.any();
+    const fresh = entity({ name: "fresh", state: any, initial: { n: 0 } }, () => ({}));
+    const runtime = createRuntime({ journal: memoryJournal() });
+    const first = await runtime.entity(fresh, "a").state();
+    first.n = 77;
+    expect(await runtime.entity(fresh, "b").state()).toEqual({ n: 0 });
+  });
+});
