@@ -67,7 +67,7 @@ describe.each(cases)("$name over $transport", ({ openClient, ...known }) => {
     const { open, about } = await broken("etcd", ["--quota-backend-bytes=3000000"]);
     const client = open();
     const held = await client.lock("held", { ttl: LONG, wait: LONG });
-    const etcd = openClient(about);
+    const etcd = openClient({ endpoints: about.endpoints });
     const value = "x".repeat(500_000);
     const full = await until(async () =>
       etcd.txn({ when: [], do: [put("junk", value)] }).then(

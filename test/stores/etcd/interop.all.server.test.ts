@@ -232,7 +232,7 @@ describe.each(inject("etcdServers"))("etcdctl of $name and this library", (serve
 
   test("campaign in the same election that a store opens", async () => {
     const name = freshPrefix();
-    await using store = await openEtcd(server);
+    await using store = await openEtcd({ endpoints: server.endpoints });
     const election = await store.elections.open(name, { ttl: LONG });
     await election.campaign("ours");
     using theirs = etcdctl("elect", name, "theirs");
