@@ -410,7 +410,6 @@ export class RunExecutor {
         sentAt,
         autoRenew: true,
         maxHold: Number.POSITIVE_INFINITY,
-        notify: () => {},
         toLossError: () => new StaleRunError(key),
         renew: async (ttl, signal) => {
           const grant = { ttl, sentAt: instant() };

@@ -31,12 +31,12 @@ export async function* examine(store: AnyStore, url: string): AsyncGenerator<Fin
   using limit = deadline(LONGEST, silent);
   const { signal } = limit;
   const within = <T>(work: Promise<T>) => race(work, signal);
-  let answers = false;
+  let hasAnswered = false;
   try {
     using first = deadline(FIRST, silent, signal);
     await within(ping(store, first.signal));
     const roundTrip = await within(measure(() => ping(store, signal)));
-    answers = true;
+    hasAnswered = true;
     yield ok("reachable", `round trip ${shown(roundTrip)}`);
     const findings: Finding[] = [];
     for await (const finding of examineSystem(store, url, signal)) {
@@ -48,16 +48,8 @@ export async function* examine(store: AnyStore, url: string): AsyncGenerator<Fin
       yield* await within(examineParts(store));
     }
   } catch (error) {
-    yield answers ? unavailable(failed(error)) : failed(error);
+    yield failed(error, hasAnswered);
   }
-}
-
-/** The finding for a server that answers reads alone. */
-function unavailable(finding: Finding): Finding {
-  if (finding.check !== "unreachable") return finding;
-  const { cure = "" } = finding;
-  const why = "it answers reads: its log tells why it does not write";
-  return problem("unavailable", finding.message, cure === UNREACHABLE ? why : cure);
 }
 
 /** Resolves to the product and the version of a store's servers, such as "Redis 7.0.15". Undefined if they do not tell. */
@@ -69,8 +61,8 @@ export async function versionOf(store: AnyStore, url: string): Promise<string | 
   return undefined;
 }
 
-/** The finding for an error. Rethrows one that is no failure of the store. */
-export function failed(error: unknown): Finding {
+/** The finding for an error, of a server that has answered reads or not. Rethrows an error that is no failure of the store. */
+export function failed(error: unknown, hasAnswered = false): Finding {
   if (!(error instanceof Error)) throw error;
   const { code } = Object(error.cause);
   if (code === "ResourceNotFoundException") {
@@ -82,10 +74,13 @@ export function failed(error: unknown): Finding {
     return problem("refused", error.message, cure ?? all);
   }
   if (!hasCode(error, "STORE_UNAVAILABLE", "UNKNOWN_OUTCOME")) throw error;
-  return problem("unreachable", error.message, cure ?? UNREACHABLE);
+  if (hasAnswered) {
+    const log = "it answers reads: its log tells why it does not write";
+    return problem("unavailable", error.message, cure ?? log);
+  }
+  const all = "check that the server runs, host, port, firewall";
+  return problem("unreachable", error.message, cure ?? all);
 }
-
-const UNREACHABLE = "check that the server runs, host, port, firewall";
 
 /** The advice for causes that say more than the error. */
 const CURES = new Map(Object.entries({ ...DYNAMODB_CURES, ...REDIS_CURES }));

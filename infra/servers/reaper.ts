@@ -1,3 +1,4 @@
+import { spawnSync } from "node:child_process";
 import { existsSync, rmSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { processesOn } from "./processes.ts";
@@ -30,7 +31,8 @@ async function removeFolder(folder: string): Promise<void> {
     try {
       rmSync(folder, { recursive: true, force: true });
     } catch {
-      // The next attempt follows.
+      // A file system may be mounted there: the error of a busy folder has no code. The next attempt follows.
+      spawnSync("umount", ["--lazy", folder]);
     }
     await sleep(100);
     for (const pid of processesOn(folder)) kill(pid);

@@ -1,21 +1,13 @@
 import { expect, inject, test } from "vitest";
 import { raw } from "../../core/database/sql.ts";
-import { examine } from "../../functions/doctor/doctor.ts";
-import type { Finding } from "../../functions/doctor/finding.ts";
 import { open } from "../../infra/open.ts";
 import { startServer } from "../../infra/servers/start.ts";
 import { cliInProcess } from "../support/cli-in-process.ts";
+import { findingsOf } from "../support/doctor.ts";
 import { redisServer } from "../support/redis-under-test.ts";
 import { connectTo, temporaryDatabase } from "../support/under-test.ts";
 
 const LONGEST = 120_000;
-
-async function findingsOf(url: string): Promise<readonly Finding[]> {
-  await using store = await open(url, { create: false });
-  const findings: Finding[] = [];
-  for await (const finding of examine(store, url)) findings.push(finding);
-  return findings;
-}
 
 test(
   "a Redis is healthy for a user with the rights that the documentation names",

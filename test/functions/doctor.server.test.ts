@@ -8,7 +8,6 @@ import { describe, expect, inject, test } from "vitest";
 import { raw } from "../../core/database/sql.ts";
 import { dynamodbTable } from "../../core/stores/dynamodb/client/table.ts";
 import { put } from "../../core/stores/etcd/client/etcd.ts";
-import { examine } from "../../functions/doctor/doctor.ts";
 import { type Finding, judgeVersion } from "../../functions/doctor/finding.ts";
 import { judgeSqliteDurability } from "../../functions/doctor/sql.ts";
 import { open } from "../../infra/open.ts";
@@ -18,16 +17,10 @@ import { isEtcdHealthy } from "../../infra/servers/probes.ts";
 import { startServer } from "../../infra/servers/start.ts";
 import { cli, type Finished, startCli } from "../support/cli.ts";
 import { cliInProcess } from "../support/cli-in-process.ts";
+import { findingsOf } from "../support/doctor.ts";
 import { anyTable } from "../support/dynamodb-under-test.ts";
 import { connectTo, temporaryDatabase, temporaryFile } from "../support/under-test.ts";
 import { until } from "../support/until.ts";
-
-async function findingsOf(url: string): Promise<readonly Finding[]> {
-  await using store = await open(url, { create: false });
-  const findings: Finding[] = [];
-  for await (const finding of examine(store, url)) findings.push(finding);
-  return findings;
-}
 
 const problemsOf = (findings: readonly Finding[]) =>
   findings.filter(({ status }) => status === "problem");

@@ -1,6 +1,5 @@
 import { describe, expect, test, vi } from "vitest";
 import { sleep } from "../../core/lock/abort.ts";
-import type { Claims } from "../../core/lock/claims.ts";
 import { deadlineIn } from "../../core/lock/duration.ts";
 import { StoreUnavailableError, UnknownOutcomeError } from "../../core/lock/errors.ts";
 import type { LockStore } from "../../core/lock/lock.ts";
@@ -9,11 +8,11 @@ import { lockStore, pollingStore } from "../../core/lock/store.ts";
 import { type Memory, memoryClaims, newMemory } from "../../core/stores/memory/locks.ts";
 import { type QueueCall, QueueMemory, queueStore } from "../support/memory-queues.ts";
 import { useVirtualClock } from "../support/timers.ts";
+import { type Call as ClaimCall, wrap } from "./wrapped-claims.ts";
 
 useVirtualClock();
 
-type ClaimCall = "claim" | "renew" | "drop" | "freeIn" | "close";
-type Call = ClaimCall | QueueCall;
+type Call = ClaimCall | "close" | QueueCall;
 
 /**
  * Returns a wire that does not answer `silent` calls until it is mended. Calls over a deaf wire also ignore their signal.
@@ -50,18 +49,9 @@ function silentWire(silent: Set<Call>, { isDeaf = false } = {}) {
 
 /** Returns a store on a memory behind a silent wire. */
 function silenced(memory: Memory, silent: Set<Call>, how = {}) {
-  const claims = memoryClaims(memory);
   const wire = silentWire(silent, how);
-  const { over } = wire;
-  const store = pollingStore({
-    ...claims,
-    claim: (claim, signal) => over("claim", () => claims.claim(claim, signal), signal),
-    renew: (names, owner, ttl, signal, next) =>
-      over("renew", () => claims.renew(names, owner, ttl, signal, next), signal),
-    drop: (names, owner, signal) => over("drop", () => claims.drop(names, owner, signal), signal),
-    freeIn: (names, signal) => over("freeIn", () => claims.freeIn(names, signal), signal),
-    close: () => over("close", () => claims.close()),
-  } satisfies Claims);
+  const claims = wrap(memory, wire.over);
+  const store = pollingStore({ ...claims, close: () => wire.over("close", () => claims.close()) });
   return { ...wire, store, left: () => memory.locks.size };
 }
 

@@ -352,7 +352,6 @@ export class Actors {
       sentAt,
       autoRenew: true,
       maxHold: Number.POSITIVE_INFINITY,
-      notify: () => {},
       toLossError: (why) => new LockLostError(names, why),
       renew: async (ttl, signal) => {
         const grant = { ttl, sentAt: instant() };

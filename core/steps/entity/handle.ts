@@ -94,7 +94,7 @@ export async function handle(
   }
 }
 
-/** Nobody may wait for the answer. */
+/** Reports an error of a handler: after a `tell`, nobody waits for the answer. */
 export function report(
   { id, onError }: EntityTurn,
   { handler, operationId }: EntityMessage,

@@ -48,16 +48,11 @@ async function watch(opened: AnyStore, locks: LockStore): Promise<void> {
   using _listening = onSignal(() => over.abort());
   if (!process.stdout.isTTY) return print(await draw(opened, locks));
   while (!over.signal.aborted) {
-    const shown = await draw(opened, locks, rowsOf(process.stdout.rows)).catch(outage);
+    const shown = await draw(opened, locks, process.stdout.rows).catch(outage);
     const lines = shown.split("\n").map((line) => truncate(line, process.stdout.columns));
     print(`\x1b[H\x1b[2J${new Date().toISOString()}\n${lines.join("\n")}`);
     await sleep(EVERY, over.signal).catch(() => {});
   }
-}
-
-/** The rows of each of both tables. */
-function rowsOf(lines: number): number {
-  return Math.min(MOST_ROWS, Math.max(1, Math.floor((lines - OTHER_LINES) / 2)));
 }
 
 /** The watch goes on: the store may answer again. */
@@ -66,9 +61,15 @@ function outage(error: unknown): string {
   return (error as Error).message;
 }
 
-async function draw(opened: AnyStore, store: LockStore, most = MOST_ROWS): Promise<string> {
-  const locks = drawLocks(await store.list(), most);
-  return opened.has("journal") ? `${locks}\n${await drawRuns(opened, most)}` : locks;
+/** Draws both tables, each in half of the lines. */
+async function draw(
+  opened: AnyStore,
+  store: LockStore,
+  lines = Number.POSITIVE_INFINITY,
+): Promise<string> {
+  const rows = Math.max(1, Math.floor((lines - OTHER_LINES) / 2));
+  const locks = drawLocks(await store.list(), Math.min(MOST_ROWS, rows));
+  return opened.has("journal") ? `${locks}\n${await drawRuns(opened, rows)}` : locks;
 }
 
 function drawLocks(locks: readonly LockInfo[], most: number): string {
@@ -99,9 +100,9 @@ function ago(since: Date): string {
 
 async function drawRuns({ journal }: AnyStore, most: number): Promise<string> {
   const open = ["running", "parked", "blocked"] as const;
-  const runs = await Promise.all(open.map((status) => journal.list({ status, limit: most })));
-  // In a terminal, the runs that are executed come first.
-  const shown = most === MOST_ROWS ? runs.flat() : runs.flat().slice(0, most);
+  const runs = await Promise.all(open.map((status) => journal.list({ status, limit: MOST_ROWS })));
+  // The runs that are executed come first.
+  const shown = runs.flat().slice(0, most);
   const rows = shown.map(({ runId, workflow, status, waitsFor, reason, startedAt, owner }) => [
     truncate(runId, NAME_WIDTH),
     workflow,

@@ -117,7 +117,7 @@ function settingsOf(timeout: Millis) {
     connectionName: "lockstep",
     disableClientInfo: true,
     connectTimeout: timeout,
-    // That of the client would end commands that block. The silence of a connection is watched here.
+    // The client's own timeout would end commands that block. Lockstep watches the silence of the connection.
     socketTimeout: undefined,
     keepAlive: 10_000,
     // The timer would keep this process alive after a failed connection.
