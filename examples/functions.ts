@@ -8,6 +8,7 @@ import {
 } from "lockstep/lambda";
 import { openMysql } from "lockstep/mysql";
 import { createRuntime, workflow } from "lockstep/steps";
+import { logTelemetry } from "lockstep/telemetry";
 import * as z from "zod";
 
 const shop = withSecret(process.env.SHOP_SECRET ?? "", (json) => openMysql(rdsOptions(json)));
@@ -39,7 +40,10 @@ const countStock = workflow(
 
 // A runtime holds no connections: each event gets one, on the database of the moment.
 const runtime = async () =>
-  createRuntime({ ...(await shop()), workflows: [placeOrder, countStock] });
+  createRuntime({
+    ...(await shop()),
+    ...{ workflows: [placeOrder, countStock], ...logTelemetry().runtime },
+  });
 
 export const orders = queueHandler(runtime, placeOrder, { parked: "leave" });
 export const daily = scheduleHandler(runtime, countStock, {

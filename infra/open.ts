@@ -15,6 +15,7 @@ import type { StoreOptions } from "../core/lock/store.ts";
 import type { Dynamodb } from "../core/stores/dynamodb/client/dynamodb.ts";
 import type { DynamodbTable } from "../core/stores/dynamodb/client/table.ts";
 import type { Etcd } from "../core/stores/etcd/client/etcd.ts";
+import { hostLiteral } from "../core/stores/host-literal.ts";
 import { STORE_OPTIONS } from "../core/stores/options.ts";
 import type { Redis } from "../core/stores/redis/client/redis.ts";
 import type { ZooKeeper } from "../core/stores/zookeeper/client/zookeeper.ts";
@@ -260,7 +261,7 @@ function toShow(parsed: StoreUrl): string {
   if (!network) return `${scheme}:`;
   const { hosts, name, options } = network;
   const servers = hosts.map(({ host, port }) => {
-    const literal = host.includes(":") ? `[${host}]` : host;
+    const literal = hostLiteral(host);
     return port === undefined ? literal : `${literal}:${port}`;
   });
   const choosing = ["prefix", "endpoint", "partitions"].flatMap((option) => {
@@ -339,6 +340,11 @@ function toPostgresOptions(scheme: string, url: NetworkUrl | undefined) {
       `sslmode is disable, or one of ${TLS_MODES.join(", ")}: all of these check the host`,
     );
   }
+  if (options.has("channel_binding")) {
+    throw new TypeError(
+      "leave out the option channel_binding: with sslmode, the certificate and its host are always checked",
+    );
+  }
   const files = { ca: "sslrootcert", cert: "sslcert", key: "sslkey" };
   checkOptions(url, ["sslmode", ...(tls ? Object.values(files) : []), "connections"]);
   return {
@@ -378,7 +384,7 @@ function toEtcdOptions(scheme: string, url: NetworkUrl | undefined) {
 }
 
 function toEndpoint({ host, port }: Host, standard: number): string {
-  return `${host.includes(":") ? `[${host}]` : host}:${port ?? standard}`;
+  return `${hostLiteral(host)}:${port ?? standard}`;
 }
 
 async function openZooKeeper({ scheme, network }: StoreUrl, options: OpenOptions) {

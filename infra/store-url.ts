@@ -99,16 +99,25 @@ export function checkOptions(url: NetworkUrl, known: readonly string[]): void {
   }
 }
 
-/** The PEM files named by the options ca, cert and key, or by the names that a store has for these. */
+/**
+ * The PEM files named by the options ca, cert and key, or by the names that a store has for these. The ca `system` is the
+ * authorities that the operating system trusts.
+ */
 export function readTls(
   { options }: NetworkUrl,
   names: Readonly<Record<"ca" | "cert" | "key", string>> = { ca: "ca", cert: "cert", key: "key" },
 ): Partial<Record<"ca" | "cert" | "key", string>> {
   const named = Object.entries(names).flatMap(([part, option]) => {
     const file = options.get(option);
-    return file === undefined ? [] : [[part, readPem(option, file)]];
+    if (file === undefined) return [];
+    const isSystem = part === "ca" && file === "system";
+    return [[part, isSystem ? systemAuthorities() : readPem(option, file)]];
   });
   return Object.fromEntries(named);
+}
+
+function systemAuthorities(): string {
+  return process.getBuiltinModule("node:tls").getCACertificates("system").join("\n");
 }
 
 function readPem(option: string, file: string): string {

@@ -16,6 +16,7 @@ import {
 } from "./errors.ts";
 import type { RunExecution } from "./execution.ts";
 import type { StepHistory, WorkflowCommand } from "./history.ts";
+import { unescapedId } from "./idempotency.ts";
 import { okRecord, startedRecord } from "./records.ts";
 import { attemptKey, itemKeysOf } from "./step-keys.ts";
 import type { ChildOptions, ChildrenOptions, Workflow } from "./workflow.ts";
@@ -157,12 +158,12 @@ export class Children {
   ): Promise<O> {
     checkOptionNames("child", options, CHILD_OPTIONS);
     const execution = this.#execution;
-    const { id = execution.idempotencyKey(key), detached = false } = options;
+    const { id = this.#idOf(key), detached = false } = options;
     this.#starter.register(workflow);
     const command: WorkflowCommand = { key, kind: "child" };
     const history = this.#match(command, [id], detached);
     const child = { id, input, detached };
-    const record = await execution.answer(command, history, async () => {
+    const answer = execution.answer(command, history, async () => {
       const signal = childSignal(key);
       const sent = this.#endsOf(signal).get(id);
       // A child with an id of its own may have been retried since it failed the run, which is retried now.
@@ -174,10 +175,23 @@ export class Children {
           : await this.#startOne(command, history, { workflow, child, signal });
       return execution.append(recordOf(command, result));
     });
-    // Another call may ask for the result of a child with an id of its own.
-    if (options.id !== undefined) this.#calls.delete(id);
+    const record = await answer.finally(() => {
+      // Another call may ask for the result of a child with an id of its own, also after a cancellation.
+      if (options.id !== undefined) this.#calls.delete(id);
+    });
     if (record.outcome === "ok") return execution.decode<O>(record.value);
     throw new StepFailedError(key, execution.decode<ErrorInfo>(record.value));
+  }
+
+  /** A child that an older version has started may have an id without escapes. */
+  #idOf(key: string): string {
+    const execution = this.#execution;
+    const { history } = execution;
+    const started = history.record(attemptKey(key, "started", 1));
+    // A retry of the run may leave the start of the child that has failed.
+    const isRepeated = history.generationOf(key) > 0;
+    const id = started && !isRepeated ? execution.decode<string>(started.value) : undefined;
+    return id ?? execution.idempotencyKey(key);
   }
 
   /** Returns the result of a child that has ended already. Throws a Suspension otherwise. */
@@ -257,14 +271,17 @@ export class Children {
     return results.map((result) => (result as PromiseFulfilledResult<unknown>).value);
   }
 
-  /** Children that have completed before a retry of the run keep their ids. */
+  /** Children that have completed before a retry of the run keep their ids, and those of an older version theirs. */
   #childId(key: string, childKey: string): string {
     const execution = this.#execution;
     const generation = execution.history.generationOf(key);
     const ends = this.#endsOf(childSignal(key));
+    const isKept = (id: string) => ends.has(id) && (generation === 0 || !isFailed(ends.get(id)));
+    const unescaped = unescapedId(execution.runId, childKey, execution.claimed.part);
+    if (unescaped !== undefined && isKept(unescaped)) return unescaped;
     for (let earlier = 0; earlier < generation; earlier += 1) {
       const id = execution.idempotencyKey(childKey, key, earlier);
-      if (ends.has(id) && !isFailed(ends.get(id))) return id;
+      if (isKept(id)) return id;
     }
     return execution.idempotencyKey(childKey, key, generation);
   }

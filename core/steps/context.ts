@@ -8,13 +8,14 @@ import { checkOptionNames, type OptionNames } from "../lock/options.ts";
 import type { Deadline, Millis } from "../lock/time.ts";
 import { answerKey, publishedPrefix, type UpdateAnswer } from "./answers.ts";
 import { runStep } from "./attempt.ts";
-import { BodyCalls } from "./calls.ts";
+import { asyncContext, BodyCalls } from "./calls.ts";
 import { Children, type ChildStarter } from "./children.ts";
 import { decode, encodeError, encodeResult } from "./codec.ts";
 import { isSealed } from "./envelope.ts";
 import {
   type ErrorInfo,
   invalidValue,
+  MisuseError,
   StepFailedError,
   Suspension,
   TerminalError,
@@ -53,6 +54,12 @@ type MapArguments = readonly [
   undo?: Undo<unknown, TxScope & { readonly item: unknown }>,
 ];
 
+/** How long a handler that awaits something of its own may keep a history that is to end. */
+const HANDLER_PATIENCE: Millis = 1_000;
+
+/** The update whose handler runs in the current async context. */
+const handledUpdate = asyncContext<{ readonly context: Context; readonly id: string }>();
+
 /** The context of a workflow's code: each call answers from the journal, or does its work and records the result. */
 export class Context implements WorkflowContext {
   readonly #execution: RunExecution;
@@ -63,8 +70,8 @@ export class Context implements WorkflowContext {
   /** The signals that earlier calls have received, by name and dedupe id. */
   readonly #received = new Set<string>();
 
-  /** Those of updates whose handlers have not ended. */
-  readonly #unanswered = new Set<string>();
+  /** Those of updates whose handlers have not ended, and the names of the updates. */
+  readonly #unanswered = new Map<string, string>();
   readonly #patches = new Map<string, Promise<boolean>>();
 
   constructor(execution: RunExecution, starter: ChildStarter) {
@@ -94,12 +101,39 @@ export class Context implements WorkflowContext {
     const execution = this.#execution;
     return this.#calls.begin("continueAsNew", this.runId, async () => {
       checkOptionNames("continueAsNew", options, CONTINUE_OPTIONS);
+      this.#checkOutsideHandlers();
       const { dropUndos = false } = options;
       const prepared = await execution.workflow.prepare(input as never, this.runId);
       const what = `the input of ${execution.workflow.name}`;
       const encoded = await encodeResult(what, prepared.input, execution);
-      return execution.continueAsNew({ input: encoded, dropUndos });
+      const patience = () => (this.hasUnanswered ? HANDLER_PATIENCE : 0);
+      return execution.continueAsNew({ input: encoded, dropUndos }, patience);
     });
+  }
+
+  /** The next history would handle the update again, and repeat the steps of its handler. */
+  #checkOutsideHandlers(): void {
+    const { context, id = "" } = handledUpdate.getStore() ?? {};
+    const update = context === this ? this.#unanswered.get(id) : undefined;
+    if (update === undefined) return;
+    const problem = `ctx.continueAsNew is called in the handler of update ${quote(update)}`;
+    const advice = "return from the handler, and call it after ctx.answer";
+    this.#execution.misuse(new MisuseError(`${problem}; ${advice}`));
+  }
+
+  /** Throws a MisuseError if the history is to end without the answer to an update. */
+  checkAnswered(): void {
+    const [update] = this.#unanswered.values();
+    if (update === undefined) return;
+    const problem = `update ${quote(update)} would have no answer when ctx.continueAsNew ends the history`;
+    throw new MisuseError(
+      `${problem}; await ctx.answer, and let no handler wait for the next history`,
+    );
+  }
+
+  /** Whether the handler of an update has not ended. */
+  get hasUnanswered(): boolean {
+    return this.#unanswered.size > 0;
   }
 
   get deadline(): Deadline {
@@ -181,9 +215,10 @@ export class Context implements WorkflowContext {
     const { dedupeId, value } = await this.#receiveNext(update, [options], refuse);
     if (dedupeId === undefined) return value;
     const id = signalId(update, dedupeId);
-    this.#unanswered.add(id);
+    this.#unanswered.set(id, update);
     const work = async () => {
-      const output = await handler(value as never);
+      const handling = async () => handler(value as never);
+      const output = await handledUpdate.run({ context: this, id }, handling);
       await encodeResult(`the answer to ${update}`, output, this.#execution);
       return output;
     };
@@ -356,11 +391,10 @@ export class Context implements WorkflowContext {
     return this.#children.hasOpen;
   }
 
-  /** The numbers of the signals that calls have received, and of the ends of children. Leaves out unanswered updates. */
+  /** The numbers of the signals that calls have received, and of the ends of children. */
   get received(): readonly number[] {
-    const taken = this.#received.difference(this.#unanswered);
     const isReceived = ({ name, dedupeId }: RunSignal) =>
-      parentStepOf(name) !== undefined || taken.has(signalId(name, dedupeId));
+      parentStepOf(name) !== undefined || this.#received.has(signalId(name, dedupeId));
     return this.#execution.claimed.signals.filter(isReceived).map(({ number }) => number);
   }
 

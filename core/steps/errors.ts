@@ -229,6 +229,21 @@ export class Suspension {
   }
 }
 
+/** Thrown inside the engine by a branch that ends the history: it waits for the other branches alone. */
+export class HistoryEnd extends Suspension {
+  readonly #patience: () => Millis;
+
+  /** `patience` is how long code that awaits something of its own may still go on. */
+  constructor(patience: () => Millis) {
+    super("deadline", Number.POSITIVE_INFINITY);
+    this.#patience = patience;
+  }
+
+  get patience(): Millis {
+    return this.#patience();
+  }
+}
+
 /** Thrown inside the engine when the lease is lost or the journal fails. A workflow's code never gets it. */
 export class EngineFailure {
   readonly error: unknown;

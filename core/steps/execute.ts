@@ -7,6 +7,7 @@ import { encode, encodeInfo, encodeResult } from "./codec.ts";
 import type { Context } from "./context.ts";
 import {
   type ErrorInfo,
+  HistoryEnd,
   isBlocking,
   isTerminal,
   locatedInfo,
@@ -59,9 +60,11 @@ export async function executeRun(
 async function executePhases(execution: RunExecution, context: Context): Promise<ExecutionResult> {
   const body = await execution.bodyPhase(() => runBody(execution, context));
   const ended = body instanceof Suspension ? undefined : body;
-  // An error ends the run. A step that waits for its next attempt ends in this history.
-  const mayContinue = ended ? !ended.error : !execution.effects.hasOpen;
+  // An error ends the run. A step that waits for its next attempt ends in this history, as an update's handler does.
+  const isAwaited = context.hasUnanswered && !(body instanceof HistoryEnd);
+  const mayContinue = ended ? !ended.error : !execution.effects.hasOpen && !isAwaited;
   const continuation = mayContinue ? execution.continuation : undefined;
+  if (continuation) context.checkAnswered();
   const refusal = continuation && (await refusalOf(execution, context, continuation));
   if (continuation && !refusal) {
     return { continue: { input: continuation.input, received: context.received } };

@@ -16,6 +16,7 @@ import {
   EngineFailure,
   type ErrorInfo,
   failEngine,
+  HistoryEnd,
   isTerminal,
   MisuseError,
   runCancelled,
@@ -499,14 +500,14 @@ export class RunExecution {
     if (this.#options.drain?.aborted) throw new Suspension(reason, wakeIn);
   }
 
-  /** Ends the history, and begins the next one with this input. Never settles. */
-  continueAsNew(continuation: Continuation): Promise<never> {
+  /** Ends the history, and begins the next one with this input. Never settles. `patience` is for the other branches. */
+  continueAsNew(continuation: Continuation, patience: () => Millis): Promise<never> {
     this.#bodyGate.noteCommand();
     return this.#bodyGate.pass(async () => {
       await this.catchUp("continueAsNew");
       this.checkMayBegin();
       this.#continuation ??= continuation;
-      throw new Suspension("deadline", Number.POSITIVE_INFINITY);
+      throw new HistoryEnd(patience);
     });
   }
 

@@ -11,11 +11,23 @@ const LONGEST_KEY = 255;
  * `part` the run's histories.
  */
 export function idempotencyKey(runId: string, key: string, generation = 0, part = 1): string {
-  // No step's key ends like this.
-  const ofPart = part === 1 ? key : `${key}@0@${part}`;
+  const ofPart = keyInPart(key, part);
   const fresh = generation === 0 ? ofPart : `${ofPart}@${generation}`;
   const step = undoneKey(fresh);
   const undo = fresh.slice(0, fresh.length - step.length);
   const text = `${runId}/${undo}${keyPart(step)}`;
   return new TextEncoder().encode(text).length <= LONGEST_KEY ? text : hashOf([runId, fresh]);
+}
+
+function keyInPart(key: string, part: number): string {
+  // No step's key ends like this.
+  return part === 1 ? key : `${key}@0@${part}`;
+}
+
+/**
+ * Returns the id that a child had before "/" and "%" were escaped. Undefined if the id was the same, or may be that of
+ * another child now.
+ */
+export function unescapedId(runId: string, key: string, part: number): string | undefined {
+  return /\/|%(?!2F|25)/.test(key) ? `${runId}/${keyInPart(key, part)}` : undefined;
 }

@@ -1,7 +1,7 @@
 import type { ChildrenWait } from "../journal/changes.ts";
 import { eventually, nextTurn } from "../lock/event-loop.ts";
 import type { Millis } from "../lock/time.ts";
-import { EngineFailure, Suspension } from "./errors.ts";
+import { EngineFailure, HistoryEnd, Suspension } from "./errors.ts";
 
 /**
  * All new work of a workflow passes through the gate.
@@ -29,10 +29,12 @@ export class ReplayGate {
     return this.#halted.promise;
   }
 
-  /** The suspension that ends first. */
+  /** The suspension that ends first. The end of the history if all branches wait for that. */
   get suspension(): Suspension {
     const [first = new Suspension("deadline", 0), ...rest] = this.#suspensions;
-    return rest.reduce((a, b) => (b.wakeIn < a.wakeIn ? b : a), first);
+    const isLater = (a: Suspension, b: Suspension) =>
+      a instanceof HistoryEnd || b.wakeIn < a.wakeIn;
+    return rest.reduce((a, b) => (isLater(a, b) ? b : a), first);
   }
 
   /** When the ends of children wake the run, for all its branches together. */
@@ -110,12 +112,15 @@ export class ReplayGate {
     if (this.#inProgress === 0) this.#halted.resolve(undefined);
   }
 
-  /** Gives branches that await I/O of their own some time for it, unless the run is parked for a moment alone. */
+  /** Gives branches that await I/O of their own some time for it, unless the run is parked for a moment alone, or goes on. */
   async #isQuiet(): Promise<boolean> {
     const commands = this.#commands;
     const isBusy = () => this.#inProgress > 0 || this.#commands !== commands;
-    const patience = Math.min(LONGEST_PATIENCE, this.suspension.wakeIn / 10);
-    if (patience === 0) await nextTurn();
+    const { suspension } = this;
+    const isEnd = suspension instanceof HistoryEnd;
+    const span = isEnd ? 0 : Math.min(LONGEST_PATIENCE, suspension.wakeIn / 10);
+    if (span === 0) await nextTurn();
+    const patience = isEnd ? suspension.patience : span;
     return !(await eventually(isBusy, patience, this.signal));
   }
 }

@@ -406,8 +406,10 @@ class Engine implements Runtime {
     return startMissedSlots<NewRun>(this.#executor.workflows, {
       position: (name) => this.entity(schedulePosition, name),
       log: (name) => this.entity(scheduleLog, name),
-      prepare: async (workflow, input, id) =>
-        (await this.#executor.prepare(workflow, input as never, { id })).run,
+      prepare: async (workflow, input, slotId) => {
+        const id = workflow.namesRuns ? undefined : slotId;
+        return (await this.#executor.prepare(workflow, input as never, { id })).run;
+      },
       start: async (runs) => {
         for (const batch of batchesOf(runs)) await this.#journal.start(batch);
       },

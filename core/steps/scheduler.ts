@@ -12,9 +12,9 @@ type ScheduledStarts = Awaited<ReturnType<Runtime["startScheduled"]>>;
 type Refused = ScheduledStarts["refused"][number];
 
 /** The part of the runtime that the start of a slot needs. */
-interface SlotStart<Run> {
-  /** Rejects for an invalid input. */
-  prepare(workflow: AnyWorkflow, input: unknown, runId: string): Promise<Run>;
+interface SlotStart<Run extends { readonly runId: string }> {
+  /** Rejects for an invalid input. A workflow that names its runs names this one, too. */
+  prepare(workflow: AnyWorkflow, input: unknown, slotId: string): Promise<Run>;
 
   /** Starts the runs that do not exist. */
   start(runs: readonly Run[]): Promise<void>;
@@ -97,7 +97,7 @@ const LONGEST_MOVE: Millis = 2_000;
 const MOST_AHEAD: Millis = 3_600_000;
 
 /** Starts the missed slots of the workflows' schedules, by the clock of this process. Rejects in an outage of the journal. */
-export async function startMissedSlots<Run>(
+export async function startMissedSlots<Run extends { readonly runId: string }>(
   workflows: readonly AnyWorkflow[],
   starts: SlotStart<Run>,
 ): Promise<ScheduledStarts> {
@@ -131,7 +131,7 @@ function scheduled(workflows: readonly AnyWorkflow[]) {
   );
 }
 
-async function startSlots<Run>(
+async function startSlots<Run extends { readonly runId: string }>(
   workflow: AnyWorkflow,
   schedule: Schedule<unknown>,
   now: Millis,
@@ -142,14 +142,13 @@ async function startSlots<Run>(
   const { from, refusedBefore } = await positionOf(schedule, position, log, now);
   if (from > now + MOST_AHEAD) throw standsStill(name, from);
   const missed = schedule.missed(from, now).map((slot) => slot.getTime());
-  const [runs, runIds]: [Run[], string[]] = [[], []];
+  const runs: Run[] = [];
   const [accepted, refused]: [Millis[], Millis[]] = [[], []];
   for (const slot of [...refusedBefore, ...missed]) {
     const at = new Date(slot);
     const runId = `${name}:${at.toISOString()}`;
     try {
       runs.push(await starts.prepare(workflow, schedule.input(at), runId));
-      runIds.push(runId);
       accepted.push(slot);
     } catch (error) {
       starts.refused.push({ runId, error });
@@ -158,8 +157,10 @@ async function startSlots<Run>(
   }
   // A schedule whose slots are all refused stays where it is.
   if (runs.length === 0) return;
-  await starts.start(runs);
-  starts.started.push(...runIds);
+  // Slots of a workflow that names its runs may share a run.
+  const distinct = new Map(runs.map((run) => [run.runId, run]));
+  await starts.start([...distinct.values()]);
+  starts.started.push(...distinct.keys());
   const newlyRefused = refused.filter((slot) => missed.includes(slot));
   const newlyAccepted = accepted.filter((slot) => refusedBefore.includes(slot));
   if (newlyRefused.length > 0) await note(log, "refuse", { refused: newlyRefused });

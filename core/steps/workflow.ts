@@ -58,7 +58,10 @@ export interface WorkflowDefinition<S extends Schema, Signals extends SignalSche
   /** From -1,000 to 1,000: due runs of a higher priority come first. Default 0. */
   readonly priority?: number | ((input: OutputOf<S>) => number);
 
-  /** The slots that workers and sweeps start, each as one run with the id "NAME:SLOT". The name has at most 230 bytes. */
+  /**
+   * The slots that workers and sweeps start, each as one run with the workflow's own `id`, else "NAME:SLOT". The name has at
+   * most 230 bytes.
+   */
   readonly schedule?: Schedule<InputOf<S>>;
 
   /**
@@ -299,8 +302,9 @@ export interface WorkflowContext<Signals extends SignalSchemas = NoSignals> {
    * Ends this history and begins the next one of the same run, with another input: for runs that would go on without an
    * end. Never resolves: nothing after it is executed.
    *
-   * Signals that were not received are carried over, and a parent waits for the end of the last history. Undos are not
-   * carried over: the run fails if there are any, and if children are open.
+   * Waits for steps that have begun, and for the handlers of updates. Called inside such a handler, it blocks the run with
+   * MISUSE. Signals that were not received are carried over, and a parent waits for the end of the last history. Undos are
+   * not carried over: the run fails if there are any, and if children are open.
    *
    * Rejects with INVALID for an input that does not match the schema.
    */

@@ -2,6 +2,7 @@ import { once } from "node:events";
 import http from "node:http";
 import https from "node:https";
 import { text } from "node:stream/consumers";
+import { hostLiteral } from "../../core/stores/host-literal.ts";
 import { type Host, parseStoreUrl, readTls } from "../../infra/store-url.ts";
 import { type Finding, judgePresence, judgeVersion, note, problem } from "./finding.ts";
 
@@ -26,7 +27,7 @@ export async function examineEtcd(url: string, signal: AbortSignal): Promise<rea
   const { hosts = [] } = network ?? {};
   const tls = ["etcds", "etcd+https"].includes(scheme) && network ? readTls(network) : undefined;
   const ask = async (host: Host): Promise<Server> => {
-    const address = `${host.host.includes(":") ? `[${host.host}]` : host.host}:${host.port ?? 2_379}`;
+    const address = `${hostLiteral(host.host)}:${host.port ?? 2_379}`;
     const read = async (path: string) => {
       const request = tls
         ? https.get(`https://${address}${path}`, { ...tls, signal })

@@ -8,6 +8,7 @@ import { listener } from "../../core/lock/listener.ts";
 import { checkOptionNames } from "../../core/lock/options.ts";
 import { type Deadline, elapsedSince, instant, type Millis } from "../../core/lock/time.ts";
 import { redact } from "../../infra/redact.ts";
+import { logFailure } from "../telemetry/log-line.ts";
 import { type AuthorizationRequest, callAuthorize } from "./auth.ts";
 import { jsonBody } from "./body.ts";
 import { idempotencyKey, pathParams, queryParams } from "./inputs.ts";
@@ -104,12 +105,15 @@ function checkList(option: string, list: readonly unknown[] | undefined): void {
 }
 
 const NO_PAGE =
-  "the page is not set up: npm install swagger-ui-dist, and create the app with `page: await swaggerPage()`";
+  "the page is not set up: npm install swagger-ui-dist, and create the app with `page: await swaggerPage()`, which lockstep/http/node exports";
 
 function checkBasePath(basePath: string): void {
   if (typeof basePath === "string" && /^(\/[\w.~-]+)*$/.test(basePath)) return;
   throw new TypeError('basePath must be "" or a path such as "/v1" or "/shop/v1"');
 }
+
+const logHidden: NonNullable<AppOptions["onError"]> = (error, at) =>
+  logFailure("error", { ...at, error });
 
 class RequestPipeline {
   readonly #options: AppOptions;
@@ -134,7 +138,7 @@ class RequestPipeline {
     this.#timeout = toMillis("timeout", options.timeout ?? "25s", 1);
     this.#bodyLimit = options.bodyLimit ?? 262_144;
     checkWhole("bodyLimit", this.#bodyLimit, 0, 2 ** 30);
-    this.#onError = listener(options.onError);
+    this.#onError = listener(options.onError ?? logHidden);
   }
 
   /** Answers the request, and writes it to the access log. */

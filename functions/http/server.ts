@@ -5,6 +5,7 @@ import { checkFunction, checkText, checkWhole } from "../../core/lock/checks.ts"
 import { type Duration, toMillis } from "../../core/lock/duration.ts";
 import { checkOptionNames, type OptionNames } from "../../core/lock/options.ts";
 import type { Millis } from "../../core/lock/time.ts";
+import { hostLiteral } from "../../core/stores/host-literal.ts";
 import type { FetchApp } from "./lambda.ts";
 
 export interface ServerOptions {
@@ -51,7 +52,7 @@ export async function serveHttp(app: FetchApp, options: ServerOptions = {}): Pro
     server.listen(port, host, resolve);
   });
   const { port: bound } = server.address() as AddressInfo;
-  const name = host.includes(":") ? `[${host}]` : host;
+  const name = hostLiteral(host);
   return {
     url: `http://${name}:${bound}`,
     close: async (grace) => close(server, toMillis("grace", grace)),

@@ -10,7 +10,7 @@ export async function resolve<T extends object>(provider: Provider<T>): Promise<
 /**
  * Opens a dependency in the first invocation and reuses it in the next ones. A failed `open` is tried again.
  *
- *     const shop = lazy(() => open("sqlite:shop.db"));
+ *     const shop = lazy(() => open("mysql://app@db.internal/shop"));
  */
 export function lazy<T>(open: () => Promise<T>): () => Promise<T> {
   checkFunction("the argument of lazy", open);

@@ -3,8 +3,9 @@ import type {
   IdempotencyRecord,
 } from "@aws-lambda-powertools/idempotency/persistence";
 import type { Journal } from "../../core/journal/journal.ts";
-import { importError } from "../../core/stores/peer.ts";
 import { lazy, type Provider } from "../invocation/provider.ts";
+import { JournalRecords } from "./journal-records.ts";
+import { loadPowertools, type Powertools } from "./powertools.ts";
 
 /** The methods of a layer that Powertools calls. */
 type Layer = Pick<
@@ -30,20 +31,14 @@ type Data = Parameters<Layer["deleteRecord"]>[0];
  */
 export type JournalPersistenceLayer = BasePersistenceLayer;
 
-/** Loads Powertools with the first call: the entry can be imported without it. */
+/** Loads Powertools with the first call: the entry can be imported, and bundled, without it. */
 class LazyLayer implements Layer {
   readonly #load: () => Promise<BasePersistenceLayer>;
   #layer: BasePersistenceLayer | undefined;
   #options: Parameters<Layer["configure"]>[0] | undefined;
 
   constructor(journal: Provider<Journal>) {
-    this.#load = lazy(async () => {
-      const { JournalLayer } = await import("./journal-layer.ts").catch((error: unknown) => {
-        const [peer, user] = ["@aws-lambda-powertools/idempotency", "JournalPersistenceLayer"];
-        throw importError(peer, error, user);
-      });
-      return new JournalLayer(journal);
-    });
+    this.#load = lazy(async () => layerOf(await loadPowertools(), journal));
   }
 
   configure(options: Parameters<Layer["configure"]>[0]): void {
@@ -85,6 +80,28 @@ class LazyLayer implements Layer {
     if (this.#options) layer.configure(this.#options);
     return answer;
   }
+}
+
+function layerOf(powertools: Powertools, journal: Provider<Journal>): BasePersistenceLayer {
+  const records = new JournalRecords(powertools, journal);
+  class JournalLayer extends powertools.BasePersistenceLayer {
+    protected _putRecord(record: IdempotencyRecord): Promise<void> {
+      return records.put(record);
+    }
+
+    protected _updateRecord(record: IdempotencyRecord): Promise<void> {
+      return records.update(record);
+    }
+
+    protected _deleteRecord(record: IdempotencyRecord): Promise<void> {
+      return records.delete(record);
+    }
+
+    protected _getRecord(idempotencyKey: string): Promise<IdempotencyRecord> {
+      return records.get(idempotencyKey);
+    }
+  }
+  return new JournalLayer();
 }
 
 /** A class, as Powertools' own layers are. */

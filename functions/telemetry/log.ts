@@ -4,11 +4,8 @@ import { hasCode } from "../../core/lock/errors.ts";
 import type { LockEvent } from "../../core/lock/events.ts";
 import { TerminalError } from "../../core/steps/errors.ts";
 import type { RunEvent } from "../../core/steps/events.ts";
+import { type Level, type LogFields, logFailure } from "./log-line.ts";
 import type { Telemetry } from "./telemetry.ts";
-
-export type Level = "debug" | "info" | "warn";
-
-export type LogFields = Readonly<Record<string, unknown>>;
 
 /**
  * Writes a log line. The fields of the current work are called run, workflow, step, attempt, lock and fence. `error` is an
@@ -28,8 +25,16 @@ export function logFields(): LogFields {
   return context.getStore() ?? {};
 }
 
-/** Logs all events. The ordinary events of locks and stock have the level debug. */
-export function logTelemetry(log: Log): Telemetry {
+/** Writes warnings to stderr, one line of JSON each, without credentials. */
+const logWarnings: Log = (level, event, fields) => {
+  if (level === "warn") logFailure(event, fields);
+};
+
+/**
+ * Logs all events. The ordinary events of locks and stock have the level debug. Without `log`, warnings are written to stderr,
+ * one line of JSON each.
+ */
+export function logTelemetry(log = logWarnings): Telemetry {
   const write: Log = (level, event, fields) => log(level, event, { ...logFields(), ...fields });
   return {
     lock: (event) => write(lockLevel(event), `lock ${event.type}`, lockFields(event)),

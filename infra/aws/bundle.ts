@@ -22,6 +22,8 @@ export async function bundle(module: string, folder: string): Promise<void> {
     format: "esm",
     platform: "node",
     target: "node24",
+    // Node 24 has it; esbuild replaces it all the same.
+    supported: { using: true },
     sourcemap: "linked",
     sourcesContent: false,
     chunkNames: "[name]-[hash]",

@@ -14,8 +14,10 @@ const KINDS = {
 
 /** The folders of each store. */
 const STORES = {
-  mysql: ["sql", "stores/mysql"],
-  "mysql+etcd": ["sql", "stores/mysql+etcd"],
+  mysql: ["sql", "mysql", "stores/mysql"],
+  "mysql+etcd": ["sql", "mysql", "stores/mysql+etcd"],
+  postgres: ["sql", "postgres", "stores/postgres"],
+  "postgres+etcd": ["sql", "postgres", "stores/postgres+etcd"],
   dynamodb: ["stores/dynamodb"],
 } as const;
 
@@ -104,8 +106,8 @@ async function filesOf(options: ProjectOptions): Promise<ReadonlyMap<string, str
     const [, body = ""] = shared.split(/^Resources:\n/m);
     files.set(resources, `${files.get(resources)}${body}`);
   }
-  const parts = store.split("+");
-  const isOther = (marked: string) => !parts.includes(marked);
+  const own: readonly string[] = [...store.split("+"), ...STORES[store]];
+  const isOther = (marked: string) => !own.includes(marked);
   return new Map(
     [...files].map(([path, text]) => [
       path,
@@ -143,7 +145,7 @@ function merge(base: string, more: string): string {
 
 /**
  * Removes the blocks between the comments <STORE> and </STORE> of other stores, and all such comments. A project with the
- * store mysql+etcd keeps the blocks of mysql and those of etcd. A block contains no other block.
+ * store mysql+etcd keeps the blocks of sql, mysql and etcd. A block contains no other block.
  */
 function withoutMarked(text: string, isOther: (store: string) => boolean): string {
   let inOther = false;

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import { run } from "../../infra/servers/processes.ts";
 import { type BundledProgram, PROGRAMS, PROVE, sourceOf } from "../support/bundled-programs.ts";
-import { BUNDLERS, type BundlerName, FORMATS } from "../support/bundlers.ts";
+import { BUNDLERS, type BundleRequest, type BundlerName, FORMATS } from "../support/bundlers.ts";
 import { anyTable } from "../support/dynamodb-under-test.ts";
 import { EVERY_VERSION } from "../support/matrix.ts";
 import { type PackedProject, packedProject } from "../support/packed-project.ts";
@@ -22,22 +22,27 @@ async function writePrograms(folder: string): Promise<void> {
   for (const name of names) await writeFile(entryOf(folder, name), sourceOf(programs[name]));
 }
 
+const PEERS = names.flatMap((name) => programs[name].peer ?? []);
+
 const entryOf = (folder: string, name: string) => join(folder, `${name.replace(/\W/g, "-")}.js`);
 
-/**
- * Describes the bundles of every program, each run on its store, and without its client. Of the bundlers
- * besides esbuild, `npm run test:all` tries one program, which reaches every store.
- */
+/** What `npm run test:all` tries with bundlers besides esbuild: the program that reaches every store, and another one. */
+const FEW = {
+  rollup: { esm: ["a URL"], cjs: ["redis"] },
+  webpack: { esm: ["a URL"], cjs: ["postgres"] },
+  rspack: { esm: ["a URL"], cjs: ["powertools"] },
+} as const;
+
+/** Describes the bundles of every program, each run on its store, and without its client. */
 export function describeBundles(bundler: BundlerName): void {
   const isWhole = EVERY_VERSION || bundler === "esbuild";
-  const tried = isWhole ? names : names.filter((name) => name === "a URL");
   describe(`a bundle of ${bundler}`, () => {
     let bare: PackedProject;
     let full: PackedProject;
 
     beforeAll(async () => {
       bare = await packedProject();
-      full = await packedProject("etcd3", "ioredis", "mysql2", "pg");
+      full = await packedProject(...new Set(PEERS));
       for (const { folder } of [bare, full]) await writePrograms(folder);
     }, 600_000);
 
@@ -46,12 +51,22 @@ export function describeBundles(bundler: BundlerName): void {
       await bare?.[Symbol.asyncDispose]();
     });
 
-    describe.each(FORMATS.slice(0, isWhole ? undefined : 1))("as %s", (format) => {
+    describe.each(FORMATS)("as %s", (format) => {
+      const tried: readonly ProgramName[] = isWhole ? names : FEW[bundler][format];
+
       test.each(tried)("runs on %s", async (name) => {
         await using settings = await SETTINGS[name]();
         const answer = await bundleAndRun(full, name, settings.value);
         expect(answer).toEqual(expectedOf(name));
       });
+
+      if (bundler === "esbuild" && format === "esm") {
+        test("runs on a URL without being minified", async () => {
+          await using settings = await SETTINGS["a URL"]();
+          const answer = await bundleAndRun(full, "a URL", settings.value, { minify: false });
+          expect(answer).toEqual(expectedOf("a URL"));
+        });
+      }
 
       test.each(tried.filter((name) => programs[name].peer))(
         "without its client says what to install for %s",
@@ -68,13 +83,14 @@ export function describeBundles(bundler: BundlerName): void {
         { folder }: PackedProject,
         name: ProgramName,
         settings: readonly unknown[],
+        options: Pick<BundleRequest, "minify"> = {},
       ) {
         const elsewhere = await mkdtemp(join(tmpdir(), "lockstep-bundle-"));
         const beside = programs[name].isPeerBeside ? folder : elsewhere;
         const file = join(beside, `${bundler}-bundle.${format === "esm" ? "mjs" : "cjs"}`);
         try {
           const bundle = await BUNDLERS[bundler]();
-          await bundle({ entry: entryOf(folder, name), file, format });
+          await bundle({ entry: entryOf(folder, name), file, format, ...options });
           const env = { ...process.env, SETTINGS: JSON.stringify(settings) };
           return JSON.parse(await run(process.execPath, [file], { cwd: elsewhere, env }));
         } finally {
@@ -87,6 +103,8 @@ export function describeBundles(bundler: BundlerName): void {
 
 /** The expected answer of a program, by the parts of its store. */
 function expectedOf(name: ProgramName) {
+  if (name === "powertools") return ["COMPLETED", { paid: 40 }];
+  if (name === "the page of HTTP") return PAGE_FILES;
   const has = (...stores: readonly ProgramName[]) => stores.includes(name);
   return {
     busy: ["LockTimeoutError", "LOCK_TIMEOUT"],
@@ -99,6 +117,14 @@ function expectedOf(name: ProgramName) {
     }),
   };
 }
+
+const PAGE_FILES = [
+  "favicon-32x32.png",
+  "index.html",
+  "start.js",
+  "swagger-ui-bundle.js",
+  "swagger-ui.css",
+];
 
 /** The arguments of the call that opens a store, with keys or a database of their own. */
 interface Settings extends AsyncDisposable {
@@ -126,6 +152,8 @@ const SETTINGS: Readonly<Record<ProgramName, () => Promise<Settings>>> = {
   redlock: async () => noCleanup(mastersOf("redlock"), { prefix: anyPrefix() }),
   zookeeper: async () => noCleanup({ servers: zookeeper?.servers }, { root: `/${anyPrefix()}` }),
   "a URL": () => inDatabase(sql, ({ url }) => url),
+  powertools: async () => noCleanup(),
+  "the page of HTTP": async () => noCleanup(),
 };
 
 function noCleanup(...value: readonly unknown[]): Settings {

@@ -33,6 +33,14 @@ export function describeContinuing({ journal }: JournalFixture): void {
       expect(await journal.latest(run.runId, "~p/")).toBeUndefined();
     });
 
+    test("forgets that the process of an earlier history was lost", async () => {
+      const { claim, ...first } = await running(journal, { ttl: 30 });
+      const run = await taken(journal, first.runId);
+      await journal.append(run, record("a"));
+      expect(await journal.continueAsNew(run, request)).toBe("continued");
+      expect((await claimed(journal, claim)).takenOver).toBe(false);
+    });
+
     test("keeps signals that were not received, and knows the others", async () => {
       const { claim, ...run } = await running(journal);
       const send = (dedupeId: string) =>

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { JournalFixture } from "../support/journal-under-test.ts";
 import { expectRejection } from "../support/rejection.ts";
-import { claimed, DONE, record, running, STALE } from "../support/runs.ts";
+import { claimed, DONE, record, running, STALE, taken } from "../support/runs.ts";
 
 /** Tests of runs that have ended and go on. */
 export function describeReopening({ journal, underTest }: JournalFixture): void {
@@ -28,6 +28,17 @@ export function describeReopening({ journal, underTest }: JournalFixture): void 
       });
       await journal.finish(again, ended);
       expect((await journal.take(claim)).kind).toBe("ended");
+    });
+
+    test("was taken over from a lost process as long as nobody has written a record since", async () => {
+      for (const hasWritten of [false, true]) {
+        const { claim, ...first } = await running(journal, { ttl: 30 });
+        const run = await taken(journal, first.runId);
+        if (hasWritten) await journal.append(run, record("a"));
+        await journal.finish(run, ended);
+        expect(await journal.reopen(run, { supersede: [], isRetry: true })).toBe(true);
+        expect((await claimed(journal, claim)).takenOver).toBe(!hasWritten);
+      }
     });
 
     test("stays cancelled when only its undos are retried", async () => {

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { z } from "zod";
+import { Codec } from "../../core/steps/codecs.ts";
 import type { Runtime } from "../../core/steps/contract.ts";
 import { entity } from "../../core/steps/entity/entity.ts";
 import { createRuntime } from "../../core/steps/runtime.ts";
@@ -28,6 +29,43 @@ describe.concurrent("a handler", () => {
     await expect(call).rejects.toMatchObject({ code: "UNREADABLE_VALUE" });
     expect(await runtimeOf(newer).deliver()).toBe(1);
     expect(await mine.state()).toEqual({ n: 2, list: ["ann"] });
+  });
+
+  test("whose answer is recorded gives it although another operation waits for newer code", async () => {
+    const journal = memoryJournal();
+    const make = (state: z.ZodType<{ n: number }>) =>
+      entity({ name: "sum", state, initial: { n: 0 } }, (on) => ({
+        add: on(z.number(), async ({ state }, n) => ({
+          state: { ...state, n: state.n + n },
+          result: state.n + n,
+        })),
+      }));
+    const older = make(z.strictObject({ n: z.number() }));
+    const newer = make(z.object({ n: z.number(), unit: z.string().default("EUR") }));
+    const [mine, theirs] = [older, newer].map((one) =>
+      createRuntime({ journal, entities: [one] }).entity(one, "k"),
+    );
+    const add = (one: typeof mine, n: number) => one?.call("add", n, { operationId: `${n}` });
+    expect(await add(mine, 1)).toBe(1);
+    expect(await add(theirs, 2)).toBe(3);
+    await expect(add(mine, 3)).rejects.toMatchObject({ code: "UNREADABLE_VALUE" });
+    expect(await add(mine, 1)).toBe(1);
+    expect(await add(theirs, 3)).toBe(6);
+  });
+
+  test("whose answer is new gives it although the next operation waits for a process with the codec", async () => {
+    const journal = memoryJournal();
+    const sum = entity({ name: "sum", state: z.number(), initial: 0 }, (on) => ({
+      add: on(z.number(), async ({ state }, n) => ({ state: state + n, result: state + n })),
+    }));
+    const keys = { a: new Uint8Array(32) };
+    const codec = Codec.encrypted({ keys, current: "a" });
+    const mine = createRuntime({ journal }).entity(sum, "k");
+    const theirs = createRuntime({ journal, codec }).entity(sum, "k");
+    await mine.tell("add", 1, { operationId: "1" });
+    await theirs.tell("add", 2, { operationId: "2" });
+    expect(await mine.call("add", 1, { operationId: "1" })).toBe(1);
+    expect(await theirs.call("add", 2, { operationId: "2" })).toBe(3);
   });
 
   test("that fails is reported with its key and attempt, also after a `tell`", async () => {
@@ -103,6 +141,43 @@ describe.concurrent("a handler", () => {
     });
     expect(await behind).toBe(2);
     expect(attempts).toEqual([1, -1, 2, -2]);
+  });
+
+  test("that was too late has an older fence than the next operation of its key", async () => {
+    const tokens: bigint[] = [];
+    const lateEnd = Promise.withResolvers<void>();
+    const slow = entity(
+      {
+        name: "slow",
+        state: z.null(),
+        initial: null,
+        timeout: 30,
+        retry: { attempts: 2, base: 1 },
+      },
+      (on) => ({
+        late: on(z.boolean(), async ({ attempt, fence }, succeeds) => {
+          tokens.push(fence.token);
+          if (attempt === 1 || !succeeds) await lateEnd.promise;
+          return {};
+        }),
+        next: on(z.null(), async ({ fence }) => {
+          tokens.push(fence.token);
+          return {};
+        }),
+      }),
+    );
+    const mine = createRuntime({ journal: memoryJournal() }).entity(slow, "k");
+    for (const succeeds of [true, false]) {
+      tokens.length = 0;
+      const late = mine.call("late", succeeds, { operationId: `late: ${succeeds}` });
+      const next = mine.call("next", null, { operationId: `next: ${succeeds}` });
+      await within(20_000, Promise.allSettled([late, next]));
+      const [first = 0n, second = 0n, third = 0n] = tokens;
+      expect(tokens).toHaveLength(3);
+      expect(second).toBe(first);
+      expect(third).toBeGreaterThan(second);
+    }
+    lateEnd.resolve();
   });
 
   test("that changes its state in place and returns none leaves the state", async () => {

@@ -8,10 +8,12 @@ import { cliInProcess } from "../support/cli-in-process.ts";
 
 /** What only the projects of other stores have. */
 const OTHERS = {
-  mysql: /etcd|dynamodb/i,
-  "mysql+etcd": /dynamodb/i,
+  mysql: /etcd|dynamodb|postgres/i,
+  "mysql+etcd": /dynamodb|postgres/i,
+  postgres: /etcd|dynamodb|mysql|mariadb/i,
+  "postgres+etcd": /dynamodb|mysql|mariadb/i,
   dynamodb:
-    /mysql|etcd|\brds\b|ec2:|network|security-?groups|subnets|shop-?secret|extra_ca|migrateHandler/i,
+    /mysql|postgres|etcd|\brds\b|ec2:|network|security-?groups|subnets|shop-?secret|extra_ca|migrateHandler/i,
 };
 
 let home: string;
@@ -98,7 +100,7 @@ test.each(PROJECT_KINDS.flatMap((kind) => PROJECT_STORES.map((store) => [kind, s
     const files = await writeProject({ folder, name: "a1", kind, store, version: "1.2.3" });
     for (const file of files) {
       const text = await readFile(join(folder, file), "utf8");
-      expect(text, file).not.toMatch(/my-shop|<\/?(mysql|etcd|dynamodb)/);
+      expect(text, file).not.toMatch(/my-shop|<\/?(sql|mysql|postgres|etcd|dynamodb)/);
       expect(text.endsWith("\n"), file).toBe(true);
       expect(text, file).not.toMatch(OTHERS[store]);
     }

@@ -1,9 +1,12 @@
-import { readFile, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { chmod, readFile, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import mysql from "mysql2/promise";
+import { Client } from "pg";
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
+import type { Database } from "../../core/database/sql.ts";
 import { mysqlDatabase } from "../../core/stores/mysql/database.ts";
+import { postgresDatabase } from "../../core/stores/postgres/database.ts";
 import { sqlInventory } from "../../core/stores/sql/inventory/index.ts";
 import { sqlJournal } from "../../core/stores/sql/journal/index.ts";
 import { run } from "../../infra/servers/processes.ts";
@@ -63,7 +66,7 @@ async function databaseWithLogin() {
 let project: PackedProject;
 
 beforeAll(async () => {
-  project = await packedProject("mysql2", "@types/node", "undici-types");
+  project = await packedProject("mysql2", "pg", "@types/node", "undici-types");
 }, 600_000);
 
 afterAll(() => project[Symbol.asyncDispose]());
@@ -116,6 +119,10 @@ describe("a project of lockstep init", () => {
       ["osls", "mysql"],
       ["sam", "mysql"],
       ["cdk", "mysql+etcd"],
+      ["osls", "postgres"],
+      ["sam", "postgres"],
+      ["cdk", "postgres+etcd"],
+      ["terraform", "postgres"],
     ] as const),
   )(
     "for %s on %s bundles by its own command, and deploys what every deployment keeps to",
@@ -127,7 +134,7 @@ describe("a project of lockstep init", () => {
       for (const check of Object.values(CHECKS)) check(deployment);
       expectFaultsFound(deployment);
       for (const { environment } of deployment.functions) {
-        expect("ETCD" in environment).toBe(store === "mysql+etcd");
+        expect("ETCD" in environment).toBe(store.endsWith("+etcd"));
       }
     },
   );
@@ -135,32 +142,54 @@ describe("a project of lockstep init", () => {
   test.runIf(WHOLE_MATRIX).each([
     ["sam", "mysql"],
     ["cdk", "mysql+etcd"],
+    ["sam", "postgres"],
+    ["cdk", "postgres+etcd"],
   ])("for %s on %s has types", async (kind, store) => {
     await checkTypes(join(project.folder, `${kind}-${store}`));
   });
 
-  test("sells on the Lambda host, from a database whose secret and authority are like those of RDS", async () => {
-    const folder = join(project.folder, "terraform-mysql+etcd");
-    await using shop = await databaseWithTls();
-    await using database = mysqlDatabase(shop.options);
-    await sellOnLambdaHost({
-      folder,
-      inventory: sqlInventory(database),
-      journal: sqlJournal(database),
-      env: {
-        SHOP_SECRET: SECRET_ARN,
-        DATABASE: "shop",
-        ETCD: etcd?.endpoints[0],
-        NODE_EXTRA_CA_CERTS: shop.ca,
-      },
-      workerEnv: { SHOP: JSON.stringify(shop.local), ETCD: etcd?.endpoints[0] },
-      login: shop.secret,
-    });
-  });
+  test.each([
+    ["terraform-mysql+etcd", mysqlWithTls],
+    ["terraform-postgres", postgresWithTls],
+  ])(
+    "at %s sells on the Lambda host, from a database whose secret and authority are like those of RDS",
+    async (name, start) => {
+      await using shop = await start();
+      await using database = shop.open();
+      await sellOnLambdaHost({
+        folder: join(project.folder, name),
+        inventory: sqlInventory(database),
+        journal: sqlJournal(database),
+        env: {
+          SHOP_SECRET: SECRET_ARN,
+          DATABASE: "shop",
+          ETCD: etcd?.endpoints[0],
+          NODE_EXTRA_CA_CERTS: shop.ca,
+        },
+        workerEnv: { SHOP: JSON.stringify(shop.local), ETCD: etcd?.endpoints[0] },
+        login: shop.secret,
+      });
+    },
+  );
 });
 
 /** A database on a server of its own, whose certificate is signed by an authority that Node does not know. */
-async function databaseWithTls() {
+interface DatabaseWithTls extends AsyncDisposable {
+  /** The file of the authority's certificate. */
+  readonly ca: string;
+
+  /** As of a master user: it lacks the name of the database. */
+  readonly secret: object;
+
+  /** A login without TLS. */
+  readonly local: object;
+
+  open(): Database;
+}
+
+const PASSWORD = "a/b:c@d";
+
+async function mysqlWithTls(): Promise<DatabaseWithTls> {
   const authority = await makeAuthority();
   const { cert, key } = await authority.sign("localhost");
   const args = [`--ssl-ca=${authority.ca}`, `--ssl-cert=${cert}`, `--ssl-key=${key}`];
@@ -168,17 +197,49 @@ async function databaseWithTls() {
   const port = Number(new URL(server.url).port);
   const admin = await mysql.createConnection({ host: "127.0.0.1", port, user: "root" });
   await admin.query("CREATE DATABASE shop");
-  await admin.query("CREATE USER shop@'%' IDENTIFIED BY 'a/b:c@d' REQUIRE SSL");
+  await admin.query(`CREATE USER shop@'%' IDENTIFIED BY '${PASSWORD}' REQUIRE SSL`);
   await admin.query("GRANT ALL ON shop.* TO shop@'%'");
   await admin.query("CREATE USER local@'%' IDENTIFIED BY 'local'");
   await admin.query("GRANT ALL ON shop.* TO local@'%'");
   await admin.end();
   return {
     ca: authority.ca,
-    // As of a master user: it lacks the name of the database.
-    secret: { host: "localhost", port, username: "shop", password: "a/b:c@d" },
+    secret: { host: "localhost", port, username: "shop", password: PASSWORD },
     local: { host: "127.0.0.1", port, username: "local", password: "local", dbname: "shop" },
-    options: { host: "127.0.0.1", port, user: "root", database: "shop" },
+    open: () => mysqlDatabase({ host: "127.0.0.1", port, user: "root", database: "shop" }),
+    async [Symbol.asyncDispose]() {
+      await server.stop();
+      await authority[Symbol.asyncDispose]();
+    },
+  };
+}
+
+async function postgresWithTls(): Promise<DatabaseWithTls> {
+  const authority = await makeAuthority();
+  const { cert, key } = await authority.sign("localhost");
+  const rules = join(dirname(key), "pg_hba.conf");
+  await writeFile(
+    rules,
+    "hostssl all shop all scram-sha-256\nhost all postgres 127.0.0.1/32 trust\n",
+  );
+  await chmod(key, 0o600);
+  // The server does not run as root.
+  if (process.getuid?.() === 0) await run("chown", ["-R", "postgres:", dirname(key)]);
+  const files = [`ssl_cert_file=${cert}`, `ssl_key_file=${key}`, `hba_file=${rules}`];
+  const args = ["ssl=on", ...files].flatMap((setting) => ["-c", setting]);
+  const server = await startServer("postgres", { args });
+  const port = Number(new URL(server.url).port);
+  const superuser = { host: "127.0.0.1", port, user: "postgres", password: "local" };
+  const admin = new Client(superuser);
+  await admin.connect();
+  await admin.query(`CREATE ROLE shop LOGIN PASSWORD '${PASSWORD}'`);
+  await admin.query("CREATE DATABASE shop OWNER shop");
+  await admin.end();
+  return {
+    ca: authority.ca,
+    secret: { engine: "postgres", host: "localhost", port, username: "shop", password: PASSWORD },
+    local: { host: "127.0.0.1", port, username: "postgres", password: "local", dbname: "shop" },
+    open: () => postgresDatabase({ ...superuser, database: "shop" }),
     async [Symbol.asyncDispose]() {
       await server.stop();
       await authority[Symbol.asyncDispose]();

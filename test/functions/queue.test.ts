@@ -462,6 +462,34 @@ describe.concurrent("a FIFO queue", () => {
     expect(seen).toEqual(["1", "2"]);
   });
 
+  test("continues behind a run that is blocked by its crashes, and waits behind another blocked one", async () => {
+    const journal = memoryJournal();
+    const runtime = createRuntime({ journal });
+    const sell = workflow(
+      { name: "sell", version: 1, input: Order, id: ({ orderId }) => orderId, maxCrashes: 1 },
+      async (ctx, { orderId }) => {
+        if (orderId === "misusing") void ctx.step("not awaited", async () => {});
+      },
+    );
+    const { poison, events, options } = recordHooks();
+    const handler = queueHandler(runtime, sell, options);
+    await runtime.start(sell, { orderId: "crashing" });
+    await journal.take({ runId: "crashing", owner: "killed", ttl: 1 });
+    await pause(10);
+    const event = eventOf(orders("crashing", "behind"), { fifo: true });
+    expect(await failed(event, handler(event, within()))).toEqual([]);
+    expect(poison).toMatchObject([{ error: { code: "RUN_POISONED" } }]);
+    expect(await journal.show("behind")).toMatchObject({ status: "completed" });
+
+    const next = eventOf(orders("misusing", "waiting"), { fifo: true });
+    expect(await failed(next, handler(next, within()))).toEqual([0, 1]);
+    expect(events.slice(1)).toMatchObject([
+      { type: "retry", reason: "error", error: { code: "MISUSE" } },
+      { type: "retry", reason: "behind" },
+    ]);
+    expect(poison).toHaveLength(1);
+  });
+
   test("is recognised by its name, because groups of a standard queue are for fairness only", async () => {
     const { handler } = orderQueue(async (ctx, { orderId }) => {
       if (orderId === "1") await ctx.sleep("a while", "29500ms");

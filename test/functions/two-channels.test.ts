@@ -3,7 +3,7 @@ import { createRuntime, workflow } from "../../core/steps/index.ts";
 import { memoryJournal } from "../../core/stores/memory/journal.ts";
 import { memoryLocks } from "../../core/stores/memory/locks.ts";
 import { createApp } from "../../functions/http/app.ts";
-import { queueHandler } from "../../functions/lambda/index.ts";
+import { queueHandler, scheduleHandler } from "../../functions/lambda/index.ts";
 import { eventOf, Order, within } from "../support/queue-handlers.ts";
 
 /** A shop whose orders come through a queue and over HTTP. */
@@ -19,9 +19,9 @@ function shop() {
     workflows: [sell],
   });
   const app = createApp({ runtime, workflows: [sell], authorize: () => ({ principal: "test" }) });
-  const post = (key: string, orderId: string) =>
+  const post = (key: string, orderId: string, query = "") =>
     app.fetch(
-      new Request("http://shop/workflows/sell/runs", {
+      new Request(`http://shop/workflows/sell/runs${query}`, {
         method: "POST",
         headers: { "content-type": "application/json", "idempotency-key": key },
         body: JSON.stringify({ orderId }),
@@ -40,6 +40,36 @@ test("an order that comes through the queue and over HTTP is sold once", async (
   expect(same.status).toBe(200);
   expect(same.headers.get("idempotent-replayed")).toBe("true");
   expect(sold).toEqual(["7"]);
+});
+
+test.each(["singleton=true", "debounce=1s"])(
+  "an order is sold once, also by a request with %s",
+  async (query) => {
+    const { sold, runtime, post } = shop();
+    await post("7", "7");
+    const refused = await post("a-key-of-the-client", "7", `?${query}`);
+    expect(refused.status).toBe(422);
+    expect(await refused.json()).toMatchObject({
+      code: "RUNS_HAVE_NAMES",
+      detail: expect.stringContaining("send the run's id as the Idempotency-Key"),
+    });
+    expect(await runtime.journal.list()).toHaveLength(1);
+    expect(sold).toEqual(["7"]);
+  },
+);
+
+test("an order of a schedule is sold once, whatever else it comes through", async () => {
+  const { sold, runtime, sell, post } = shop();
+  const handler = scheduleHandler(runtime, sell, {
+    every: "1d",
+    input: (slot) => ({ orderId: `order of ${slot.getUTCDate()}` }),
+  });
+  const fire = (day: number) => handler({ time: `2026-01-0${day}T00:00:00Z` }, within());
+  expect(await fire(1)).toMatchObject({ runId: "order of 1", status: "completed" });
+  await fire(1);
+  await post("order of 1", "order of 1");
+  await fire(2);
+  expect(sold).toEqual(["order of 1", "order of 2"]);
 });
 
 test("an input that is not valid is a 400 for a workflow that names its runs", async () => {

@@ -82,8 +82,22 @@ describe("a store's URL", () => {
     ]) {
       await expect(open(url)).rejects.toThrow(TypeError);
     }
-    for (const url of ["postgres://db/shop", "postgresql://u:p@[::1]:5433/shop?sslmode=require"]) {
+    for (const url of [
+      "postgres://db/shop",
+      "postgresql://u:p@[::1]:5433/shop?sslmode=require",
+      "postgres://db/shop?sslmode=verify-full&sslrootcert=system",
+    ]) {
       await (await open(url)).close();
+    }
+    const bound = open("postgres://db/shop?sslmode=require&channel_binding=require");
+    await expect(bound).rejects.toThrow("leave out the option channel_binding");
+  });
+
+  test("of an IPv6 address is in errors as in the URL", async () => {
+    for (const url of ["mysql://[::1]:1/shop", "postgres://[::1]:1/shop"]) {
+      await using store = await open(url);
+      const locking = store.locks.tryLock("a", { ttl: "1s", deadline: { remaining: () => 2_000 } });
+      await expect(locking).rejects.toThrow(url);
     }
   });
 

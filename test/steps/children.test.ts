@@ -1,12 +1,16 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { z } from "zod";
+import { childSignal } from "../../core/journal/child-result.ts";
 import { StoreUnavailableError } from "../../core/lock/errors.ts";
+import { encode, hashOf } from "../../core/steps/codec.ts";
 import type { RuntimeOptions } from "../../core/steps/contract.ts";
 import { createRuntime } from "../../core/steps/index.ts";
+import { startedRecord } from "../../core/steps/records.ts";
 import { injectFaults } from "../../core/steps/testing.ts";
 import { memoryJournal } from "../../core/stores/memory/journal.ts";
 import { flow } from "../support/flow.ts";
+import { taken } from "../support/runs.ts";
 import { within } from "../support/until.ts";
 
 const input = { n: 1 };
@@ -186,5 +190,64 @@ describe.concurrent("children", () => {
     await rt.signal("r", "wake", 1, { dedupeId: "1" });
     const outcome = await within(20_000, rt.run(wf, input, { id: "r" }));
     expect(outcome).toMatchObject({ output: [1, 2] });
+  });
+
+  test("a cancelled run whose body repeats the call of a child with an id of its own is undone", async () => {
+    const rt = runtime();
+    const undone: string[] = [];
+    const child = flow(async (ctx) => ctx.waitFor("never", z.string()));
+    const wf = flow(async (ctx) => {
+      await ctx.step(
+        "reserve",
+        async () => {},
+        async () => undone.push("reserve"),
+      );
+      const call = () => ctx.child("pay", child, input, { id: "own" });
+      return call().catch(call);
+    });
+    await rt.execute(wf, input, { id: "r" });
+    await rt.cancel("r");
+    const cancelled = { status: "failed", error: { code: "RUN_CANCELLED" }, compensated: "yes" };
+    expect(await within(20_000, rt.run(wf, input, { id: "r" }))).toMatchObject(cancelled);
+    expect(await rt.journal.find("own")).toMatchObject({ status: "cancelled" });
+    expect(undone).toEqual(["reserve"]);
+  });
+
+  test("children that an older version has started under unescaped ids end their calls", async () => {
+    let runs = 0;
+    const child = flow(async (_, { n }) => {
+      runs += 1;
+      return n;
+    });
+    const rt = runtime({ workflows: [child] });
+    const { journal } = rt;
+    const one = flow(async (ctx) => ctx.child("ship/now", child, { n: 1 }));
+    const items = [{ n: 1 }, { n: 2 }];
+    const itemKeys = ["a/1", "50%"];
+    const keyOf = ({ n }: { n: number }) => itemKeys[n - 1] ?? "";
+    const many = flow(async (ctx) => ctx.children("ship", child, items, { keyOf }));
+    const older = [
+      { wf: one, id: "one", key: "ship/now", childKeys: ["ship/now"], value: "one/ship/now" },
+      { wf: many, id: "many", key: "ship", childKeys: ["ship[a/1]", "ship[50%]"], value: 2 },
+    ];
+    for (const { wf, id, key, childKeys, value } of older) {
+      await rt.start(wf, input, { id });
+      const run = await taken(journal, id);
+      const parent = { runId: id, signal: childSignal(key) };
+      for (const [i, childKey] of childKeys.entries()) {
+        const { runId, inputHash } = await child.prepare({ n: i + 1 }, `${id}/${childKey}`);
+        const { name: workflow, version } = child;
+        const about = { runId, inputHash, parent, owner: "older", detached: false };
+        await journal.start([{ ...about, workflow, version, input: encode({ n: i + 1 }) }], run);
+      }
+      const argsHash = key === "ship" ? hashOf(itemKeys) : undefined;
+      await journal.append(run, startedRecord({ key, kind: "child", argsHash }, value));
+      const children = { count: childKeys.length, within: 1_000 };
+      const wakeIn = Number.POSITIVE_INFINITY;
+      await journal.park(run, { reason: "child", wakeIn, signalsSeen: 0, children });
+    }
+    expect(await rt.resume("one")).toMatchObject({ status: "completed", output: 1 });
+    expect(await rt.resume("many")).toMatchObject({ status: "completed", output: [1, 2] });
+    expect(runs).toBe(3);
   });
 });

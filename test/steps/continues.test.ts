@@ -28,7 +28,7 @@ describe.concurrent("continueAsNew", () => {
     const wf = flow(async (ctx, { n }) => {
       if (n === 2) return "second";
       const fail = async () => {
-        await sleep(5);
+        await ctx.step("work", () => sleep(5));
         throw new TerminalError("BODY");
       };
       return Promise.all([ctx.continueAsNew({ n: 2 }), fail()]);
@@ -53,23 +53,90 @@ describe.concurrent("continueAsNew", () => {
     expect(attempts).toEqual([1, 2]);
   });
 
-  test("leaves an update whose handler has not ended to the next history", async () => {
-    const answered: string[] = [];
-    const wf = signalled({ add: z.number() }, async (ctx) => {
+  test("waits for the answer to an update, whose handler's steps are not repeated", async () => {
+    const keys: string[] = [];
+    const pay = signalled({ pay: z.number() }, async (ctx) => {
       const isFirst =
         (await ctx.step("part", async ({ idempotencyKey }) => idempotencyKey)) === "r/part";
-      const answer = ctx.answer("add", async (n) => {
-        if (isFirst) await sleep(300);
-        answered.push(isFirst ? "first" : "second");
-        return n + 1;
-      });
+      const handler = async (amount: number) => {
+        await ctx.step("charge", async ({ idempotencyKey }) => keys.push(idempotencyKey));
+        await ctx.sleep("settle", 50);
+        // Something of its own.
+        await sleep(50);
+        return amount;
+      };
+      const answer = ctx.answer("pay", handler, { timeout: 50 });
       await Promise.all([answer, ...(isFirst ? [ctx.continueAsNew({ n: 2 })] : [])]);
+      return "second";
+    });
+    const rt = runtime();
+    await rt.start(pay, { n: 1 }, { id: "r" });
+    const ask = () => rt.update("r", "pay", 20, { dedupeId: "u", wait: 0 });
+    expect(await ask()).toMatchObject({ status: "pending" });
+    const outcome = within(20_000, rt.run(pay, { n: 1 }, { id: "r" }));
+    expect(await outcome).toMatchObject({ output: "second" });
+    expect(await ask()).toMatchObject({ status: "answered", output: 20 });
+    expect(keys).toEqual(["r/charge"]);
+  });
+
+  const reset = { reset: z.number() };
+
+  test("inside the handler of an update blocks the run until the code is mended", async () => {
+    const keys: string[] = [];
+    let isMended = false;
+    const wf = signalled(reset, async (ctx) => {
+      const close = ctx.waitFor("close", z.number());
+      const loop = async () => {
+        const to = await ctx.answer("reset", async (n) => {
+          await ctx.step("charge", async ({ idempotencyKey }) => keys.push(idempotencyKey));
+          return isMended ? n : ctx.continueAsNew({ n });
+        });
+        if (to === 2) await ctx.continueAsNew({ n: to });
+      };
+      await Promise.all([close, loop()]);
+      return "closed";
     });
     const rt = runtime();
     await rt.start(wf, { n: 1 }, { id: "r" });
-    const ask = (wait: number) => rt.update("r", "add", 1, { dedupeId: "u", wait });
-    expect(await ask(0)).toMatchObject({ status: "pending" });
-    expect(await rt.execute(wf, { n: 1 }, { id: "r" })).toMatchObject({ status: "completed" });
-    expect(await ask(0)).toMatchObject({ status: "answered", output: 2 });
+    await rt.signal("r", "reset", 2, { dedupeId: "1" });
+    const blocked = await within(20_000, rt.execute(wf, { n: 1 }, { id: "r" }));
+    expect(blocked).toMatchObject({ status: "blocked", error: { code: "MISUSE" } });
+    const problem = 'ctx.continueAsNew is called in the handler of update "reset"';
+    expect(blocked).toHaveProperty(["error", "message"], expect.stringContaining(problem));
+    isMended = true;
+    await rt.retry("r");
+    await rt.execute(wf, { n: 1 }, { id: "r" });
+    expect(await rt.journal.find("r")).toMatchObject({ part: 2, reason: "signal" });
+    expect(await rt.update("r", "reset", 2, { dedupeId: "1", wait: 0 })).toMatchObject({
+      output: 2,
+    });
+    for (const name of ["reset", "close"]) await rt.signal("r", name, 0, { dedupeId: "2" });
+    const outcome = within(20_000, rt.run(wf, { n: 1 }, { id: "r" }));
+    expect(await outcome).toMatchObject({ output: "closed" });
+    expect(keys).toEqual(["r/charge", "r/charge@0@2"]);
+  });
+
+  test("that ends a history without the answer to an update blocks the run", async () => {
+    const bodies: readonly Parameters<typeof signalled<typeof reset>>[1][] = [
+      async (ctx) => {
+        const next = ctx.continueAsNew({ n: 2 });
+        await ctx.answer("reset", () => next);
+      },
+      async (ctx) => {
+        const answer = ctx.answer("reset", () => ctx.sleep("long", "1h"));
+        const other = ctx.step("other", () => sleep(50));
+        await Promise.race([answer, ctx.continueAsNew({ n: 2 }), other]);
+      },
+    ];
+    for (const [i, body] of bodies.entries()) {
+      const rt = runtime();
+      const wf = signalled(reset, body);
+      await rt.start(wf, { n: 1 }, { id: "r" });
+      await rt.signal("r", "reset", 2, { dedupeId: "1" });
+      const outcome = await within(20_000, rt.execute(wf, { n: 1 }, { id: "r" }));
+      expect(outcome, `${i}`).toMatchObject({ status: "blocked", error: { code: "MISUSE" } });
+      const problem = expect.stringContaining('update "reset" would have no answer');
+      expect(outcome, `${i}`).toHaveProperty(["error", "message"], problem);
+    }
   });
 });

@@ -129,6 +129,24 @@ describe("with a virtual clock", () => {
     expect(many.at(-1)).toBe("report:2026-01-03T03:06:00.000Z");
   });
 
+  test("slots whose inputs have the same id of the workflow are one run", async () => {
+    const hour = (slot: Date) => ({ slot: slot.toISOString().slice(0, 13) });
+    const schedule = new Schedule("*/20 * * * *", { input: hour, catchUp: "all" });
+    const id = ({ slot }: { slot: string }) => `hour ${slot}`;
+    const report = workflow(
+      { name: "report", version: 1, input: Slot, schedule, id },
+      async () => {},
+    );
+    const runtime = createRuntime({ journal: memoryJournal(), workflows: [report] });
+    await runtime.startScheduled();
+    vi.setSystemTime(at("2026-01-02T04:45:00Z"));
+    const ids = ["hour 2026-01-02T03", "hour 2026-01-02T04"];
+    expect((await runtime.startScheduled()).started).toEqual(ids);
+    vi.setSystemTime(at("2026-01-02T05:05:00Z"));
+    await runtime.startScheduled();
+    expect(await runtime.journal.list()).toHaveLength(3);
+  });
+
   test("a slot without a valid input holds up no later one, and is started when its input is valid", async () => {
     const journal = memoryJournal();
     let isFixed = false;

@@ -1,17 +1,19 @@
-/** A program that opens a store with the arguments in SETTINGS, and is bundled. */
+/** A program that is bundled. The arguments in SETTINGS open its store. */
 export interface BundledProgram {
-  /** The import and the call that opens the store. */
   readonly imports: string;
-  readonly open: string;
 
-  /** The optional package that the store needs. */
+  /** The call that opens a store, or what a program without one answers. */
+  readonly open?: string;
+  readonly answer?: string;
+
+  /** The optional package that the program needs. */
   readonly peer?: string;
 
   /** Whether the package is not a part of the bundle, but must lie beside it. */
   readonly isPeerBeside?: boolean;
 }
 
-/** A program per store, and per way of opening a store. */
+/** A program per store, per way of opening a store, and per other entry with an optional package. */
 export const PROGRAMS = {
   memory: { imports: 'import { openMemory } from "lockstep/memory";', open: "openMemory()" },
   sqlite: {
@@ -70,14 +72,37 @@ export const PROGRAMS = {
     open: "open(...settings)",
     peer: "mysql2",
   },
+  powertools: {
+    imports: `import { openMemory } from "lockstep/memory";
+import { JournalPersistenceLayer } from "lockstep/powertools";
+
+async function useLayer() {
+  const { journal } = await openMemory();
+  const layer = new JournalPersistenceLayer(async () => journal);
+  await layer.saveInProgress({ order: 7 });
+  await layer.saveSuccess({ order: 7 }, { paid: 40 });
+  const record = await layer.getRecord({ order: 7 });
+  return [record.getStatus(), record.responseData];
+}`,
+    answer: "useLayer()",
+    peer: "@aws-lambda-powertools/idempotency",
+  },
+  "the page of HTTP": {
+    imports: 'import { swaggerPage } from "lockstep/http/node";',
+    answer: "swaggerPage().then(({ files }) => [...files.keys()].sort())",
+    peer: "swagger-ui-dist",
+    isPeerBeside: true,
+  },
 } as const satisfies Record<string, BundledProgram>;
 
-/** Returns the source of a program that prints what `prove` answers, as JSON. */
-export function sourceOf({ imports, open }: BundledProgram): string {
+/** Returns the source of a program that prints its answer, or its error, as JSON. */
+export function sourceOf({ imports, open, answer }: BundledProgram): string {
   return `${imports}
-import { prove } from "./prove.js";
+import { answerOf, prove } from "./prove.js";
 const settings = JSON.parse(process.env.SETTINGS);
-prove(async () => ${open}).then((answer) => console.log(JSON.stringify(answer)));
+answerOf(async () => ${answer ?? `prove(await ${open})`}).then((answer) =>
+  console.log(JSON.stringify(answer)),
+);
 `;
 }
 
@@ -91,16 +116,19 @@ const greet = workflow({ name: "greet", version: 1, input }, (ctx, { who }) =>
   ctx.step("greet", {}, async () => "hello " + who),
 );
 
-export async function prove(open) {
+export async function answerOf(program) {
   try {
-    const store = await open();
-    try {
-      return await use(store);
-    } finally {
-      await store.close();
-    }
+    return await program();
   } catch ({ name, message }) {
     return { name, message };
+  }
+}
+
+export async function prove(store) {
+  try {
+    return await use(store);
+  } finally {
+    await store.close();
   }
 }
 

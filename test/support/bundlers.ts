@@ -13,9 +13,12 @@ export interface BundleRequest {
   /** The absolute path of the one file to make. */
   readonly file: string;
   readonly format: (typeof FORMATS)[number];
+
+  /** Default true. For esbuild. */
+  readonly minify?: boolean;
 }
 
-/** Makes one minified file for Node with the defaults of a bundler. Rejects when the bundler reports an error. */
+/** Makes one file for Node with the defaults of a bundler, minified. Rejects when the bundler reports an error. */
 export type Bundle = (request: BundleRequest) => Promise<void>;
 
 const FOLDER = new URL("../bundlers/", import.meta.url);
@@ -29,14 +32,14 @@ export const BUNDLERS = {
 
 export type BundlerName = keyof typeof BUNDLERS;
 
-const esbuild: Bundle = async ({ entry, file, format }) => {
+const esbuild: Bundle = async ({ entry, file, format, minify = true }) => {
   await build({
     entryPoints: [entry],
     outfile: file,
     format,
     bundle: true,
     platform: "node",
-    minify: true,
+    minify,
     logLevel: "silent",
   });
 };

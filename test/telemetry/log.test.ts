@@ -5,7 +5,7 @@ import { createRuntime, workflow } from "../../core/steps/index.ts";
 import { memoryJournal } from "../../core/stores/memory/journal.ts";
 import { memoryLocks } from "../../core/stores/memory/locks.ts";
 import { logTelemetry, withLogFields } from "../../functions/telemetry/index.ts";
-import type { Level, LogFields } from "../../functions/telemetry/log.ts";
+import type { Level, LogFields } from "../../functions/telemetry/log-line.ts";
 
 type Line = LogFields & { readonly level: Level; readonly what: string };
 

@@ -265,7 +265,9 @@ export class Actors {
     if (message) checkSame(message, visited.inputHash);
     const { claimed, answer } = visited;
     if (!claimed) return { answer, answers: new Map() };
-    const handled = await this.#handleAll(claimed, sentAt, stop, answer ? undefined : message);
+    const isDone = (answers: Turn["answers"]) =>
+      answer !== undefined || (message ? answers.has(message.operationId) : answers.size > 0);
+    const handled = await this.#handleAll(claimed, sentAt, stop, isDone);
     // Nobody may call for the messages that are left.
     if (message && handled.isLong) this.#onTold();
     return { answer, ...handled };
@@ -273,13 +275,16 @@ export class Actors {
 
   /**
    * Handles the entity's messages until none is left, the turn is lost, or the signal aborts. When others send all the
-   * time, the turn ends, too: the caller waits for it, and other keys do.
+   * time, the turn ends, too: the caller waits for it, and other keys do. So it does after a handler that was too late:
+   * should the handler go on, its fence is older than that of the next message.
+   *
+   * Rejects only before `isDone`: a failure afterwards is none of the caller's.
    */
   async #handleAll(
     claimed: ClaimedEntity,
     sentAt: Instant,
     { signal, abort }: Stop,
-    own: EntityMessage | undefined,
+    isDone: (answers: Turn["answers"]) => boolean,
   ): Promise<Omit<Turn, "answer">> {
     const answers = new Map<string, EntityAnswer>();
     const [records, seal] = [this.#records, this.#sealFor(claimed.id)];
@@ -296,11 +301,8 @@ export class Actors {
         const isKnown = Object.hasOwn(entity.handlers, messages[0]?.handler ?? "");
         // A process with newer code has the handler.
         if (!isKnown || signal?.aborted) break;
-        const isAnswered = own ? answers.has(own.operationId) : answers.size > 0;
-        if (isAnswered && elapsedSince(sentAt) > LONGEST_TURN) {
-          isLong = true;
-          break;
-        }
+        isLong ||= isDone(answers) && elapsedSince(sentAt) > LONGEST_TURN;
+        if (isLong) break;
         const group = await handleGroup(entity, turn, messages, state, lease.signal);
         const committed = await this.#commit(entity, turn, group);
         state = committed.change.state;
@@ -309,11 +311,13 @@ export class Actors {
           answers.set(message.operationId, answer);
           this.#waiting.get(waitingKey(claimed.id, message))?.(answer);
         }
+        isLong = group.at(-1)?.mayGoOn ?? false;
       }
       return { answers, isLong };
     } catch (error) {
       // Another process has the turn, and handles what is left.
-      if (!hasCode(error, "FENCED_OUT", "LOCK_LOST")) throw error;
+      const isLost = hasCode(error, "FENCED_OUT", "LOCK_LOST");
+      if (!isLost && !isDone(answers)) throw error;
       return { answers, isLong };
     } finally {
       abort?.removeEventListener("abort", onAbort);
@@ -361,7 +365,7 @@ export class Actors {
   }
 }
 
-/** Handles messages until one has `writes`, or the time of a group is over. */
+/** Handles messages until one has `writes` or was too late, or the time of a group is over. */
 async function handleGroup(
   entity: AnyEntity,
   turn: EntityTurn,
@@ -380,7 +384,8 @@ async function handleGroup(
     // The messages that were handled before an unreadable one are committed first.
     if (!handled) break;
     group.push(handled);
-    if (handled.writes.length > 0 || elapsedSince(startedAt) > GROUP) break;
+    const isLast = handled.writes.length > 0 || handled.mayGoOn;
+    if (isLast || elapsedSince(startedAt) > GROUP) break;
   }
   return group;
 }

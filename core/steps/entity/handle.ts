@@ -61,6 +61,9 @@ export interface HandledMessage {
   readonly before: string;
   readonly answer: EntityAnswer & { readonly message: EntityMessage };
   readonly writes: readonly EntityWrite[];
+
+  /** Whether an attempt was too late: its handler may go on, with the fence of this turn. */
+  readonly mayGoOn: boolean;
 }
 
 /**
@@ -79,16 +82,18 @@ export async function handle(
     text: state ?? (await encodeResult(what, entity.initial, turn)),
     isStored: state !== undefined,
   };
+  let mayGoOn = false;
   for (let attempt = 1; ; attempt += 1) {
     try {
-      return await call(entity, turn, message, before, { attempt, signal });
+      return { ...(await call(entity, turn, message, before, { attempt, signal })), mayGoOn };
     } catch (error) {
       signal.throwIfAborted();
       // A process with the codec, or with newer code, handles the message.
       if (isTerminal(error, "UNREADABLE_VALUE")) throw error;
       report(turn, message, error, attempt);
+      mayGoOn ||= error instanceof StepTimeoutError;
       const pause = pauseAfter(error, attempt, entity);
-      if (pause === undefined) return refused(message, before.text, error);
+      if (pause === undefined) return { ...refused(message, before.text, error), mayGoOn };
       await sleep(pause, signal);
     }
   }
@@ -112,6 +117,7 @@ export function refused(message: EntityMessage, before: string, error: unknown):
     before,
     answer: { message, outcome: "failed", value: encodeError(error) },
     writes: [],
+    mayGoOn: false,
   };
 }
 
@@ -130,7 +136,7 @@ async function call(
   message: EntityMessage,
   before: { readonly text: string; readonly isStored: boolean },
   { attempt, signal }: Pick<EntityScope<never>, "attempt" | "signal">,
-): Promise<HandledMessage> {
+): Promise<Omit<HandledMessage, "mayGoOn">> {
   const { id, fence, seal } = turn;
   const { operationId, handler, input } = message;
   const what = `the state of ${name} ${id.key}`;

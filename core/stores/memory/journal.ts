@@ -71,11 +71,17 @@ export function memoryJournal(): Journal {
     return run?.epoch === epoch && statuses.includes(run.status);
   };
 
+  /** Whether the last holder has written a record. */
+  const hasWritten = ({ epoch, records }: Run) =>
+    [...records.values()].some((record) => record.epoch === epoch);
+
+  /** Whether the run was taken over from a process that was lost, and nobody has written a record since. */
+  const isTakenOver = (run: Run) => run.takenOver && !hasWritten(run);
+
   const take = (run: Run, { owner, ttl }: Omit<RunLeaseRequest, "runId">): RunClaimResult => {
     if (run.ending || !isDue(run)) return stateOf(run);
     const { status } = run;
-    const hasWritten = [...run.records.values()].some(({ epoch }) => epoch === run.epoch);
-    const isCrash = status === "running" && !hasWritten;
+    const isCrash = status === "running" && !hasWritten(run);
     const isKept = isCrash || status === "blocked";
     lastEpoch += 1n;
     Object.assign(run, {
@@ -86,7 +92,7 @@ export function memoryJournal(): Journal {
       inProgress: [],
       ...after(ttl),
       crashes: isKept ? run.crashes + (isCrash ? 1 : 0) : 0,
-      takenOver: status === "running" || (run.takenOver && !hasWritten),
+      takenOver: status === "running" || isTakenOver(run),
       blocks: isKept ? run.blocks : 0,
       error: undefined,
       knownCancelled: run.cancelled,
@@ -137,7 +143,8 @@ export function memoryJournal(): Journal {
   /** Makes a run due that has ended or is blocked. */
   const open = (run: Run) => {
     lastEpoch += 1n;
-    const counts = { crashes: 0, blocks: 0, error: undefined, ending: undefined };
+    const takenOver = isTakenOver(run);
+    const counts = { crashes: 0, takenOver, blocks: 0, error: undefined, ending: undefined };
     const parked = { status: "parked", reason: undefined, childrenWait: undefined } as const;
     Object.assign(run, parked, counts, { epoch: lastEpoch, changedAt: new Date(), ...after(0) });
   };
@@ -319,7 +326,8 @@ export function memoryJournal(): Journal {
         return "cancelled";
       }
       for (const number of received) run.received.add(number);
-      const begun = { part: part + 1, input, startedAt: new Date(), crashes: 0, blocks: 0 };
+      const counts = { crashes: 0, takenOver: false, blocks: 0 };
+      const begun = { part: part + 1, input, startedAt: new Date(), ...counts };
       const histories = { earlier: run.records, records: new Map() };
       Object.assign(run, parked, begun, histories, { reason: undefined });
       return "continued";

@@ -1,6 +1,7 @@
 import { isIP } from "node:net";
 import type { ResultSetHeader } from "mysql2";
 import type { Database, Row, Sql, SqlResult, SqlValue } from "../../database/sql.ts";
+import { hostLiteral } from "../host-literal.ts";
 import { checkLogin, serverDatabase } from "../sql/server/database.ts";
 import { LONGEST_SILENCE } from "../sql/server/driver.ts";
 import { mysqlDialect } from "./dialect.ts";
@@ -60,7 +61,7 @@ export function mysqlDatabase({
   };
   return serverDatabase(
     {
-      address: `mysql://${host}:${port}/${login.database}`,
+      address: `mysql://${hostLiteral(host)}:${port}/${login.database}`,
       dialect: mysqlDialect,
       begin: ["SET TRANSACTION ISOLATION LEVEL READ COMMITTED", "START TRANSACTION"],
       limitSilence: [`SET wait_timeout = ${LONGEST_SILENCE / 1_000}`],

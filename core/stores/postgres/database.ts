@@ -1,6 +1,7 @@
 import { checkServerIdentity, type PeerCertificate } from "node:tls";
 import type { QueryResult } from "pg";
 import type { Database, SqlResult } from "../../database/sql.ts";
+import { hostLiteral } from "../host-literal.ts";
 import { checkLogin, serverDatabase } from "../sql/server/database.ts";
 import { LONGEST_SILENCE } from "../sql/server/driver.ts";
 import { postgresDialect } from "./dialect.ts";
@@ -56,7 +57,7 @@ export function postgresDatabase({
   };
   return serverDatabase(
     {
-      address: `postgres://${host}:${port}/${login.database}`,
+      address: `postgres://${hostLiteral(host)}:${port}/${login.database}`,
       dialect: postgresDialect,
       // An abandoned statement waits for locks for 2 s at most. All settings end with the transaction.
       begin: ["BEGIN ISOLATION LEVEL READ COMMITTED", "SET LOCAL lock_timeout = 2000"],

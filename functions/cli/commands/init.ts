@@ -42,6 +42,7 @@ export const initCommand = (version: string): CommandModule<unknown, InitArgs> =
       })
       .example("$0 init shop --kind cdk", "locks in the database")
       .example("$0 init shop --kind sam --store mysql+etcd", "locks in etcd")
+      .example("$0 init shop --kind terraform --store postgres", "all in PostgreSQL")
       .example("$0 init shop --kind osls --store dynamodb", "all in one table, without a VPC")
       .epilog("Never overwrites a file. Exit status: 0; 64 if one of the files exists."),
   async handler({ dir, kind, store, name = basename(resolve(dir)) }) {

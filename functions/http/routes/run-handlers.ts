@@ -13,6 +13,7 @@ import { redact } from "../../../infra/redact.ts";
 import { lockWaitOf } from "../../invocation/invocation.ts";
 import { runJson, stateJson, toJson } from "../../json/run-json.ts";
 import { shownResult } from "../../json/shown-value.ts";
+import { logFailedRun } from "../../telemetry/log-line.ts";
 import { bounded } from "../bounded.ts";
 import { runPath } from "../inputs.ts";
 import { type AppOptions, newestOf } from "../options.ts";
@@ -59,11 +60,13 @@ export class RunHandlers {
     request: AnyRequest,
   ): Promise<RouteResponse> {
     const { key, body, deadline } = request;
+    const workflow = this.#workflow(name);
+    if (workflow.namesRuns) throw namesItsRuns(name);
     const start =
       debounce === undefined
         ? { singleton: key }
         : { debounce: { key, for: debounce as Duration } };
-    const starting = this.#runtime.start(this.#workflow(name), body, start).catch(toInvalid);
+    const starting = this.#runtime.start(workflow, body, start).catch(toInvalid);
     const started = await bounded(starting, deadline);
     const { runId } = started;
     request.log({ workflow: name, runId });
@@ -241,6 +244,7 @@ export class RunHandlers {
     try {
       const outcome = await bounded(work(), deadline);
       log({ runStatus: outcome.status });
+      if (!this.#options.onError) logFailedRun(outcome);
       return outcome;
     } finally {
       if (followed && followed.steps.length > 0) log({ steps: followed.steps });
@@ -294,6 +298,13 @@ async function checkKey(workflow: Workflow<unknown, unknown>, request: AnyReques
   if (runId === request.key) return;
   const detail = `the input names the run ${quote(runId)}: send this id as the Idempotency-Key`;
   throw new Problem(422, "KEY_MISMATCH", detail, { more: { runId } });
+}
+
+/** Under the id of a singleton or a debounced run, the same order would be placed again. */
+function namesItsRuns(workflow: string): Problem {
+  const problem = `the workflow ${quote(workflow)} names its runs by their input`;
+  const advice = "leave out singleton and debounce, and send the run's id as the Idempotency-Key";
+  return new Problem(422, "RUNS_HAVE_NAMES", `${problem}: ${advice}`);
 }
 
 function unknownWorkflow(name: string): Problem {

@@ -38,7 +38,7 @@ export function runRoutes(options: AppOptions): readonly Route[] {
       headers: Prefer,
       summary: "Start a run of a workflow, or get the outcome of a started run",
       description:
-        "The Idempotency-Key is the run's id, the body is the workflow's input. A workflow that names its runs takes that name alone. With `singleton` or `debounce`, the run has an id of its own, and the Idempotency-Key is what the starts have in common. The response is sent when the run has ended or has to wait.",
+        "The Idempotency-Key is the run's id, the body is the workflow's input. A workflow that names its runs takes that name alone, and neither `singleton` nor `debounce`. With one of these, the run has an id of its own, and the Idempotency-Key is what the starts have in common. The response is sent when the run has ended or has to wait.",
       params: z.object({ workflow: text("workflow") }),
       query: KeyedStart,
       body: z.unknown(),

@@ -114,9 +114,20 @@ class Batch {
   async process(): Promise<SQSBatchResponse> {
     await this.#bounded(1 / 2, (signal) => this.#processGroups(signal));
     const failed = this.#records.filter((record) => !this.#done.has(record));
+    this.#tellAbandoned(failed);
     await this.#bounded(LAST_WAIT, () => this.#delayAll());
     const ids = new Set(failed.map(({ messageId }) => messageId));
     return { batchItemFailures: [...ids].map((itemIdentifier) => ({ itemIdentifier })) };
+  }
+
+  /** Messages whose work goes on: SQS delivers them again after the visibility timeout. */
+  #tellAbandoned(failed: readonly SQSRecord[]): void {
+    const delayed = new Set(this.#delayed.map(({ record }) => record));
+    const error = new Error("the work was not done when the invocation was over");
+    for (const record of failed) {
+      if (!delayed.has(record))
+        this.#redeliver(record, { reason: "error", error, seconds: undefined });
+    }
   }
 
   /** Waits for `work` until `part` of the reserve is used up. */

@@ -4,8 +4,8 @@ import { TerminalError } from "../../../core/steps/errors.ts";
 import { isInexact } from "../../json/inexact.ts";
 
 /** Of a message whose body the handler cannot use. */
-export function invalidMessage(problem: string, cause?: unknown): TerminalError {
-  return new TerminalError("INVALID_MESSAGE", `the message is not valid: ${problem}`, { cause });
+export function invalidMessage(problem: string): TerminalError {
+  return new TerminalError("INVALID_MESSAGE", `the message is not valid: ${problem}`);
 }
 
 /** Parses the body as JSON. Throws INVALID_MESSAGE, which does not show the body. */
@@ -13,7 +13,8 @@ export function bodyOf({ body }: SQSRecord): unknown {
   try {
     return JSON.parse(body, (_, value) => checkExact(value));
   } catch (error) {
-    throw error instanceof TerminalError ? error : invalidMessage("the body is not JSON", error);
+    // Without a cause: the message of a SyntaxError shows a part of the body.
+    throw error instanceof TerminalError ? error : invalidMessage("the body is not JSON");
   }
 }
 

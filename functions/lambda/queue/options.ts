@@ -4,6 +4,7 @@ import { listener } from "../../../core/lock/listener.ts";
 import type { OptionNames } from "../../../core/lock/options.ts";
 import type { Millis } from "../../../core/lock/time.ts";
 import { type ReserveOption, reserveOf } from "../../invocation/invocation.ts";
+import { logFailure } from "../../telemetry/log-line.ts";
 
 /** The options that every handler of a queue has. */
 export interface BatchOptions extends ReserveOption {
@@ -22,7 +23,10 @@ export interface BatchOptions extends ReserveOption {
    */
   readonly poison?: PoisonOptions;
 
-  /** Called for every message that is retried or poison. Errors of the listener are ignored. */
+  /**
+   * Called for every message that is retried or poison. Errors of the listener are ignored. Default: failures are written to
+   * stderr, one line of JSON each, with the stack of the error; a busy lock, or a run that waits, is none.
+   */
   readonly onEvent?: (event: QueueEvent) => void;
 }
 
@@ -69,7 +73,7 @@ export type QueueEvent =
 /**
  * - `busy`: another owner has the lock or executes the run. - `parked`: the run waits for an event.
  * - `unstarted`: too little of the invocation was left. - `behind`: an earlier message of the group is retried.
- * - `error`: another failure, such as a store that does not answer.
+ * - `error`: another failure, such as a store that does not answer, a blocked run, or work that the invocation has outlived.
  */
 export type RetryReason = "busy" | "parked" | "unstarted" | "behind" | "error";
 
@@ -90,6 +94,10 @@ export function checkOptions(options: BatchOptions): CheckedOptions {
     ...options,
     concurrency,
     reserve: reserveOf(options),
-    onEvent: listener(options.onEvent),
+    onEvent: listener(options.onEvent ?? logFailedMessage),
   };
+}
+
+function logFailedMessage(event: QueueEvent): void {
+  if (event.type !== "retry" || event.reason === "error") logFailure("message", event);
 }

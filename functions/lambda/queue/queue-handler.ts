@@ -64,8 +64,8 @@ const OPTIONS = {
 /**
  * Returns a Lambda handler for an SQS queue whose messages are the input of a workflow: one run per message.
  *
- * A message is done when its run has completed, and poison when its run has failed. The journal counts the attempts and
- * crashes of a run; the number of deliveries does not matter.
+ * A message is done when its run has completed, and poison when its run has failed or is blocked by its crashes
+ * (RUN_POISONED). The journal counts the attempts and crashes of a run; the number of deliveries does not matter.
  *
  * A message that is delivered after the `keep` of its run has ended executes the workflow again: let `keep` be at least
  * as long as the queue keeps messages.
@@ -148,12 +148,15 @@ function dispositionOf(
   }
   // Another process executes the run and may finish soon, or the run does not exist yet. No wake-up time is known.
   if (outcome.status === "busy") return retry("busy");
+  // Its processes crash: messages behind it on a FIFO queue do not wait for that.
+  if (outcome.status === "blocked" && outcome.error.code === "RUN_POISONED")
+    return poison(outcome.error);
   const waitsForLock = outcome.status === "suspended" && outcome.reason === "lock-busy";
   if (waitsForLock) return retry("busy", outcome.wakeIn);
   if (parked === "leave" && !isFifo(record)) return DONE;
-  const wakeIn = outcome.status === "blocked" ? outcome.retryIn : outcome.wakeIn;
-  const mayEndEarly =
-    outcome.status === "suspended" && (outcome.reason === "signal" || outcome.reason === "child");
+  if (outcome.status === "blocked") return retry("error", outcome.retryIn, outcome.error);
+  const { reason, wakeIn } = outcome;
+  const mayEndEarly = reason === "signal" || reason === "child";
   if (!mayEndEarly) return retry("parked", wakeIn);
   return retry("parked", Math.min(wakeIn, ageOf(record) / 10, LONGEST_PAUSE));
 }

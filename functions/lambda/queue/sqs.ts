@@ -44,7 +44,7 @@ export function sqs(options: SqsOptions = {}): Sqs {
       await mapConcurrent(pages, MAX_CALLS, (i) => delayPage(i * MAX_ENTRIES));
       if (errors.length === 0) return;
       const message = `SQS did not delay ${errors.length} of ${records.length} messages`;
-      throw new AggregateError(errors, message);
+      throw new AggregateError(errors, message, { cause: errors[0] });
     },
     async forward(queueArn, record, attributes = {}) {
       const { MessageGroupId = record.messageId, AWSTraceHeader } = record.attributes;

@@ -17,17 +17,18 @@ import {
   withinInvocation,
 } from "../../invocation/invocation.ts";
 import { type Provider, resolve } from "../../invocation/provider.ts";
+import { logFailedRun, logFailure } from "../../telemetry/log-line.ts";
 
 export interface SweepHandlerOptions extends ReserveOption, LockWaitOption {
   /** The number of runs that are resumed at a time. Default 4. */
   readonly concurrency?: number;
 
-  /** Called with the outcome of each run. Errors of the listener are ignored. */
+  /** As that of `scheduleHandler`, with the same default. */
   readonly onOutcome?: (outcome: RunOutcome<unknown>) => void;
 
   /**
    * Called for each run that could not be resumed or started, and with the name of a workflow whose schedule could not be
-   * read or moved. Errors of the listener are ignored.
+   * read or moved. Errors of the listener are ignored. Default: each is written to stderr as one line of JSON, with the stack.
    */
   readonly onError?: (runId: string, error: unknown) => void;
 }
@@ -77,17 +78,18 @@ export function sweepHandler(
   checkOptionNames("sweepHandler", options, OPTIONS);
   const reserve = reserveOf(options);
   const lockWait = lockWaitOf(options);
+  const onError = listener(options.onError ?? logRefusal);
+  const onOutcome = listener(options.onOutcome ?? logFailedRun);
   checkWhole("concurrency", options.concurrency ?? 4, 1, 1_000);
   const sweep = async (deadline: Deadline): Promise<SweepReport> => {
     const rt = await resolve(runtime);
-    const onError = listener(options.onError);
     // A failure is thrown when the due runs were resumed.
     const [starting] = await Promise.allSettled([rt.startScheduled()]);
     if (starting.status === "fulfilled") {
       for (const { runId, error } of starting.value.refused) onError(runId, error);
     }
     using runsAlone = limitOf(deadline.remaining() * RUNS_ALONE, noAnswer);
-    const resuming = resumeDue(rt, { deadline, lockWait }, options);
+    const resuming = resumeDue(rt, { deadline, lockWait }, { ...options, onError, onOutcome });
     // However many runs are due, the last part of the time is for the rest, too.
     await race(resuming, runsAlone.signal).catch((error) => {
       if (error !== runsAlone.signal.reason) throw error;
@@ -110,6 +112,12 @@ export function sweepHandler(
 /** The part of a sweep's time in which it resumes runs and does nothing else, as long as there are any. */
 const RUNS_ALONE = 4 / 5;
 
+type SweepHooks = Required<Pick<SweepHandlerOptions, "onOutcome" | "onError">>;
+
+function logRefusal(runId: string, error: unknown): void {
+  logFailure("refused", { runId, error });
+}
+
 type Counts = Record<Exclude<keyof SweepReport, "scheduled" | "delivered" | "purged">, number>;
 
 /** The number of ended runs that one request deletes. */
@@ -118,9 +126,8 @@ const PAGE = 100;
 async function resumeDue(
   runtime: Runtime,
   limits: { readonly deadline: Deadline; readonly lockWait: Millis },
-  { concurrency = 4, ...hooks }: SweepHandlerOptions,
+  { concurrency = 4, onOutcome, onError }: SweepHandlerOptions & SweepHooks,
 ): Promise<Counts> {
-  const [onOutcome, onError] = [listener(hooks.onOutcome), listener(hooks.onError)];
   const counts = { completed: 0, failed: 0, suspended: 0, blocked: 0, busy: 0, refused: 0 };
   // Runs that stay due are resumed once per sweep.
   const seen = new Set<string>();

@@ -290,7 +290,7 @@ export const HANDLERS = [
       tests: ["test/functions/http-handler.test.ts"],
     },
   ]),
-  ...mutantsOf("functions/powertools/journal-layer.ts", POWERTOOLS, [
+  ...mutantsOf("functions/powertools/journal-records.ts", POWERTOOLS, [
     {
       name: "a late result that overwrites another caller's",
       find: "run: { runId, epoch: claimed.epoch }",
@@ -303,8 +303,8 @@ export const HANDLERS = [
     },
     {
       name: "another payload under the same key",
-      find: "    { idempotencyKey, payloadHash },\n",
-      replace: "    { idempotencyKey, payloadHash: undefined },\n",
+      find: "      { idempotencyKey, payloadHash },\n",
+      replace: "      { idempotencyKey, payloadHash: undefined },\n",
     },
     {
       name: "a late failure that frees the record of the next function",

@@ -75,8 +75,8 @@ export const JOURNALS = [
     },
     {
       name: "a lost process that the next park makes forgotten",
-      find: `WHEN taken_over = 1 AND NOT \${HAS_WRITTEN} THEN 1`,
-      replace: "WHEN 1 = 0 THEN 1",
+      find: `ELSE \${TAKEN_OVER} END`,
+      replace: "ELSE 0 END",
       only: "claim",
     },
     {

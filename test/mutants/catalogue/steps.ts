@@ -436,8 +436,8 @@ export const STEPS_ROOM = [
   ...mutantsOf("core/steps/idempotency.ts", STEPS, [
     {
       name: "one idempotency key for all histories of a run",
-      find: "const ofPart = part === 1 ? key : `${key}@0@${part}`;",
-      replace: "const ofPart = part > 0 ? key : `${key}@0@${part}`;",
+      find: "return part === 1 ? key : `${key}@0@${part}`;",
+      replace: "return part > 0 ? key : `${key}@0@${part}`;",
     },
   ]),
   ...mutantsOf("core/stores/sql/journal/transactional-step.ts", SQL_STEPS, [

@@ -1,4 +1,4 @@
-import { createClient, createCluster, createSentinel } from "@redis/client";
+import { createClient, createClientPool, createCluster, createSentinel } from "@redis/client";
 import { Redis } from "ioredis";
 import { Redis as Redis5 } from "ioredis-5";
 import { createClient as createClient5 } from "redis-client-5";
@@ -65,7 +65,9 @@ describe.concurrent.each(CLIENTS)("a client of $name that is handed in", ({ make
 
   test("has one connection for all channels, and follows their coming and going", async () => {
     await using wire = await wireToRedis();
-    await using redis = redisClient(make(wire.port));
+    // On a busy machine, an answer after two seconds would be reason for another connection.
+    const patient = Object.assign(make(wire.port), { timeout: 60_000 });
+    await using redis = redisClient(patient);
     await using other = openLocal();
     const [a, b] = [anyPrefix(), anyPrefix()];
     const heard: string[] = [];
@@ -125,11 +127,12 @@ describe.concurrent.each(CLIENTS)("a client of $name that is handed in", ({ make
   });
 });
 
-test("clients that check no certificate, and those of createSentinel, are refused", async () => {
+test("clients that check no certificate, pools, and those of createSentinel, are refused", async () => {
   const socket = { host: "127.0.0.1", tls: true, rejectUnauthorized: false } as const;
   await expect(openRedis(createClient({ socket }))).rejects.toThrow(/rejectUnauthorized/);
   const cluster = createCluster({ rootNodes: [], defaults: { socket } });
   await expect(openRedis(cluster)).rejects.toThrow(/rejectUnauthorized/);
   const sentinel = createSentinel({ name: "shop", sentinelRootNodes: [{ host: "h", port: 1 }] });
   await expect(openRedis(sentinel)).rejects.toThrow(/createSentinel/);
+  await expect(openRedis(createClientPool())).rejects.toThrow(/createClientPool/);
 });

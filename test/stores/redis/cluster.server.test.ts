@@ -32,6 +32,11 @@ type ClusterClient =
   | ReturnType<typeof createCluster>
   | ReturnType<typeof createCluster5>;
 
+/** A client with them is connected, and has no connection to a master before the first command. */
+function fewConnections(nodes: readonly ServerAddress[]) {
+  return { rootNodes: nodes.map((socket) => ({ socket })), minimizeConnections: true };
+}
+
 describe("a store in a Redis Cluster", () => {
   test("finds the node of its prefix by way of any node", async () => {
     for (const prefix of await cluster.prefixesOfAllMasters()) {
@@ -52,6 +57,8 @@ describe("a store in a Redis Cluster", () => {
     ["ioredis 5", (nodes) => new Cluster5([...nodes])],
     ["redis 6", (nodes) => createCluster({ rootNodes: nodes.map((socket) => ({ socket })) })],
     ["redis 5", (nodes) => createCluster5({ rootNodes: nodes.map((socket) => ({ socket })) })],
+    ["redis 6, with few connections", (nodes) => createCluster(fewConnections(nodes))],
+    ["redis 5, with few connections", (nodes) => createCluster5(fewConnections(nodes))],
   ] satisfies [string, (nodes: readonly ServerAddress[]) => ClusterClient][])(
     "has the nodes and the settings of a cluster's client of %s",
     async (_, make) => {

@@ -131,6 +131,7 @@ export function continueAsNew(
         startedAt: now,
         changedAt: now,
         crashes: 0,
+        takenOver: false,
         blocks: 0,
       };
       return { docs: [begun], result: "continued" };

@@ -311,6 +311,11 @@ export function cancelled(head: Head, now: number): Head {
   return head.cancelled ? head : { ...woken(head, now), cancelled: true };
 }
 
+/** Whether the run was taken over from a process that was lost, and nobody has written a record since. */
+export function isTakenOver({ takenOver, hasWritten }: Head): boolean {
+  return takenOver && !hasWritten;
+}
+
 /** Makes a run due that has ended or is blocked. */
 export function opened(head: Head, now: number): Head {
   return {
@@ -320,6 +325,7 @@ export function opened(head: Head, now: number): Head {
     childrenWait: undefined,
     waitsFor: undefined,
     crashes: 0,
+    takenOver: isTakenOver(head),
     blocks: 0,
     value: undefined,
     compensated: undefined,

@@ -1,4 +1,5 @@
 import { checkText, checkWhole } from "../../../lock/checks.ts";
+import { hostLiteral } from "../../host-literal.ts";
 import { pemOf } from "../../pem.ts";
 import type { Dial, Route, ServerAddress } from "./connection.ts";
 import type { RedisServer, RedisTls } from "./redis.ts";
@@ -13,9 +14,7 @@ export function toAddress({ host, port }: RedisServer, defaultPort = 6_379): Ser
 
 /** Returns the text for messages. */
 export function showServers(servers: readonly ServerAddress[]): string {
-  return servers
-    .map(({ host, port }) => `${host.includes(":") ? `[${host}]` : host}:${port}`)
-    .join(",");
+  return servers.map(({ host, port }) => `${hostLiteral(host)}:${port}`).join(",");
 }
 
 /** The way to a server that is always the same. */

@@ -42,11 +42,17 @@ interface ClientOptions {
 }
 
 interface Cluster extends NodeRedisClient {
-  readonly masters: readonly (ServerAddress & { readonly client?: Client })[];
+  readonly masters: readonly Master[];
+  nodeClient(master: Master): Client | Promise<Client>;
   readonly _options: {
     readonly defaults?: ClientOptions;
     readonly nodeAddressMap?: AddressMap;
   };
+}
+
+interface Master extends ServerAddress {
+  /** None before the first command for this master, with `minimizeConnections`. */
+  readonly client?: Client;
 }
 
 type AddressMap =
@@ -58,7 +64,9 @@ export function routeLikeNodeRedis(client: NodeRedisClient, options: RouteOption
   if (isCluster(client)) return routeLikeCluster(client, options);
   const like = client as Client;
   if (!like.options) {
-    throw new TypeError("the client is one of createSentinel; name the sentinels and the master");
+    throw new TypeError(
+      "the client is of createSentinel or createClientPool: name the sentinels and the master, or pass a client of createClient",
+    );
   }
   const { socket } = like.options;
   checkTls(socket);
@@ -77,8 +85,9 @@ function routeLikeCluster(client: Cluster, { timeout, key }: RouteOptions): Rout
   const { defaults, nodeAddressMap } = client._options;
   checkTls(defaults?.socket);
   const someNode = () => {
-    const found = client.masters.find((master) => master.client)?.client;
-    if (found) return found;
+    const { masters } = client;
+    const master = masters.find((each) => each.client) ?? masters[0];
+    if (master) return master.client ?? client.nodeClient(master);
     throw new CommandFailure("unsent", "the client of the cluster is not connected");
   };
   const dial = dialLike(someNode, timeout);
@@ -124,9 +133,9 @@ function settingsOf({ options = {} }: Client, server: ServerAddress, timeout: Mi
 }
 
 /** Connects with the settings of a client. Each client is used for one connection. */
-function dialLike(like: () => Client, timeout: Millis): Dial {
+function dialLike(like: () => Client | Promise<Client>, timeout: Millis): Dial {
   return (server) => async (signal, events) => {
-    const original = like();
+    const original = await race(Promise.resolve(like()), signal);
     const client = original.duplicate(settingsOf(original, server, timeout));
     let problem: unknown;
     let [isConnected, isClosed] = [false, false];

@@ -135,6 +135,9 @@ const HAS_WRITTEN = sql`
     WHERE s.run_id = lockstep_run.run_id AND s.part = lockstep_run.part
       AND s.epoch = lockstep_run.epoch)`;
 
+/** 1 if the run was taken over from a process that was lost, and nobody has written a record since. */
+export const TAKEN_OVER = sql`CASE WHEN lockstep_run.taken_over = 1 AND NOT ${HAS_WRITTEN} THEN 1 ELSE 0 END`;
+
 /** What a claim counts. All of it is 0 for a run that was never claimed. */
 const COUNTS = sql`
   blocks = CASE WHEN status = 'running' AND ${HAS_WRITTEN} THEN 0 ELSE blocks END,
@@ -142,10 +145,7 @@ const COUNTS = sql`
     WHEN status = 'blocked' THEN crashes
     WHEN status <> 'running' OR ${HAS_WRITTEN} THEN 0
     ELSE crashes + 1 END,
-  taken_over = CASE
-    WHEN status = 'running' THEN 1
-    WHEN taken_over = 1 AND NOT ${HAS_WRITTEN} THEN 1
-    ELSE 0 END,`;
+  taken_over = CASE WHEN status = 'running' THEN 1 ELSE ${TAKEN_OVER} END,`;
 
 /** Claims the due runs that meet the condition. Fails, as `claimRun` does, for a process that could execute steps and not record them. */
 export function updateToRunning(

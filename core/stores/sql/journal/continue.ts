@@ -31,7 +31,7 @@ export function continueAsNew(
   const begin = sql`
     UPDATE lockstep_run
     SET status = 'parked', reason = NULL, part = part + 1, input = ${input}, due_at = ${now},
-      started_at = ${now}, changed_at = ${now}, crashes = 0, blocks = 0
+      started_at = ${now}, changed_at = ${now}, crashes = 0, taken_over = 0, blocks = 0
     WHERE ${isOurs}`;
   const hasBegun = sql`
     EXISTS (

@@ -5,12 +5,14 @@ import { supersededPrefix } from "../../../journal/superseded.ts";
 import { quote } from "../../../lock/errors.ts";
 import { retryUntilKnown } from "../../../lock/retry.ts";
 import { chunksOf } from "../chunks.ts";
+import { TAKEN_OVER } from "./claim.ts";
 import { isKept, partOf } from "./rows.ts";
 
 /** The assignments that make a run due that has ended or is blocked. */
 export function toReopened(now: Sql): Sql {
+  // The takeover comes first: it reads the old epoch, and MySQL assigns from left to right.
   return sql`
-    status = 'parked', reason = NULL, value = NULL, compensated = NULL, expires_at = NULL,
+    taken_over = ${TAKEN_OVER}, status = 'parked', reason = NULL, value = NULL, compensated = NULL, expires_at = NULL,
     wake_signal = NULL, wake_within = NULL, due_at = ${now}, changed_at = ${now}, crashes = 0, blocks = 0,
     epoch = lockstep_run.epoch + 1`;
 }

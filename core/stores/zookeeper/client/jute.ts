@@ -67,18 +67,24 @@ export class Reader {
   }
 
   bytes(): Buffer {
-    // The length of missing bytes is 0 or -1.
-    const length = Math.max(0, this.int());
+    const length = this.#length();
     const start = this.#skip(length);
     return this.#from.subarray(start, start + length);
   }
 
   text(): string {
-    return this.bytes().toString();
+    const length = this.#length();
+    const start = this.#skip(length);
+    return this.#from.toString("utf8", start, start + length);
   }
 
   list<T>(one: () => T): T[] {
     return Array.from({ length: Math.max(0, this.int()) }, one);
+  }
+
+  /** Returns 0 for missing bytes, whose length is 0 or -1. */
+  #length(): number {
+    return Math.max(0, this.int());
   }
 
   #skip(length: number): number {

@@ -8,7 +8,7 @@ import { parentOf } from "../client/names.ts";
 import { NoNodeError, type Path, type ZooKeeperSession, type Zxid } from "../client/zookeeper.ts";
 import { forgetNodes, keepNodes } from "./left-over.ts";
 import { contendersIn, createPath, createQueue, newNodePrefix, removeIfThere } from "./queue.ts";
-import { lostPlace, predecessorsOf, type QueueNode, ZooKeeperQueueEntry } from "./queue-entry.ts";
+import { lostPlace, predecessorOf, type QueueNode, ZooKeeperQueueEntry } from "./queue-entry.ts";
 
 /** The queues to enter, and the nodes to create in them. */
 export interface ZooKeeperEnterOptions {
@@ -145,9 +145,8 @@ class EnterRequest {
       ]);
       const nodes = queues.map(async (queue, i): Promise<QueueNode> => {
         const node = { queue, path: paths[i] ?? "" };
-        const predecessors = await predecessorsOf(node, session, children[i] ?? [], limit);
-        if (!predecessors) throw lostPlace(session);
-        return { ...node, predecessor: predecessors.at(-1) };
+        const predecessor = await predecessorOf(node, session, children[i] ?? [], limit);
+        return { ...node, predecessor };
       });
       const entered = {
         ...{ nodes: await Promise.all(nodes), prefix: this.#prefix },

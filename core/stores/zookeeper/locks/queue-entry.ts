@@ -6,7 +6,7 @@ import { readWhenAvailable } from "../../../lock/retry.ts";
 import { after, type Millis } from "../../../lock/time.ts";
 import { NoNodeError, type Path, type ZooKeeperSession, type Zxid } from "../client/zookeeper.ts";
 import { forgetNodes, keepNodes } from "./left-over.ts";
-import { contendersIn, removeIfThere, sortedBySequence } from "./queue.ts";
+import { childrenBefore, contendersIn, removeIfThere } from "./queue.ts";
 
 /** An entry as the answers to its creation describe it. */
 export interface ZooKeeperEntered {
@@ -169,14 +169,13 @@ export class ZooKeeperQueueEntry implements CandidateEntry {
         const node = last;
         const read = () => session.read(node, { watch, signal });
         if (await readWhenAvailable(read, signal)) await notifier.wait({ signal });
-        const readPredecessors = async () => {
+        const readPredecessor = async () => {
           const children = (await session.children(queue, { signal })) ?? [];
-          return predecessorsOf({ queue, path }, session, children, signal);
+          return predecessorOf({ queue, path }, session, children, signal);
         };
-        const predecessors = await readWhenAvailable(readPredecessors, signal);
-        if (!predecessors) throw lostPlace(session);
+        const next = await readWhenAvailable(readPredecessor, signal);
         session.unwatch(last, watch);
-        last = predecessors.at(-1);
+        last = next;
       }
     } finally {
       if (last !== undefined) session.unwatch(last, watch);
@@ -233,16 +232,16 @@ export function lostPlace(session: ZooKeeperSession): SessionExpiredError {
   return new SessionExpiredError(session.id, "has lost its place in the queue");
 }
 
-/** Resolves to the contenders before a node, the earliest first; to undefined when the node itself is missing. */
-export async function predecessorsOf(
+/** Resolves to the last contender before a node. Rejects when the node itself is missing. */
+export async function predecessorOf(
   { queue, path }: Pick<QueueNode, "queue" | "path">,
   session: ZooKeeperSession,
   children: readonly string[],
   signal: AbortSignal,
-): Promise<readonly Path[] | undefined> {
-  const sorted = sortedBySequence(children);
-  const ours = sorted.indexOf(path.slice(queue.length + 1));
-  if (ours < 0) return undefined;
-  const before = await contendersIn(session, queue, sorted.slice(0, ours), signal);
-  return before.map((name) => `${queue}/${name}`);
+): Promise<Path | undefined> {
+  const ours = path.slice(queue.length + 1);
+  if (!children.includes(ours)) throw lostPlace(session);
+  const before = await contendersIn(session, queue, childrenBefore(children, ours), signal);
+  const last = before.at(-1);
+  return last && `${queue}/${last}`;
 }

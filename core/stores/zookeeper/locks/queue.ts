@@ -44,19 +44,33 @@ export async function contendersIn(
 
 /** Returns the children that end in a sequence number, in the order of these numbers. */
 export function sortedBySequence(children: readonly string[]): readonly string[] {
-  const contenders = children.flatMap((name) => {
+  const contenders: { readonly name: string; readonly sequence: number }[] = [];
+  for (const name of children) {
     const sequence = sequenceOf(name);
-    return sequence === undefined ? [] : [{ name, sequence }];
+    if (sequence !== undefined) contenders.push({ name, sequence });
+  }
+  return contenders.sort((a, b) => distance(a.sequence, b.sequence)).map(({ name }) => name);
+}
+
+/** Returns the children with a lower sequence number than the child `name` has. */
+export function childrenBefore(children: readonly string[], name: string): readonly string[] {
+  const ours = sequenceOf(name) ?? Number.NaN;
+  return children.filter((child) => {
+    const sequence = sequenceOf(child);
+    return sequence !== undefined && distance(sequence, ours) < 0;
   });
-  // Sequence numbers have 32 bits and wrap around to negative ones; a queue never spans half of the range.
-  return contenders.sort((a, b) => (a.sequence - b.sequence) | 0).map(({ name }) => name);
+}
+
+/** Sequence numbers have 32 bits and wrap around to negative ones; a queue never spans half of the range. */
+function distance(sequence: number, other: number): number {
+  return (sequence - other) | 0;
 }
 
 /** The digits at the end of a name; a negative number has a dash before its minus. */
 function sequenceOf(name: string): number | undefined {
-  const [, minus, digits] = /(?:-(-))?(\d{10})$/.exec(name) ?? [];
-  if (digits === undefined) return undefined;
-  return minus === undefined ? Number(digits) : -Number(digits);
+  const digits = name.slice(-10);
+  if (!/^\d{10}$/.test(digits)) return undefined;
+  return name.endsWith("--", name.length - 10) ? -Number(digits) : Number(digits);
 }
 
 /** Creates a queue unless it exists. ZooKeeper deletes the container some time after its last child. */

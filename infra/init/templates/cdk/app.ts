@@ -3,9 +3,9 @@ import {
   ArnFormat,
   CfnOutput,
   Duration,
-  // <mysql>
+  // <sql>
   Fn,
-  // </mysql>
+  // </sql>
   RemovalPolicy,
   Stack,
   Tags,
@@ -30,9 +30,9 @@ import { AttributeType, BillingMode, Table, TableEncryption } from "aws-cdk-lib/
 import { Rule, Schedule } from "aws-cdk-lib/aws-events";
 import { LambdaFunction } from "aws-cdk-lib/aws-events-targets";
 import {
-  // <mysql>
+  // <sql>
   Effect,
-  // </mysql>
+  // </sql>
   ManagedPolicy,
   PolicyStatement,
   Role,
@@ -40,9 +40,9 @@ import {
 } from "aws-cdk-lib/aws-iam";
 import {
   Architecture,
-  // <mysql>
+  // <sql>
   type CfnFunction,
-  // </mysql>
+  // </sql>
   Code,
   Function as Lambda,
   Runtime,
@@ -64,9 +64,9 @@ Tags.of(stack).add("stage", stage);
 /** CloudFormation reads the settings of a deployment from the Parameter Store. */
 const setting = (key: string) =>
   StringParameter.valueForStringParameter(stack, `/my-shop/${stage}/${key}`);
-// <mysql>
+// <sql>
 const shopSecret = setting("shop-secret");
-// </mysql>
+// </sql>
 const tokenSecret = setting("token-secret");
 
 // <dynamodb>
@@ -144,7 +144,7 @@ const functionPolicy = new ManagedPolicy(stack, "FunctionPolicy", {
       resources: [shop.tableArn],
     }),
     // </dynamodb>
-    // <mysql>
+    // <sql>
     new PolicyStatement({ actions: ["secretsmanager:GetSecretValue"], resources: [shopSecret] }),
     // Lambda creates the network interfaces. These actions do not support resource-level permissions.
     new PolicyStatement({
@@ -165,7 +165,7 @@ const functionPolicy = new ManagedPolicy(stack, "FunctionPolicy", {
       resources: ["*"],
       conditions: { ArnLike: { "lambda:SourceFunctionArn": ofFunctions("lambda", "function:") } },
     }),
-    // </mysql>
+    // </sql>
   ],
 });
 
@@ -202,28 +202,28 @@ function lambda(part: string, { timeout, environment, ...settings }: Settings): 
       // <dynamodb>
       TABLE: shop.tableName,
       // </dynamodb>
-      // <mysql>
+      // <sql>
       SHOP_SECRET: shopSecret,
       DATABASE: "shop",
-      // </mysql>
+      // </sql>
       // <etcd>
       ETCD: setting("etcd"),
       // </etcd>
       LOCKSTEP_SERVICE: name,
-      // <mysql>
+      // <sql>
       // Node itself does not trust Amazon's authorities, which sign the certificates of RDS. Lambda has this file.
       NODE_EXTRA_CA_CERTS: "/var/runtime/ca-cert.pem",
-      // </mysql>
+      // </sql>
       ...environment,
     },
     ...settings,
   });
-  // <mysql>
+  // <sql>
   (lambda.node.defaultChild as CfnFunction).vpcConfig = {
     securityGroupIds: Fn.split(",", setting("security-groups")),
     subnetIds: Fn.split(",", setting("subnets")),
   };
-  // </mysql>
+  // </sql>
   return lambda;
 }
 
@@ -284,11 +284,11 @@ for (const [id, fn, expression] of [
   new Rule(stack, id, { schedule: Schedule.expression(expression), targets });
 }
 
-// <mysql>
+// <sql>
 // Invoke it after each deployment.
 lambda("migrate", { timeout: 120 });
 
-// </mysql>
+// </sql>
 const topic = Topic.fromTopicArn(stack, "Alarms", setting("alarm-topic"));
 
 /** Notifies of a metric that is above 0 for three periods. */

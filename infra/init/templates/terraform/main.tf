@@ -33,12 +33,12 @@ locals {
   settings = {
     alarm-topic  = {}
     token-secret = {}
-    # <mysql>
+    # <sql>
 
     security-groups = {}
     subnets         = {}
     shop-secret     = {}
-    # </mysql>
+    # </sql>
     # <etcd>
 
     etcd = {}
@@ -51,10 +51,10 @@ locals {
     orders   = { timeout = 30 }
     schedule = { timeout = 60 }
     sweep    = { timeout = 55 }
-    # <mysql>
+    # <sql>
     # Invoke it after each deployment.
     migrate = { timeout = 120 }
-    # </mysql>
+    # </sql>
   }
 
   schedules = {
@@ -194,29 +194,29 @@ data "aws_iam_policy_document" "function" {
   }
   # These actions do not support resource-level permissions.
   # </dynamodb>
-  # <mysql>
+  # <sql>
   statement {
     actions   = ["secretsmanager:GetSecretValue"]
     resources = [data.aws_ssm_parameter.setting["shop-secret"].insecure_value]
   }
   # Lambda creates the network interfaces. These actions do not support resource-level permissions.
-  # </mysql>
+  # </sql>
   statement {
     actions = [
       "xray:PutTraceSegments",
       "xray:PutTelemetryRecords",
-      # <mysql>
+      # <sql>
       "ec2:CreateNetworkInterface",
       "ec2:DescribeNetworkInterfaces",
       "ec2:DescribeSubnets",
       "ec2:DeleteNetworkInterface",
       "ec2:AssignPrivateIpAddresses",
       "ec2:UnassignPrivateIpAddresses",
-      # </mysql>
+      # </sql>
     ]
     resources = ["*"]
   }
-  # <mysql>
+  # <sql>
   # Denies the network to the functions' own code.
   statement {
     effect    = "Deny"
@@ -228,7 +228,7 @@ data "aws_iam_policy_document" "function" {
       values   = ["arn:${data.aws_partition.own.partition}:lambda:${local.in_account}:function:${local.name}-*"]
     }
   }
-  # </mysql>
+  # </sql>
 }
 
 resource "aws_iam_role" "function" {
@@ -316,12 +316,12 @@ resource "aws_lambda_function" "function" {
   tracing_config {
     mode = "Active"
   }
-  # <mysql>
+  # <sql>
   vpc_config {
     security_group_ids = split(",", data.aws_ssm_parameter.setting["security-groups"].insecure_value)
     subnet_ids         = split(",", data.aws_ssm_parameter.setting["subnets"].insecure_value)
   }
-  # </mysql>
+  # </sql>
   environment {
     variables = {
       LOCKSTEP_SERVICE = local.name
@@ -330,17 +330,17 @@ resource "aws_lambda_function" "function" {
       # <dynamodb>
       TABLE            = aws_dynamodb_table.shop.name
       # </dynamodb>
-      # <mysql>
+      # <sql>
       SHOP_SECRET      = data.aws_ssm_parameter.setting["shop-secret"].insecure_value
       DATABASE         = "shop"
-      # </mysql>
+      # </sql>
       # <etcd>
       ETCD             = data.aws_ssm_parameter.setting["etcd"].insecure_value
       # </etcd>
-      # <mysql>
+      # <sql>
       # Node itself does not trust Amazon's authorities, which sign the certificates of RDS. Lambda has this file.
       NODE_EXTRA_CA_CERTS = "/var/runtime/ca-cert.pem"
-      # </mysql>
+      # </sql>
     }
   }
   depends_on = [aws_cloudwatch_log_group.function, aws_iam_role_policy.function]

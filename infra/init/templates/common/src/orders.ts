@@ -1,6 +1,6 @@
 import { instrument, queueHandler, sqs } from "lockstep/lambda";
 import { runtime } from "./runtime.ts";
-import { log, metrics } from "./telemetry.ts";
+import { metrics } from "./telemetry.ts";
 import { placeOrder } from "./workflows.ts";
 
 /** The ARN of the dead-letter queue. */
@@ -15,10 +15,7 @@ export const handler = instrument(
     poison: {
       // An order that is sold out is answered, not broken.
       isPoison: ({ code }) => code !== "SOLD_OUT",
-      to: async ({ record, error }) => {
-        log("warn", "dead letter", { message: record.messageId, error });
-        await queue.forward(DEAD_LETTERS, record);
-      },
+      to: ({ record }) => queue.forward(DEAD_LETTERS, record),
     },
   }),
   metrics,

@@ -1,17 +1,11 @@
-import {
-  IdempotencyItemAlreadyExistsError,
-  IdempotencyItemNotFoundError,
-} from "@aws-lambda-powertools/idempotency";
-import {
-  BasePersistenceLayer,
-  IdempotencyRecord,
-} from "@aws-lambda-powertools/idempotency/persistence";
+import type { IdempotencyRecord } from "@aws-lambda-powertools/idempotency/persistence";
 import { type Journal, StaleRunError } from "../../core/journal/journal.ts";
 import type { RunClaimResult, RunKey } from "../../core/journal/runs.ts";
 import { LONGEST_SPAN } from "../../core/lock/checks.ts";
 import { elapsedSince, type Instant, instant, type Millis } from "../../core/lock/time.ts";
 import { decode, encode, encodeError, hashOf } from "../../core/steps/codec.ts";
 import { type Provider, resolve } from "../invocation/provider.ts";
+import type { Powertools } from "./powertools.ts";
 
 /** The name under which `runs list` shows the records. */
 const WORKFLOW = "powertools-idempotency";
@@ -38,22 +32,23 @@ interface Result {
   readonly expiryTimestamp: number | undefined;
 }
 
-/** Needs Powertools as soon as it is imported. */
-export class JournalLayer extends BasePersistenceLayer {
+/** The records of Powertools in a journal. */
+export class JournalRecords {
+  readonly #powertools: Powertools;
   readonly #journal: Provider<Journal>;
 
   /** By the record's key. An entry whose lease has ended says nothing: a function may end without a word to its layer. */
   readonly #held = new Map<string, Held>();
 
-  constructor(journal: Provider<Journal>) {
-    super();
+  constructor(powertools: Powertools, journal: Provider<Journal>) {
+    this.#powertools = powertools;
     this.#journal = journal;
   }
 
-  protected async _putRecord(record: IdempotencyRecord): Promise<void> {
+  async put(record: IdempotencyRecord): Promise<void> {
     const { idempotencyKey: runId, inProgressExpiryTimestamp: endsAt, payloadHash = "" } = record;
     const left = this.#leftOf(runId);
-    if (left > 0) throw exists(inProgress(record, left));
+    if (left > 0) throw this.#exists(this.#inProgress(record, left));
     // Without the time of the invocation's end, the record is in progress until it expires.
     const ttl = Math.min(LONGEST_SPAN, Math.max(1, (endsAt ?? expiryOf(record)) - Date.now()));
     const claimedAt = instant();
@@ -67,7 +62,7 @@ export class JournalLayer extends BasePersistenceLayer {
       // Powertools compares payloads: an orphan may be taken over with another one.
       inputHash: hashOf(""),
     });
-    if (claimed.kind !== "claimed") throw exists(existingRecord(record, claimed));
+    if (claimed.kind !== "claimed") throw this.#exists(this.#existingRecord(record, claimed));
     if (this.#held.size >= MOST_HELD) this.#forgetEnded();
     const before = this.#held.get(runId);
     const silent = before ? before.silent + 1 : 0;
@@ -84,7 +79,7 @@ export class JournalLayer extends BasePersistenceLayer {
     return held ? held.ttl - elapsedSince(held.claimedAt) : 0;
   }
 
-  protected async _updateRecord(record: IdempotencyRecord): Promise<void> {
+  async update(record: IdempotencyRecord): Promise<void> {
     const { responseData, payloadHash, expiryTimestamp } = record;
     const value = encode({ responseData, payloadHash, expiryTimestamp } satisfies Result);
     const keep = Math.max(0, expiryOf(record) - Date.now());
@@ -92,7 +87,7 @@ export class JournalLayer extends BasePersistenceLayer {
   }
 
   /** The function has failed: the next caller executes it again. */
-  protected async _deleteRecord(record: IdempotencyRecord): Promise<void> {
+  async delete(record: IdempotencyRecord): Promise<void> {
     const held = this.#held.get(record.idempotencyKey);
     // Which of several functions has failed is unknown: the lease of the last one ends by itself.
     if (held && held.silent > 0) {
@@ -108,12 +103,16 @@ export class JournalLayer extends BasePersistenceLayer {
     }
   }
 
-  protected async _getRecord(idempotencyKey: string): Promise<IdempotencyRecord> {
+  async get(idempotencyKey: string): Promise<IdempotencyRecord> {
     const run = await (await resolve(this.#journal)).show(idempotencyKey, { limit: 1 });
-    if (!run) throw new IdempotencyItemNotFoundError(`there is no record ${idempotencyKey}`);
-    if (run.ending?.status === "completed") return completed(idempotencyKey, run.ending.value);
+    if (!run) {
+      const { IdempotencyItemNotFoundError } = this.#powertools;
+      throw new IdempotencyItemNotFoundError(`there is no record ${idempotencyKey}`);
+    }
+    if (run.ending?.status === "completed")
+      return this.#completed(idempotencyKey, run.ending.value);
     const left = (run.dueAt?.getTime() ?? 0) - run.now.getTime();
-    return inProgress({ idempotencyKey, payloadHash: decode<string>(run.input) }, left);
+    return this.#inProgress({ idempotencyKey, payloadHash: decode<string>(run.input) }, left);
   }
 
   async #finish(
@@ -128,6 +127,53 @@ export class JournalLayer extends BasePersistenceLayer {
       this.#held.delete(idempotencyKey);
     }
   }
+
+  /** Powertools replays the record, or says that it is in progress. */
+  #exists(record: IdempotencyRecord): Error {
+    const { IdempotencyItemAlreadyExistsError } = this.#powertools;
+    const problem = `the record ${record.idempotencyKey} exists`;
+    return new IdempotencyItemAlreadyExistsError(problem, record);
+  }
+
+  #existingRecord(
+    record: IdempotencyRecord,
+    found: Exclude<RunClaimResult, { readonly kind: "claimed" }>,
+  ): IdempotencyRecord {
+    const isCompleted = found.kind === "ended" && found.ending.status === "completed";
+    if (isCompleted) return this.#completed(record.idempotencyKey, found.ending.value);
+    return this.#inProgress(record, found.kind === "busy" ? found.retryIn : 1_000);
+  }
+
+  #inProgress(record: NamedRecord, left: Millis): IdempotencyRecord {
+    const inProgressExpiryTimestamp = Date.now() + left;
+    return this.#recordOf(record, { status: "INPROGRESS", inProgressExpiryTimestamp });
+  }
+
+  #completed(idempotencyKey: string, value: string): IdempotencyRecord {
+    const { responseData, payloadHash, expiryTimestamp } = decode<Result>(value);
+    return this.#recordOf(
+      { idempotencyKey, payloadHash },
+      {
+        status: "COMPLETED",
+        responseData,
+        // The journal has the record still, whatever this process's clock says.
+        ...(expiryTimestamp !== undefined && {
+          expiryTimestamp: Math.max(expiryTimestamp, Math.ceil(Date.now() / 1_000) + 1),
+        }),
+      },
+    );
+  }
+
+  #recordOf(
+    { idempotencyKey, payloadHash }: NamedRecord,
+    rest: Omit<RecordOptions, "idempotencyKey">,
+  ): IdempotencyRecord {
+    return new this.#powertools.IdempotencyRecord({
+      idempotencyKey,
+      ...(payloadHash && { payloadHash }),
+      ...rest,
+    });
+  }
 }
 
 interface NamedRecord {
@@ -140,46 +186,4 @@ function expiryOf({ expiryTimestamp = 0 }: IdempotencyRecord): Millis {
   return expiryTimestamp * 1_000;
 }
 
-/** Powertools replays the record, or says that it is in progress. */
-function exists(record: IdempotencyRecord): Error {
-  const problem = `the record ${record.idempotencyKey} exists`;
-  return new IdempotencyItemAlreadyExistsError(problem, record);
-}
-
-function existingRecord(
-  record: IdempotencyRecord,
-  found: Exclude<RunClaimResult, { readonly kind: "claimed" }>,
-): IdempotencyRecord {
-  const isCompleted = found.kind === "ended" && found.ending.status === "completed";
-  if (isCompleted) return completed(record.idempotencyKey, found.ending.value);
-  return inProgress(record, found.kind === "busy" ? found.retryIn : 1_000);
-}
-
-function inProgress(record: NamedRecord, left: Millis): IdempotencyRecord {
-  const inProgressExpiryTimestamp = Date.now() + left;
-  return recordOf(record, { status: "INPROGRESS", inProgressExpiryTimestamp });
-}
-
-function completed(idempotencyKey: string, value: string): IdempotencyRecord {
-  const { responseData, payloadHash, expiryTimestamp } = decode<Result>(value);
-  return recordOf(
-    { idempotencyKey, payloadHash },
-    {
-      status: "COMPLETED",
-      responseData,
-      // The journal has the record still, whatever this process's clock says.
-      ...(expiryTimestamp !== undefined && {
-        expiryTimestamp: Math.max(expiryTimestamp, Math.ceil(Date.now() / 1_000) + 1),
-      }),
-    },
-  );
-}
-
 type RecordOptions = ConstructorParameters<typeof IdempotencyRecord>[0];
-
-function recordOf(
-  { idempotencyKey, payloadHash }: NamedRecord,
-  rest: Omit<RecordOptions, "idempotencyKey">,
-): IdempotencyRecord {
-  return new IdempotencyRecord({ idempotencyKey, ...(payloadHash && { payloadHash }), ...rest });
-}

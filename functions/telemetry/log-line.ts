@@ -1,0 +1,69 @@
+import type { ErrorInfo } from "../../core/steps/errors.ts";
+import type { RunOutcome } from "../../core/steps/workflow.ts";
+import { redact } from "../../infra/redact.ts";
+
+export type Level = "debug" | "info" | "warn";
+
+export type LogFields = Readonly<Record<string, unknown>>;
+
+/** The most characters of an error's name and message: CloudWatch cuts lines at 256 KB. */
+const MAX_TEXT = 2_000;
+
+/**
+ * Returns an event as one line of JSON. An error has its name, code and message, with its stack and causes unless it is one
+ * of this package; an SQS message has its id, never its body.
+ */
+export function logLine(level: Level, event: string, fields: object): string {
+  return JSON.stringify({ at: new Date().toISOString(), level, event, ...fields }, replacer);
+}
+
+/** Writes a failure for which the caller has given no listener. */
+export function logFailure(event: string, fields: object): void {
+  // biome-ignore lint/suspicious/noConsole: every runtime has it, and Lambda adds the id of the request
+  console.error(logLine("warn", event, fields));
+}
+
+/**
+ * Writes the error of a run that has failed or is blocked, without a stack: the journal keeps none. A TerminalError is an
+ * answer of the workflow, such as "sold out".
+ */
+export function logFailedRun(outcome: RunOutcome<unknown>): void {
+  if (!("error" in outcome)) return;
+  const { runId, status, error } = outcome;
+  const { terminal }: Partial<ErrorInfo> = error;
+  if (status === "blocked" || !terminal) logFailure("run", { runId, status, error });
+}
+
+function replacer(key: string, value: unknown): unknown {
+  if (value instanceof Error || (key === "error" && typeof value === "object" && value)) {
+    return describe(value, MAX_CAUSES);
+  }
+  if (key === "error" && typeof value === "string") return printable(value);
+  if (typeof value === "bigint") return String(value);
+  if (key === "record") return (value as { readonly messageId?: unknown }).messageId;
+  return value;
+}
+
+/** The causes of an error that are logged: a chain may be circular. */
+const MAX_CAUSES = 3;
+
+function describe(error: object, causes: number): LogFields {
+  const { name, message, code, step, where, stack, cause, retryable } = error as LogFields;
+  const isOwn = typeof retryable === "boolean";
+  return {
+    name: printable(name),
+    message: printable(message),
+    ...{ code, step, where },
+    ...(typeof stack === "string" && !isOwn && { stack: framesOf(stack) }),
+    ...(cause instanceof Error && causes > 0 && { cause: describe(cause, causes - 1) }),
+  };
+}
+
+/** Returns the stack without the message, which the frames follow. */
+function framesOf(stack: string): string {
+  return printable(stack.slice(Math.max(0, stack.search(/^ +at /m))));
+}
+
+function printable(text: unknown): string {
+  return redact(String(text)).slice(0, MAX_TEXT);
+}

@@ -1,0 +1,19 @@
+import { lazy, rdsOptions, withSecret } from "lockstep/lambda";
+import { openPostgres } from "lockstep/postgres";
+import { telemetry } from "./telemetry.ts";
+
+/**
+ * SHOP_SECRET is the ARN of a secret that RDS keeps, and DATABASE the name of the database, which the secret of a master user
+ * lacks. Without a secret, SHOP has the same JSON: see compose.yaml.
+ */
+const { SHOP_SECRET, SHOP = "", DATABASE } = process.env;
+
+const more = { ...(DATABASE && { database: DATABASE }) };
+const hooks = { onEvent: telemetry.lock, onStockEvent: telemetry.stock };
+
+/** Stock, runs and locks. The first event opens the database, later ones find it; a rotated secret opens it again. */
+export const shop = SHOP_SECRET
+  ? withSecret(SHOP_SECRET, (json) => openPostgres({ ...rdsOptions(json, more), tls: {} }, hooks))
+  : lazy(() => openPostgres(rdsOptions(SHOP, more), hooks));
+
+export const locks = async () => (await shop()).locks;

@@ -1,0 +1,38 @@
+import { build } from "esbuild";
+
+/** The optional clients of all stores. */
+const CLIENTS = ["ioredis", "mysql2", "pg"];
+
+/** What opens a store, its entry, the most bytes that users get, and the folders of other systems that it builds on. */
+export const STORE_BUNDLES: readonly (readonly [string, string, number, readonly string[]])[] = [
+  ["openMemory", "memory", 62_000, []],
+  ["openSqlite", "sqlite", 161_500, ["sql"]],
+  ["openMysql", "mysql", 171_000, ["sql"]],
+  ["openPostgres", "postgres", 178_000, ["sql"]],
+  ["openEtcd", "etcd", 132_000, []],
+  ["openEtcdGateway", "etcd", 91_500, []],
+  ["openRedis", "redis", 94_500, []],
+  ["openRedlock", "redlock", 76_000, ["redis"]],
+  ["openDynamodb", "dynamodb", 141_500, []],
+  ["openZooKeeper", "zookeeper", 67_000, []],
+];
+
+/** Bundles one export of a module for Node, without clients. */
+export async function bundleOf(name: string, module: string, folder: string) {
+  const { outputFiles, metafile } = await build({
+    stdin: { contents: `export { ${name} } from "${module}"`, resolveDir: folder },
+    absWorkingDir: folder,
+    bundle: true,
+    minify: true,
+    platform: "node",
+    format: "esm",
+    external: CLIENTS,
+    write: false,
+    metafile: true,
+  });
+  const [output] = Object.values(metafile.outputs);
+  const used = Object.entries(output?.inputs ?? {}).filter(
+    ([, { bytesInOutput }]) => bytesInOutput,
+  );
+  return { bytes: outputFiles[0]?.contents.length ?? 0, files: used.map(([file]) => file) };
+}
