@@ -23,6 +23,8 @@ test("a short campaign on SQLite breaks no guarantee", async () => {
   // 35 resources, and some runs.
   expect(report.replay).toMatchObject({ histories: expect.toSatisfy((count) => count > 35) });
   expect(report.replay).toMatchObject({ events: expect.toSatisfy((count) => count > 200) });
+  expect(report.replay).toHaveProperty("models.validity");
+  expect(report.replay).not.toHaveProperty("models.withdrawal");
 });
 
 type Call = Omit<HistoryEvent, "type" | "time">;
@@ -108,7 +110,8 @@ describe("the judge of a history", () => {
   test("replays no look at a lock that a step of the store's clock may have ended", () => {
     const step = call(4, 9, { client: "nemesis", operation: "server's clock stepped" });
     const later = [acquire("c", "3", 20, 21), held("c", "3", 22)].flat();
-    expect(withoutExcused([...two, ...step, held("a", "1", 10), ...later])).toEqual([
+    const before = { ...held("a", "1", 3), until: 5_000 };
+    expect(withoutExcused([...two, before, ...step, held("a", "1", 10), ...later])).toEqual([
       ...two,
       ...step,
       ...later,

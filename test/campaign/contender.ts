@@ -3,9 +3,9 @@ import { type StockResult, stockLock } from "../../core/inventory/inventory.ts";
 import { LockLostError } from "../../core/lock/errors.ts";
 import type { Fence } from "../../core/lock/fence.ts";
 import type { Lock } from "../../core/lock/lock.ts";
-import { isHeld } from "../../core/lock/lock-handle.ts";
 import { open } from "../../infra/open.ts";
 import { Random } from "../simulation/random.ts";
+import { heldFor } from "../support/held-for.ts";
 import { type HistoryEvent, now, type Operation, record } from "./history.ts";
 import { askOracle } from "./oracle.ts";
 import { saleRuns } from "./sale-workflow.ts";
@@ -118,8 +118,9 @@ async function look(lock: Lock, at: Use, random: Random): Promise<void> {
   for (let left = random.below(4); left > 0; left -= 1) {
     await sleep(random.float() ** 4 * ttl);
     const time = now();
-    if (!isHeld(lock)) return;
-    record({ ...at, operation: "hold", type: "ok", time });
+    const left = heldFor(lock, ttl);
+    if (left === undefined) return;
+    record({ ...at, operation: "hold", type: "ok", time, until: time + 1_000 * left });
   }
 }
 

@@ -199,11 +199,11 @@ function releases(inOrder: readonly Hold[]): readonly CampaignViolation[] {
 export function withoutExcused(events: readonly HistoryEvent[]): readonly HistoryEvent[] {
   const steps = clockSteps(events);
   const requested = new Map<string, number>();
-  return events.filter(({ client, operation, type, time }) => {
+  return events.filter(({ client, operation, type, time, until = time }) => {
     if (operation === "acquire" && type === "invoke") requested.set(client, time);
     const isHeld = operation === "hold" && type === "ok";
     return (
-      !isHeld || !isExcused({ requestedAt: requested.get(client) ?? time, heldAt: time }, steps)
+      !isHeld || !isExcused({ requestedAt: requested.get(client) ?? time, heldAt: until }, steps)
     );
   });
 }

@@ -6,7 +6,8 @@
  * The properties: no two clients get the same token, and a client that begins after another one has got its token gets a
  * higher one.
  *
- * Left out: masters that lose their tokens, generations, and lost answers (a master without an answer grants nothing).
+ * Left out: masters that lose their tokens, generations, and lost answers (a master without an answer grants nothing). No history is
+ * replayed: what happens inside the masters is not recorded.
  *
  * Mutants: NO_RAISE (the highest token is not raised on a quorum), RAISE_ANY (a master raises its token although the
  * client has lost the lock there).

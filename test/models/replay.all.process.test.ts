@@ -1,11 +1,11 @@
 import { expect, test } from "vitest";
 import { type CallEvent, replay } from "./replay.ts";
 
-/** Makes a history of texts such as "a claim ok 1": client, operation, type, token, value. */
+/** Makes a history of texts such as "a claim ok 1": client, operation, type, token, value. The value of a hold is its end. */
 function historyOf(...lines: readonly string[]): readonly CallEvent[] {
-  return eventsOf("cup", lines, ([token, value]) => ({
+  return eventsOf("cup", lines, ([token, value], operation) => ({
     ...(token && { token }),
-    ...(value && { value: Number(value) }),
+    ...(value && { [operation === "hold" ? "until" : "value"]: Number(value) }),
   }));
 }
 
@@ -29,7 +29,7 @@ function runOf(...lines: readonly string[]): readonly CallEvent[] {
 function eventsOf(
   name: string,
   lines: readonly string[],
-  detailsOf: (texts: readonly (string | undefined)[]) => Partial<CallEvent>,
+  detailsOf: (texts: readonly (string | undefined)[], operation: string) => Partial<CallEvent>,
 ): readonly CallEvent[] {
   return lines.map((line, time) => {
     const [client = "", operation = "", type = "", ...details] = line.split(" ");
@@ -37,7 +37,7 @@ function eventsOf(
     return {
       ...{ time, client, operation, name, type: ending as CallEvent["type"] },
       ...(code && { code }),
-      ...detailsOf(details),
+      ...detailsOf(details, operation),
     };
   });
 }
@@ -71,7 +71,12 @@ test("a history with an overlap, a late holder and an unknown write is a path of
     "b release invoke 4",
     "b release ok 4",
   );
-  expect(await replay([history, history])).toEqual({ histories: 2, events: 44 });
+  const twice = [history, structuredClone(history)];
+  const models = {
+    fence: { replayed: 44, recorded: 44 },
+    validity: { replayed: 18, recorded: 18 },
+  };
+  expect(await replay(twice)).toEqual({ histories: 2, events: 44, models });
 });
 
 test.each([
@@ -134,6 +139,89 @@ test.each([
   const [legal, history] = [historyOf(...acquired("a", 1)), historyOf(...lines)];
   const { refusal } = await replay([legal, history, legal]);
   expect(refusal?.event).toEqual(history[at]);
+});
+
+test("what the bounds of a search leave out is counted, by model", async () => {
+  const claims = Array.from({ length: 7 }, (_, i) => `c${i} claim invoke 1`);
+  const history = historyOf(...acquired("a", 1), ...claims, "a hold ok 1 50", ...released("a", 1));
+  expect(await replay([history])).toEqual({
+    ...{ histories: 1, events: 12 },
+    models: { fence: { replayed: 9, recorded: 12 }, validity: { replayed: 5, recorded: 5 } },
+  });
+});
+
+const released = (client: string, token: number) => [
+  `${client} release invoke ${token}`,
+  `${client} release ok ${token}`,
+];
+
+test("a history of beliefs that end in time, and of claims that nobody was told about, is a path of the models", async () => {
+  const history = historyOf(
+    ...["a acquire invoke", "b acquire invoke", "store owner ok 1", "a acquire ok 1"],
+    ...["a hold ok 1 9", "b acquire unknown", "a hold ok 1 100"],
+    ...[...released("a", 1), "store owner ok", ...acquired("c", 3), "store owner ok 3"],
+    ...["c hold ok 3 16", "store owner ok", "a acquire invoke", "store owner ok 4"],
+    ...["a acquire ok 4"],
+  );
+  expect((await replay([history])).refusal).toBeUndefined();
+});
+
+test("a lock that its holder has left early, as its clock was ahead, is a path of the models", async () => {
+  const lines = [
+    ...[...acquired("a", 1), "b acquire invoke", "a hold ok 1 100", "a hold fail:expired 1"],
+    ...["b acquire ok 2", "b hold ok 2 200", "a release invoke 1", "a release fail:was-lost 1"],
+    // It ends the belief of its own client alone.
+    ...["a hold fail:expired 1", "c acquire invoke", "b hold ok 2 300"],
+  ];
+  expect((await replay([historyOf(...lines)])).refusal).toBeUndefined();
+  const { refusal } = await replay([historyOf(...lines, "c acquire ok 3")]);
+  expect(refusal?.model).toBe("validity");
+});
+
+test.each([
+  [
+    "validity",
+    "a lock that is granted before its holder's belief has ended",
+    [...acquired("a", 1), "a hold ok 1 9", ...acquired("b", 2)],
+    4,
+  ],
+  [
+    "validity",
+    "a lock that its holder's renewal has not kept",
+    [...acquired("a", 1), "a hold ok 1 3", "a hold ok 1 9", "b acquire invoke", "b acquire ok 2"],
+    5,
+  ],
+  [
+    "validity",
+    "a lock that the store has dropped early and told its holder",
+    [...acquired("a", 1), "a hold ok 1 9", "a hold fail:taken 1", ...acquired("b", 2)],
+    5,
+  ],
+  [
+    "withdrawal",
+    "a lock that another client's withdrawal has freed",
+    [
+      ...["b acquire invoke", ...acquired("a", 1), "store owner ok 1", "b acquire unknown"],
+      ...["store owner ok", "a hold ok 1 9"],
+    ],
+    6,
+  ],
+  [
+    "withdrawal",
+    "a client without an answer that takes itself for the holder",
+    ["store owner ok", "a acquire invoke", "store owner ok", "a acquire ok 1", "a hold ok 1 9"],
+    4,
+  ],
+  [
+    "withdrawal",
+    "a lock that the store keeps after its release",
+    [...acquired("a", 1), "store owner ok 1", ...released("a", 1), "store owner ok 1"],
+    5,
+  ],
+])("to the model %s, %s is no path", async (model, _, lines, at) => {
+  const [legal, history] = [historyOf(...acquired("a", 1)), historyOf(...lines)];
+  const { refusal } = await replay([legal, history, legal]);
+  expect(refusal).toMatchObject({ model, event: history[at] });
 });
 
 const sold = (client: string, id: string, units: number, left: number) => [

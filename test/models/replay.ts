@@ -12,7 +12,10 @@ export interface CallEvent {
   /** `unknown`: the call may have had its effect, or have it later. */
   readonly type: "invoke" | "ok" | "fail" | "unknown";
 
-  /** `hold`: the client finds its lock held. Operations that no model has are passed over. */
+  /**
+   * `hold`: the client finds its lock held. `owner`: the store has given the lock to the acquisition of this token; without a
+   * token, to nobody or to one that no client was told of. Operations that no model has are passed over.
+   */
   readonly operation: string;
 
   /** The lock and the resource that it guards, or the run. */
@@ -23,6 +26,9 @@ export interface CallEvent {
 
   /** The value that was read or written: each write adds one to the value that its client has read. */
   readonly value?: number;
+
+  /** Until when the client that finds its lock held is sure of it, if it does not renew the lock again. */
+  readonly until?: number;
 
   /** The operation id of a change of stock, its units, and the units that it has left. */
   readonly id?: string;
@@ -49,15 +55,29 @@ export interface Refusal {
 /** How many histories and events were replayed, as paths of all models, up to the first event that a model does not allow. */
 export interface Replay {
   readonly histories: number;
+
+  /** Those that some model has replayed. */
   readonly events: number;
+
+  /** The models that had some of the events. Results of earlier versions do not have it. */
+  readonly models?: Readonly<Record<string, Share>>;
   readonly refusal?: Refusal;
+}
+
+/** How many events a model has, and how many of them the bounds of a search did not leave out. */
+interface Share {
+  readonly replayed: number;
+  readonly recorded: number;
 }
 
 interface Operation {
   /** The call's name in the model. */
   readonly step: string;
 
-  /** The codes with which the resource, the lock or the journal refuses the call. Any other failure has no effect. */
+  /**
+   * The codes with which the resource, the lock or the journal refuses the call, or the client gives its lock up. Any other
+   * failure has no effect.
+   */
   readonly refusals?: readonly string[];
 
   /** Whether a call without an answer may be left out: nobody sees its effect, or the model has it anyway. */
@@ -65,12 +85,17 @@ interface Operation {
 
   /** Whether a success proves that calls under lower tokens have no effect any more. */
   readonly supersedes?: boolean;
+
+  /** Whether the model would find nothing in a history without such events. */
+  readonly isNeeded?: boolean;
 }
 
 type Operations = Readonly<Record<string, Operation>>;
 
-/** The step of what a client sees at once. */
+/** The steps of what a client sees or gives up at once, and of what the store has. */
 const OBSERVE = "OBSERVE";
+const GIVE_UP = "GIVE_UP";
+const OWNER = "OWNER";
 
 /** The operation that supplies the stock before all others. Its value is the number of units. */
 const SUPPLY = "supply";
@@ -87,6 +112,18 @@ const TRACE_MODELS = {
     claim: { step: "CLAIM", refusals: ["FENCED_OUT"], supersedes: true },
     read: { step: "READ", isPassing: true },
     write: { step: "WRITE", refusals: ["FENCED_OUT"], supersedes: true },
+    release: { step: "RELEASE", refusals: ["was-lost"] },
+  },
+  validity: {
+    // A client whose clock was stepped forward gives its lock up early. A lock that was "taken" was lost at the store.
+    hold: { step: OBSERVE, refusals: ["expired"] },
+    acquire: { step: "ACQUIRE", isPassing: true, supersedes: true },
+    release: { step: "RELEASE", refusals: ["was-lost"] },
+  },
+  withdrawal: {
+    hold: { step: OBSERVE },
+    owner: { step: OWNER, isNeeded: true },
+    acquire: { step: "ACQUIRE", isPassing: true, supersedes: true },
     release: { step: "RELEASE", refusals: ["was-lost"] },
   },
   stock: {
@@ -115,8 +152,8 @@ type TraceModelName = keyof typeof TRACE_MODELS;
  * The most events of a history, the most of its calls whose effect is open (each one doubles the paths), and the most events
  * of one search. Of any other history, the beginning is replayed.
  */
-const MOST_EVENTS = 20_000;
-const MOST_UNKNOWN = 6;
+export const MOST_EVENTS = 20_000;
+export const MOST_UNKNOWN = 6;
 const MOST_AT_ONCE = 100_000;
 
 /** Returns the histories of locks, resources and runs: each one has the events of one name. */
@@ -126,20 +163,29 @@ export function byName(events: readonly CallEvent[]): readonly NameHistory[] {
 }
 
 /** Looks for a path of each model for each history. */
-export async function replay(histories: readonly NameHistory[]): Promise<Replay> {
-  let events = 0;
-  for (const model of Object.keys(TRACE_MODELS) as TraceModelName[]) {
-    const traces = histories.map((history) => toLines(model, history));
-    for (const lines of batchesOf(traces.filter(({ length }) => length > 1))) {
+export async function replay(
+  histories: readonly NameHistory[],
+  of = Object.keys(TRACE_MODELS) as readonly TraceModelName[],
+): Promise<Replay> {
+  const events = new Set<CallEvent>();
+  const models: Record<string, Share> = {};
+  const replayed = () => ({ histories: histories.length, events: events.size, models });
+  for (const model of of) {
+    const traces = histories.flatMap((history) => tracesOf(model, history));
+    const recorded = sumOf(traces, "recorded");
+    for (const batch of batchesOf(traces)) {
+      models[model] ??= { replayed: 0, recorded };
+      const lines = batch.flatMap((trace) => trace.lines);
       const refused = await findRefused(model, lines);
       if (refused?.event) {
         const { history, event } = refused;
-        return { histories: histories.length, events, refusal: { model, history, event } };
+        return { ...replayed(), refusal: { model, history, event } };
       }
-      events += lines.filter(({ event }, i) => event && event !== lines[i - 1]?.event).length;
+      models[model] = { replayed: models[model].replayed + sumOf(batch, "replayed"), recorded };
+      for (const event of eventsOf(lines)) events.add(event);
     }
   }
-  return { histories: histories.length, events };
+  return replayed();
 }
 
 /** Tells which event no path of the model allows. */
@@ -153,14 +199,24 @@ export function describe({ model, event }: Refusal): string {
 }
 
 /** Joins traces to searches of at most MOST_AT_ONCE lines. */
-function batchesOf(traces: readonly (readonly Line[])[]): readonly (readonly Line[])[] {
-  const batches: Line[][] = [];
+function batchesOf(traces: readonly Trace[]): readonly (readonly Trace[])[] {
+  const batches: Trace[][] = [];
+  let length = 0;
   for (const trace of traces) {
+    length += trace.lines.length;
     const last = batches.at(-1);
-    if (last && last.length + trace.length <= MOST_AT_ONCE) last.push(...trace);
-    else batches.push([...trace]);
+    if (last && length <= MOST_AT_ONCE) {
+      last.push(trace);
+    } else {
+      batches.push([trace]);
+      length = trace.lines.length;
+    }
   }
   return batches;
+}
+
+function sumOf(traces: readonly Trace[], what: keyof Share): number {
+  return traces.reduce((sum, trace) => sum + trace[what], 0);
 }
 
 /** Returns the line that ends all paths. */
@@ -214,26 +270,42 @@ interface Line extends Columns {
 
   /** Undefined for the line before the first event. */
   readonly event?: CallEvent;
+
+  /** The number of the event's time. */
+  readonly time: number;
+}
+
+function eventsOf(lines: readonly Line[]): ReadonlySet<CallEvent> {
+  return new Set(lines.flatMap(({ event }) => event ?? []));
 }
 
 function tableOf(lines: readonly Line[]): string {
-  const columns = ["step", "call", ...Object.keys(NOTHING)] as const;
+  const columns = ["step", "call", "time", ...Object.keys(NOTHING)] as const;
   const rows = lines.map((line) => `{${columns.map((column) => line[column as keyof Line])}},`);
   return `static const struct { int ${columns}; } events[] = {
 ${rows.join("\n")}
+  {0}
 };
 static int furthest = -1;
 `;
 }
 
-function toLines(model: TraceModelName, all: NameHistory): readonly Line[] {
+/** A history as the model reads it, up to the bounds of a search. */
+interface Trace extends Share {
+  readonly lines: readonly Line[];
+}
+
+/** Returns one trace, or none if the model has nothing of the history. */
+function tracesOf(model: TraceModelName, all: NameHistory): readonly Trace[] {
   const operations: Operations = TRACE_MODELS[model];
   const history = all
     .filter(({ operation }) => operation in operations)
-    .toSorted((a, b) => a.time - b.time)
-    .slice(0, MOST_EVENTS);
+    .toSorted((a, b) => a.time - b.time);
+  const has = (name: string) => history.some(({ operation }) => operation === name);
+  if (Object.entries(operations).some(([name, { isNeeded }]) => isNeeded && !has(name))) return [];
   const supplied = history.find(({ operation }) => operation === SUPPLY)?.value ?? 0;
-  return new TraceWriter(operations, history, supplied).write();
+  const trace = new TraceWriter(operations, history, supplied).write();
+  return trace.recorded > 0 ? [trace] : [];
 }
 
 /** Writes the lines of one history. */
@@ -242,6 +314,7 @@ class TraceWriter {
   readonly #history: NameHistory;
   readonly #calls: ReadonlyMap<CallEvent, Call>;
   readonly #tokens: ReadonlyMap<string, number>;
+  readonly #times: ReadonlyMap<number, number>;
   readonly #lines: Line[];
   readonly #open = new Numbers<Call>();
   readonly #ids = new Numbers<string>();
@@ -254,8 +327,9 @@ class TraceWriter {
     this.#operations = operations;
     this.#history = history;
     this.#calls = callsOf(operations, history);
-    this.#tokens = tokensOf(history);
-    this.#lines = [{ step: "RESET", call: 0, history, ...NOTHING, value: supplied }];
+    this.#tokens = numbersOf(history.map(({ token }) => token));
+    this.#times = numbersOf(history.flatMap(({ time, until }) => [time, until]));
+    this.#lines = [{ step: "RESET", call: 0, time: 0, history, ...NOTHING, value: supplied }];
     for (const { ids, step } of new Set(this.#calls.values())) {
       // A reservation may expire after its last call.
       const more = step === "RESERVE" ? 2 : 1;
@@ -263,14 +337,21 @@ class TraceWriter {
     }
   }
 
-  write(): readonly Line[] {
-    for (const event of this.#history) {
-      if (this.#open.used().filter(({ isAnswered }) => !isAnswered).length > MOST_UNKNOWN) break;
-      const { type, operation, token, value = 0 } = event;
-      const { step, supersedes } = this.#operations[operation] as Operation;
+  write(): Trace {
+    let end: number | undefined;
+    for (const [at, event] of this.#history.entries()) {
+      if (end === undefined && (at === MOST_EVENTS || this.#hasManyUnknown())) {
+        end = this.#lines.length;
+      }
+      const { type, operation, token, until, code = "" } = event;
+      const value = until === undefined ? event.value : this.#times.get(until);
+      const { step, supersedes, refusals } = this.#operations[operation] as Operation;
       const call = this.#calls.get(event);
-      if (step === OBSERVE && type === "ok") {
-        this.#add(event, { step, token: this.#numberOf(token), value });
+      if (isSeen(step) && type === "ok") {
+        this.#add(event, { step, token: this.#numberOf(token), value: value ?? 0 });
+      }
+      if (isSeen(step) && type === "fail" && refusals?.includes(code)) {
+        this.#add(event, { step: GIVE_UP, token: this.#numberOf(token) });
       }
       if (!call || type === "unknown") continue;
       if (type === "invoke") {
@@ -280,7 +361,12 @@ class TraceWriter {
       this.#end(event, call, type === "ok" ? "SUCCEED" : "FAIL");
       if (type === "ok" && supersedes && call.isFirst) this.#forgetBefore(event);
     }
-    return this.#lines;
+    const lines = this.#lines.slice(0, end);
+    return { lines, replayed: eventsOf(lines).size, recorded: eventsOf(this.#lines).size };
+  }
+
+  #hasManyUnknown(): boolean {
+    return this.#open.used().filter(({ isAnswered }) => !isAnswered).length > MOST_UNKNOWN;
   }
 
   #send(event: CallEvent, call: Call): void {
@@ -320,7 +406,8 @@ class TraceWriter {
   }
 
   #add(event: CallEvent, line: Pick<Line, "step"> & Partial<Line>): void {
-    this.#lines.push({ history: this.#history, event, call: 0, ...NOTHING, ...line });
+    const time = this.#times.get(event.time) ?? 0;
+    this.#lines.push({ history: this.#history, event, time, call: 0, ...NOTHING, ...line });
   }
 }
 
@@ -363,7 +450,7 @@ function callsOf(operations: Operations, history: NameHistory): ReadonlyMap<Call
   const invoked = new Map<string, CallEvent>();
   const add = (invoke: CallEvent, end?: CallEvent) => {
     const operation = operations[invoke.operation];
-    if (!operation || operation.step === OBSERVE || !mayHaveEffect(operation, end)) return;
+    if (!operation || isSeen(operation.step) || !mayHaveEffect(operation, end)) return;
     const call = toCall(operation.step, { ...invoke, ...end }, end);
     calls.set(invoke, call);
     if (end) calls.set(end, call);
@@ -391,14 +478,22 @@ function toCall(step: string, event: CallEvent, end: CallEvent | undefined): Cal
   return { ...about, step: readsToo ? "CLAIM_AND_READ" : step, value: value ?? 0 };
 }
 
+function isSeen(step: string): boolean {
+  return step === OBSERVE || step === OWNER;
+}
+
 function mayHaveEffect({ refusals, isPassing }: Operation, end: CallEvent | undefined): boolean {
   if (end?.type === "ok") return true;
   if (end?.type === "fail") return refusals?.includes(end.code ?? "") ?? false;
   return !isPassing;
 }
 
-/** Numbers the tokens in their order, from 1. */
-function tokensOf(history: NameHistory): ReadonlyMap<string, number> {
-  const tokens = history.flatMap(({ token }) => (token === undefined ? [] : [token]));
-  return new Map([...new Set(tokens)].sort().map((token, i) => [token, i + 1]));
+/** Numbers what is there in its order, from 1. */
+function numbersOf<T extends string | number>(
+  all: readonly (T | undefined)[],
+): ReadonlyMap<T, number> {
+  const inOrder = [...new Set(all.filter((one) => one !== undefined))].sort((a, b) =>
+    a < b ? -1 : 1,
+  );
+  return new Map(inOrder.map((one, i) => [one, i + 1]));
 }

@@ -6,7 +6,7 @@
  * The properties: at most one client believes that it holds the lock, and no client waits for ever.
  *
  * Left out: lost answers of the creation (see withdrawal.pml), and the time: a session expires at the store only after its client
- * knows (see validity.pml).
+ * knows (see validity.pml). No history is replayed: the entries of the queue and the order of watch events are not recorded.
  *
  * Mutants: NO_REREAD (the end of the entry before gives the lock at once), READ_THEN_WATCH (the watch starts after the read, without its
  * revision: an entry that is gone in between is never reported).

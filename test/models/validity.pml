@@ -10,15 +10,36 @@
  */
 #define TTL 3
 #define LAST 10
+#ifndef NUMBER
+#define NUMBER byte
+#endif
 
-byte now;
-byte expiresAt;   /* at the store; the lock is held while now < expiresAt */
-byte validUntil;  /* in the client's view */
+NUMBER now;
+NUMBER expiresAt;   /* at the store; the lock is held while now < expiresAt */
+NUMBER validUntil;  /* in the client's view */
+
+#define isBelieved (now < validUntil)
+#define isExpired (now >= expiresAt)
+
+inline pass(time) {
+  atomic { now = time; assert(!(isBelieved && isExpired)) }
+}
+
+inline grant(until) {
+  expiresAt = until
+}
+
+inline believe(until) {
+  atomic { validUntil = until; assert(!(isBelieved && isExpired)) }
+}
+
+/* traces/validity.pml has clients of its own. */
+#ifndef TRACE
 bool isHeld = true;
 
 active proctype Clock() {
   do
-  :: atomic { now < LAST -> now++; assert(!(now < validUntil && now >= expiresAt)) }
+  :: atomic { now < LAST -> pass(now + 1) }
   :: now == LAST -> break
   od
 }
@@ -31,7 +52,7 @@ active proctype Client() {
     /* The request arrives. A renewal of an expired lock is refused. */
     atomic {
       if
-      :: round == 0 || now < expiresAt -> expiresAt = now + TTL
+      :: round == 0 || !isExpired -> grant(now + TTL)
       :: else -> isHeld = false
       fi
     }
@@ -40,15 +61,13 @@ active proctype Client() {
     :: else
     fi;
     /* The answer arrives. */
-    atomic {
 #ifdef FROM_ANSWER
-      validUntil = now + TTL;
+    believe(now + TTL);
 #else
-      validUntil = sentAt + TTL;
+    believe(sentAt + TTL);
 #endif
-      assert(!(now < validUntil && now >= expiresAt))
-    }
     round++
   :: else -> break
   od
 }
+#endif

@@ -14,10 +14,33 @@
 #ifndef CLIENTS
 #define CLIENTS 3
 #endif
+#ifndef NUMBER
+#define NUMBER byte
+#endif
 
+NUMBER owner;   /* at the store; 0 if the lock is free */
+
+#define isFree (owner == 0)
+
+inline claimLock(me) {
+  owner = me
+}
+
+inline withdraw(me) {
+  if
+#ifdef WITHDRAW_ANY
+  :: true -> owner = 0
+#else
+  :: owner == me -> owner = 0
+  :: else
+#endif
+  fi
+}
+
+/* traces/withdrawal.pml has clients and a store of its own. */
+#ifndef TRACE
 mtype = { nothing, sent, applied, refused, lost };
 
-byte owner;                       /* at the store; 0 if the lock is free */
 mtype claim[CLIENTS + 1] = nothing;
 mtype withdrawal[CLIENTS + 1] = nothing;
 bool believes[CLIENTS + 1];
@@ -30,19 +53,10 @@ end:
   :: atomic {
       select(i : 1 .. CLIENTS);
       if
-      :: claim[i] == sent && owner == 0 -> owner = i; claim[i] = applied
-      :: claim[i] == sent && owner != 0 -> claim[i] = refused
+      :: claim[i] == sent && isFree -> claimLock(i); claim[i] = applied
+      :: claim[i] == sent && !isFree -> claim[i] = refused
       :: claim[i] == sent -> claim[i] = lost
-      :: withdrawal[i] == sent ->
-        withdrawal[i] = applied;
-        if
-#ifdef WITHDRAW_ANY
-        :: true -> owner = 0
-#else
-        :: owner == i -> owner = 0
-        :: else
-#endif
-        fi
+      :: withdrawal[i] == sent -> withdraw(i); withdrawal[i] = applied
       :: withdrawal[i] == sent -> withdrawal[i] = lost
       :: owner == i && !believes[i] && claim[i] == applied -> owner = 0  /* Expires. */
       :: else
@@ -78,3 +92,4 @@ init {
   byte i;
   atomic { for (i : 1 .. CLIENTS) { run Client(i) } }
 }
+#endif

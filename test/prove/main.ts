@@ -38,12 +38,12 @@ const { seed, long, seconds, operations, mostSeconds, campaigns, json, write, st
     type: "string",
     array: true,
     choices: Object.keys(STORES),
-    describe: "the stores of the campaigns on real servers",
+    describe: "the stores of the campaigns on real servers; the last campaigns on others are kept",
   })
   .option("campaigns", {
     type: "boolean",
-    default: false,
-    describe: "run the campaigns alone, and put them into the last results",
+    describe:
+      "run the campaigns alone, and put them into the last results; --no-campaigns runs everything else, and keeps them",
   })
   .option("json", { type: "boolean", default: false, describe: "print one JSON document" })
   .option("write", {
@@ -76,13 +76,15 @@ async function proveAll(): Promise<void> {
     simulationSeconds: seconds ?? bounds.simulationSeconds,
     campaignOperations: operations ?? bounds.campaignOperations,
     mostCampaignSeconds: mostSeconds ?? bounds.mostCampaignSeconds,
-    stores: (store as CampaignStoreName[] | undefined) ?? bounds.stores,
+    stores:
+      campaigns === false ? [] : ((store as CampaignStoreName[] | undefined) ?? bounds.stores),
     onFailure: writeFailure,
     log: bar.isActive ? () => {} : note,
     onProgress: (share: number, what: string) => bar.update(share, { what }),
   };
   const read = (name: string) => JSON.parse(readFileSync(fileOf(name), "utf8"));
-  const proving = campaigns ? addCampaigns(read("proof.json"), options) : prove(options);
+  const last = read("proof.json");
+  const proving = campaigns ? addCampaigns(last, options) : prove(options, last);
   const proof = await proving.finally(() => bar.stop());
   const page = proofPage(proof, read("peers.json"), read("soak.json"));
   if (write) {

@@ -2,6 +2,7 @@ import { countOf, faultMatrix } from "../campaign/fault-matrix.ts";
 import type { CampaignCheck } from "../campaign/judge.ts";
 import { FAULTS } from "../campaign/nemesis.ts";
 import { STORES } from "../campaign/stores.ts";
+import { MOST_EVENTS, MOST_UNKNOWN, type Replay } from "../models/replay.ts";
 import { type PeersRuns, peersSection } from "../peers/page.ts";
 import type { Check } from "../simulation/history.ts";
 import { type Soak, soakTable } from "../soak/growth.ts";
@@ -82,6 +83,7 @@ ${table(
     ["schedules", count(simulation.schedules)],
     ["seeds", `${simulation.firstSeed} to ${simulation.firstSeed + simulation.schedules - 1}`],
     ["time", `${simulation.seconds} s`],
+    ["schedules per minute", count(Math.round((60 * simulation.schedules) / simulation.seconds))],
     ["faults", count(sumOf(simulation.faults))],
     ...Object.entries(simulation.faults)
       .sort()
@@ -121,7 +123,8 @@ contend for locks and sell stock while they, their clocks, their servers and the
 violated, each of the store's faults has met something, and a holder was late: without these, its verdict is "unknown". A holder is late when it uses a
 resource after another client has acquired its lock. Each unit of a sale is an operation. The \`--seconds\` of \`npm run prove\` are those of the simulation; with
 \`--operations\`, each campaign on a store with stock goes on until it has had so many, for \`--most-seconds\` at the most. As root, the files of SQL databases and of ZooKeeper are
-in a file system of their own in memory, so that it can be full. \`npm run prove -- --campaigns --write\` runs campaigns alone, and puts them into these results.
+in a file system of their own in memory, so that it can be full. \`npm run prove -- --campaigns --write\` runs campaigns alone, and puts them into these results;
+with \`--no-campaigns\` it runs all the rest, and keeps them.
 
 ${table(
   [
@@ -161,7 +164,7 @@ ${peersSection(peers)}`;
 }
 
 /** Tells what the proof says nothing about, by store. */
-function notTested({ campaigns }: Proof): string {
+function notTested({ campaigns, failedCampaigns }: Proof): string {
   const untried = FAULTS.filter((fault) =>
     campaigns.every(({ faults }) => "not" in countOf(faults, fault)),
   );
@@ -191,9 +194,12 @@ function notTested({ campaigns }: Proof): string {
     ].filter(([stores]) => stores !== ""),
   )}
 
-- **A campaign that failed**: one on Redis 7.0.15 with 1,003,007 operations, on 2026-11-28. A ledger had 21 entries twice after a kill in the middle of a write, by
-  [a fault of Redis that doctor tells of](stores/redis.md#stock); the stock and the answers were right. Since then campaigns set \`aof-load-truncated no\` and repair the file, as that page says: one of 1,004,792 operations passed.
-- **Commits after this run**: the tests alone have tried them, until the next run.
+${failedCampaigns
+  .map(
+    ({ store, version, operations, date: on, account }) =>
+      `- **A campaign that failed**: one on ${store} ${version} with ${count(operations)} operations, on ${on}.\n  ${account}\n`,
+  )
+  .join("")}- **Commits after this run**: the tests alone have tried them, until the next run.
 - **Campaigns** take locks, sell stock and execute \`step.tx\`. Plain steps, undo, cancellation, signals, children, schedules, limits of queues, entities,
   elections and reservations meet no fault there. The simulation has plain steps, undo, cancellation and reservations of this list; for the rest there are tests.
 - **The simulation** has SQLite in memory: no connection pool, no protocol of a server, no other store. **Models** have three clients at most, and are not the code.
@@ -209,27 +215,39 @@ function listed(names: readonly string[]): string {
   return names.join(", ") || "none";
 }
 
+/** Names the models of a replay, and how much of its events the bounds have left of a model's. */
+function modelsOf({ models }: Pick<Replay, "models">): string {
+  if (!models) return "fence, stock, journal (shares not counted)";
+  const names = Object.entries(models).map(([name, { replayed, recorded }]) =>
+    replayed === recorded ? name : `${name} (${count(replayed)} of ${count(recorded)} events)`,
+  );
+  return listed(names);
+}
+
 /** Counts what was replayed as paths of the models. Empty for a proof of an earlier version. */
 function replaySection({ replay, campaigns }: Proof): string {
   if (!replay) return "";
   const simulated = [
     `simulation, ${count(replay.schedules)} schedules`,
-    ...[count(replay.histories), count(replay.events), replay.refusal ?? "none"],
+    ...[modelsOf(replay), count(replay.histories), count(replay.events), replay.refusal ?? "none"],
   ];
   const ofCampaigns = campaigns.map(({ store, replay: replayed, violations }) => {
     const refusal = violations.find((violation) => violation.startsWith("model path"));
     const counts =
       replayed && "histories" in replayed
-        ? [count(replayed.histories), count(replayed.events)]
-        : ["0", "0"];
+        ? [modelsOf(replayed), count(replayed.histories), count(replayed.events)]
+        : ["none", "0", "0"];
     return [`campaign on ${store}`, ...counts, refusal ?? "none"];
   });
   return `## Histories as paths of the models
 
-The calls for locks, resources, stock and runs are replayed: spin looks for a path of the models \`fence\`, \`stock\` and \`journal\` that has them all, and
-tells the first event that no path has. Each lock, stock or run has a history of its own.
+The calls for locks, resources, stock and runs are replayed: spin looks for a path of each of these models that has them all, and
+tells the first event that no path has. Each lock, stock or run has a history of its own. The models \`redlock\` and \`session-queue\` have no replay: what
+happens inside the masters and in the queue is not recorded. The simulation alone records the owner that the store has, without which \`withdrawal\`
+is not replayed. A search is bounded: it has the first ${count(MOST_EVENTS)} events of a history at the most, and ends where more than ${MOST_UNKNOWN} calls are open that never had an
+answer. Where a model had fewer events for that, the table tells how many.
 
-${table(["histories of", "histories", "events", "event without a path"], [simulated, ...ofCampaigns])}
+${table(["histories of", "models", "histories", "events", "event without a path"], [simulated, ...ofCampaigns])}
 
 `;
 }

@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import { measuredCode, nameCode } from "../support/commit.ts";
 import { pageAt } from "../support/docs.ts";
 import { isProven, proofPage } from "./page.ts";
-import type { Proof } from "./prove.ts";
+import { addCampaigns, type Proof, QUICK } from "./prove.ts";
 
 const read = (name: string) =>
   JSON.parse(readFileSync(new URL(`../../docs/${name}`, import.meta.url), "utf8"));
@@ -70,13 +70,39 @@ test("a proof and a campaign name the commit that is checked out", () => {
 });
 
 test("the page counts the histories that were replayed, and tells the event without a path", () => {
-  const replay = { schedules: 500, histories: 1_000, events: 20_000, refusal: "a sale ok" };
+  const models = {
+    fence: { replayed: 9_000, recorded: 12_000 },
+    validity: { replayed: 4_000, recorded: 4_000 },
+  };
+  const replay = { schedules: 500, histories: 1_000, events: 20_000, models, refusal: "a sale ok" };
   const campaigns = proof.campaigns.map((report) => ({
     ...report,
     store: "sqlite",
     replay: { histories: 35, events: 600 },
   }));
   const page = proofPage({ ...proof, replay, campaigns }, read("peers.json"), read("soak.json"));
-  expect(page).toContain("| simulation, 500 schedules | 1,000 | 20,000 | a sale ok |");
-  expect(page).toContain("| campaign on sqlite | 35 | 600 | none |");
+  expect(page).toContain(
+    "| simulation, 500 schedules | fence (9,000 of 12,000 events), validity | 1,000 | 20,000 | a sale ok |",
+  );
+  expect(page).toContain(
+    "| campaign on sqlite | fence, stock, journal (shares not counted) | 35 | 600 | none |",
+  );
+});
+
+test("the page tells the schedules per minute, and each campaign that failed", () => {
+  const simulation = { ...proof.simulation, schedules: 9_000, seconds: 180 };
+  const failure = { store: "etcd", version: "3.4", date: "2026-01-02", account: "It was slow." };
+  const failedCampaigns = [{ ...failure, operations: 5_000 }];
+  const changed = { ...proof, simulation, failedCampaigns };
+  const page = proofPage(changed, read("peers.json"), read("soak.json"));
+  expect(page).toContain("| schedules per minute | 3,000 |");
+  expect(page).toContain(
+    "- **A campaign that failed**: one on etcd 3.4 with 5,000 operations, on 2026-01-02.\n  It was slow.",
+  );
+});
+
+test("a run without campaigns keeps those of the last one, and those that failed", async () => {
+  const nothing = () => {};
+  const bounds = { ...QUICK, stores: [], log: nothing, onProgress: nothing, onFailure: nothing };
+  expect(await addCampaigns(proof, bounds)).toEqual(proof);
 });

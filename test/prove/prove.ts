@@ -91,10 +91,27 @@ export interface Proof extends MeasuredCode {
   };
   readonly mutants: readonly Hunt[];
   readonly campaigns: readonly (CampaignReport & { readonly store: string })[];
+
+  /** Campaigns that failed and have led to a change. Written by hand, and kept. */
+  readonly failedCampaigns: readonly FailedCampaign[];
 }
 
-/** Searches the models, simulates schedules, replays some of them as paths of the models, hunts the mutants, and runs campaigns on real servers. */
-export async function prove(options: ProveOptions): Promise<Proof> {
+interface FailedCampaign extends Pick<CampaignReport, "version" | "operations"> {
+  readonly store: string;
+  readonly date: string;
+
+  /** What was broken, and what was changed since. In Markdown. */
+  readonly account: string;
+}
+
+/**
+ * Searches the models, simulates schedules, replays some of them as paths of the models, hunts the mutants, and runs campaigns on
+ * real servers. Those of the last proof on other stores are kept.
+ */
+export async function prove(
+  options: ProveOptions,
+  { campaigns, failedCampaigns }: Proof,
+): Promise<Proof> {
   const code = measuredCode();
   const models = await searchModels(options);
   const simulation = await simulateSchedules(options);
@@ -104,8 +121,7 @@ export async function prove(options: ProveOptions): Promise<Proof> {
     schedules: options.schedulesPerMutant,
     onProgress: (done) => options.onProgress(0.6 + (0.2 * done) / MUTANTS.length, "mutants"),
   });
-  const campaigns = await runCampaigns(options);
-  return {
+  const proof = {
     date: new Date().toISOString().slice(0, 10),
     ...code,
     command: options.command,
@@ -116,7 +132,9 @@ export async function prove(options: ProveOptions): Promise<Proof> {
     replay: replayed,
     mutants,
     campaigns,
+    failedCampaigns,
   };
+  return addCampaigns(proof, options);
 }
 
 /** Runs campaigns, which replace those of the proof on the same stores. */

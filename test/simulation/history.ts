@@ -49,6 +49,12 @@ export interface Attempt {
   remaining?: number;
 }
 
+/** A lock at the store, and its owner, if it has one. */
+export interface Owned {
+  readonly name: string;
+  readonly owner: string | undefined;
+}
+
 interface Held {
   readonly owner: string;
   readonly expiresAt: number;
@@ -71,6 +77,7 @@ export class History {
   /** Acquisitions while another client still took itself for the holder. */
   overlaps = 0;
   readonly #locks = new Map<string, Held>();
+  readonly #owners = new Map<string, string | undefined>();
 
   /** The values of requests that came twice. What such a request finds later, its first answer did not know. */
   readonly repeated = new Set<unknown>();
@@ -83,8 +90,11 @@ export class History {
     this.violations.push({ check, detail });
   };
 
-  /** Compares the locks with those before the statements, which may remove or replace only what they own. */
-  onLocks(rows: readonly Row[], statements: readonly Sql[], now: number): void {
+  /**
+   * Compares the locks with those before the statements, which may remove or replace only what they own. Returns those that
+   * have another owner now.
+   */
+  onLocks(rows: readonly Row[], statements: readonly Sql[], now: number): readonly Owned[] {
     const found = new Map(
       rows.map(({ name, owner, expires_at }) => [
         asText(name),
@@ -107,6 +117,27 @@ export class History {
     }
     this.#locks.clear();
     for (const [name, held] of found) this.#locks.set(name, held);
+    return this.#changedOwners(now);
+  }
+
+  #changedOwners(now: number): readonly Owned[] {
+    const changed: Owned[] = [];
+    for (const name of new Set([...this.#owners.keys(), ...this.#locks.keys()])) {
+      const held = this.#locks.get(name);
+      const owner = held && held.expiresAt > now ? held.owner : undefined;
+      if (owner === this.#owners.get(name)) continue;
+      this.#owners.set(name, owner);
+      changed.push({ name, owner });
+    }
+    return changed;
+  }
+
+  /** Returns the fence that a client was told for the lock of this owner. */
+  fenceOf({ name, owner }: Owned): Fence | undefined {
+    const found = this.acquisitions.find(
+      ({ fence }) => fence.resource === name && owner?.startsWith(fenceOwner(fence) ?? ""),
+    );
+    return found?.fence;
   }
 
   /** Whether the store has a lock of this name for the owner. */

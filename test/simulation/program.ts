@@ -4,12 +4,13 @@ import { stockLock } from "../../core/inventory/inventory.ts";
 import { sleep } from "../../core/lock/abort.ts";
 import { hasCode, isCertain, LockError } from "../../core/lock/errors.ts";
 import type { Fence } from "../../core/lock/fence.ts";
-import type { Lock, LockSet } from "../../core/lock/lock.ts";
+import type { Lock, LockSet, Unlocked } from "../../core/lock/lock.ts";
 import { isHeld } from "../../core/lock/lock-handle.ts";
 import { createRuntime, type Runtime, TerminalError, workflow } from "../../core/steps/index.ts";
 import { sqlStore } from "../../core/stores/sql/store.ts";
 import { recordedJournal } from "../models/recorded-journal.ts";
 import type { CallEvent } from "../models/replay.ts";
+import { heldFor } from "../support/held-for.ts";
 import type { Attempt } from "./history.ts";
 import type { RemoteDatabase } from "./network.ts";
 import type { Operation } from "./plan.ts";
@@ -264,7 +265,12 @@ export class Client {
       await locks.ensure(ttl / 2);
       await this.#hold(locks, think / 2, client);
     } finally {
-      await this.#unlock(locks);
+      const releases = [...locks.fences].map(([name, fence]) => {
+        return { client, name, token: String(fence), operation: "release" };
+      });
+      for (const release of releases) this.#event({ ...release, type: "invoke" });
+      const end = endOfRelease(await this.#unlock(locks));
+      for (const release of releases) this.#event({ ...release, type: "ok", ...end });
     }
   }
 
@@ -297,14 +303,7 @@ export class Client {
       await body({ fence: lock.fence, lock, caller, hold });
     } finally {
       const release = { ...caller, operation: "release" };
-      await this.#recorded(
-        release,
-        () => this.#unlock(lock),
-        (answer) =>
-          answer === "released"
-            ? {}
-            : { type: answer ? "fail" : "unknown", ...(answer && { code: answer }) },
-      );
+      await this.#recorded(release, () => this.#unlock(lock), endOfRelease);
     }
   }
 
@@ -379,9 +378,10 @@ export class Client {
     const { world, server, history, plan } = this.#shared;
     if (plan.storeJumps.length > 0) return;
     const fences = "fences" in lock ? [...lock.fences.values()] : [lock.fence];
+    const until = world.now + (heldFor(lock, 2 * plan.ttl) ?? 0);
     for (const fence of fences) {
       const [name, token] = [fence.resource, String(fence)];
-      this.#event({ client, name, token, operation: "hold", type: "ok" });
+      this.#event({ client, name, token, operation: "hold", type: "ok", until });
     }
     const lost = fences.find((fence) => !history.isHeldBy(fence, server.now));
     if (!lost) return;
@@ -573,6 +573,12 @@ export class Client {
 
 /** The end of a call that the resource refused. */
 const FENCED_OUT = { type: "fail", code: "FENCED_OUT" } as const;
+
+/** The end of a release whose answer may not be known. */
+function endOfRelease(answer: Unlocked | undefined): Partial<CallEvent> {
+  if (answer === "released") return {};
+  return answer ? { type: "fail", code: answer } : { type: "unknown" };
+}
 
 type Outcome = Awaited<ReturnType<Runtime["resume"]>>;
 

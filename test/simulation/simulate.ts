@@ -4,7 +4,7 @@ import { migrate } from "../../core/stores/sql/migrate.ts";
 import { sqliteDatabase } from "../../core/stores/sqlite/database.ts";
 import type { CallEvent } from "../models/replay.ts";
 import type { Fault } from "./faults.ts";
-import { History, type Violation } from "./history.ts";
+import { History, type Owned, type Violation } from "./history.ts";
 import { checkEnd } from "./judge.ts";
 import { Network, RemoteDatabase, StoreServer } from "./network.ts";
 import type { ClientPlan, MachineFault, Operation, Plan } from "./plan.ts";
@@ -97,6 +97,9 @@ class Schedule {
   readonly #shared: Shared;
   readonly #faults = new Map<Fault, number>();
   readonly #faultyRequests: string[] = [];
+
+  /** The events of the store's owners. */
+  readonly #owners = new Map<CallEvent, Owned>();
   readonly #trace: string[] = [];
   #running = 0;
 
@@ -114,7 +117,8 @@ class Schedule {
       },
     });
     this.#server.onLocks = (rows, statements) => {
-      this.#history.onLocks(rows, statements, this.#server.now);
+      const changed = this.#history.onLocks(rows, statements, this.#server.now);
+      for (const owned of changed) this.#noteOwner(owned);
     };
     this.#server.onRepetition = (statements) => {
       for (const { values } of statements)
@@ -131,7 +135,7 @@ class Schedule {
       calls: new Map(),
       ended: new Map(),
       cancelled: new Set(),
-      events: [supplied(plan)],
+      events: [supplied(plan), ...[COUNTED, SOLD].map((sku) => ownerOf(stockLock(sku), 0))],
       note: (text) => this.#note(text),
     };
   }
@@ -250,6 +254,31 @@ class Schedule {
     this.#note(`fault: ${fault}, ${where}`);
   }
 
+  #noteOwner(owned: Owned): void {
+    const event = ownerOf(owned.name, this.#world.now);
+    this.#shared.events.push(event);
+    this.#owners.set(event, owned);
+  }
+
+  /** Returns the events, where the store's owners have the tokens that clients were told. */
+  #events(): readonly CallEvent[] {
+    const told = new Set<string>();
+    // A store's clock that is stepped back may bring an owner back, and no model has that clock.
+    const isStepped = this.#plan.storeJumps.length > 0;
+    const events = this.#shared.events.filter(
+      ({ operation }) => !isStepped || operation !== "owner",
+    );
+    return events.map((event) => {
+      const owned = this.#owners.get(event);
+      const fence = owned && this.#history.fenceOf(owned);
+      const token = fence && String(fence);
+      // A request that came twice may bring an owner back whose belief has ended.
+      if (token === undefined || told.has(`${event.name} ${token}`)) return event;
+      told.add(`${event.name} ${token}`);
+      return { ...event, token };
+    });
+  }
+
   #note(text: string): void {
     this.#trace.push(`${this.#world.now.toFixed(1).padStart(8)} ms  ${text}`);
   }
@@ -267,7 +296,7 @@ class Schedule {
       overlaps,
       lateRefused: refused.length,
       trace: this.#trace,
-      events: this.#shared.events,
+      events: this.#events(),
     };
   }
 }
@@ -275,6 +304,11 @@ class Schedule {
 function supplied({ stock }: Plan): CallEvent {
   const name = stockLock(SOLD);
   return { time: 0, client: "store", type: "ok", operation: "supply", name, value: stock };
+}
+
+/** The store has given the lock to nobody who was told; otherwise the event gets a token. */
+function ownerOf(name: string, time: number): CallEvent {
+  return { time, client: "store", type: "ok", operation: "owner", name };
 }
 
 /** The same with fewer clients: the others keep their random numbers. */

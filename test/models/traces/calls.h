@@ -20,4 +20,8 @@ bool isAccepted[CALLS];
 byte nextStep, nextCall;
 int nextToken, nextValue, nextUnits, nextId, nextReservedBy;
 
+/* Of the event after it: what happens without an event happens before that. */
+int timeAhead;
+bool isOwnerAhead;
+
 #define isSent(c, what) (call[c] == what && !isDone[c])

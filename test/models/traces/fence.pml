@@ -14,7 +14,7 @@
 
 #define isSucceeded(c) (isDone[c] && isAccepted[c])
 #define isFailed(c) (isDone[c] && !isAccepted[c])
-#define isObserved (holder == nextToken)
+inline observe() { holder == nextToken }
 
 inline reset(start) { holder = 0; lastToken = 0; claimed = 0; stock = HIGHEST - start }
 

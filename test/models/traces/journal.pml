@@ -15,7 +15,7 @@
 #define isSucceeded(c) (isDone[c] && isAccepted[c])
 /* The end of a run, and the end of a claim, are for ever. A park or an end may have succeeded before it was refused. */
 #define isFailed(c) (call[c] == CLAIM_RUN || call[c] == CANCEL_RUN -> isEnded : !isMine(numberOf(c)))
-#define isObserved true
+inline observe() { skip }
 
 inline free(number) { skip }
 

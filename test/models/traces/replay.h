@@ -6,7 +6,7 @@
  * violation of the last assertion: it means that there is a path. Otherwise the last line that the search prints is the
  * number of the event that the model does not allow.
  *
- * The model's file has before this one: `reset(start)`, `free(number)`, `isSucceeded(c)`, `isFailed(c)`, `isObserved`, the process `Call(c)` and
+ * The model's file has before this one: `reset(start)`, `free(number)`, `isSucceeded(c)`, `isFailed(c)`, `observe()`, the process `Call(c)` and
  * the process `Others`, for what happens without a call.
  */
 
@@ -34,6 +34,7 @@ init {
         now.nextToken = events[now.line].token; now.nextValue = events[now.line].value;
         now.nextUnits = events[now.line].units; now.nextId = events[now.line].id;
         now.nextReservedBy = events[now.line].reservedBy;
+        now.timeAhead = events[now.line + 1].time; now.isOwnerAhead = (events[now.line + 1].step == OWNER);
         if (now.line > furthest) { furthest = now.line; printf("event %d\n", furthest); }
       };
       if
@@ -45,8 +46,8 @@ init {
       :: nextStep == FAIL -> call[nextCall] != 0 && isFailed(nextCall) -> forget(nextCall)
       :: nextStep == FORGET -> forget(nextCall)
       :: nextStep == FREE -> free(nextId)
-      :: nextStep == OBSERVE -> isObserved
-      :: nextStep > OBSERVE ->
+      :: nextStep == OBSERVE || nextStep == OWNER || nextStep == GIVE_UP -> observe()
+      :: nextStep > GIVE_UP ->
         call[nextCall] = nextStep; token[nextCall] = nextToken; value[nextCall] = nextValue;
         units[nextCall] = nextUnits; id[nextCall] = nextId; reservedBy[nextCall] = nextReservedBy
       fi;

@@ -24,7 +24,7 @@ int asked[IDS + 1];   /* the units */
 
 #define isSucceeded(c) (isDone[c] && isAccepted[c])
 #define isFailed(c) (isDone[c] && !isAccepted[c])
-#define isObserved (onHand == nextValue)
+inline observe() { onHand == nextValue }
 
 #define isFirst(c, what) (isSent(c, what) && !isAnswered[id[c]])
 #define isLeft(c, number) (value[c] == UNKNOWN || value[c] == number)
