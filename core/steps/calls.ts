@@ -52,6 +52,40 @@ export async function callStep<T>(
   return settled.value;
 }
 
+const handledUpdate = asyncContext<HandledUpdate>();
+
+/** An update whose handler runs, and the calls of the context that the handler has begun. */
+export class HandledUpdate {
+  readonly name: string;
+  #calls = 0;
+
+  constructor(name: string) {
+    this.name = name;
+  }
+
+  /** That of the current async context. */
+  static get current(): HandledUpdate | undefined {
+    return handledUpdate.getStore();
+  }
+
+  /** Whether the handler waits for a call. Undefined where the runtime does not tell who calls. */
+  get isInCall(): boolean | undefined {
+    return hooks && this.#calls > 0;
+  }
+
+  run<T>(handler: () => Promise<T>): Promise<T> {
+    return handledUpdate.run(this, handler);
+  }
+
+  begin(call: Promise<unknown>): void {
+    const end = () => {
+      this.#calls -= 1;
+    };
+    this.#calls += 1;
+    call.then(end, end);
+  }
+}
+
 /** The part of an execution that is told of a misuse, whether or not the body catches the error. */
 interface Misusable {
   /** Stops the execution with the error. */
@@ -95,7 +129,9 @@ export class BodyCalls {
       this.#checkOutsideSteps(method);
       return work();
     };
-    return handled(call());
+    const promise = handled(call());
+    HandledUpdate.current?.begin(promise);
+    return promise;
   }
 
   /** Delays the end of the body until the step has ended: a step that has lost a race is recorded as well. */

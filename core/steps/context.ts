@@ -8,7 +8,7 @@ import { checkOptionNames, type OptionNames } from "../lock/options.ts";
 import type { Deadline, Millis } from "../lock/time.ts";
 import { answerKey, publishedPrefix, type UpdateAnswer } from "./answers.ts";
 import { runStep } from "./attempt.ts";
-import { asyncContext, BodyCalls } from "./calls.ts";
+import { BodyCalls, HandledUpdate } from "./calls.ts";
 import { Children, type ChildStarter } from "./children.ts";
 import { decode, encodeError, encodeResult } from "./codec.ts";
 import { isSealed } from "./envelope.ts";
@@ -24,6 +24,7 @@ import {
 import type { RunExecution } from "./execution.ts";
 import type { WorkflowCommand } from "./history.ts";
 import { okRecord, startedRecord } from "./records.ts";
+import { OWN_PATIENCE } from "./replay-gate.ts";
 import { type Schema, validate } from "./schema.ts";
 import { type AnyStepOptions, MAP_OPTIONS, type Step, type StepFunctions, toStep } from "./step.ts";
 import { attemptKey, checkItems, checkSignalName, checkStepName, itemKeysOf } from "./step-keys.ts";
@@ -54,11 +55,8 @@ type MapArguments = readonly [
   undo?: Undo<unknown, TxScope & { readonly item: unknown }>,
 ];
 
-/** How long a handler that awaits something of its own may keep a history that is to end. */
+/** How long the handler of an update may await something of its own when the history is to end. */
 const HANDLER_PATIENCE: Millis = 1_000;
-
-/** The update whose handler runs in the current async context. */
-const handledUpdate = asyncContext<{ readonly context: Context; readonly id: string }>();
 
 /** The context of a workflow's code: each call answers from the journal, or does its work and records the result. */
 export class Context implements WorkflowContext {
@@ -70,8 +68,8 @@ export class Context implements WorkflowContext {
   /** The signals that earlier calls have received, by name and dedupe id. */
   readonly #received = new Set<string>();
 
-  /** Those of updates whose handlers have not ended, and the names of the updates. */
-  readonly #unanswered = new Map<string, string>();
+  /** The updates whose handlers have not ended. */
+  readonly #unanswered = new Set<HandledUpdate>();
   readonly #patches = new Map<string, Promise<boolean>>();
 
   constructor(execution: RunExecution, starter: ChildStarter) {
@@ -105,18 +103,22 @@ export class Context implements WorkflowContext {
       const { dropUndos = false } = options;
       const prepared = await execution.workflow.prepare(input as never, this.runId);
       const what = `the input of ${execution.workflow.name}`;
-      const encoded = await encodeResult(what, prepared.input, execution);
-      const patience = () => (this.hasUnanswered ? HANDLER_PATIENCE : 0);
-      return execution.continueAsNew({ input: encoded, dropUndos }, patience);
+      const encoded = await execution.encode(what, prepared.input);
+      return execution.continueAsNew({ input: encoded, dropUndos }, () => this.#patience());
     });
+  }
+
+  /** How long the body may await something of its own when the history is to end. */
+  #patience(): Millis {
+    const isBusy = [...this.#unanswered].some(({ isInCall = false }) => !isInCall);
+    return isBusy ? HANDLER_PATIENCE : OWN_PATIENCE;
   }
 
   /** The next history would handle the update again, and repeat the steps of its handler. */
   #checkOutsideHandlers(): void {
-    const { context, id = "" } = handledUpdate.getStore() ?? {};
-    const update = context === this ? this.#unanswered.get(id) : undefined;
-    if (update === undefined) return;
-    const problem = `ctx.continueAsNew is called in the handler of update ${quote(update)}`;
+    const update = HandledUpdate.current;
+    if (!update || !this.#unanswered.has(update)) return;
+    const problem = `ctx.continueAsNew is called in the handler of update ${quote(update.name)}`;
     const advice = "return from the handler, and call it after ctx.answer";
     this.#execution.misuse(new MisuseError(`${problem}; ${advice}`));
   }
@@ -124,16 +126,15 @@ export class Context implements WorkflowContext {
   /** Throws a MisuseError if the history is to end without the answer to an update. */
   checkAnswered(): void {
     const [update] = this.#unanswered.values();
-    if (update === undefined) return;
-    const problem = `update ${quote(update)} would have no answer when ctx.continueAsNew ends the history`;
-    throw new MisuseError(
-      `${problem}; await ctx.answer, and let no handler wait for the next history`,
-    );
+    if (!update) return;
+    const problem = `update ${quote(update.name)} would have no answer when ctx.continueAsNew ends the history`;
+    const advice = "let no handler wait for the next history, and do longer work in steps";
+    throw new MisuseError(`${problem}; await ctx.answer, ${advice}`);
   }
 
-  /** Whether the handler of an update has not ended. */
-  get hasUnanswered(): boolean {
-    return this.#unanswered.size > 0;
+  /** Whether the handler of an update waits for a call of its own. */
+  get hasSuspendedHandler(): boolean {
+    return [...this.#unanswered].some(({ isInCall = true }) => isInCall);
   }
 
   get deadline(): Deadline {
@@ -194,7 +195,7 @@ export class Context implements WorkflowContext {
   publish(name: string, value: unknown): Promise<void> {
     return this.#calls.begin("publish", name, async () => {
       const key = publishedPrefix(name);
-      await encodeResult(`the published ${name}`, value, this.#execution);
+      await this.#execution.encode(`the published ${name}`, value);
       await this.#value(key, () => value);
     });
   }
@@ -214,18 +215,17 @@ export class Context implements WorkflowContext {
     const refuse = (discarded: StepRecord) => this.#refuse(update, discarded);
     const { dedupeId, value } = await this.#receiveNext(update, [options], refuse);
     if (dedupeId === undefined) return value;
-    const id = signalId(update, dedupeId);
-    this.#unanswered.set(id, update);
+    const handled = new HandledUpdate(update);
+    this.#unanswered.add(handled);
     const work = async () => {
-      const handling = async () => handler(value as never);
-      const output = await handledUpdate.run({ context: this, id }, handling);
-      await encodeResult(`the answer to ${update}`, output, this.#execution);
+      const output = await handled.run(async () => handler(value as never));
+      await this.#execution.encode(`the answer to ${update}`, output);
       return output;
     };
     const [settled] = await Promise.allSettled([work()]);
     const answer = settled.status === "fulfilled" ? { output: settled.value } : failure(settled);
     await this.#value<UpdateAnswer>(answerKey(update, dedupeId), () => answer, false);
-    this.#unanswered.delete(id);
+    this.#unanswered.delete(handled);
     if (settled.status === "rejected") throw settled.reason;
     return settled.value;
   }

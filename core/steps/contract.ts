@@ -264,8 +264,9 @@ export interface Runtime {
     readonly started: readonly string[];
 
     /**
-     * Slots without a valid input, which the next call tries again. And schedules that cannot be read or moved, by the
-     * name of their workflow in place of the run's id.
+     * Slots without a valid input, which the next call tries again. Slots whose own id of the workflow belongs to a run
+     * with another input (INPUT_CONFLICT): no call starts them. And schedules that cannot be read or moved, by the name
+     * of their workflow in place of the run's id.
      */
     readonly refused: readonly { readonly runId: string; readonly error: unknown }[];
 

@@ -233,7 +233,7 @@ export class Suspension {
 export class HistoryEnd extends Suspension {
   readonly #patience: () => Millis;
 
-  /** `patience` is how long code that awaits something of its own may still go on. */
+  /** `patience` is how long code may still await something of its own. */
   constructor(patience: () => Millis) {
     super("deadline", Number.POSITIVE_INFINITY);
     this.#patience = patience;

@@ -3,7 +3,7 @@ import { worstOf } from "../journal/child-result.ts";
 import type { Compensation, RunResult } from "../journal/runs.ts";
 import { quote } from "../lock/errors.ts";
 import { runStep } from "./attempt.ts";
-import { encode, encodeInfo, encodeResult } from "./codec.ts";
+import { encode, encodeInfo } from "./codec.ts";
 import type { Context } from "./context.ts";
 import {
   type ErrorInfo,
@@ -60,9 +60,8 @@ export async function executeRun(
 async function executePhases(execution: RunExecution, context: Context): Promise<ExecutionResult> {
   const body = await execution.bodyPhase(() => runBody(execution, context));
   const ended = body instanceof Suspension ? undefined : body;
-  // An error ends the run. A step that waits for its next attempt ends in this history, as an update's handler does.
-  const isAwaited = context.hasUnanswered && !(body instanceof HistoryEnd);
-  const mayContinue = ended ? !ended.error : !execution.effects.hasOpen && !isAwaited;
+  const mayContinue =
+    body instanceof Suspension ? mayEndHistory(body, execution, context) : !body.error;
   const continuation = mayContinue ? execution.continuation : undefined;
   if (continuation) context.checkAnswered();
   const refusal = continuation && (await refusalOf(execution, context, continuation));
@@ -79,6 +78,16 @@ async function executePhases(execution: RunExecution, context: Context): Promise
   const compensated = await execution.undoPhase(() => compensate(execution, context, failure));
   if (compensated instanceof Suspension) return { park: execution.toPark(compensated) };
   return failed(execution, failure, compensated);
+}
+
+/**
+ * Whether the other branches of a suspended body allow `ctx.continueAsNew`. A step between its attempts ends in this
+ * history, and so does the handler of an update. What a branch does that is due at once, or that a drain has stopped,
+ * would be lost.
+ */
+function mayEndHistory(suspension: Suspension, execution: RunExecution, context: Context): boolean {
+  const isAwaited = context.hasSuspendedHandler && !(suspension instanceof HistoryEnd);
+  return suspension.wakeIn > 0 && !execution.effects.hasOpen && !isAwaited;
 }
 
 /** Returns why the history cannot end here. */
@@ -116,7 +125,7 @@ async function runBody(execution: RunExecution, context: Context): Promise<BodyR
   try {
     const output = await workflow.run(context, execution.decode(claimed.input));
     await context.end();
-    result = { output: await encodeResult("the output", output, execution) };
+    result = { output: await execution.encode("the output", output) };
   } catch (error) {
     const isReported = error instanceof StepFailedError || isTerminal(error, "RUN_CANCELLED");
     if (!isReported) execution.reportError(error);

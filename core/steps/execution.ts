@@ -9,7 +9,7 @@ import { nextTurn } from "../lock/event-loop.ts";
 import type { Lease } from "../lock/lease.ts";
 import type { LockStore } from "../lock/lock.ts";
 import { after, type Deadline, type Millis } from "../lock/time.ts";
-import { decode, encodeError, encodeInfo } from "./codec.ts";
+import { decode, encodeError, encodeInfo, encodeResult } from "./codec.ts";
 import type { RuntimeOptions } from "./contract.ts";
 import type { Envelopes, Seal } from "./envelope.ts";
 import {
@@ -536,6 +536,11 @@ export class RunExecution {
       this.#gate.stop(new EngineFailure(error));
     }
     throw error;
+  }
+
+  /** Encodes a value of the body before it is recorded. The run is not parked meanwhile. */
+  encode(what: string, value: unknown): Promise<string> {
+    return this.#bodyGate.hold(() => encodeResult(what, value, this));
   }
 
   /** Stops the execution if the text cannot be decoded. */

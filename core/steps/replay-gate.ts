@@ -3,6 +3,9 @@ import { eventually, nextTurn } from "../lock/event-loop.ts";
 import type { Millis } from "../lock/time.ts";
 import { EngineFailure, HistoryEnd, Suspension } from "./errors.ts";
 
+/** How long code may await something of its own: enough for a hash or an import, and little beside a wait of any length. */
+export const OWN_PATIENCE: Millis = 20;
+
 /**
  * All new work of a workflow passes through the gate.
  *
@@ -60,6 +63,18 @@ export class ReplayGate {
     return settled ? settled.value() : new Promise<never>(() => {});
   }
 
+  /** Does work that a call needs before it passes the gate, such as encoding its value: the branch goes on. */
+  async hold<T>(work: () => Promise<T>): Promise<T> {
+    this.#inProgress += 1;
+    try {
+      return await work();
+    } finally {
+      this.#inProgress -= 1;
+      this.#onIdle();
+      void this.#haltWhenQuiet();
+    }
+  }
+
   /** Aborts the work in progress, admits no new work, and halts. */
   stop(reason: Suspension | EngineFailure): void {
     if (this.signal.aborted) return;
@@ -112,18 +127,18 @@ export class ReplayGate {
     if (this.#inProgress === 0) this.#halted.resolve(undefined);
   }
 
-  /** Gives branches that await I/O of their own some time for it, unless the run is parked for a moment alone, or goes on. */
+  /**
+   * Gives branches that await I/O of their own some time for it, unless the run is parked for a moment alone. What they
+   * have received is lost in the next history.
+   */
   async #isQuiet(): Promise<boolean> {
     const commands = this.#commands;
     const isBusy = () => this.#inProgress > 0 || this.#commands !== commands;
-    const { suspension } = this;
-    const isEnd = suspension instanceof HistoryEnd;
-    const span = isEnd ? 0 : Math.min(LONGEST_PATIENCE, suspension.wakeIn / 10);
-    if (span === 0) await nextTurn();
-    const patience = isEnd ? suspension.patience : span;
+    const span = Math.min(OWN_PATIENCE, this.suspension.wakeIn / 10);
+    const ends = this.#suspensions.filter((one) => one instanceof HistoryEnd);
+    // A handler whose call has just ended counts as one that awaits something of its own.
+    if (span === 0 || ends.length > 0) await nextTurn();
+    const patience = span === 0 ? 0 : Math.max(span, ...ends.map((end) => end.patience));
     return !(await eventually(isBusy, patience, this.signal));
   }
 }
-
-/** Enough for a hash or an import, and little beside a wait of any length. */
-const LONGEST_PATIENCE: Millis = 20;

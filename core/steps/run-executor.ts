@@ -453,7 +453,8 @@ type ClaimedExecution = Omit<ExecutionOptions, "services" | "lease" | "records">
   readonly renewal: LeaseRenewal;
 };
 
-interface PreparedRun extends Pick<Awaited<ReturnType<AnyWorkflow["prepare"]>>, "onConflict"> {
+export interface PreparedRun
+  extends Pick<Awaited<ReturnType<AnyWorkflow["prepare"]>>, "onConflict"> {
   readonly run: NewRun;
 }
 

@@ -1,13 +1,7 @@
 import type { Journal } from "../journal/journal.ts";
 import type { RunInfo } from "../journal/queries.ts";
 import type { RecordPage } from "../journal/records.ts";
-import {
-  isOpen,
-  type KeyedStart,
-  type NewRun,
-  type StartedRun,
-  type WorkflowVersion,
-} from "../journal/runs.ts";
+import { isOpen, type KeyedStart, type StartedRun, type WorkflowVersion } from "../journal/runs.ts";
 import { sleep } from "../lock/abort.ts";
 import { checkSignal, checkSpan, checkText } from "../lock/checks.ts";
 import { toMillis } from "../lock/duration.ts";
@@ -403,15 +397,17 @@ class Engine implements Runtime {
   }
 
   startScheduled() {
-    return startMissedSlots<NewRun>(this.#executor.workflows, {
+    return startMissedSlots(this.#executor.workflows, {
       position: (name) => this.entity(schedulePosition, name),
       log: (name) => this.entity(scheduleLog, name),
       prepare: async (workflow, input, slotId) => {
         const id = workflow.namesRuns ? undefined : slotId;
-        return (await this.#executor.prepare(workflow, input as never, { id })).run;
+        return this.#executor.prepare(workflow, input as never, { id });
       },
       start: async (runs) => {
-        for (const batch of batchesOf(runs)) await this.#journal.start(batch);
+        const states: StartedRun[] = [];
+        for (const batch of batchesOf(runs)) states.push(...(await this.#journal.start(batch)));
+        return states;
       },
     });
   }

@@ -1,9 +1,12 @@
+import type { NewRun, StartedRun } from "../journal/runs.ts";
 import { deadline } from "../lock/abort.ts";
 import { hasCode, quote } from "../lock/errors.ts";
 import type { Millis } from "../lock/time.ts";
 import type { Runtime } from "./contract.ts";
 import type { EntityHandle } from "./entity/actor.ts";
 import { entity } from "./entity/entity.ts";
+import { inputConflict } from "./errors.ts";
+import type { PreparedRun } from "./run-executor.ts";
 import type { Schedule } from "./schedule.ts";
 import type { Schema } from "./schema.ts";
 import type { AnyWorkflow } from "./workflow.ts";
@@ -12,14 +15,24 @@ type ScheduledStarts = Awaited<ReturnType<Runtime["startScheduled"]>>;
 type Refused = ScheduledStarts["refused"][number];
 
 /** The part of the runtime that the start of a slot needs. */
-interface SlotStart<Run extends { readonly runId: string }> {
+interface SlotStart {
   /** Rejects for an invalid input. A workflow that names its runs names this one, too. */
-  prepare(workflow: AnyWorkflow, input: unknown, slotId: string): Promise<Run>;
+  prepare(workflow: AnyWorkflow, input: unknown, slotId: string): Promise<PreparedRun>;
 
-  /** Starts the runs that do not exist. */
-  start(runs: readonly Run[]): Promise<void>;
+  /** Starts the runs that do not exist. Resolves to their states. */
+  start(runs: readonly NewRun[]): Promise<readonly StartedRun[]>;
   position(workflow: string): SchedulePosition;
   log(workflow: string): ScheduleLog;
+}
+
+interface Starts extends SlotStart {
+  readonly started: string[];
+  readonly refused: Refused[];
+}
+
+interface PreparedSlot extends PreparedRun {
+  /** The run's id, unless the workflow names its runs. */
+  readonly slotId: string;
 }
 
 const time: Schema<Millis> = schemaOf("a time", isTime);
@@ -97,9 +110,9 @@ const LONGEST_MOVE: Millis = 2_000;
 const MOST_AHEAD: Millis = 3_600_000;
 
 /** Starts the missed slots of the workflows' schedules, by the clock of this process. Rejects in an outage of the journal. */
-export async function startMissedSlots<Run extends { readonly runId: string }>(
+export async function startMissedSlots(
   workflows: readonly AnyWorkflow[],
-  starts: SlotStart<Run>,
+  starts: SlotStart,
 ): Promise<ScheduledStarts> {
   const now = Date.now();
   const started: string[] = [];
@@ -131,42 +144,63 @@ function scheduled(workflows: readonly AnyWorkflow[]) {
   );
 }
 
-async function startSlots<Run extends { readonly runId: string }>(
+async function startSlots(
   workflow: AnyWorkflow,
   schedule: Schedule<unknown>,
   now: Millis,
-  starts: SlotStart<Run> & { readonly started: string[]; readonly refused: Refused[] },
+  starts: Starts,
 ): Promise<void> {
   const { name } = workflow;
   const [position, log] = [starts.position(name), starts.log(name)];
   const { from, refusedBefore } = await positionOf(schedule, position, log, now);
   if (from > now + MOST_AHEAD) throw standsStill(name, from);
   const missed = schedule.missed(from, now).map((slot) => slot.getTime());
-  const runs: Run[] = [];
+  const slots: PreparedSlot[] = [];
   const [accepted, refused]: [Millis[], Millis[]] = [[], []];
   for (const slot of [...refusedBefore, ...missed]) {
     const at = new Date(slot);
-    const runId = `${name}:${at.toISOString()}`;
+    const slotId = `${name}:${at.toISOString()}`;
     try {
-      runs.push(await starts.prepare(workflow, schedule.input(at), runId));
+      slots.push({ ...(await starts.prepare(workflow, schedule.input(at), slotId)), slotId });
       accepted.push(slot);
     } catch (error) {
-      starts.refused.push({ runId, error });
+      starts.refused.push({ runId: slotId, error });
       refused.push(slot);
     }
   }
   // A schedule whose slots are all refused stays where it is.
-  if (runs.length === 0) return;
-  // Slots of a workflow that names its runs may share a run.
-  const distinct = new Map(runs.map((run) => [run.runId, run]));
-  await starts.start([...distinct.values()]);
-  starts.started.push(...distinct.keys());
+  if (slots.length === 0) return;
+  await startRuns(slots, starts);
   const newlyRefused = refused.filter((slot) => missed.includes(slot));
   const newlyAccepted = accepted.filter((slot) => refusedBefore.includes(slot));
   if (newlyRefused.length > 0) await note(log, "refuse", { refused: newlyRefused });
   if (newlyAccepted.length > 0) await note(log, "accept", { refused: newlyAccepted });
   const last = missed.at(-1);
   if (last !== undefined) await move(position, "pass", last);
+}
+
+/**
+ * Starts the runs of slots. Slots of a workflow that names its runs may share a run. No later call repeats a slot whose id
+ * belongs to a run with another input.
+ */
+async function startRuns(
+  slots: readonly PreparedSlot[],
+  { start, started, refused }: Starts,
+): Promise<void> {
+  const first = new Map<string, NewRun>();
+  for (const { run } of slots) if (!first.has(run.runId)) first.set(run.runId, run);
+  const states = await start([...first.values()]);
+  const conflicts = new Set([...first.keys()].filter((_, i) => states[i]?.kind === "conflict"));
+  const ids = new Set<string>();
+  for (const { run, onConflict, slotId } of slots) {
+    const { runId, inputHash } = run;
+    const isOther = conflicts.has(runId) || first.get(runId)?.inputHash !== inputHash;
+    // Other code has started the slot itself with another input.
+    const isRefused = isOther && runId !== slotId && onConflict === "reject";
+    if (isRefused) refused.push({ runId: slotId, error: inputConflict(runId) });
+    else ids.add(runId);
+  }
+  started.push(...ids);
 }
 
 /** Reads from when on slots are to be started, and which ones of before. Begins a new schedule now. */

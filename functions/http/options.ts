@@ -68,7 +68,7 @@ export interface AppOptions extends LockWaitOption {
   /**
    * Called with each error that a response hides: the cause of a 500 or of an unavailable store, as it was thrown, with
    * its stack. Errors of runs go to the `onError` of the runtime. Errors of the listener are ignored. Default: each, and
-   * the error of each run that has failed or is blocked, is written to stderr as one line of JSON.
+   * the error of each run that has failed or is blocked in this request, is written to stderr as one line of JSON.
    */
   readonly onError?: (
     error: unknown,

@@ -14,7 +14,14 @@ const MAX_TEXT = 2_000;
  * of this package; an SQS message has its id, never its body.
  */
 export function logLine(level: Level, event: string, fields: object): string {
-  return JSON.stringify({ at: new Date().toISOString(), level, event, ...fields }, replacer);
+  const line = { at: new Date().toISOString(), level, event };
+  try {
+    return JSON.stringify({ ...line, ...fields }, replacer);
+  } catch {
+    // A property of the error cannot be read or written.
+    const { name, message } = Object((fields as LogFields).error);
+    return JSON.stringify({ ...line, ...fields, error: { name, message } }, replacer);
+  }
 }
 
 /** Writes a failure for which the caller has given no listener. */
@@ -23,15 +30,23 @@ export function logFailure(event: string, fields: object): void {
   console.error(logLine("warn", event, fields));
 }
 
+/** The codes of failures that no retry mends. They are no answers of the workflow. */
+const FAILURES: ReadonlySet<string | undefined> = new Set([
+  ...["RUN_TIMEOUT", "HISTORY_TOO_LONG", "STEP_INTERRUPTED", "NO_LOCKS", "NO_DATABASE"],
+  ...["INVALID", "TOO_LARGE", "INPUT_CONFLICT", "FENCED_OUT", "FENCE_INVALID", "LOCK_LOST"],
+  ...["STORE_REFUSED", "STORE_CLOSED"],
+]);
+
 /**
- * Writes the error of a run that has failed or is blocked, without a stack: the journal keeps none. A TerminalError is an
- * answer of the workflow, such as "sold out".
+ * Writes the error of a run that has failed or is blocked, without a stack: the journal keeps none. Another TerminalError is
+ * an answer of the workflow, such as "sold out".
  */
 export function logFailedRun(outcome: RunOutcome<unknown>): void {
   if (!("error" in outcome)) return;
   const { runId, status, error } = outcome;
-  const { terminal }: Partial<ErrorInfo> = error;
-  if (status === "blocked" || !terminal) logFailure("run", { runId, status, error });
+  const { terminal, code }: Partial<ErrorInfo> = error;
+  const isAnswer = status === "failed" && terminal && !FAILURES.has(code);
+  if (!isAnswer) logFailure("run", { runId, status, error });
 }
 
 function replacer(key: string, value: unknown): unknown {
@@ -53,7 +68,7 @@ function describe(error: object, causes: number): LogFields {
   return {
     name: printable(name),
     message: printable(message),
-    ...{ code, step, where },
+    ...{ code: scalar(code), step: scalar(step), where: scalar(where) },
     ...(typeof stack === "string" && !isOwn && { stack: framesOf(stack) }),
     ...(cause instanceof Error && causes > 0 && { cause: describe(cause, causes - 1) }),
   };
@@ -62,6 +77,10 @@ function describe(error: object, causes: number): LogFields {
 /** Returns the stack without the message, which the frames follow. */
 function framesOf(stack: string): string {
   return printable(stack.slice(Math.max(0, stack.search(/^ +at /m))));
+}
+
+function scalar(value: unknown): unknown {
+  return ["string", "number", "undefined"].includes(typeof value) ? value : printable(value);
 }
 
 function printable(text: unknown): string {

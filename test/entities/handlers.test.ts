@@ -180,6 +180,36 @@ describe.concurrent("a handler", () => {
     lateEnd.resolve();
   });
 
+  test("that fails after another operation was answered is reported, and is tried again", async () => {
+    const journal = memoryJournal();
+    const { entities } = journal;
+    let commits = 0;
+    const commit: typeof entities.commit = async (turn, change) => {
+      commits += 1;
+      if (commits === 2) throw new Error("the second commit");
+      return entities.commit(turn, change);
+    };
+    const faulty = Object.assign(Object.create(journal), { entities: { ...entities, commit } });
+    const reported: unknown[] = [];
+    // Each operation has a commit of its own.
+    const slow = entity({ name: "slow", state: z.number(), initial: 0 }, (on) => ({
+      add: on(z.number(), async ({ state }, n) => {
+        await new Promise((resolve) => setTimeout(resolve, 20));
+        return { state: state + n };
+      }),
+    }));
+    const runtime = createRuntime({
+      journal: faulty,
+      entities: [slow],
+      onError: (error, { key }) => reported.push([(error as Error).message, key]),
+    });
+    const mine = runtime.entity(slow, "k");
+    for (const n of [1, 2]) await mine.tell("add", n, { operationId: `${n}` });
+    expect(await runtime.deliver()).toBe(2);
+    expect(await mine.state()).toBe(3);
+    expect(reported).toEqual([["the second commit", "2"]]);
+  });
+
   test("that changes its state in place and returns none leaves the state", async () => {
     const list = entity({ name: "list", state: Count, initial: { n: 0 } }, (on) => ({
       set: on(z.number(), async ({ state }, n) => ({ state: { ...state, n } })),

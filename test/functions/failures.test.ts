@@ -1,6 +1,7 @@
 import type { SQSRecord } from "aws-lambda";
 import { afterAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { z } from "zod";
+import { StoreRefusedError } from "../../core/lock/errors.ts";
 import { createRuntime, TerminalError, workflow } from "../../core/steps/index.ts";
 import { memoryJournal } from "../../core/stores/memory/journal.ts";
 import { memoryLocks } from "../../core/stores/memory/locks.ts";
@@ -13,6 +14,7 @@ import {
 } from "../../functions/lambda/index.ts";
 import { logTelemetry } from "../../functions/telemetry/index.ts";
 import { eventOf, Order, orders, within } from "../support/queue-handlers.ts";
+import { pause } from "../support/until.ts";
 
 const stderr = vi.spyOn(console, "error");
 
@@ -84,6 +86,26 @@ describe("a queue without a listener", () => {
     expect(JSON.stringify(lines())).not.toContain("a-secret");
   });
 
+  test("writes the name and message of an error whose other properties cannot be written", async () => {
+    const { sell } = shop(bug);
+    const circular: Record<string, unknown> = {};
+    circular.self = circular;
+    const throwing = () => {
+      throw new Error("no JSON");
+    };
+    for (const more of [{ code: circular }, { code: Object.create(null) }, { toJSON: throwing }]) {
+      stderr.mockClear();
+      const open = async () => {
+        throw Object.assign(new TypeError("cannot open mysql://root:hunter2@db/shop"), more);
+      };
+      const event = eventOf(orders("1"));
+      await queueHandler(open, sell)(event, within());
+      const record = event.Records[0]?.messageId;
+      const error = { name: "TypeError", message: "cannot open mysql://db/shop" };
+      expect(lines()).toMatchObject([{ type: "retry", reason: "error", record, error }]);
+    }
+  });
+
   test("writes that work has outlived the invocation", async () => {
     const { sell, runtime } = shop(() => new Promise(() => {}));
     const execute = () => new Promise<never>(() => {});
@@ -109,6 +131,27 @@ describe("a queue without a listener", () => {
   });
 });
 
+test("a blocked run that a queue leaves is written by the sweep that tries it again", async () => {
+  const { journal } = shop(bug);
+  const misusing = workflow({ name: "misusing", version: 1, input: Order }, async (ctx) => {
+    void ctx.step("not awaited", async () => {});
+  });
+  const runtime = createRuntime({ journal, workflows: [misusing] });
+  const event = eventOf(orders("1"));
+  const runId = event.Records[0]?.messageId as string;
+  const { batchItemFailures } = await queueHandler(runtime, misusing, { parked: "leave" })(
+    event,
+    within(),
+  );
+  expect(batchItemFailures).toEqual([]);
+  expect(lines()).toEqual([]);
+  await runtime.retry(runId);
+  await sweepHandler(runtime)({}, within());
+  expect(lines()).toMatchObject([
+    { event: "run", runId, status: "blocked", error: { code: "MISUSE" } },
+  ]);
+});
+
 describe("a schedule without a listener", () => {
   const event = { time: "2026-01-02T03:00:00Z" };
   const input = () => ({ orderId: "1" });
@@ -126,6 +169,23 @@ describe("a schedule without a listener", () => {
       message: 'step "charge" failed: my bug',
       step: "charge",
     });
+  });
+
+  test("writes the error of a run that the engine or a store has ended", async () => {
+    const late = workflow({ name: "late", version: 1, input: Order, timeout: 5 }, async (ctx) => {
+      await ctx.step("slow", () => pause(20));
+      await ctx.step("too late", async () => {});
+    });
+    const { runtime } = shop(bug);
+    await scheduleHandler(runtime, late, { input })(event, within());
+    const tooLarge = shop(async () => "x".repeat(2 ** 21));
+    await scheduleHandler(tooLarge.runtime, tooLarge.sell, { input })(event, within());
+    const refused = shop(async () => {
+      throw new StoreRefusedError("mysql", "access denied");
+    });
+    await scheduleHandler(refused.runtime, refused.sell, { input })(event, within());
+    const codes = lines().map(({ error }) => error.code);
+    expect(codes).toEqual(["RUN_TIMEOUT", "TOO_LARGE", "STORE_REFUSED"]);
   });
 
   test("and a sweep write nothing when they have listeners", async () => {
@@ -187,6 +247,22 @@ describe("an app without a listener", () => {
     expect(lines()).toMatchObject([
       { event: "run", runId: "1", error: { message: 'step "charge" failed: my bug' } },
     ]);
+  });
+
+  test("writes a failed run once, however often its request is repeated", async () => {
+    const app = appOf(bug);
+    for (let i = 0; i < 3; i += 1) expect((await start(app)).status).toBe(500);
+    expect(lines()).toHaveLength(1);
+  });
+
+  test("gives the same answer when stderr cannot be written", async () => {
+    stderr.mockImplementation(() => {
+      throw new Error("EPIPE");
+    });
+    expect(await (await start(appOf(bug))).json()).toMatchObject({
+      code: "STEP_FAILED",
+      runId: "1",
+    });
   });
 
   test("writes nothing when it has a listener", async () => {

@@ -1,5 +1,5 @@
-import type { SQSRecord } from "aws-lambda";
-import { describe, expect, test, vi } from "vitest";
+import type { SQSEvent, SQSRecord } from "aws-lambda";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { z } from "zod";
 import { StoreUnavailableError } from "../../core/lock/errors.ts";
 import {
@@ -407,6 +407,86 @@ describe.concurrent("a queue handler with little time", () => {
     // It is still under way, so that nobody else is to begin it now.
     expect(recorded.delays).toEqual([]);
     await handler(event, within());
+  });
+});
+
+describe("messages that an invocation has not finished", () => {
+  beforeEach(() => {
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance", "Date"] });
+  });
+  afterEach(() => void vi.useRealTimers());
+
+  /** The run of each message ends, as failed, when its gate is opened. */
+  async function hang(event: SQSEvent, concurrency: number) {
+    const gates: (() => void)[] = [];
+    const execute = (_: unknown, __: unknown, { id: runId }: { readonly id: string }) =>
+      new Promise((resolve) => {
+        const error = { name: "TypeError", message: "my bug" };
+        gates.push(() => resolve({ runId, status: "failed", error, compensated: "yes" }));
+      });
+    const sell = workflow({ name: "sell", version: 1, input: Order }, async () => {});
+    const { poison, delays, events, options } = recordHooks();
+    const more = { ...options, concurrency, reserve: 300 };
+    const handler = queueHandler((async () => ({ execute })) as never, sell, more);
+    const batch = failed(event, handler(event, within(1_500)));
+    await vi.advanceTimersByTimeAsync(1_500);
+    const told = () =>
+      events.map((one) => [
+        event.Records.indexOf(one.record),
+        one.type === "retry" ? one.reason : one.type,
+      ]);
+    return { batch: await batch, told, poison, delays, gates };
+  }
+
+  test("are told once: those that were under way, and those that never began and are retried at once", async () => {
+    const { batch, told, poison, delays, gates } = await hang(eventOf(orders("1", "2", "3")), 2);
+    expect(batch).toEqual([0, 1, 2]);
+    const once = [
+      [0, "error"],
+      [1, "error"],
+      [2, "unstarted"],
+    ];
+    expect(told()).toEqual(once);
+    expect(delays).toEqual([{ orders: ["3"], seconds: 0 }]);
+    // The environment is thawed. What the work has become, the next delivery finds in the journal.
+    for (const open of gates) open();
+    await vi.advanceTimersByTimeAsync(1);
+    expect(gates).toHaveLength(2);
+    expect(told()).toEqual(once);
+    expect(poison).toEqual([]);
+  });
+
+  test("are told on a FIFO queue as behind the one under way, or as unstarted with their group", async () => {
+    const groups = ["a", "a", "b", "b"];
+    const event = eventOf(orders("a1", "a2", "b1", "b2"), { fifo: true, groups });
+    const { batch, told, poison, gates } = await hang(event, 1);
+    expect(batch).toEqual([0, 1, 2, 3]);
+    const once = [
+      [0, "error"],
+      [1, "behind"],
+      [2, "unstarted"],
+      [3, "behind"],
+    ];
+    expect(told()).toEqual(once);
+    for (const open of gates) open();
+    await vi.advanceTimersByTimeAsync(1);
+    expect(told()).toEqual(once);
+    expect(poison).toEqual([]);
+  });
+
+  test("are told no more when they could not be handed over in time", async () => {
+    const { promise, reject } = Promise.withResolvers<never>();
+    const { events, options } = recordHooks();
+    const hooks = { ...options, poison: { to: () => promise }, reserve: 300 };
+    const sell = workflow({ name: "sell", version: 1, input: Order }, async () => {});
+    const handler = queueHandler(createRuntime({ journal: memoryJournal() }), sell, hooks);
+    const answer = handler(eventOf(["{"]), within(1_500));
+    await vi.advanceTimersByTimeAsync(1_500);
+    await answer;
+    reject(new Error("no dead letters"));
+    await vi.advanceTimersByTimeAsync(1);
+    expect(events).toMatchObject([{ type: "poison" }, { type: "retry", reason: "error" }]);
+    expect(events).toHaveLength(2);
   });
 });
 

@@ -322,6 +322,26 @@ describe.concurrent("a codec", () => {
     expect((await journal.show(first.runId))?.input).toMatch(/^~encrypted~/);
   });
 
+  test("parks no run whose values are still to be encoded", async () => {
+    const journal = memoryJournal();
+    const slow: Codec = {
+      id: "slow",
+      encode: async (bytes) => {
+        await new Promise((resolve) => setTimeout(resolve, 250));
+        return bytes;
+      },
+      decode: (bytes) => bytes,
+    };
+    const large = "x".repeat(200_000);
+    const wf = flow(async (ctx) => {
+      const idle = ctx.waitFor("close", z.null());
+      await Promise.race([idle, ctx.publish("last", large)]);
+      return large;
+    });
+    const outcome = await runtimeOf(journal, slow).execute(wf, input, { id: "r" });
+    expect(outcome).toMatchObject({ status: "completed", output: large });
+  });
+
   test("that fails to encode fails no run: the step is repeated", async () => {
     const journal = memoryJournal();
     let isAway = true;

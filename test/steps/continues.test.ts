@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { z } from "zod";
-import { createRuntime, TerminalError } from "../../core/steps/index.ts";
+import { Codec, createRuntime, TerminalError } from "../../core/steps/index.ts";
 import { memoryJournal } from "../../core/stores/memory/journal.ts";
 import { flow, signalled } from "../support/flow.ts";
 import { within } from "../support/until.ts";
@@ -28,7 +28,7 @@ describe.concurrent("continueAsNew", () => {
     const wf = flow(async (ctx, { n }) => {
       if (n === 2) return "second";
       const fail = async () => {
-        await ctx.step("work", () => sleep(5));
+        await sleep(5);
         throw new TerminalError("BODY");
       };
       return Promise.all([ctx.continueAsNew({ n: 2 }), fail()]);
@@ -79,6 +79,80 @@ describe.concurrent("continueAsNew", () => {
     expect(keys).toEqual(["r/charge"]);
   });
 
+  const slow: Codec = {
+    id: "slow",
+    encode: (bytes) => sleep(60, bytes),
+    decode: (bytes) => bytes,
+  };
+  const encrypted = Codec.encrypted({ keys: { a: new Uint8Array(32) }, current: "a" });
+
+  test.each([slow, encrypted])(
+    "loses no signal that a branch beside it has received, with the codec $id",
+    async (codec) => {
+      const handled: string[] = [];
+      const wf = flow(async (ctx, { n }) => {
+        if (n === 2) return undefined;
+        const handle = async () => {
+          const item = await ctx.waitFor("item", z.string());
+          await ctx.publish("last", item.padEnd(200_000));
+          await ctx.step("handle", async () => void handled.push(item));
+        };
+        return Promise.all([handle(), ctx.continueAsNew({ n: 2 })]);
+      });
+      const rt = createRuntime({ journal: memoryJournal(), codec });
+      await rt.start(wf, { n: 1 }, { id: "r" });
+      await rt.signal("r", "item", "one", { dedupeId: "1" });
+      await within(20_000, rt.run(wf, { n: 1 }, { id: "r" }));
+      expect(handled).toEqual(["one"]);
+    },
+  );
+
+  test("loses no signal that a branch beside it has received when the run is drained", async () => {
+    const handled: string[] = [];
+    const drain = new AbortController();
+    const wf = flow(async (ctx, { n }) => {
+      if (n === 2) return undefined;
+      const handle = async () => {
+        const item = await ctx.waitFor("item", z.string());
+        await sleep(5);
+        drain.abort();
+        await ctx.step("handle", async () => void handled.push(item));
+      };
+      return Promise.all([handle(), ctx.continueAsNew({ n: 2 })]);
+    });
+    const rt = runtime();
+    await rt.start(wf, { n: 1 }, { id: "r" });
+    await rt.signal("r", "item", "one", { dedupeId: "1" });
+    const drained = await rt.execute(wf, { n: 1 }, { id: "r", drain: drain.signal });
+    expect(drained).toMatchObject({ status: "suspended", reason: "deadline" });
+    await within(20_000, rt.run(wf, { n: 1 }, { id: "r" }));
+    expect(handled).toEqual(["one"]);
+  });
+
+  test("waits for a handler beside a branch that is idle", async () => {
+    const handled: number[] = [];
+    const wf = signalled({ add: z.number(), go: z.null(), close: z.null() }, async (ctx) => {
+      const isFirst =
+        (await ctx.step("part", async ({ idempotencyKey }) => idempotencyKey)) === "r/part";
+      if (!isFirst) return "second";
+      const answer = ctx.answer("add", async (n) => {
+        await ctx.waitFor("go");
+        // Something of its own.
+        await sleep(100);
+        handled.push(n);
+      });
+      return Promise.all([ctx.waitFor("close"), answer, ctx.continueAsNew({ n: 2 })]);
+    });
+    const rt = runtime();
+    await rt.start(wf, { n: 1 }, { id: "r" });
+    await rt.signal("r", "add", 1, { dedupeId: "1" });
+    const execute = () => within(20_000, rt.execute(wf, { n: 1 }, { id: "r" }));
+    expect(await execute()).toMatchObject({ status: "suspended", reason: "signal" });
+    await rt.signal("r", "go", null, { dedupeId: "2" });
+    expect(await execute()).toMatchObject({ output: "second" });
+    expect(handled).toEqual([1]);
+  });
+
   const reset = { reset: z.number() };
 
   test("inside the handler of an update blocks the run until the code is mended", async () => {
@@ -126,6 +200,11 @@ describe.concurrent("continueAsNew", () => {
         const answer = ctx.answer("reset", () => ctx.sleep("long", "1h"));
         const other = ctx.step("other", () => sleep(50));
         await Promise.race([answer, ctx.continueAsNew({ n: 2 }), other]);
+      },
+      async (ctx) => {
+        const idle = ctx.waitFor("close", z.null());
+        const next = ctx.continueAsNew({ n: 2 });
+        await Promise.all([idle, ctx.answer("reset", () => next)]);
       },
     ];
     for (const [i, body] of bodies.entries()) {

@@ -147,6 +147,41 @@ describe("with a virtual clock", () => {
     expect(await runtime.journal.list()).toHaveLength(3);
   });
 
+  test("a slot whose id belongs to a run with another input is reported once, and holds up no later one", async () => {
+    const ofDay = (slot: Date) => ({ slot: slot.toISOString() });
+    const schedule = new Schedule("* * * * *", { input: ofDay, catchUp: "all" });
+    const id = ({ slot }: { slot: string }) => `day ${slot.slice(0, 10)}`;
+    const journal = memoryJournal();
+    const runtimeOf = (onConflict: "reject" | "return-existing") => {
+      const definition = { name: "report", version: 1, input: Slot, schedule, id, onConflict };
+      const report = workflow(definition, async (_, { slot }) => slot);
+      return createRuntime({ journal, workflows: [report] });
+    };
+    const runtime = runtimeOf("reject");
+    await runtime.startScheduled();
+    const conflict = (time: string) => ({
+      runId: `report:${time}:00.000Z`,
+      error: { code: "INPUT_CONFLICT", message: expect.stringContaining("day 2026-01-02") },
+    });
+    vi.setSystemTime(at("2026-01-02T03:06:00Z"));
+    expect(await runtime.startScheduled()).toMatchObject({
+      started: ["day 2026-01-02"],
+      refused: [conflict("2026-01-02T03:06")],
+    });
+    const first = { output: "2026-01-02T03:05:00.000Z" };
+    expect(await runtime.resume("day 2026-01-02")).toMatchObject(first);
+    vi.setSystemTime(at("2026-01-02T03:07:00Z"));
+    const refused = [conflict("2026-01-02T03:07")];
+    expect(await runtime.startScheduled()).toMatchObject({ started: [], refused });
+    expect(await runtime.startScheduled()).toMatchObject({ started: [], refused: [] });
+    vi.setSystemTime(at("2026-01-02T03:08:00Z"));
+    const started = ["day 2026-01-02"];
+    const existing = await runtimeOf("return-existing").startScheduled();
+    expect(existing).toMatchObject({ started, refused: [] });
+    vi.setSystemTime(at("2026-01-03T00:00:00Z"));
+    expect((await runtime.startScheduled()).started).toEqual(["day 2026-01-03"]);
+  });
+
   test("a slot without a valid input holds up no later one, and is started when its input is valid", async () => {
     const journal = memoryJournal();
     let isFixed = false;

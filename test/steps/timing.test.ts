@@ -1,7 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import type { Journal } from "../../core/journal/journal.ts";
 import type { RunClaim } from "../../core/journal/runs.ts";
-import { nextTurn } from "../../core/lock/event-loop.ts";
 import { createRuntime } from "../../core/steps/index.ts";
 import { memoryJournal } from "../../core/stores/memory/journal.ts";
 import { memoryLocks } from "../../core/stores/memory/locks.ts";
@@ -91,20 +90,6 @@ describe("with a virtual clock", () => {
     await vi.advanceTimersByTimeAsync(10_000);
     expect(await outcome).toMatchObject({ status: "completed" });
     expect(renew).toHaveBeenCalledTimes(2);
-  });
-
-  test("a run that continues in new histories waits for no timer", async () => {
-    const wf = flow(async (ctx, { n }) => {
-      if (n < 10) await ctx.continueAsNew({ n: n + 1 });
-      return n;
-    });
-    let outcome: unknown;
-    const running = createRuntime({ journal: memoryJournal() }).run(wf, { n: 0 });
-    running.then((ended) => {
-      outcome = ended;
-    });
-    for (let turns = 0; turns < 10_000 && !outcome; turns += 1) await nextTurn();
-    expect(outcome).toMatchObject({ output: 10 });
   });
 
   test("a step that waits for a lock says so, and since when the step itself goes on", async () => {

@@ -316,9 +316,12 @@ export class Actors {
       return { answers, isLong };
     } catch (error) {
       // Another process has the turn, and handles what is left.
-      const isLost = hasCode(error, "FENCED_OUT", "LOCK_LOST");
-      if (!isLost && !isDone(answers)) throw error;
-      return { answers, isLong };
+      if (hasCode(error, "FENCED_OUT", "LOCK_LOST")) return { answers, isLong };
+      if (!isDone(answers)) throw error;
+      const [message] = messages;
+      if (message && !isTerminal(error, "UNREADABLE_VALUE")) report(turn, message, error);
+      // A turn that has answered nothing wakes nobody: its first message would fail again.
+      return { answers, isLong: isLong || answers.size > 0 };
     } finally {
       abort?.removeEventListener("abort", onAbort);
       // Renewals end first: a late one must not take back the turn.

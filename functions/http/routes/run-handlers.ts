@@ -3,6 +3,7 @@ import type { RecordPage } from "../../../core/journal/records.ts";
 import { race } from "../../../core/lock/abort.ts";
 import type { Duration } from "../../../core/lock/duration.ts";
 import { quote } from "../../../core/lock/errors.ts";
+import { listener } from "../../../core/lock/listener.ts";
 import type { Millis } from "../../../core/lock/time.ts";
 import { checkSamePayload } from "../../../core/steps/answers.ts";
 import type { Runtime } from "../../../core/steps/contract.ts";
@@ -45,11 +46,13 @@ export class RunHandlers {
   readonly #options: AppOptions;
   readonly #workflows: ReadonlyMap<string, AnyWorkflow>;
   readonly #lockWait: Millis;
+  readonly #onOutcome: (outcome: RunOutcome<unknown>) => void;
 
   constructor(runtime: Runtime, options: AppOptions) {
     this.#runtime = runtime;
     this.#options = options;
     this.#lockWait = lockWaitOf(options);
+    this.#onOutcome = listener(options.onError ? undefined : logFailedRun);
     this.#workflows = new Map(newestOf(options.workflows).map((one) => [one.name, one]));
   }
 
@@ -71,11 +74,7 @@ export class RunHandlers {
     const { runId } = started;
     request.log({ workflow: name, runId });
     const isLeft = debounce !== undefined || isAsync(request);
-    const outcome = isLeft
-      ? started
-      : await this.#executeLogged(runId, request, () =>
-          this.#runtime.resume(runId, this.#limits(request)),
-        );
+    const outcome = isLeft ? started : await this.#resumeLogged(runId, request);
     return outcomeResponse(outcome, false, this.#options);
   }
 
@@ -89,11 +88,7 @@ export class RunHandlers {
     const workflow = this.#workflow(name);
     const id = request.key;
     request.log({ workflow: name, runId: id });
-    let isTaken = false;
-    const onTaken = () => {
-      isTaken = true;
-    };
-    const outcome = await this.#executeLogged(id, request, async () => {
+    const { outcome, isTaken } = await this.#executeLogged(id, request, async (onTaken) => {
       if (workflow.namesRuns) await checkKey(workflow, request);
       return isAsync(request)
         ? this.#runtime.start(workflow, request.body, { id })
@@ -225,9 +220,7 @@ export class RunHandlers {
     const headers = { ...location, ...replayed(isReplayed, request) };
     if (isAsync(request)) return { status: 202, headers, body: { runId } };
     try {
-      const outcome = await this.#executeLogged(runId, request, () =>
-        this.#runtime.resume(runId, this.#limits(request)),
-      );
+      const outcome = await this.#resumeLogged(runId, request);
       return { status: 200, headers, body: stateJson(outcome) };
     } catch (error) {
       request.log({ error: `not resumed: ${toProblem(error).code}` });
@@ -235,17 +228,33 @@ export class RunHandlers {
     }
   }
 
+  async #resumeLogged(runId: string, request: AnyRequest): Promise<RunOutcome<unknown>> {
+    const { outcome } = await this.#executeLogged(runId, request, (onTaken) =>
+      this.#runtime.resume(runId, { ...this.#limits(request), onTaken }),
+    );
+    return outcome;
+  }
+
+  /** `isTaken` tells whether this request has executed the run: otherwise the outcome was told before. */
   async #executeLogged(
     runId: string,
     { log, deadline }: AnyRequest,
-    work: () => Promise<RunOutcome<unknown>>,
-  ): Promise<RunOutcome<unknown>> {
+    work: (onTaken: () => void) => Promise<RunOutcome<unknown>>,
+  ): Promise<{ readonly outcome: RunOutcome<unknown>; readonly isTaken: boolean }> {
     using followed = this.#options.stepLog?.follow(runId);
-    try {
-      const outcome = await bounded(work(), deadline);
-      log({ runStatus: outcome.status });
-      if (!this.#options.onError) logFailedRun(outcome);
+    let isTaken = false;
+    const onTaken = () => {
+      isTaken = true;
+    };
+    const execute = async () => {
+      const outcome = await work(onTaken);
+      if (isTaken) this.#onOutcome(outcome);
       return outcome;
+    };
+    try {
+      const outcome = await bounded(execute(), deadline);
+      log({ runStatus: outcome.status });
+      return { outcome, isTaken };
     } finally {
       if (followed && followed.steps.length > 0) log({ steps: followed.steps });
     }

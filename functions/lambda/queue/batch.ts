@@ -10,7 +10,7 @@ import {
 import { mapConcurrent } from "../../invocation/map-concurrent.ts";
 import { type Disposition, type Retry, retry, secondsUntilRetry } from "./disposition.ts";
 import { groupIdOf, isFifo, receiveCountOf, recordsOf } from "./message.ts";
-import type { CheckedOptions } from "./options.ts";
+import type { CheckedOptions, QueueEvent } from "./options.ts";
 
 /** Chunks of messages that are processed one after the other. */
 export interface MessageGroup {
@@ -92,8 +92,12 @@ class Batch {
   readonly #options: CheckedOptions;
   readonly #processor: BatchProcessor;
   readonly #deadline: Deadline;
+  readonly #begun = new Set<SQSRecord>();
   readonly #done = new Set<SQSRecord>();
   readonly #delayed: { readonly record: SQSRecord; readonly seconds: number }[] = [];
+
+  /** Work that goes on decides nothing any more: SQS delivers its message again. */
+  #isOver = false;
 
   constructor(
     records: readonly SQSRecord[],
@@ -115,19 +119,30 @@ class Batch {
     await this.#bounded(1 / 2, (signal) => this.#processGroups(signal));
     const failed = this.#records.filter((record) => !this.#done.has(record));
     this.#tellAbandoned(failed);
+    this.#isOver = true;
     await this.#bounded(LAST_WAIT, () => this.#delayAll());
     const ids = new Set(failed.map(({ messageId }) => messageId));
     return { batchItemFailures: [...ids].map((itemIdentifier) => ({ itemIdentifier })) };
   }
 
-  /** Messages whose work goes on: SQS delivers them again after the visibility timeout. */
   #tellAbandoned(failed: readonly SQSRecord[]): void {
     const delayed = new Set(this.#delayed.map(({ record }) => record));
-    const error = new Error("the work was not done when the invocation was over");
+    const ahead = new Map<unknown, Redelivery>();
     for (const record of failed) {
-      if (!delayed.has(record))
-        this.#redeliver(record, { reason: "error", error, seconds: undefined });
+      if (delayed.has(record)) continue;
+      const group = isFifo(record) ? groupIdOf(record) : record;
+      ahead.set(group, this.#abandon(record, ahead.get(group)));
     }
+  }
+
+  /** SQS delivers a message whose work goes on again after the visibility timeout. */
+  #abandon(record: SQSRecord, ahead: Redelivery | undefined): Redelivery {
+    if (this.#begun.has(record)) {
+      const error = new Error("the work was not done when the invocation was over");
+      return this.#redeliver(record, { reason: "error", error, seconds: undefined });
+    }
+    if (ahead) return this.#redeliver(record, { ...ahead, reason: "behind" });
+    return this.#retry(record, retry("unstarted"));
   }
 
   /** Waits for `work` until `part` of the reserve is used up. */
@@ -164,6 +179,7 @@ class Batch {
   async #processChunk(chunk: Chunk, invocation: Invocation): Promise<readonly Completion[]> {
     if (this.#deadline.remaining() < MIN_WORK_TIME)
       return chunk.map(() => () => retry("unstarted"));
+    for (const record of chunk) this.#begun.add(record);
     try {
       return await this.#processor.process(chunk, invocation);
     } catch (error) {
@@ -178,6 +194,7 @@ class Batch {
 
   /** Resolves to the redelivery that the messages behind this one must wait for, if any. */
   async #apply(record: SQSRecord, disposition: Disposition): Promise<Redelivery | undefined> {
+    if (this.#isOver) return undefined;
     if (disposition.kind === "poison") return this.#handOver(record, disposition.error);
     if (disposition.kind === "retry") return this.#retry(record, disposition);
     this.#done.add(record);
@@ -185,15 +202,15 @@ class Batch {
   }
 
   async #handOver(record: SQSRecord, error: unknown): Promise<Redelivery | undefined> {
-    const { poison, onEvent } = this.#options;
-    onEvent({ type: "poison", record, error });
+    const { poison } = this.#options;
+    this.#tell({ type: "poison", record, error });
     if (!poison?.to) return this.#leaveToRedrive(record);
     try {
       await poison.to({ record, error });
       this.#done.add(record);
       return undefined;
     } catch (failure) {
-      onEvent({ type: "hook-failed", record, error: failure });
+      this.#tell({ type: "hook-failed", record, error: failure });
       return this.#retry(record, retry("error", 0, failure));
     }
   }
@@ -212,9 +229,13 @@ class Batch {
 
   #redeliver(record: SQSRecord, redelivery: Redelivery): Redelivery {
     const { seconds } = redelivery;
-    this.#options.onEvent({ type: "retry", record, ...redelivery });
+    this.#tell({ type: "retry", record, ...redelivery });
     if (seconds !== undefined) this.#delayed.push({ record, seconds });
     return redelivery;
+  }
+
+  #tell(event: QueueEvent): void {
+    if (!this.#isOver) this.#options.onEvent(event);
   }
 
   async #delayAll(): Promise<void> {

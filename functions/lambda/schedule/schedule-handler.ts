@@ -29,7 +29,8 @@ export interface ScheduleHandlerOptions<Input> extends ReserveOption, LockWaitOp
 
   /**
    * Called with the outcome of each run. Errors of the listener are ignored. Default: a run that has failed or is blocked is
-   * written to stderr as one line of JSON, unless it has failed with a TerminalError of its workflow.
+   * written to stderr as one line of JSON, unless it has failed with an answer: a TerminalError of its workflow, a refusal
+   * of the stock, a cancellation.
    */
   readonly onOutcome?: (outcome: RunOutcome<unknown>) => void;
 }

@@ -17,8 +17,8 @@ export const ENTITIES = [
     },
     {
       name: "a lost turn that fails the call",
-      find: "if (!isLost && !isDone(answers)) throw error;",
-      replace: "if (isLost || !isDone(answers)) throw error;",
+      find: `if (hasCode(error, "FENCED_OUT", "LOCK_LOST")) return { answers, isLong };`,
+      replace: `if (hasCode(error, "FENCED_OUT", "LOCK_LOST")) throw error;`,
     },
     {
       name: "messages of one turn that all see its first state",

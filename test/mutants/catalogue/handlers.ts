@@ -18,9 +18,9 @@ export const HANDLERS = [
     },
     {
       name: "poison that was not handed over and counts as done",
-      find: `onEvent({ type: "hook-failed", record, error: failure });
+      find: `this.#tell({ type: "hook-failed", record, error: failure });
       return this.#retry(record, retry("error", 0, failure));`,
-      replace: `onEvent({ type: "hook-failed", record, error: failure });
+      replace: `this.#tell({ type: "hook-failed", record, error: failure });
       this.#done.add(record);
       return undefined;`,
     },
