@@ -1,6 +1,7 @@
 import { randomInt, randomUUID } from "node:crypto";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { openDynamodb } from "../../core/stores/dynamodb/index.ts";
 import { migrate } from "../../core/stores/sql/migrate.ts";
 import { open } from "../../infra/open.ts";
 import { temporaryFolder } from "../../infra/servers/reap.ts";
@@ -16,14 +17,16 @@ const EMPTY = "empty handler";
 const GATEWAY = "lockedHandler on etcd's gateway";
 const GRPC = "lockedHandler on etcd's gRPC";
 const CALLS = "bare calls of etcd's gateway";
+const DYNAMODB = "lockedHandler on DynamoDB";
+const UPDATES = "bare calls of DynamoDB";
 
 const POWERTOOLS = "Powertools idempotency on Redis";
 
 /** The limits of a cold start over that of an empty handler, in milliseconds. */
 const MAX_ADDED_MILLIS = { http: 90, queue: 45, stock: 45 };
 
-/** The limit of a lock over the same calls without Lockstep, in milliseconds. */
-const MAX_ADDED_BY_LOCK = 12;
+/** The limits of a lock over the same calls without Lockstep, in milliseconds. */
+const MAX_ADDED_BY_LOCK = { etcd: 12, dynamodb: 10 };
 
 /** The limit of core and the etcd gateway client, in bytes. */
 const MAX_BYTES = 60_000;
@@ -31,6 +34,7 @@ const MAX_BYTES = 60_000;
 /** The size of functions, and the time from the import to the first answer, in a new process each time. */
 export const functionsSuite: Suite = async (onProgress, { alone }) => {
   const etcd = await startServer("etcd", { onProgress });
+  const dynamodb = await startServer("dynamodb", { onProgress });
   const redis = await startServer("redis", { onProgress });
   const mysql = await startServer("mariadb", { onProgress }).catch((error: Error) => error.message);
   const peers = alone ? [] : powertools(redis);
@@ -47,6 +51,7 @@ export const functionsSuite: Suite = async (onProgress, { alone }) => {
   const functions = [
     { name: EMPTY, path: pathOf("./cold/empty.ts"), event: () => ({}) },
     ...onEtcd(etcd),
+    ...(await onDynamodb(dynamodb)),
     ...stores.map(openAlone),
     ...deployed,
     ...cached.filter(({ name }) => /^(http|queue),/.test(name)),
@@ -56,20 +61,21 @@ export const functionsSuite: Suite = async (onProgress, { alone }) => {
   // In sequence: on two cores, concurrent cold starts take longer than a lock request may.
   const all: Bundled[] = [];
   for (const [i, fn] of functions.entries()) all.push(await bundled(fn, join(folder.path, `${i}`)));
-  const servers = [etcd, redis, ...(typeof mysql === "string" ? [] : [mysql])];
+  const servers = [etcd, dynamodb, redis, ...(typeof mysql === "string" ? [] : [mysql])];
   return {
     server: [`Node ${process.version}`, ...servers.map(({ version }) => version)].join("; "),
     notes: [
       ...(typeof mysql === "string" ? [`no functions on MySQL: ${mysql}`] : []),
       "measured from the start of the import to the first answer, in a running Node process",
-      ...(alone ? [] : ["Powertools on DynamoDB is only loaded: no DynamoDB answers here"]),
+      ...(alone ? [] : ["Powertools on DynamoDB is only loaded"]),
     ],
     counts: Object.assign({}, ...functions.map(({ name }, i) => countsOf(name, all[i]?.loaded))),
     limits: { [`${GATEWAY}: bytes at import`]: MAX_BYTES },
     contenders: all.map(({ contender }) => contender),
     comparisons: [
-      added(GATEWAY, CALLS, MAX_ADDED_BY_LOCK),
-      added(GRPC, CALLS, MAX_ADDED_BY_LOCK),
+      added(GATEWAY, CALLS, MAX_ADDED_BY_LOCK.etcd),
+      added(GRPC, CALLS, MAX_ADDED_BY_LOCK.etcd),
+      added(DYNAMODB, UPDATES, MAX_ADDED_BY_LOCK.dynamodb),
       ...Object.entries(MAX_ADDED_MILLIS).flatMap(([name, aim]) => {
         const of = `${name}, sqlite`;
         const below: Comparison = {
@@ -179,6 +185,25 @@ function onEtcd({ url }: Server): readonly ColdFunction[] {
     { name: GATEWAY, path: pathOf("./cold/gateway.ts"), env, event },
     { name: GRPC, path: pathOf("./cold/grpc.ts"), env, event },
     { name: CALLS, path: pathOf("./cold/etcd-calls.ts"), env, event },
+  ];
+}
+
+/** Returns functions on a new table. */
+async function onDynamodb({ url }: Server): Promise<readonly ColdFunction[]> {
+  const endpoint = new URL(url).searchParams.get("endpoint") ?? "";
+  const credentials = { accessKeyId: "key", secretAccessKey: "secret" };
+  const connection = { region: "local", table: "cold", endpoint, credentials };
+  await using store = await openDynamodb(connection);
+  await store.table.create();
+  const env = {
+    DYNAMODB_ENDPOINT: endpoint,
+    AWS_ACCESS_KEY_ID: credentials.accessKeyId,
+    AWS_SECRET_ACCESS_KEY: credentials.secretAccessKey,
+  };
+  const event = () => ({});
+  return [
+    { name: DYNAMODB, path: pathOf("./cold/dynamodb.ts"), env, event },
+    { name: UPDATES, path: pathOf("./cold/dynamodb-calls.ts"), env, event },
   ];
 }
 

@@ -1,14 +1,11 @@
 import yargs from "yargs";
 import { hideBin } from "yargs/helpers";
 import { whole } from "../support/options.ts";
-import { runAll } from "./all.ts";
-import { growthSuite } from "./growth/growth.ts";
+import { runAll, runSome } from "./all.ts";
+import { GROWTH, growthSuite } from "./growth/growth.ts";
 import { GROWING_STORES, type GrowingStoreName } from "./growth/stores.ts";
 import { runSuite } from "./run-suite.ts";
 import { SUITES } from "./suites.ts";
-
-/** The suite without contenders. */
-const GROWTH = "growth";
 
 /** All suites, one after the other. */
 const ALL = "all";
@@ -17,8 +14,9 @@ const options = await yargs(hideBin(process.argv))
   .scriptName("npm run bench --")
   .option("suite", {
     choices: [...Object.keys(SUITES), GROWTH, ALL],
+    array: true,
     demandOption: true,
-    describe: "the suite to run",
+    describe: "the suite to run, or several of them",
   })
   .option(
     "rounds",
@@ -60,15 +58,18 @@ const options = await yargs(hideBin(process.argv))
     type: "boolean",
     default: false,
     describe:
-      "for all: write docs/benchmarks.json, docs/benchmarks.md from it, and its charts; with --profile: write the profiles of missed aims there",
+      "write docs/benchmarks.json, docs/benchmarks.md from it, and its charts: with all suites, or with these in place of their last results; with --profile: write the profiles of missed aims there",
   })
   .option("chart", { type: "string", describe: "for growth: draw charts into this SVG file" })
   .strict()
   .parseAsync();
 
-if (options.suite === ALL) await runAll(options);
-else if (options.suite === GROWTH) await growthSuite(options);
-else await runSuite(options);
+const [suite = "", ...others] = options.suite;
+if (options.suite.includes(ALL)) await runAll(options);
+else if (others.length > 0 || (options.write && options.profile === undefined))
+  await runSome(options.suite, options);
+else if (suite === GROWTH) await growthSuite(options);
+else await runSuite({ ...options, suite });
 
 function toStores(names: string): readonly GrowingStoreName[] {
   return names.split(",").map((name) => {

@@ -84,3 +84,20 @@ test("a ratio is computed as named, and its aim is a minimum or a maximum accord
   expect(added?.value).toBe(18);
   expect(added?.met).toBe(false);
 });
+
+test("the CPU time of an operation is compared with its aim, and less is better", async () => {
+  const report = async () => ({ rate: 1, millis: [9], shares: [], cpuMillis: 0.25 });
+  const { ratios } = await measure({
+    contenders: [{ name: "step", report }],
+    comparisons: [
+      { name: "modest", of: "step", by: "cpu", aim: 0.3 },
+      { name: "ambitious", of: "step", by: "cpu", aim: 0.2 },
+    ],
+    rounds: 1,
+    blockMillis: 1,
+  });
+  expect(ratios.map(({ value, met }) => [value, met])).toEqual([
+    [0.25, true],
+    [0.25, false],
+  ]);
+});

@@ -64,7 +64,7 @@ export interface Block {
 /**
  * The aim of a contender. `time` per operation and its median `p50`: smaller is better. `rate`, operations per second,
  * and `fairness`, Jain's index over the clients: larger is better. `added`: the difference of the medians, in
- * milliseconds, in place of a ratio.
+ * milliseconds, in place of a ratio. `cpu`: the CPU time of this process per operation, in milliseconds.
  */
 export type Comparison = {
   readonly name: string;
@@ -73,6 +73,7 @@ export type Comparison = {
 } & (
   | { readonly by: "time" | "p50" | "rate" | "added"; readonly over: string }
   | { readonly by: "fairness" }
+  | { readonly by: "cpu" }
 );
 
 export interface Result {
@@ -227,6 +228,7 @@ export function checkLimits(
 function valuesOf(comparison: Comparison, seen: BlocksByName): number[] {
   const ours = blocksOf(seen, comparison.of);
   if (comparison.by === "fairness") return ours.map(({ shares }) => fairness(shares));
+  if (comparison.by === "cpu") return ours.map(({ cpuMillis = Number.NaN }) => cpuMillis);
   const theirs = blocksOf(seen, comparison.over);
   const value = {
     rate: (of: Block, over: Block) => of.rate / over.rate,

@@ -3,6 +3,8 @@ import { expect, test } from "vitest";
 import { pageAt } from "../support/docs.ts";
 import { besideDbos, KINDS } from "./beside-dbos.ts";
 import { type Benchmarks, barsOf, benchmarksPage } from "./page.ts";
+import type { SuiteReport } from "./suite.ts";
+import { withReport } from "./written.ts";
 
 const benchmarks: Benchmarks = JSON.parse(
   readFileSync(new URL("../../docs/benchmarks.json", import.meta.url), "utf8"),
@@ -23,6 +25,25 @@ test("steps are beside those of DBOS under locks in PostgreSQL first, with their
   expect(rows.find((line) => line.startsWith("| in a tr"))).toMatch(
     /under locks in PostgreSQL \| 1 \| .* \| 0\.50 \| 0\.40 to 0\.60 \|$/,
   );
+});
+
+test("a suite that was measured alone replaces its last results, and the page tells when", () => {
+  const [first] = benchmarks.suites;
+  const measured = { date: "2030-01-02", commit: "1a2b3c4", rounds: 7, block: 90 };
+  const again: SuiteReport = { ...(first ?? expect.fail()), server: "Newer 2", measured };
+  const suites = withReport(benchmarks.suites, again);
+  expect(suites).toEqual([again, ...benchmarks.suites.slice(1)]);
+  expect(withReport([], again)).toEqual([again]);
+  expect(benchmarksPage({ ...benchmarks, suites })).toContain(
+    "On Newer 2: measured alone on 2030-01-02, on the code of commit `1a2b3c4`, in 7 rounds of 90 ms.",
+  );
+});
+
+test("the page tells why a suite was not measured, and names no server", () => {
+  const notes = ["not measured: mysql is not installed"];
+  const missing = { suite: "mysql", server: "", notes, counts: {}, results: [], ratios: [] };
+  const page = benchmarksPage({ ...benchmarks, suites: [missing] });
+  expect(page).toContain("## MySQL\n\nThe same on MySQL.\n\n- not measured: mysql is not");
 });
 
 test("a ratio lies right of its aim when it is met, whether more or less is better", () => {

@@ -1,23 +1,18 @@
 import { sum } from "simple-statistics";
-import { type MeasuredCode, nameCode } from "../support/commit.ts";
+import { nameCode } from "../support/commit.ts";
 import { table } from "../support/markdown.ts";
 import { besideDbos } from "./beside-dbos.ts";
 import { type GrowthReport, HEAD, toRow } from "./growth/growth.ts";
 import { isLargerBetter, type Profiled, type Ratio, type Result } from "./measure.ts";
-import type { SuiteReport } from "./suite.ts";
+import type { Measurement, SuiteReport } from "./suite.ts";
 
 /** The results of `npm run bench -- --suite all`, as docs/benchmarks.json has them. */
-export interface Benchmarks extends MeasuredCode {
-  readonly date: string;
+export interface Benchmarks extends Measurement {
   readonly node: string;
   readonly processors: number;
 
   /** The name of the processors' model. */
   readonly processor: string;
-  readonly rounds: number;
-
-  /** Milliseconds of one contender in one round. */
-  readonly block: number;
   readonly suites: readonly SuiteReport[];
   readonly growth: GrowthReport;
 }
@@ -37,13 +32,20 @@ interface Chapter {
   readonly part?: (report: SuiteReport) => string;
 }
 
+const HOT_SKU = `The 16 processes sell one sku at the same time; \`orders fulfil\` is what the command does: it reads the orders from
+their table, and answers them in groups of up to 500. Its rate, and that of \`decrementMany\`, is orders per second.`;
+
+const MYSQL_MISSED = `Acquire + release has two requests, as its floor, and most of the difference is the server's: the request that takes the lock is a transaction that also counts
+the fence, in a row that outlives the lock.`;
+
 const CHAPTERS: readonly Chapter[] = [
   {
     suite: "postgres",
     title: "PostgreSQL",
     text: `Beside bare statements, advisory locks, DBOS and graphile-worker on the same server. An advisory lock commits nothing, so it is no floor for a lock
 that survives its session. A run of one step, which another client starts and a worker takes, has four commits: its start, its claim, the step's record and its end
-(\`runtime.run\` starts and claims in one). A job of graphile-worker has fewer, and no history.`,
+(\`runtime.run\` starts and claims in one). A job of graphile-worker has fewer, and no history.
+${HOT_SKU}`,
     part: besideDbos,
     missed: `Acquire + release has two requests, as its floor. Its server does more: it counts the fence in a row of its own, judges the expiry, and tells waiters of the
 release. Its client keeps a deadline, a renewal and the state of the held lock. A step under a lock in PostgreSQL has the two requests and commits of its lock besides its
@@ -51,11 +53,24 @@ own two; a transaction of DBOS has no lock. A run sends about seven requests, fo
 so requests decide.`,
   },
   {
-    suite: "mysql",
+    suite: "mariadb",
     title: "MariaDB",
-    text: "Beside bare statements and `GET_LOCK` on the same server.",
-    missed: `Acquire + release has two requests, as its floor, and most of the difference is the server's: the request that takes the lock is a transaction that also counts
-the fence, in a row that outlives the lock.`,
+    text: `Beside bare statements and \`GET_LOCK\` on the same server. ${HOT_SKU}`,
+    missed: MYSQL_MISSED,
+  },
+  {
+    suite: "mysql",
+    title: "MySQL",
+    text: "The same on MySQL.",
+    missed: MYSQL_MISSED,
+  },
+  {
+    suite: "sqlite",
+    title: "SQLite",
+    text: `Beside statements of node:sqlite in the same file and process, prepared once, with the same journal (WAL) and \`synchronous = FULL\`. ${HOT_SKU}`,
+    missed: `Acquire + release has two commits, as its floor. By the profile most of the difference is in SQLite itself, which counts as native code: the transaction that
+takes the lock also counts the fence, in a row that outlives the lock. The rest is our code and Node's: SQLite answers within the caller's process, so nothing hides what Lockstep
+does beside its statements.`,
   },
   {
     suite: "etcd",
@@ -127,7 +142,8 @@ export function benchmarksPage(benchmarks: Benchmarks): string {
   });
   return `# Benchmarks
 
-\`npm run bench -- --suite all --write\` makes this page from its results, which \`docs/benchmarks.json\` has in full; \`--suite NAME\` measures one suite.
+\`npm run bench -- --suite all --write\` makes this page from its results, which \`docs/benchmarks.json\` has in full; \`--suite NAME\` measures one suite, and with \`--write\` puts
+it in the place of its last results.
 This run was on ${date} on the code of ${nameCode(benchmarks)}, on Node ${node} and ${processors} processors (${processor}), which clients and servers share. All contenders of a suite take turns, ${rounds} rounds
 of ${block} ms each, and each ratio is taken within a round, so that other load of the machine meets both sides: the ratio is the median, with its
 95 % interval. **${met.length} of ${ratios.length} aims are met.**
@@ -138,7 +154,8 @@ An aim is a target that this project has set itself: a missed one says nothing o
 contenders and tables, and are measured one after the other: compare within a suite. *Per second* is the median of the rounds; p50 and p99 are those of one call, which may be a
 batch, or a run with its steps.
 
-*Rate*: operations per second of the first over those of the second; more is better. *Time* per operation, *p50* and *added* milliseconds: less is better. *Fairness*: Jain's
+*Rate*: operations per second of the first over those of the second; more is better. *Time* per operation, *p50* and *added* milliseconds: less is better. *CPU*: the
+milliseconds that the process of the benchmark computes per operation; less is better. *Fairness*: Jain's
 index over the clients; 1 is even. *Count*: bytes, requests or statements, with their limit.
 
 ${chapters.join("\n\n")}
@@ -147,7 +164,7 @@ ${chapters.join("\n\n")}
 
 \`npm run bench -- --suite growth\` measures the cost of one operation against a size, on one store after the other (\`--stores redis,etcd\` chooses), and
 fits an exponent: 0 means that the size does not matter, 1 that the cost grows as the size does. A store ends at the size that takes it past its share of
-the time. The last column is the memory of this process for each waiting call, or for each held lock.
+the time. The last column is the memory of this process for each waiting call, or for each held lock. Only stores with a journal have runs.${growth.measured ? ` The table was ${alone(growth.measured)}.` : ""}
 
 ![Cost against size](pictures/growth.svg)
 
@@ -181,13 +198,11 @@ export function barsOf({ suites }: Pick<Benchmarks, "suites">) {
   );
 }
 
-function tables(
-  { server, notes, ratios, results, counts: all, profiles = [] }: SuiteReport,
-  shown = /^/,
-): string {
+function tables(report: SuiteReport, shown = /^/): string {
+  const { notes, ratios, results, counts: all, profiles = [] } = report;
   const counts = Object.entries(all).filter(([name]) => shown.test(name));
   const parts = [
-    `Measured on ${server}.`,
+    ...(report.server === "" ? [] : [serverLine(report)]),
     ...(notes.length > 0 ? [notes.map((note) => `- ${note}`).join("\n")] : []),
     ...(ratios.length > 0
       ? [table(["comparison", "by", "value", "95 % interval", "aim", ""], ratios.map(ratioRow))]
@@ -211,6 +226,18 @@ function tables(
       : []),
   ];
   return parts.join("\n\n");
+}
+
+/** Tells when results were measured that are newer than the others. */
+function alone(measured: Pick<Measurement, "date" | "commit">): string {
+  return `measured alone on ${measured.date}, on the code of ${nameCode(measured)}`;
+}
+
+/** Names the server, and when and how a suite was measured that is newer than the others. */
+function serverLine({ server, measured }: SuiteReport): string {
+  if (!measured) return `Measured on ${server}.`;
+  const { rounds, block } = measured;
+  return `On ${server}: ${alone(measured)}, in ${rounds} rounds of ${block} ms.`;
 }
 
 const PROFILE_HEAD = [

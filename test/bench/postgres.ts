@@ -32,20 +32,14 @@ export const postgresSuite: Suite = async (onProgress, { alone }) => {
   for (const database of ["ours", "dbos", "graphile"]) {
     await admin.query(`CREATE DATABASE ${database}`);
   }
-  const raw = await Promise.all(
-    Array.from({ length: CLIENTS }, async () => {
-      const client = new pg.Client({ ...login, database: "ours" });
-      await client.connect();
-      return client;
-    }),
-  );
+  const urlOf = (database: string) => server.url.replace(/[^/]*$/, database);
   const open = () => postgresDatabase({ ...login, database: "ours", connections: CLIENTS });
   const ours = open();
   await prepare(ours);
   const contest = await compareSql({
     ours,
+    url: urlOf("ours"),
     text: "TEXT",
-    query: async (text, client = 0) => raw[client]?.query(text),
     ownLock: {
       name: "pg_advisory_lock + pg_advisory_unlock",
       take: "SELECT pg_advisory_lock(1)",
@@ -55,13 +49,11 @@ export const postgresSuite: Suite = async (onProgress, { alone }) => {
   });
   const close = async () => {
     await contest.close();
-    await Promise.all(raw.map((connection) => connection.end()));
     await admin.end();
     await server.stop();
   };
   if (alone) return { ...contest, server: server.version, close };
 
-  const urlOf = (database: string) => server.url.replace(/[^/]*$/, database);
   const steps = await compareWithDbos(ours, urlOf("dbos"), { onProgress, aims: [1.5, 1.2] });
   const { startGraphile } = await loadPeer<Graphile>("graphile-worker");
   const graphile = await startGraphile(urlOf("graphile"), JOBS);

@@ -19,7 +19,7 @@ import { measureReplays, REPLAY_LIMITS } from "./turns/replays.ts";
 import { measureTurns, TURN_LIMITS } from "./turns/turns.ts";
 
 /** The number of steps of one run. */
-const STEPS = 20;
+export const STEPS = 20;
 
 const [, CLIENTS] = RUNS;
 
@@ -58,7 +58,9 @@ export const stepsSuite: Suite = async (onProgress, { alone }) => {
     ...about,
     contenders: beside.contenders,
     // No ratio: it would compare two databases.
-    comparisons: [],
+    comparisons: [
+      { name: "CPU of a plain step", of: "plain steps, 1 at a time", by: "cpu", aim: 0.3 },
+    ],
     notes: [...notes, ...beside.notes],
     async close() {
       await beside.close();
@@ -138,7 +140,8 @@ export async function prepare(database: Database): Promise<void> {
   await database.batch([sql`CREATE TABLE IF NOT EXISTS effect (step INT NOT NULL)`]);
 }
 
-function workflowsOn(database: Database, locks: LockStore): Workflows {
+/** Returns the compared workflows on a database, with transacted steps under the locks. */
+export function workflowsOn(database: Database, locks: LockStore): Workflows {
   const input = z.object({});
   const runtime = createRuntime({ journal: sqlJournal(database), locks });
   const plain = workflow({ name: "plain", version: 1, input }, async ({ step }) => {

@@ -2,6 +2,7 @@ import { readFile, writeFile } from "node:fs/promises";
 import { writeScorecard } from "../scorecard/write.ts";
 import type { Profiled } from "./measure.ts";
 import { type Benchmarks, benchmarksPage } from "./page.ts";
+import type { SuiteReport } from "./suite.ts";
 
 /** The file in the folder of the documentation. */
 export function inDocs(name: string): URL {
@@ -13,6 +14,16 @@ export async function writePage(benchmarks: Benchmarks): Promise<void> {
   await writeFile(inDocs("benchmarks.json"), `${JSON.stringify(benchmarks, null, 1)}\n`);
   await writeFile(inDocs("benchmarks.md"), benchmarksPage(benchmarks));
   writeScorecard();
+}
+
+/** Puts a report in the place of the suite's last one, or behind the others. */
+export function withReport(
+  suites: readonly SuiteReport[],
+  report: SuiteReport,
+): readonly SuiteReport[] {
+  const isKnown = suites.some(({ suite }) => suite === report.suite);
+  if (!isKnown) return [...suites, report];
+  return suites.map((known) => (known.suite === report.suite ? report : known));
 }
 
 /** Returns the names of the comparisons whose aims the published results miss. */
@@ -31,6 +42,7 @@ export async function writeProfiles(suite: string, profiles: readonly Profiled[]
   await writePage({ ...benchmarks, suites });
 }
 
-async function published(): Promise<Benchmarks> {
+/** Reads the published results. */
+export async function published(): Promise<Benchmarks> {
   return JSON.parse(await readFile(inDocs("benchmarks.json"), "utf8"));
 }

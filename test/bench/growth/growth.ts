@@ -3,8 +3,12 @@ import { linearRegression } from "simple-statistics";
 import { note, print, warn } from "../../../functions/cli/terminal/output.ts";
 import { table } from "../../../functions/cli/terminal/table.ts";
 import { installPeers, loadPeer } from "../peers.ts";
+import type { Measurement } from "../suite.ts";
 import { GROWTHS, type Growth, type Point } from "./series.ts";
 import { type GrowingStoreName, openGrowingStore } from "./stores.ts";
+
+/** The name of this suite, which has no contenders. */
+export const GROWTH = "growth";
 
 /** The cost of an operation of one store against a size. */
 export interface Series {
@@ -30,7 +34,10 @@ export interface GrowthOptions {
 
 /** What `--json` prints. */
 export interface GrowthReport {
-  readonly suite: "growth";
+  readonly suite: typeof GROWTH;
+
+  /** Of a measurement alone, after the suites. */
+  readonly measured?: Pick<Measurement, "date" | "commit">;
   readonly series: readonly Series[];
 }
 
@@ -66,7 +73,7 @@ export async function growthSuite({ stores, seconds, json, chart }: GrowthOption
     const { drawGrowth } = await loadPeer<Charts>("charts");
     await writeFile(chart, drawGrowth(series));
   }
-  if (json) print(JSON.stringify({ suite: "growth", series } satisfies GrowthReport));
+  if (json) print(JSON.stringify({ suite: GROWTH, series } satisfies GrowthReport));
   else print(table(HEAD, series.map(toRow)));
 }
 
