@@ -63,7 +63,7 @@ export class HandledUpdate {
     this.name = name;
   }
 
-  /** That of the current async context. */
+  /** The update whose handler runs in the current async context. */
   static get current(): HandledUpdate | undefined {
     return handledUpdate.getStore();
   }

@@ -231,16 +231,12 @@ export class Suspension {
 
 /** Thrown inside the engine by a branch that ends the history: it waits for the other branches alone. */
 export class HistoryEnd extends Suspension {
-  readonly #patience: () => Millis;
+  /** Returns how long code may still await something of its own. */
+  readonly patience: () => Millis;
 
-  /** `patience` is how long code may still await something of its own. */
   constructor(patience: () => Millis) {
     super("deadline", Number.POSITIVE_INFINITY);
-    this.#patience = patience;
-  }
-
-  get patience(): Millis {
-    return this.#patience();
+    this.patience = patience;
   }
 }
 

@@ -139,6 +139,7 @@ export class RunExecution {
     this.history = new History(options.records, {
       patience: () => this.#patience(),
       mayBeSlow: claimed.blocks === 0,
+      signal: this.#bodyGate.signal,
       values: (keys) => services.journal.values(this.runId, keys).catch(failEngine),
     });
     this.#repeats = new OrderedTurns(this.history.reusable, {

@@ -285,7 +285,7 @@ export class History {
   async caughtUp(what: string, { isEnd = false } = {}): Promise<void> {
     this.#hasEnded ||= isEnd;
     if (!this.isReplaying) return;
-    const waiter = newWaiter(what);
+    const waiter = { ...newWaiter(what), isEnd };
     this.#newcomers.push(waiter);
     void this.#deliver();
     await waiter.promise;
@@ -296,7 +296,13 @@ export class History {
     if (this.#isDelivering) return;
     this.#isDelivering = true;
     while (this.#waiting.size + this.#newcomers.length > 0) {
-      if (this.isReplaying && !(await this.#nextArrives())) this.#diverge();
+      if (this.isReplaying && !(await this.#nextArrives())) {
+        if (this.#source.signal.aborted) {
+          this.#abandon();
+          break;
+        }
+        this.#diverge();
+      }
       if (!this.isReplaying) for (const { resolve } of this.#newcomers.splice(0)) resolve();
       const waiter = this.#waiting.get(this.#undelivered[0] ?? "");
       if (!waiter) break;
@@ -339,14 +345,22 @@ export class History {
     const end = performance.now() + patience;
     const left = () => Math.max(0, Math.min(SLICE, end - performance.now()));
     // In slices: the naps of one long wait would grow long as well.
-    while (left() > 0 && !this.#hasEnded) if (await eventually(isHere, left())) return true;
-    return this.#hasEnded ? eventually(isHere, left()) : isHere();
+    const { signal } = this.#source;
+    while (left() > 0 && !this.#hasEnded && !signal.aborted)
+      if (await eventually(isHere, left(), signal)) return true;
+    return this.#hasEnded ? eventually(isHere, left(), signal) : isHere();
   }
 
   /** Whether the code has reached the next recorded answer or, after the last one, all steps in progress. */
   get #isNextHere(): boolean {
     const [next] = this.#undelivered;
     return next === undefined ? this.#inProgress.size === 0 : this.#waiting.has(next);
+  }
+
+  /** Rejects calls that would begin new work: the body waits for their ends. Recorded answers are never delivered. */
+  #abandon(): void {
+    const { reason } = this.#source.signal;
+    for (const { isEnd, reject } of this.#newcomers.splice(0)) if (!isEnd) reject(reason);
   }
 
   #diverge(): void {
@@ -374,6 +388,9 @@ export interface HistorySource {
   /** Whether a step that is not reached in the last moments of an invocation may only be late. */
   readonly mayBeSlow: boolean;
 
+  /** Aborts when the body goes on no more, with a Suspension or an EngineFailure. */
+  readonly signal: AbortSignal;
+
   /** Reads the large results of the records with these keys. */
   values(keys: readonly string[]): Promise<ReadonlyMap<string, string>>;
 }
@@ -383,6 +400,9 @@ interface Waiter extends PromiseWithResolvers<void> {
 
   /** Whether the answer includes a large result, which is read before. */
   readonly needsValue?: boolean;
+
+  /** Whether the body has ended, and waits for the end of the replay. */
+  readonly isEnd?: boolean;
 }
 
 function newWaiter(what: string): Waiter {

@@ -57,9 +57,7 @@ export class ReplayGate {
   async pass<T>(work: () => Promise<T>): Promise<T> {
     this.#inProgress += 1;
     const settled = await this.#settle(work);
-    this.#inProgress -= 1;
-    this.#onIdle();
-    void this.#haltWhenQuiet();
+    this.#noteDone();
     return settled ? settled.value() : new Promise<never>(() => {});
   }
 
@@ -69,9 +67,7 @@ export class ReplayGate {
     try {
       return await work();
     } finally {
-      this.#inProgress -= 1;
-      this.#onIdle();
-      void this.#haltWhenQuiet();
+      this.#noteDone();
     }
   }
 
@@ -113,6 +109,12 @@ export class ReplayGate {
     }
   }
 
+  #noteDone(): void {
+    this.#inProgress -= 1;
+    this.#onIdle();
+    void this.#haltWhenQuiet();
+  }
+
   #note(reason: Suspension | EngineFailure): undefined {
     if (reason instanceof Suspension) this.#suspensions.push(reason);
     else this.#failure ??= reason;
@@ -138,7 +140,7 @@ export class ReplayGate {
     const ends = this.#suspensions.filter((one) => one instanceof HistoryEnd);
     // A handler whose call has just ended counts as one that awaits something of its own.
     if (span === 0 || ends.length > 0) await nextTurn();
-    const patience = span === 0 ? 0 : Math.max(span, ...ends.map((end) => end.patience));
+    const patience = span === 0 ? 0 : Math.max(span, ...ends.map((end) => end.patience()));
     return !(await eventually(isBusy, patience, this.signal));
   }
 }

@@ -22,7 +22,7 @@ export async function bundle(module: string, folder: string): Promise<void> {
     format: "esm",
     platform: "node",
     target: "node24",
-    // Node 24 has it; esbuild replaces it all the same.
+    // Node 24 runs `using`, which esbuild would replace all the same.
     supported: { using: true },
     sourcemap: "linked",
     sourcesContent: false,

@@ -56,7 +56,7 @@ export interface Refusal {
 export interface Replay {
   readonly histories: number;
 
-  /** Those that some model has replayed. */
+  /** The events that some model has replayed. */
   readonly events: number;
 
   /** The models that had some of the events. Results of earlier versions do not have it. */
@@ -488,7 +488,7 @@ function mayHaveEffect({ refusals, isPassing }: Operation, end: CallEvent | unde
   return !isPassing;
 }
 
-/** Numbers what is there in its order, from 1. */
+/** Numbers the defined values in their order, from 1. */
 function numbersOf<T extends string | number>(
   all: readonly (T | undefined)[],
 ): ReadonlyMap<T, number> {

@@ -3,7 +3,7 @@ import type { Operation } from "../../core/inventory/operation.ts";
 import { compareFence, type Fence, fenceOwner } from "../../core/lock/fence.ts";
 import type { Lock, LockSet } from "../../core/lock/lock.ts";
 
-/** The guarantees that each schedule is checked for. */
+/** The guarantees that each schedule is checked for. What breaks an earlier one tells more. */
 export const CHECKS = [
   "token order",
   "release by the owner",
@@ -20,8 +20,8 @@ export const CHECKS = [
   "undone",
   "cancelled",
   "no work after the end",
-  "progress",
   "known errors",
+  "progress",
 ] as const;
 
 export type Check = (typeof CHECKS)[number];

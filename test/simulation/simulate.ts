@@ -4,7 +4,7 @@ import { migrate } from "../../core/stores/sql/migrate.ts";
 import { sqliteDatabase } from "../../core/stores/sqlite/database.ts";
 import type { CallEvent } from "../models/replay.ts";
 import type { Fault } from "./faults.ts";
-import { History, type Owned, type Violation } from "./history.ts";
+import { CHECKS, History, type Owned, type Violation } from "./history.ts";
 import { checkEnd } from "./judge.ts";
 import { Network, RemoteDatabase, StoreServer } from "./network.ts";
 import type { ClientPlan, MachineFault, Operation, Plan } from "./plan.ts";
@@ -14,6 +14,7 @@ import { COUNTED, type Shared, SOLD } from "./shared.ts";
 import { Machine, World } from "./world.ts";
 
 export interface Result {
+  /** In the order of the checks. */
   readonly violations: readonly Violation[];
   readonly faults: ReadonlyMap<Fault, number>;
 
@@ -287,7 +288,7 @@ class Schedule {
     const { violations, acquisitions, attempts, overlaps, refused } = this.#history;
     const all = [...attempts.values()].flat();
     return {
-      violations,
+      violations: violations.toSorted((a, b) => CHECKS.indexOf(a.check) - CHECKS.indexOf(b.check)),
       faults: this.#faults,
       faultyRequests: this.#faultyRequests,
       acquisitions: acquisitions.length,

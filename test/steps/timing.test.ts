@@ -1,10 +1,12 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { z } from "zod";
 import type { Journal } from "../../core/journal/journal.ts";
 import type { RunClaim } from "../../core/journal/runs.ts";
 import { createRuntime } from "../../core/steps/index.ts";
 import { memoryJournal } from "../../core/stores/memory/journal.ts";
 import { memoryLocks } from "../../core/stores/memory/locks.ts";
 import { flow } from "../support/flow.ts";
+import { finish } from "../support/timers.ts";
 
 const sleep = (span: number) => new Promise<void>((resolve) => setTimeout(resolve, span));
 
@@ -90,6 +92,35 @@ describe("with a virtual clock", () => {
     await vi.advanceTimersByTimeAsync(10_000);
     expect(await outcome).toMatchObject({ status: "completed" });
     expect(renew).toHaveBeenCalledTimes(2);
+  });
+
+  test("a replay that waits for an earlier step ends with its execution, and leaves no timer", async () => {
+    const stop = new AbortController();
+    let isReplay = false;
+    const wf = flow(async (ctx) => {
+      const first = async () => {
+        if (isReplay) await new Promise(() => {});
+        await ctx.step("first", async () => {});
+      };
+      const second = async () => {
+        await sleep(1);
+        await ctx.step("second", async () => {});
+        await ctx.step("third", async () => {});
+      };
+      await Promise.all([first(), second()]);
+      await ctx.waitFor("go", z.null());
+    });
+    const runtime = createRuntime({ journal: memoryJournal() });
+    const parked = runtime.execute(wf, input, { id: "r" });
+    expect(await finish(parked)).toMatchObject({ status: "suspended", reason: "signal" });
+    isReplay = true;
+    await runtime.signal("r", "go", null, { dedupeId: "1" });
+    const outcome = runtime.resume("r", { signal: stop.signal });
+    await vi.advanceTimersByTimeAsync(1_000);
+    expect(vi.getTimerCount()).toBeGreaterThan(0);
+    stop.abort();
+    expect(await finish(outcome)).toMatchObject({ status: "suspended" });
+    expect(vi.getTimerCount()).toBe(0);
   });
 
   test("a step that waits for a lock says so, and since when the step itself goes on", async () => {

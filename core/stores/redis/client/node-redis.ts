@@ -65,7 +65,7 @@ export function routeLikeNodeRedis(client: NodeRedisClient, options: RouteOption
   const like = client as Client;
   if (!like.options) {
     throw new TypeError(
-      "the client is of createSentinel or createClientPool: name the sentinels and the master, or pass a client of createClient",
+      "the client is one of createSentinel or createClientPool: name the sentinels and the master, or pass a client of createClient",
     );
   }
   const { socket } = like.options;

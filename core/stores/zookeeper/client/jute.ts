@@ -79,10 +79,10 @@ export class Reader {
   }
 
   list<T>(one: () => T): T[] {
-    return Array.from({ length: Math.max(0, this.int()) }, one);
+    return Array.from({ length: this.#length() }, one);
   }
 
-  /** Returns 0 for missing bytes, whose length is 0 or -1. */
+  /** Returns 0 for a missing value, whose length is 0 or -1. */
   #length(): number {
     return Math.max(0, this.int());
   }
