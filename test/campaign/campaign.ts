@@ -9,11 +9,12 @@ import { Random } from "../simulation/random.ts";
 import { type MeasuredCode, measuredCode } from "../support/commit.ts";
 import { until, within } from "../support/until.ts";
 import { ClientClocks } from "./client-clocks.ts";
-import { History, type HistoryEvent } from "./history.ts";
+import { History, type HistoryEvent, now } from "./history.ts";
 import { type CampaignViolation, judge, judgeStock, withoutExcused } from "./judge.ts";
 import { createNemesis, FAULTS, type FaultCounts } from "./nemesis.ts";
 import { Oracle } from "./oracle.ts";
 import { saleRuns } from "./sale-workflow.ts";
+import { databaseTime } from "./server-time.ts";
 import type { CampaignStore } from "./stores.ts";
 import { renderHistory } from "./trace.ts";
 import { CONTENDERS, Workload } from "./workload.ts";
@@ -22,7 +23,7 @@ export interface CampaignOptions {
   readonly store: CampaignStore;
   readonly seconds: number;
 
-  /** A campaign on a store with stock goes on until this many operations have ended. Default 0. */
+  /** A campaign goes on until this many operations have ended. Default 0. */
   readonly operations?: number;
 
   /** How long such a campaign goes on at the most. Default an hour. */
@@ -122,6 +123,7 @@ export async function campaign({
   const workload = new Workload({
     ...{ url: store.url, oracle: oracle.url, history, seed, ttl: TTL },
     ...{ slowSkus: SLOW_SKUS, fastSkus: FAST_SKUS, env: clocks.env },
+    hasStock: opened.has("inventory"),
   });
   const nemesis = createNemesis({
     ...store,
@@ -140,10 +142,9 @@ export async function campaign({
     await until(() => history.operations > 0);
     const ended = new AbortController();
     const injecting = nemesis.run(ended.signal);
-    const inspecting = inspectAll(opened.locks, history, ended.signal);
+    const inspecting = inspectAll({ opened, store, history }, ended.signal);
     const isOver = () =>
-      seconds >= least &&
-      (history.operations >= operations || seconds >= mostSeconds || !inventory);
+      seconds >= least && (history.operations >= operations || seconds >= mostSeconds);
     let seconds = 0;
     while (!isOver()) {
       await sleep(1_000);
@@ -235,16 +236,29 @@ function observed(sku: string, operation: "supply" | "read-stock") {
   return { client: "observer", operation, type: "ok", name: stockLock(sku) } as const;
 }
 
-/** Records who has the locks by the store's own account, until the signal aborts. */
-async function inspectAll(locks: LockStore, history: History, signal: AbortSignal): Promise<void> {
+interface Observed {
+  readonly opened: AnyStore;
+  readonly store: CampaignStore;
+  readonly history: History;
+}
+
+/** Records who has the locks by the store's own account and clock, until the signal aborts. */
+async function inspectAll(
+  { opened, store, history }: Observed,
+  signal: AbortSignal,
+): Promise<void> {
+  const readClock = async () =>
+    opened.has("database") ? databaseTime(opened.database) : store.serverTime?.();
   while (!signal.aborted) {
     for (const name of SLOW_SKUS.map(stockLock)) {
       // A server may be down.
-      const info = await locks.inspect(name).catch(() => undefined);
+      const info = await opened.locks.inspect(name).catch(() => undefined);
       // Without a holder, the last fence may be that of a claim which was not granted.
       if (info?.holder === undefined || info.fence === undefined) continue;
       const event = { client: "observer", operation: "inspect", type: "ok", name } as const;
-      history.addNow({ ...event, token: info.fence });
+      const time = now();
+      const serverTime = await readClock().catch(() => undefined);
+      history.add({ ...event, time, token: info.fence, ...(serverTime && { serverTime }) });
     }
     await sleep(INSPECT_EVERY);
   }

@@ -25,6 +25,9 @@ export interface HistoryEvent extends CallEvent {
 
   /** Whether the units that a sale has left are those of an earlier call. */
   readonly replayed?: boolean;
+
+  /** The wall clock of the store at an inspection, in microseconds since 1970. Undefined for a store that has none to be read. */
+  readonly serverTime?: number;
 }
 
 /** Returns the present time of a history. */

@@ -27,7 +27,7 @@ Kills, freezes, dead connections, restarts and other faults while processes cont
     "operations",
     whole("operations", 0, {
       default: 0,
-      describe: "on stores with stock, goes on until this many have ended",
+      describe: "goes on until this many have ended",
     }),
   )
   .option(

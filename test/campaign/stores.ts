@@ -23,6 +23,7 @@ import * as etcd from "./etcd-faults.ts";
 import { CLOCK_STEP } from "./judge.ts";
 import { leaderCutOff, Namespaces } from "./namespaces.ts";
 import type { Fault, StoreFaults } from "./nemesis.ts";
+import { databaseTime, redisTime } from "./server-time.ts";
 import { diskFull, junkIn, makeJunkTable, NOT_MOUNTED, SmallDisk } from "./small-disk.ts";
 import { zookeeperLeader } from "./zookeeper-leader.ts";
 
@@ -47,6 +48,9 @@ export interface CampaignStore extends AsyncDisposable {
 
   /** Ends a server in an orderly way. */
   readonly stopSignal: "SIGTERM" | "SIGINT";
+
+  /** Reads the clock of the first node, in microseconds since 1970. A database is asked by its own client instead. */
+  serverTime?(): Promise<number>;
 
   /** Without a text, the clocks of clients can be stepped. */
   readonly faults: Omit<StoreFaults, "client's clock stepped"> & {
@@ -211,7 +215,7 @@ function mysql(name: "mariadb" | "mysql"): Open {
       return rows.every(({ Msg_type }) => Msg_type !== "error");
     };
     return withTables(store, {
-      [CLOCK_STEP]: steps(server),
+      [CLOCK_STEP]: steps(server, () => timeAt(server.url)),
       compaction: optimize,
       "store full": diskFull({ disk, nodes: server.nodes, ...junkIn(server.url) }),
     });
@@ -235,7 +239,7 @@ function postgres(name: "postgres" | "pgbouncer"): Open {
     return withTables(
       { ...store, stopSignal: "SIGINT" },
       {
-        [CLOCK_STEP]: steps(server),
+        [CLOCK_STEP]: steps(server, () => timeAt(KINDS.postgres.url([config.port]))),
         compaction: vacuum,
         "store full": diskFull({ disk, nodes: server.nodes, ...junkIn(server.url) }),
       },
@@ -324,8 +328,14 @@ function openRedis(name: "redis" | "redlock"): Open {
     const { env, steps } = await steppable(log);
     const { server, store } = await onServers(name, { log, args: WHOLE_TRANSACTIONS, ...env });
     const tell = (node: ServerNode, command: Command) => tellRedis(node.config.port, command);
-    const faults = { ...store.faults, [CLOCK_STEP]: steps(server), ...redisFaults(store, tell) };
-    return { ...store, faults, repair: repairAof };
+    const timeOf = async (node: ServerNode) => redisTime(await tell(node, ["TIME"]));
+    const faults = {
+      ...store.faults,
+      [CLOCK_STEP]: steps(server, timeOf),
+      ...redisFaults(store, tell),
+    };
+    const serverTime = () => timeOf(server.nodes[0] as ServerNode);
+    return { ...store, faults, serverTime, repair: repairAof };
   };
 }
 
@@ -345,6 +355,7 @@ function openGroup(start: (options: StartOptions) => Promise<RedisGroup>): Open 
     });
     const { version, url, nodes } = group.server;
     const leader = () => group.masterOf(PREFIX);
+    const timeOf = async (node: ServerNode) => redisTime(await group.tell(node, "TIME"));
     const replace = async () => {
       await group.failOver(PREFIX);
       return true;
@@ -353,10 +364,11 @@ function openGroup(start: (options: StartOptions) => Promise<RedisGroup>): Open 
     return {
       ...{ version, url: replicated, directUrl: replicated, wires: [], nodes, repair: repairAof },
       stopSignal: "SIGTERM",
+      serverTime: async () => timeOf(await leader()),
       faults: {
         ...NONE,
         wires: "clients connect to the addresses that the nodes announce",
-        [CLOCK_STEP]: steps(group),
+        [CLOCK_STEP]: steps(group, timeOf),
         "leader killed": leaderKilled(leader, repairAof),
         "leader replaced": replace,
         "leader cut off": "clients and nodes reach a node at the same address",
@@ -412,18 +424,30 @@ function leaderKilled(
   };
 }
 
+type TimeOf = (node: ServerNode) => Promise<number>;
+
 /** Returns the environment of servers whose clocks can be stepped, and the fault that steps one of them. */
 async function steppable(log: (line: string) => void) {
   const env = await steppableClock(log).catch((error: Error) => error);
   if (env instanceof Error) return { env: {}, steps: () => env.message };
-  const steps = ({ nodes }: Pick<Server, "nodes">): Fault => {
+  const steps = ({ nodes }: Pick<Server, "nodes">, timeOf: TimeOf): Fault => {
     return async ({ random, pause }) => {
       const node = random.pick(nodes);
-      await stepClock(node, random.between(2_000, 10_000));
+      const ahead = random.between(2_000, 10_000);
+      const skewOf = async () => (await timeOf(node)) / 1_000 - Date.now();
+      const before = await skewOf();
+      await stepClock(node, ahead);
+      const stepped = (await skewOf()) - before;
       await pause();
       await stepClock(node, 0);
-      return true;
+      return stepped > ahead / 2;
     };
   };
   return { env: { env }, steps };
+}
+
+/** Reads the clock of a database. */
+async function timeAt(url: string): Promise<number> {
+  await using opened = await openReady(url);
+  return databaseTime(opened.database);
 }

@@ -26,6 +26,8 @@ export interface WorkloadOptions {
   /** The ttl of locks, in milliseconds. */
   readonly ttl: number;
 
+  readonly hasStock: boolean;
+
   /** Variables added to the environment of the contender at a place. */
   readonly env: (at: number) => NodeJS.ProcessEnv;
 }
@@ -45,8 +47,12 @@ const SLOW: Pace = { lanes: 1, units: 1, pause: 1, isSlow: true };
 /** Makes many calls: its sales have up to 80 units, each with an operation id of its own. */
 const FAST: Pace = { lanes: 4, units: 80, pause: 100, isSlow: false };
 
-const PACES = [SLOW, SLOW, SLOW, SLOW, FAST, FAST];
-export const CONTENDERS = PACES.length;
+/** Makes as many calls on a store without stock. */
+const FAST_LOCKS: Pace = { lanes: 16, units: 1, pause: 5, isSlow: false };
+
+const SLOW_CONTENDERS = 4;
+const FAST_CONTENDERS = 2;
+export const CONTENDERS = SLOW_CONTENDERS + FAST_CONTENDERS;
 const COMMANDS = 2;
 
 const CONTENDER = fileURLToPath(new URL("./contender.ts", import.meta.url));
@@ -98,8 +104,9 @@ export class Workload {
   }
 
   async #contend(at: number): Promise<void> {
-    const { url, oracle, ttl, seed, slowSkus, fastSkus } = this.#options;
-    const pace = PACES[at] as Pace;
+    const { url, oracle, ttl, seed, slowSkus, fastSkus, hasStock } = this.#options;
+    const fast = hasStock ? FAST : FAST_LOCKS;
+    const pace = at < SLOW_CONTENDERS ? SLOW : fast;
     const name = `contender-${this.#number()}`;
     const options: ContenderOptions = {
       ...{ url, oracle, ttl, ...pace, process: name, seed: [seed, this.#started] },

@@ -27,7 +27,7 @@ const { seed, long, seconds, operations, mostSeconds, campaigns, json, write, st
   .option(
     "operations",
     whole("operations", 0, {
-      describe: "how many operations the campaign on each store with stock has at least",
+      describe: "how many operations the campaign on each store has at least",
     }),
   )
   .option(
@@ -76,8 +76,7 @@ async function proveAll(): Promise<void> {
     simulationSeconds: seconds ?? bounds.simulationSeconds,
     campaignOperations: operations ?? bounds.campaignOperations,
     mostCampaignSeconds: mostSeconds ?? bounds.mostCampaignSeconds,
-    stores:
-      campaigns === false ? [] : ((store as CampaignStoreName[] | undefined) ?? bounds.stores),
+    stores: campaigns === false ? [] : ((store as CampaignStoreName[]) ?? bounds.stores),
     onFailure: writeFailure,
     log: bar.isActive ? () => {} : note,
     onProgress: (share: number, what: string) => bar.update(share, { what }),
@@ -93,7 +92,9 @@ async function proveAll(): Promise<void> {
     writeScorecard();
   }
   print(json ? JSON.stringify(proof) : page);
-  if (!isProven(proof)) process.exitCode = 1;
+  // Campaigns that this run has kept are of an earlier verdict.
+  const ran = proof.campaigns.filter(({ store: name }) => options.stores.includes(name));
+  if (!isProven({ ...proof, campaigns: ran })) process.exitCode = 1;
 }
 
 function fileOf(name: string): URL {

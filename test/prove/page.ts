@@ -121,8 +121,9 @@ Another trial plants [mutants](mutants.md) in all stores and handlers, and runs 
 \`npm run campaign -- --store NAME --seconds N --seed S\` runs one, for longer or on another store; \`--history FILE\` keeps the events of all calls. Processes
 contend for locks and sell stock while they, their clocks, their servers and the wires between them meet faults. A campaign has passed when nothing was
 violated, each of the store's faults has met something, and a holder was late: without these, its verdict is "unknown". A holder is late when it uses a
-resource after another client has acquired its lock. Each unit of a sale is an operation. The \`--seconds\` of \`npm run prove\` are those of the simulation; with
-\`--operations\`, each campaign on a store with stock goes on until it has had so many, for \`--most-seconds\` at the most. As root, the files of SQL databases and of ZooKeeper are
+resource after another client has acquired its lock. A step of a server's clock has met something when the server then tells another time; an observer writes into
+the history who has a lock by the store's account, and the time there. Each unit of a sale is an operation. The \`--seconds\` of \`npm run prove\` are those of the simulation; with
+\`--operations\`, each campaign goes on until it has had so many, for \`--most-seconds\` at the most. As root, the files of SQL databases and of ZooKeeper are
 in a file system of their own in memory, so that it can be full. \`npm run prove -- --campaigns --write\` runs campaigns alone, and puts them into these results;
 with \`--no-campaigns\` it runs all the rest, and keeps them.
 

@@ -20,7 +20,7 @@ interface Bounds {
   readonly stores: readonly CampaignStoreName[];
   readonly campaignSeconds: number;
 
-  /** Campaigns on stores with stock go on until this many operations have ended. */
+  /** Campaigns go on until this many operations have ended. */
   readonly campaignOperations: number;
 
   /** But not longer than this. */
