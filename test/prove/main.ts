@@ -69,6 +69,8 @@ async function replaySeed(number: number): Promise<void> {
 async function proveAll(): Promise<void> {
   const bar = new SingleBar({ format: "{bar} {percentage}% {what}", clearOnComplete: true });
   const bounds = long ? LONG : QUICK;
+  const named = store as CampaignStoreName[] | undefined;
+  const stores = campaigns === false ? [] : (named ?? bounds.stores);
   bar.start(1, 0, { what: "" });
   const options = {
     ...bounds,
@@ -76,7 +78,7 @@ async function proveAll(): Promise<void> {
     simulationSeconds: seconds ?? bounds.simulationSeconds,
     campaignOperations: operations ?? bounds.campaignOperations,
     mostCampaignSeconds: mostSeconds ?? bounds.mostCampaignSeconds,
-    stores: campaigns === false ? [] : ((store as CampaignStoreName[]) ?? bounds.stores),
+    stores,
     onFailure: writeFailure,
     log: bar.isActive ? () => {} : note,
     onProgress: (share: number, what: string) => bar.update(share, { what }),
@@ -93,7 +95,7 @@ async function proveAll(): Promise<void> {
   }
   print(json ? JSON.stringify(proof) : page);
   // Campaigns that this run has kept are of an earlier verdict.
-  const ran = proof.campaigns.filter(({ store: name }) => options.stores.includes(name));
+  const ran = proof.campaigns.filter((one) => (stores as readonly string[]).includes(one.store));
   if (!isProven({ ...proof, campaigns: ran })) process.exitCode = 1;
 }
 
