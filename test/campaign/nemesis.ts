@@ -176,6 +176,7 @@ function faultsOf({
     return faults.nodes ?? at;
   };
   const isHolder = ({ name }: Worker) => history.isHolder(name);
+  const runningCommand = () => until(() => commands.find(({ child }) => !hasEnded(child)));
   return {
     ...faults,
     "contender killed": ({ random }) => kill(random.pick(contenders)),
@@ -185,8 +186,8 @@ function faultsOf({
       const holder = await until(() => contenders.find(isHolder), ttl);
       return freeze(holder, () => sleep(ttl * (1.5 + random.float())));
     },
-    "lockstep lock killed": ({ random }) => kill(random.pick(commands)),
-    "lockstep lock frozen": ({ random, pause }) => freeze(random.pick(commands), pause),
+    "lockstep lock killed": async () => kill(await runningCommand()),
+    "lockstep lock frozen": async ({ pause }) => freeze(await runningCommand(), pause),
     "connections reset": onWire(async (wire) => {
       const { open } = wire;
       wire.reset();

@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { createInterface } from "node:readline";
 import { text } from "node:stream/consumers";
+import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { stockLock } from "../../core/inventory/inventory.ts";
 import { Random } from "../simulation/random.ts";
@@ -55,6 +56,9 @@ const FAST_CONTENDERS = 2;
 export const CONTENDERS = SLOW_CONTENDERS + FAST_CONTENDERS;
 const COMMANDS = 2;
 
+/** Between two runs of `lockstep lock`, in milliseconds: the start of a process takes as much of the machine as many calls. */
+const COMMAND_PAUSE = 2_000;
+
 const CONTENDER = fileURLToPath(new URL("./contender.ts", import.meta.url));
 const COMMAND = fileURLToPath(new URL("./command.ts", import.meta.url));
 
@@ -81,7 +85,12 @@ export class Workload {
 
   start(): void {
     for (let at = 0; at < CONTENDERS; at += 1) this.#repeat(() => this.#contend(at));
-    for (let at = 0; at < COMMANDS; at += 1) this.#repeat(() => this.#runCommand(at));
+    for (let at = 0; at < COMMANDS; at += 1) {
+      this.#repeat(async () => {
+        await this.#runCommand(at);
+        await sleep(COMMAND_PAUSE);
+      });
+    }
   }
 
   /** Lets all processes finish their turn. Resolves when all of them have ended. */
