@@ -274,11 +274,18 @@ async function openDynamodb(log: (line: string) => void): Promise<CampaignStore>
   );
 }
 
+/** A node that starts again reads at most so many transactions: each store that is full leaves large ones. */
+const SNAPSHOT_COUNT = 5_000;
+
 function openEtcd(name: "etcd" | "etcd-cluster"): Open {
   return async (log) => {
     const isCluster = name === "etcd-cluster";
     const quota = isCluster ? etcd.QUOTA / 2 : etcd.QUOTA;
-    const args = [...QUICK_ETCD[name], `--quota-backend-bytes=${quota}`];
+    const args = [
+      ...QUICK_ETCD[name],
+      `--quota-backend-bytes=${quota}`,
+      `--snapshot-count=${SNAPSHOT_COUNT}`,
+    ];
     const namespaces = isCluster ? await Namespaces.create() : undefined;
     const { server, store } = await onServers(name, { log, args, namespaces });
     const ports = server.nodes.map(({ config }) => config.port);
