@@ -1,4 +1,4 @@
-import { table } from "../support/markdown.ts";
+import { Legend, table } from "../support/markdown.ts";
 import { FAULTS, type FaultCount, type FaultCounts, type FaultName } from "./nemesis.ts";
 
 interface Tried {
@@ -16,17 +16,12 @@ export function faultMatrix(
   reports: readonly Tried[],
   stores: readonly string[] = reports.map(({ store }) => store),
 ): string {
-  const reasons: string[] = [];
-  const letterOf = (reason: string) => {
-    if (!reasons.includes(reason)) reasons.push(reason);
-    return String.fromCharCode("a".charCodeAt(0) + reasons.indexOf(reason));
-  };
+  const legend = new Legend();
   const cell = (store: string, fault: FaultName) => {
     const count = countOf(reports.find((report) => report.store === store)?.faults, fault);
-    if ("not" in count) return letterOf(count.not);
+    if ("not" in count) return legend.letterOf(count.not);
     return count.met > 0 ? String(count.met) : "**0**";
   };
   const rows = FAULTS.map((fault) => [fault, ...stores.map((store) => cell(store, fault))]);
-  const legend = reasons.map((reason) => `- ${letterOf(reason)}: ${reason}`);
-  return [table(["fault", ...stores], rows), "", ...legend].join("\n");
+  return [table(["fault", ...stores], rows), "", ...legend.lines].join("\n");
 }

@@ -1,5 +1,7 @@
 import type { ChildProcess } from "node:child_process";
 import type { ServerNode } from "../../infra/servers/server.ts";
+import { CLOCK_STEP } from "../campaign/judge.ts";
+import type { StoreFault } from "../campaign/nemesis.ts";
 import type { TcpProxy } from "../support/tcp-proxy.ts";
 import type { Point } from "./ambush.ts";
 
@@ -14,8 +16,17 @@ export interface Victim {
   readonly node: ServerNode;
 }
 
+/** The holder of a lock that a fault meets. */
+export interface Holder extends Victim {
+  /** Kills the node and starts it again at once. */
+  restart(): Promise<void>;
+
+  /** Injects a fault of the campaigns. Resolves when the fault has been taken back. */
+  inject(fault: StoreFault): Promise<void>;
+}
+
 /** Times are in ttls. */
-export interface Fault {
+export interface Fault<Met extends Victim = Victim> {
   /** How it is told to readers. */
   readonly story: string;
   readonly at: Point;
@@ -23,8 +34,15 @@ export interface Fault {
   /** How long the process works after it has been met. */
   readonly work: number;
   readonly lasts: number;
-  begin(victim: Victim): void;
-  end?(victim: Victim): unknown;
+
+  /** May resolve when the fault is over. */
+  begin(victim: Met): unknown;
+  end?(victim: Met): unknown;
+}
+
+/** A fault of locks. Some stores cannot have it, and say why. */
+export interface LockFault extends Fault<Holder> {
+  readonly needs?: "wires" | StoreFault;
 }
 
 type Action = Pick<Fault, "begin" | "end">;
@@ -51,6 +69,11 @@ const CUT: Action = {
   },
 };
 
+/** A fault that the campaigns inject, too. */
+function ofCampaigns(needs: StoreFault): Pick<LockFault, "needs" | "begin"> {
+  return { needs, begin: ({ inject }) => inject(needs) };
+}
+
 /** What meets the holders of locks. */
 export const FAULTS = {
   none: {
@@ -71,11 +94,11 @@ export const FAULTS = {
   },
   "cut off": {
     story: "the holder's connections pass nothing for three ttls, while it works for two",
-    ...{ at: "read", work: 2, lasts: 3, ...CUT },
+    ...{ at: "read", work: 2, lasts: 3, needs: "wires", ...CUT },
   },
   "connections reset": {
     story: "the holder's connections are reset once, while it works for one ttl",
-    ...{ at: "read", work: 1, lasts: 1 },
+    ...{ at: "read", work: 1, lasts: 1, needs: "wires" },
     begin({ wires }) {
       for (const wire of wires) wire.reset();
     },
@@ -83,18 +106,28 @@ export const FAULTS = {
   "server restarted": {
     story: "one server is killed and started again at once, while the holder works for two ttls",
     ...{ at: "read", work: 2, lasts: 2 },
-    async begin({ node }) {
-      await node.kill("SIGKILL");
-      await node.start();
-    },
+    begin: ({ restart }) => restart(),
   },
   "server frozen": {
     story: "one server stands still for two ttls, while the holder works a little longer",
     ...{ at: "read", work: 2.25, lasts: 2, ...FREEZE_SERVER },
   },
-} as const satisfies Readonly<Record<string, Fault>>;
+  [CLOCK_STEP]: {
+    story:
+      "the clock of one server goes forward by 2 s to 10 s for one ttl, while the holder works for a quarter of one",
+    ...{ at: "read", work: 0.25, lasts: 1, ...ofCampaigns(CLOCK_STEP) },
+  },
+  "leader killed": {
+    story:
+      "the server that leads is killed, and started again when another one leads, while the holder works for two ttls",
+    ...{ at: "read", work: 2, lasts: 2, ...ofCampaigns("leader killed") },
+  },
+} as const satisfies Readonly<Record<string, LockFault>>;
 
 export type FaultName = keyof typeof FAULTS;
+
+/** Why some faults are not tried. */
+export type Untried = Readonly<Partial<Record<FaultName, string>>>;
 
 /** What meets the first executor of an operation, which is delivered to a second one at once. */
 export const OPERATION_FAULTS = {

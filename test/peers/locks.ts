@@ -5,20 +5,24 @@ import type { Lock } from "../../core/lock/lock.ts";
 import { isHeld } from "../../core/lock/lock-handle.ts";
 import { open } from "../../infra/open.ts";
 import { openReady } from "../../infra/open-ready.ts";
-import type { ServerName } from "../../infra/servers/kinds.ts";
 import { loadPeer } from "../bench/peers.ts";
+import type { CampaignStoreName } from "../campaign/stores.ts";
+import type { Untried } from "./faults.ts";
 import type { Held, LockOptions, NamedLock } from "./named-lock.ts";
 import { versionOf } from "./version-of.ts";
 
 /** A lock that the nemesis tries. */
 export interface Contestant {
-  readonly server: ServerName;
+  readonly store: CampaignStoreName;
 
   /** How it is used. */
   readonly usage: string;
 
   /** The package and its version; this package, if there is none. */
   readonly package?: string;
+
+  /** Why it is not tried under some of the faults that its store can have. */
+  readonly untried?: Untried;
 
   /** Makes the tables, before any contender opens the lock. */
   prepare?(url: string): Promise<void>;
@@ -27,51 +31,76 @@ export interface Contestant {
 
 const NAME = "stock";
 
+/** The arguments of a server name its first role, and a promoted server that starts by them follows its own replica. */
+const SENTINEL_UNTRIED: Untried = {
+  "server restarted": "a server with sentinels starts again in the role that it had at first",
+};
+
 /** The module that has the locks of packages that only comparisons install. */
 interface PeerLocks {
   redlock(options: LockOptions): NamedLock;
   redisSemaphore(options: LockOptions): NamedLock;
+  redisSemaphoreOnSentinel(options: LockOptions): NamedLock;
 }
 
+const ACQUIRED = "Mutex, isAcquired before the write";
+const DO = "lock().ttl().do(): it has nothing to ask";
 const USED = "withLock, assertHeld() before the write";
 
 export const CONTESTANTS = {
   redlock: {
-    server: "redlock",
+    store: "redlock",
     usage: "using, signal.aborted before the write",
     package: versionOf("redlock"),
     open: async (options) => (await peerLocks()).redlock(options),
   },
   "redis-semaphore": {
-    server: "redis",
-    usage: "Mutex, isAcquired before the write",
+    store: "redis",
+    usage: ACQUIRED,
     package: versionOf("redis-semaphore"),
     open: async (options) => (await peerLocks()).redisSemaphore(options),
   },
+  "redis-semaphore on Redis Sentinel": {
+    store: "redis-sentinel",
+    usage: `${ACQUIRED}, ioredis with its sentinels`,
+    untried: SENTINEL_UNTRIED,
+    package: versionOf("redis-semaphore"),
+    open: async (options) => (await peerLocks()).redisSemaphoreOnSentinel(options),
+  },
   "etcd3 Lock": {
-    server: "etcd",
-    usage: "lock().ttl().do(): it has nothing to ask",
+    store: "etcd",
+    usage: DO,
+    package: versionOf("etcd3"),
+    open: etcd3Lock,
+  },
+  "etcd3 Lock on an etcd cluster": {
+    store: "etcd-cluster",
+    usage: DO,
     package: versionOf("etcd3"),
     open: etcd3Lock,
   },
   pg_advisory_lock: {
-    server: "postgres",
+    store: "postgres",
     usage: "of a session, whose end the client notices",
     package: versionOf("pg"),
     open: async ({ url }) => ({ withLock: (body) => withAdvisoryLock(url, body) }),
   },
   GET_LOCK: {
-    server: "mariadb",
+    store: "mariadb",
     usage: "of a session, whose end the client notices",
     package: versionOf("mysql2"),
     open: async ({ url }) => ({ withLock: (body) => withGetLock(url, body) }),
   },
   "Lockstep on Redis, without its fence": ours("redis", false),
   "Lockstep on Redis": ours("redis", true),
+  "Lockstep on Redis Sentinel, without its fence": ours("redis-sentinel", false),
+  "Lockstep on Redis Sentinel": ours("redis-sentinel", true),
   "Lockstep on etcd, without its fence": ours("etcd", false),
+  "Lockstep on an etcd cluster, without its fence": ours("etcd-cluster", false),
   "Lockstep on PostgreSQL, without its fence": ours("postgres", false),
   "Lockstep on Redlock": ours("redlock", true),
   "Lockstep on etcd": ours("etcd", true),
+  "Lockstep on an etcd cluster": ours("etcd-cluster", true),
   "Lockstep on PostgreSQL": ours("postgres", true),
   "Lockstep on MariaDB": ours("mariadb", true),
 } as const satisfies Readonly<Record<string, Contestant>>;
@@ -131,10 +160,13 @@ async function withGetLock(url: string, body: (held: Held) => Promise<void>): Pr
 }
 
 /** Our locks. Without the fence, the holder asks `assertHeld()` and sends nothing with its write. */
-function ours(server: ServerName, withFence: boolean): Contestant {
+function ours(store: CampaignStoreName, withFence: boolean): Contestant {
+  const usage = withFence ? `${USED}, the fence with it` : USED;
+  const onSentinel = { usage: `${usage}, replicas=1 in the URL`, untried: SENTINEL_UNTRIED };
   return {
-    server,
-    usage: withFence ? `${USED}, the fence with it` : USED,
+    store,
+    usage,
+    ...(store === "redis-sentinel" && onSentinel),
     prepare: async (url) => (await openReady(url)).close(),
     async open({ url, ttl }) {
       const { locks } = await open(url);

@@ -14,7 +14,7 @@ export interface LockOptions {
   /** The URL of the server. */
   readonly url: string;
 
-  /** host:port of each node. */
+  /** host:port of each server that the URL names. */
   readonly nodes: readonly string[];
 
   /** How long the lock lasts without its holder, in milliseconds. */

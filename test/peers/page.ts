@@ -1,5 +1,5 @@
 import { type MeasuredCode, nameCode } from "../support/commit.ts";
-import { table } from "../support/markdown.ts";
+import { Legend, table } from "../support/markdown.ts";
 import { FAULTS, type Fault, OPERATION_FAULTS } from "./faults.ts";
 import type { Outcome, Trial } from "./try-lock.ts";
 import type { OperationOutcome, ServiceTrial } from "./try-service.ts";
@@ -30,6 +30,9 @@ interface Contested {
   readonly server: string;
   readonly usage: string;
   readonly outcomes: readonly Contest[];
+
+  /** Why the other faults were not tried. */
+  readonly untried: Readonly<Record<string, string>>;
 }
 
 interface Contest {
@@ -73,7 +76,7 @@ Lockstep alone hands on a token that the resource compares, and so refuses what 
 asked. Without the token it loses that update as well. The locks of database sessions lose nothing here, since the client notices the end
 of its session, and nobody gets the lock from a frozen holder: all others wait until it goes on, or its connection ends (see the pauses below).
 
-${stories(FAULTS)}
+${stories(FAULTS, locks)}
 
 ${usageTable("lock", locks)}
 
@@ -99,7 +102,7 @@ executor that was frozen before it. Keys, which [the guarantees](guarantees.md#a
 effect may already be there. DBOS is tried without Conductor, and has no lease then: nobody takes an operation over before its own process starts again. So a
 frozen or cut-off process has its effect once, and delays the answer until it goes on (see the waits below).
 
-${stories(OPERATION_FAULTS)}
+${stories(OPERATION_FAULTS, services)}
 
 ${usageTable("service", services)}
 
@@ -150,8 +153,8 @@ export function locksOf({ trials }: PeersRun): readonly Contested[] {
   const toContest = ({ lost, longestPause, ...rest }: Outcome): Contest => {
     return { ...rest, losses: { lost }, pause: longestPause };
   };
-  return trials.map(({ lock, outcomes, ...rest }) => {
-    return { ...rest, name: lock, outcomes: outcomes.map(toContest) };
+  return trials.map(({ lock, outcomes, untried = {}, ...rest }) => {
+    return { ...rest, untried, name: lock, outcomes: outcomes.map(toContest) };
   });
 }
 
@@ -160,7 +163,7 @@ export function servicesOf({ services }: PeersRun): readonly Contested[] {
     return { ...rest, losses: { twice, lost, overwritten }, pause: longestWait };
   };
   return services.map(({ service, outcomes, ...rest }) => {
-    return { ...rest, name: service, outcomes: outcomes.map(toContest) };
+    return { ...rest, untried: {}, name: service, outcomes: outcomes.map(toContest) };
   });
 }
 
@@ -180,16 +183,33 @@ function pauseTable(kind: string, rows: readonly Contested[]): string {
   return faultTable(kind, rows, ({ pause }) => (pause / 1_000).toFixed(1));
 }
 
+/** A table with a column for each fault. A letter says why a fault was not tried. */
 function faultTable(
   kind: string,
   rows: readonly Contested[],
   cell: (contest: Contest) => string,
 ): string {
-  const faults = rows[0]?.outcomes.map(({ fault }) => fault) ?? [];
-  return table(
+  const legend = new Legend();
+  const faults = faultsOf(rows);
+  const cells = ({ outcomes, untried }: Contested) =>
+    faults.map((fault) => {
+      const contest = outcomes.find((each) => each.fault === fault);
+      return contest ? cell(contest) : legend.letterOf(untried[fault] ?? "not a part of this run");
+    });
+  const all = table(
     [kind, ...faults],
-    rows.map(({ name, outcomes }) => [name, ...outcomes.map(cell)]),
+    rows.map((row) => [row.name, ...cells(row)]),
   );
+  return legend.lines.length > 0 ? [all, "", ...legend.lines].join("\n") : all;
+}
+
+/** The faults of a run: those that were tried, and those that a server cannot have. */
+function faultsOf(rows: readonly Contested[]): readonly string[] {
+  const all = rows.flatMap(({ outcomes, untried }) => [
+    ...outcomes.map(({ fault }) => fault),
+    ...Object.keys(untried),
+  ]);
+  return [...new Set(all)];
 }
 
 function usageTable(kind: string, rows: readonly Contested[]): string {
@@ -199,7 +219,13 @@ function usageTable(kind: string, rows: readonly Contested[]): string {
   );
 }
 
-function stories(faults: Readonly<Record<string, Fault>>): string {
-  const lines = Object.entries(faults).map(([name, { story }]) => `- *${name}*: ${story}.`);
+function stories(
+  faults: Readonly<Record<string, Pick<Fault, "story">>>,
+  rows: readonly Contested[],
+): string {
+  const tried = faultsOf(rows);
+  const lines = Object.entries(faults)
+    .filter(([name]) => tried.includes(name))
+    .map(([name, { story }]) => `- *${name}*: ${story}.`);
   return lines.join("\n");
 }

@@ -16,14 +16,14 @@ export interface RunningProcess {
 export interface Reach {
   readonly url: string;
 
-  /** host:port of each node. */
+  /** host:port of each server that the URL names. */
   readonly nodes: readonly string[];
 }
 
 interface ProcessesOptions {
   readonly count: number;
   readonly script: string;
-  readonly server: Server;
+  readonly server: Pick<Server, "url" | "nodes">;
 
   /** The arguments of the process in a slot. */
   argsOf(reach: Reach, slot: number): readonly string[];
@@ -73,7 +73,7 @@ export class Processes implements AsyncDisposable {
   async #start(slot: number): Promise<void> {
     const { server, script, argsOf } = this.#options;
     const { url, wires } = await wiresTo(server);
-    const nodes = wires.map(({ port }) => `127.0.0.1:${port}`);
+    const nodes = url.match(/[\d.]+:\d+/g) ?? [];
     const stdio = ["ignore", "ignore", "ignore", "ipc"] as const;
     const args = [script, ...argsOf({ url, nodes }, slot)];
     const child = tracked(spawn(process.execPath, args, { stdio: [...stdio] }));

@@ -1,8 +1,4 @@
-import type { ServerName } from "../../infra/servers/kinds.ts";
-import { startServer } from "../../infra/servers/start.ts";
-import { DURABLE_REDIS } from "../campaign/stores.ts";
 import type { Random } from "../simulation/random.ts";
-import { QUICK_ETCD } from "../support/etcd-servers.ts";
 
 export interface TrialOptions<Name extends string> {
   readonly faults: readonly Name[];
@@ -20,17 +16,6 @@ export interface TrialOptions<Name extends string> {
 
 /** How long nothing may go on after a fault, in milliseconds. */
 export const STUCK = 30_000;
-
-/** Writes are on disk before they are acknowledged, so that nothing is lost by a restart. */
-const ARGS: Partial<Record<ServerName, readonly string[]>> = {
-  etcd: QUICK_ETCD.etcd,
-  redis: DURABLE_REDIS,
-  redlock: DURABLE_REDIS,
-};
-
-export function startDurable(name: ServerName, onProgress: (step: string) => void) {
-  return startServer(name, { onProgress, args: ARGS[name] ?? [] });
-}
 
 /** Tries the faults in an order of the seed, and returns their outcomes in the order of the names. */
 export async function inSeededOrder<Name extends string, Outcome>(

@@ -1,14 +1,14 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import type { ServerNode } from "../../infra/servers/server.ts";
+import { type CampaignStore, STORES } from "../campaign/stores.ts";
 import { Random } from "../simulation/random.ts";
 import { until } from "../support/until.ts";
-import { FAULTS, type Fault, type FaultName, type Victim } from "./faults.ts";
+import { FAULTS, type FaultName, type Holder, type LockFault, type Untried } from "./faults.ts";
 import { CONTESTANTS, type Contestant, type ContestantName } from "./locks.ts";
 import type { LockOptions } from "./named-lock.ts";
 import { Processes } from "./processes.ts";
 import { type Counts, Register } from "./register.ts";
-import { inSeededOrder, STUCK, startDurable, type TrialOptions } from "./trial.ts";
+import { inSeededOrder, STUCK, type TrialOptions } from "./trial.ts";
 
 /** What became of one fault, over all its rounds. */
 export interface Outcome extends Counts {
@@ -31,6 +31,9 @@ export interface Trial {
   readonly usage: string;
   readonly server: string;
   readonly outcomes: readonly Outcome[];
+
+  /** Why the other faults were not tried. Earlier runs have no such reasons. */
+  readonly untried?: Untried;
 }
 
 const CONTENDERS = 4;
@@ -47,14 +50,14 @@ export async function tryLock(
   const { rounds, ttl, onProgress } = options;
   const contestant: Contestant = CONTESTANTS[name];
   const random = new Random(options.seed);
-  await using server = await startDurable(contestant.server, onProgress);
-  await contestant.prepare?.(server.url);
+  await using store = await STORES[contestant.store](onProgress);
+  await contestant.prepare?.(store.directUrl);
   const register = await Register.open();
   using _ = { [Symbol.dispose]: () => register.close() };
   await using processes = await Processes.start({
     count: CONTENDERS,
     script: CONTENDER,
-    server,
+    server: { url: store.directUrl, nodes: store.nodes },
     argsOf: (reach) => [
       name,
       JSON.stringify({ ...reach, ttl } satisfies LockOptions),
@@ -62,16 +65,16 @@ export async function tryLock(
     ],
   });
   await until(() => register.counts.turns > 0);
-  const contenders = { processes, register, ttl };
-  const outcomes = await inSeededOrder(options, random, async (fault): Promise<Outcome> => {
+  const contenders = { processes, register, store, random, ttl };
+  const untried = untriedOn(store, contestant, options.faults);
+  const faults = options.faults.filter((fault) => untried[fault] === undefined);
+  const outcomes = await inSeededOrder({ ...options, faults }, random, async (fault) => {
     register.reset();
     processes.crashed = 0;
     let stuck = 0;
     for (let round = 1; round <= rounds; round += 1) {
       onProgress(`${name}: ${fault}, ${round} of ${rounds}`);
-      const spare = random.below(CONTENDERS);
-      if (await meet(FAULTS[fault], random.pick(server.nodes), { ...contenders, spare })) continue;
-      stuck += 1;
+      if (!(await meet(FAULTS[fault], contenders))) stuck += 1;
     }
     const { counts, longestPause } = register;
     const { crashed } = processes;
@@ -81,27 +84,56 @@ export async function tryLock(
     lock: name,
     package: contestant.package ?? "this package",
     usage: contestant.usage,
-    server: server.version,
+    server: store.version,
     outcomes,
+    untried,
   };
+}
+
+/** Says why a lock is not tried under some of the faults, or why its store cannot have them. */
+export function untriedOn(
+  { faults }: Pick<CampaignStore, "faults">,
+  { untried = {} }: Pick<Contestant, "untried">,
+  names: readonly FaultName[],
+): Untried {
+  const reasons = names.map((name) => {
+    const { needs }: LockFault = FAULTS[name];
+    const reason = untried[name] ?? (needs && faults[needs]);
+    return typeof reason === "string" ? { [name]: reason } : {};
+  });
+  return Object.assign({}, ...reasons);
 }
 
 interface Contenders {
   readonly processes: Processes;
   readonly register: Register;
+  readonly store: CampaignStore;
+  readonly random: Random;
   readonly ttl: number;
-
-  /** How many holders are spared before the fault. */
-  readonly spare: number;
 }
 
 /** Injects a fault into a holder, and waits until the lock has gone round again. Otherwise starts all contenders anew. */
 async function meet(
-  { at, work, lasts, begin, end }: Fault,
-  node: ServerNode,
-  { processes, register, ttl, spare }: Contenders,
+  { at, work, lasts, begin, end }: LockFault,
+  { processes, register, store, random, ttl }: Contenders,
 ): Promise<boolean> {
-  let victim: Victim | undefined;
+  const spare = random.below(CONTENDERS);
+  const node = random.pick(store.nodes);
+  const pause = () => sleep(lasts * ttl);
+  const acts: Pick<Holder, "restart" | "inject"> = {
+    async restart() {
+      await node.kill("SIGKILL");
+      await store.repair?.(node);
+      await node.start();
+    },
+    async inject(name) {
+      const fault = store.faults[name];
+      const isMet = typeof fault === "function" && (await fault({ random, pause }));
+      if (!isMet) throw new Error(`the fault "${name}" has met nothing`);
+    },
+  };
+  let holder: Holder | undefined;
+  let begun: unknown;
   const { pid, what } = await register.ambush.lay({
     at,
     work: work * ttl,
@@ -109,12 +141,12 @@ async function meet(
     begin(met) {
       const contender = processes.byPid(met);
       if (!contender) return;
-      victim = { ...contender, node };
-      begin(victim);
+      holder = { ...contender, ...acts, node };
+      begun = begin(holder);
     },
   });
-  await sleep(lasts * ttl);
-  if (victim) await end?.(victim);
+  await Promise.all([pause(), begun]);
+  if (holder) await end?.(holder);
   const { turns } = register.counts;
   const hasEnded = () => !register.isWorking(what) || !processes.byPid(pid);
   const goesOn = () => hasEnded() && register.counts.turns >= turns + TURNS_AFTER;

@@ -1,6 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import type { Server } from "../../infra/servers/server.ts";
+import { startServer } from "../../infra/servers/start.ts";
+import { DURABLE_REDIS } from "../campaign/stores.ts";
 import { Random } from "../simulation/random.ts";
 import { until } from "../support/until.ts";
 import { type Fault, OPERATION_FAULTS, type OperationFaultName, type Victim } from "./faults.ts";
@@ -8,7 +10,7 @@ import type { ServiceOptions } from "./idempotent-service.ts";
 import { Ledger } from "./ledger.ts";
 import { Processes } from "./processes.ts";
 import { committedEffects, SERVICES, type Service, type ServiceName } from "./services.ts";
-import { inSeededOrder, STUCK, startDurable, type TrialOptions } from "./trial.ts";
+import { inSeededOrder, STUCK, type TrialOptions } from "./trial.ts";
 
 /** What became of the operations that one fault has met. */
 export interface OperationOutcome {
@@ -56,7 +58,8 @@ export async function tryService(
   const { rounds, ttl, seed, onProgress } = options;
   const service: Service = SERVICES[name];
   const random = new Random(seed);
-  await using server = await startDurable(service.server, onProgress);
+  const args = service.server === "redis" ? DURABLE_REDIS : [];
+  await using server = await startServer(service.server, { onProgress, args });
   await service.prepare?.(server.url);
   const ledger = await Ledger.open();
   using _ = { [Symbol.dispose]: () => ledger.close() };

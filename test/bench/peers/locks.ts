@@ -16,9 +16,23 @@ export function redlock({ nodes, ttl }: LockOptions): NamedLock {
 
 export function redisSemaphore({ nodes, ttl }: LockOptions): NamedLock {
   const [client] = clientsOf(nodes);
+  return mutex(client as Redis, ttl);
+}
+
+export function redisSemaphoreOnSentinel({ nodes, ttl }: LockOptions): NamedLock {
+  const sentinels = nodes.map((node) => {
+    const [host = "", port] = node.split(":");
+    return { host, port: Number(port) };
+  });
+  const client = new Redis({ sentinels, name: "lockstep" });
+  client.on("error", () => {});
+  return mutex(client, ttl);
+}
+
+function mutex(client: Redis, ttl: number): NamedLock {
   return {
     async withLock(body) {
-      const mutex = new Mutex(client as Redis, NAME, { lockTimeout: ttl, onLockLost() {} });
+      const mutex = new Mutex(client, NAME, { lockTimeout: ttl, onLockLost() {} });
       await mutex.acquire();
       try {
         await body({ isHeld: () => mutex.isAcquired });
