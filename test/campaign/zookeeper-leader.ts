@@ -11,9 +11,10 @@ export async function zookeeperLeader(
   return nodes.find((_, i) => modes[i]?.includes("Mode: leader"));
 }
 
-async function srvr(port: number): Promise<string> {
+/** Returns the answer of a node to the command `srvr`. Rejects after a second of silence. */
+export async function srvr(port: number): Promise<string> {
   const socket = connect({ port, host: "127.0.0.1", timeout: 1_000 });
-  socket.once("timeout", () => socket.destroy());
+  socket.once("timeout", () => socket.destroy(new Error(`the port ${port} did not answer`)));
   await once(socket, "connect");
   socket.write("srvr");
   return await text(socket);

@@ -2,15 +2,14 @@ import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { median } from "simple-statistics";
-import { asNumber, asText, raw, sql } from "../../core/database/sql.ts";
-import { redisClient } from "../../core/stores/redis/client/open.ts";
-import { open } from "../../infra/open.ts";
+import { readWhenAvailable } from "../../core/lock/retry.ts";
 import type { MeasuredCode } from "../support/commit.ts";
 import { table } from "../support/markdown.ts";
 import { tracked } from "../support/running.ts";
+import { type StoreSize, sizeOf } from "./size.ts";
 
-/** What a process and its store have at one time. */
-export interface Size {
+/** What a process has at one time. */
+interface ProcessSize {
   /** Completed turns: each takes and renews a lock, aborts a waiter, and executes a run. */
   readonly turns: number;
 
@@ -19,13 +18,10 @@ export interface Size {
 
   /** Sockets, pipes and other handles of the process. */
   readonly handles: number;
-
-  /** Rows of a database, keys of etcd or Redis; undefined for other stores. */
-  readonly records?: number;
-
-  /** Of etcd. */
-  readonly leases?: number;
 }
+
+/** What a process and its store have at one time. */
+export interface Size extends ProcessSize, StoreSize {}
 
 export interface GrowthReport {
   readonly store: string;
@@ -48,6 +44,8 @@ interface StoreSoak extends Pick<GrowthReport, "store" | "grown"> {
   readonly turns: number;
   readonly heap: Pair;
   readonly handles: Pair;
+
+  /** Missing in older results of some stores. */
   readonly records?: Pair;
   readonly leases?: Pair;
 }
@@ -61,21 +59,13 @@ export function toStoreSoak({ store, sizes, grown }: GrowthReport): StoreSoak {
     turns: last?.turns ?? 0,
     heap: pair("heap"),
     handles: pair("handles"),
-    ...(last?.records !== undefined && { records: pair("records") }),
+    records: pair("records"),
     ...(last?.leases !== undefined && { leases: pair("leases") }),
     grown,
   };
 }
 
-const columns = [
-  "store",
-  "turns",
-  "bytes of the heap",
-  "handles",
-  "rows or keys",
-  "leases",
-  "grown",
-];
+const columns = ["store", "turns", "bytes of the heap", "handles", "records", "leases", "grown"];
 
 export function soakTable({ stores }: Pick<Soak, "stores">): string {
   const count = (number: number) => number.toLocaleString("en");
@@ -93,20 +83,27 @@ const LONG_LIVED = fileURLToPath(new URL("./long-lived.ts", import.meta.url));
 const SAMPLES = 60;
 const WARM_UP = 12;
 
+/** How long a store on a busy machine may be silent before its size is told, in milliseconds. */
+const PATIENCE = 60_000;
+
 /** Runs a process against a store, and compares what both have early and late. */
 export async function growth(store: string, url: string, seconds: number): Promise<GrowthReport> {
   const args = ["--expose-gc", LONG_LIVED, url, String(seconds), String(SAMPLES)];
   const child = tracked(spawn(process.execPath, args, { stdio: ["ignore", "pipe", "inherit"] }));
   const sizes: Size[] = [];
   for await (const line of createInterface({ input: child.stdout })) {
-    sizes.push({ ...(JSON.parse(line) as Size), ...(await sizeOf(url)) });
+    const size = await readWhenAvailable(() => sizeOf(url), AbortSignal.timeout(PATIENCE));
+    sizes.push({ ...(JSON.parse(line) as ProcessSize), ...size });
   }
   const missing = SAMPLES - sizes.length;
   const ended = missing > 0 ? [`the process ended ${missing} samples early`] : [];
   return { store, sizes, grown: [...ended, ...grownIn(sizes.slice(WARM_UP))] };
 }
 
-/** What may differ between two times without any growth: a share of the first size, and a number. */
+/**
+ * What may differ between two times without any growth: a share of the first size, and a number. The records are those of
+ * the runs of the last seconds, which are not purged yet.
+ */
 const TOLERATED = {
   heap: [0.05, 1_000_000],
   handles: [0, 2],
@@ -125,43 +122,4 @@ export function grownIn(sizes: readonly Size[]): readonly string[] {
     const [share, most] = TOLERATED[kind];
     return late > early * (1 + share) + most ? [`${kind}: ${early}, later ${late}`] : [];
   });
-}
-
-async function sizeOf(url: string): Promise<Partial<Size>> {
-  if (url.startsWith("etcd:")) return sizeOfEtcd(url.slice("etcd://".length));
-  if (url.startsWith("redis:")) {
-    const { hostname: host, port } = new URL(url);
-    await using redis = redisClient({ host, port: Number(port) });
-    return { records: Number(await redis.call(["DBSIZE"])) };
-  }
-  await using opened = await open(url);
-  if (!opened.has("database")) return {};
-  const { database } = opened;
-  const tables = url.startsWith("sqlite:")
-    ? sql`SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'lockstep%'`
-    : sql`SELECT table_name AS name FROM information_schema.tables WHERE table_name LIKE 'lockstep%'`;
-  let records = 0;
-  for (const { name } of await database.read(tables)) {
-    const [row] = await database.read(sql`SELECT COUNT(*) AS found FROM ${raw(asText(name))}`);
-    records += asNumber(row?.found);
-  }
-  return { records };
-}
-
-async function sizeOfEtcd(address: string): Promise<Partial<Size>> {
-  const ask = async (path: string, body: object) => {
-    const answer = await fetch(`http://${address}/v3/${path}`, {
-      method: "POST",
-      body: JSON.stringify(body),
-    });
-    return (await answer.json()) as {
-      readonly count?: string;
-      readonly leases?: readonly object[];
-    };
-  };
-  // All keys: from the key 0 to the end.
-  const all = Buffer.from("\0").toString("base64");
-  const { count = "0" } = await ask("kv/range", { key: all, range_end: all, count_only: true });
-  const { leases = [] } = await ask("lease/leases", {});
-  return { records: Number(count), leases: leases.length };
 }
