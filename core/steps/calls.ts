@@ -90,6 +90,9 @@ export class HandledUpdate {
 interface Misusable {
   /** Stops the execution with the error. */
   misuse(error: MisuseError): never;
+
+  /** Whether the body goes on no more. */
+  readonly isBodyOver: boolean;
 }
 
 /** The calls that a workflow's body makes in one execution. Finds misuses without regard to time. */
@@ -123,11 +126,14 @@ export class BodyCalls {
     return promise;
   }
 
-  /** Makes a call that the body need not await. */
+  /**
+   * Makes a call that the body need not await. Never settles once the body is over: code that catches each error and calls
+   * again would keep the event loop.
+   */
   beginValue<T>(method: string, work: () => Promise<T>): Promise<T> {
     const call = async () => {
       this.#checkOutsideSteps(method);
-      return work();
+      return this.#execution.isBodyOver ? new Promise<never>(() => {}) : work();
     };
     const promise = handled(call());
     HandledUpdate.current?.begin(promise);

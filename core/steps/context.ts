@@ -101,9 +101,7 @@ export class Context implements WorkflowContext {
       checkOptionNames("continueAsNew", options, CONTINUE_OPTIONS);
       this.#checkOutsideHandlers();
       const { dropUndos = false } = options;
-      const prepared = await execution.workflow.prepare(input as never, this.runId);
-      const what = `the input of ${execution.workflow.name}`;
-      const encoded = await execution.encode(what, prepared.input);
+      const encoded = await execution.encodeInput(input);
       return execution.continueAsNew({ input: encoded, dropUndos }, () => this.#patience());
     });
   }

@@ -156,7 +156,8 @@ async function compensate(
 async function undo(execution: RunExecution, { step, effect }: Undoable): Promise<boolean> {
   const { history } = execution;
   const done = effect === "done" ? history.record(step.key) : undefined;
-  const result = done && execution.decode((await execution.withValue(done)).value);
+  const full = done && (await execution.perform(() => execution.withValue(done)));
+  const result = full && execution.decode(full.value);
   const about = { outcome: effect, stepIdempotencyKey: execution.idempotencyKey(step.key) };
   const undoStep = toUndo(step, result, about);
   const recorded = history.match(undoStep);

@@ -194,6 +194,11 @@ export class RunExecution {
     return this.#gate.signal;
   }
 
+  /** Whether the workflow's code goes on no more: it has ended, or the execution has stopped. */
+  get isBodyOver(): boolean {
+    return this.#bodyGate.signal.aborted;
+  }
+
   /** Aborts the attempts in progress, also with RUN_CANCELLED. A cancellation does not abort undos. */
   get attemptSignal(): AbortSignal {
     return this.#isUndoing ? this.signal : this.#attempts.signal;
@@ -506,7 +511,7 @@ export class RunExecution {
     this.#bodyGate.noteCommand();
     return this.#bodyGate.pass(async () => {
       await this.catchUp("continueAsNew");
-      this.checkMayBegin();
+      await this.#checkMayCall();
       this.#continuation ??= continuation;
       throw new HistoryEnd(patience);
     });
@@ -542,6 +547,14 @@ export class RunExecution {
   /** Encodes a value of the body before it is recorded. The run is not parked meanwhile. */
   encode(what: string, value: unknown): Promise<string> {
     return this.#bodyGate.hold(() => encodeResult(what, value, this));
+  }
+
+  /** Validates and encodes the input of the next history. The run is not parked meanwhile. */
+  encodeInput(input: unknown): Promise<string> {
+    return this.#bodyGate.hold(async () => {
+      const prepared = await this.workflow.prepare(input as never, this.runId);
+      return encodeResult(`the input of ${this.workflow.name}`, prepared.input, this);
+    });
   }
 
   /** Stops the execution if the text cannot be decoded. */

@@ -371,7 +371,8 @@ export class History {
     const error = this.#isHurried
       ? new Suspension("deadline", 0)
       : nonDeterminism(`${quote(expected)} was expected, and ${came} came`);
-    for (const { reject } of waiters) reject(error);
+    // What is only late parks the run, also when the body has ended meanwhile.
+    for (const { isEnd, reject } of waiters) if (!isEnd || !this.#isHurried) reject(error);
   }
 }
 
