@@ -9,7 +9,7 @@ import { createRuntime } from "../../core/steps/index.ts";
 import { startedRecord } from "../../core/steps/records.ts";
 import { injectFaults } from "../../core/steps/testing.ts";
 import { memoryJournal } from "../../core/stores/memory/journal.ts";
-import { flow } from "../support/flow.ts";
+import { flow, resume, untilResumed } from "../support/flow.ts";
 import { taken } from "../support/runs.ts";
 import { within } from "../support/until.ts";
 
@@ -27,10 +27,11 @@ describe.concurrent("children", () => {
       const bad = { n: "one" } as never;
       const code = await ctx.child("a", child, bad).catch((error: { code: string }) => error.code);
       await ctx.step("b", async () => {});
-      await ctx.sleep("nap", 100);
+      await untilResumed(ctx);
       return code;
     });
     await rt.execute(wf, input, { id: "r" });
+    await resume(rt, "r");
     expect(await rt.run(wf, input, { id: "r" })).toMatchObject({ output: "INVALID" });
   });
 
@@ -44,10 +45,11 @@ describe.concurrent("children", () => {
         .child("a", child, input, options)
         .catch((error: { code: string }) => error.code);
       await ctx.step("b", async () => {});
-      await ctx.sleep("nap", 100);
+      await untilResumed(ctx);
       return code;
     });
     await rt.execute(wf, input, { id: "r" });
+    await resume(rt, "r");
     expect(await rt.run(wf, input, { id: "r" })).toMatchObject({ output: "INPUT_CONFLICT" });
   });
 

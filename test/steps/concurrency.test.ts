@@ -14,7 +14,7 @@ import { sqlJournal } from "../../core/stores/sql/journal/index.ts";
 import { sqlLocks } from "../../core/stores/sql/locks.ts";
 import { migrate } from "../../core/stores/sql/migrate.ts";
 import { sqliteDatabase } from "../../core/stores/sqlite/database.ts";
-import { flow } from "../support/flow.ts";
+import { flow, resume, untilResumed } from "../support/flow.ts";
 import { until, within } from "../support/until.ts";
 
 const input = { n: 1 };
@@ -44,10 +44,11 @@ describe.concurrent("concurrent branches", () => {
         order.push(number);
       };
       await Promise.all(Array.from({ length: 20 }, branch));
-      await ctx.sleep("between", 10);
+      await untilResumed(ctx);
     });
     const journal = sqlJournal(database);
     await createRuntime({ journal, inlineWait: 0 }).execute(wf, input, { id: "r" });
+    await resume(createRuntime({ journal }), "r");
     await createRuntime({ journal }).run(wf, input, { id: "r" });
     expect(orders).toEqual([orders[0], orders[0]]);
   });
@@ -122,10 +123,11 @@ describe.concurrent("concurrent branches", () => {
       const direct = ctx.step("b", async () => sleep(15)).then(() => "b");
       winners.push(await Promise.race([indirect.then((w) => w), direct]));
       await direct;
-      await ctx.sleep("nap", 100);
+      await untilResumed(ctx);
     });
     const runId = "r";
     await ours.execute(wf, input, { id: runId });
+    await resume(theirs, runId);
     await theirs.run(wf, input, { id: runId });
     expect(winners).toEqual(["a", "a"]);
   });
@@ -148,9 +150,10 @@ describe.concurrent("concurrent branches", () => {
         ]),
       );
       await direct;
-      await ctx.sleep("nap", 100);
+      await untilResumed(ctx);
     });
     await ours.execute(wf, input, { id: "r" });
+    await resume(theirs, "r");
     await theirs.run(wf, input, { id: "r" });
     expect(winners).toHaveLength(2);
     expect(winners[1]).toBe(winners[0]);
@@ -169,9 +172,10 @@ describe.concurrent("concurrent branches", () => {
       const direct = ctx.step("b", async () => {}).then(() => "b");
       winners.push(await Promise.race([indirect, direct]));
       await direct;
-      await ctx.sleep("nap", 100);
+      await untilResumed(ctx);
     });
     await ours.execute(wf, input, { id: "r" });
+    await resume(theirs, "r");
     await theirs.run(wf, input, { id: "r" });
     expect(winners).toEqual(["a", "a"]);
   });
@@ -188,9 +192,10 @@ describe.concurrent("concurrent branches", () => {
       };
       await Promise.all([branch("a", { lock: "x" }, 1), branch("b", {}, 10)]);
       keys.push(seen);
-      await ctx.sleep("nap", 100);
+      await untilResumed(ctx);
     });
     await ours.execute(wf, input, { id: "r" });
+    await resume(theirs, "r");
     await theirs.run(wf, input, { id: "r" });
     expect(keys).toHaveLength(2);
     expect(keys[1]).toEqual(keys[0]);
@@ -199,17 +204,18 @@ describe.concurrent("concurrent branches", () => {
   test("branches get their answers in the order of the records when the database answers late", async () => {
     const database = sqliteDatabase(":memory:");
     await migrate(database);
-    let held: Promise<void> | undefined;
+    const written = { a: Promise.withResolvers<void>(), b: Promise.withResolvers<void>() };
     const slow = new Proxy(database, {
       get(target, name) {
         const value = Reflect.get(target, name, target);
         if (name !== "batch") return typeof value === "function" ? value.bind(target) : value;
         return async (statements: readonly Sql[], signal?: AbortSignal) => {
           const results = await target.batch(statements, signal);
-          const isFirst = statements[0]?.values.includes("a");
-          if (isFirst && !held) {
-            held = sleep(30);
-            await held;
+          const isOf = (step: string) => statements[0]?.values.includes(step);
+          if (isOf("b")) written.b.resolve();
+          if (isOf("a")) {
+            written.a.resolve();
+            await written.b.promise;
           }
           return results;
         };
@@ -219,15 +225,16 @@ describe.concurrent("concurrent branches", () => {
     const orders: string[][] = [];
     const wf = flow(async (ctx) => {
       const order: string[] = [];
-      const branch = async (name: string, millis: number) => {
-        await ctx.step(name, () => sleep(millis));
+      const branch = async (name: string, work: () => Promise<void>) => {
+        await ctx.step(name, work);
         order.push(name);
       };
-      await Promise.all([branch("a", 1), branch("b", 10)]);
+      await Promise.all([branch("a", async () => {}), branch("b", () => written.a.promise)]);
       orders.push(order);
-      await ctx.sleep("nap", 100);
+      await untilResumed(ctx);
     });
     await ours.execute(wf, input, { id: "r" });
+    await resume(theirs, "r");
     await theirs.run(wf, input, { id: "r" });
     expect(orders).toEqual([
       ["a", "b"],
@@ -318,10 +325,11 @@ describe.concurrent("concurrent branches", () => {
       const failing = ctx.step("failing", { retry: false }, async () => {
         throw new Error("no");
       });
-      await ctx.sleep("nap", 100);
+      await untilResumed(ctx);
       return failing.catch(() => "caught");
     });
     expect(await ours.execute(wf, input, { id: "r" })).toMatchObject({ status: "suspended" });
+    await resume(theirs, "r");
     expect(await theirs.run(wf, input, { id: "r" })).toMatchObject({ output: "caught" });
   });
 
@@ -338,10 +346,11 @@ describe.concurrent("concurrent branches", () => {
         return "c";
       };
       const both = await Promise.all([slow(), late()]);
-      await ctx.sleep("nap", 100);
+      await untilResumed(ctx);
       return both;
     });
     await ours.execute(wf, input, { id: "r" });
+    await resume(theirs, "r");
     expect(await theirs.run(wf, input, { id: "r" })).toMatchObject({ output: ["b", "c"] });
   });
 

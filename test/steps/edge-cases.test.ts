@@ -14,7 +14,7 @@ import {
 import { injectFaults } from "../../core/steps/testing.ts";
 import { memoryJournal } from "../../core/stores/memory/journal.ts";
 import { memoryLocks } from "../../core/stores/memory/locks.ts";
-import { flow } from "../support/flow.ts";
+import { flow, resume, untilResumed } from "../support/flow.ts";
 import { pause, until, within } from "../support/until.ts";
 
 const input = { n: 1 };
@@ -136,10 +136,11 @@ describe.concurrent("workflows", () => {
       };
       await ctx.step("a", { retry: false }, throwing).catch(() => {});
       await ctx.step("b", async () => {});
-      await ctx.sleep("nap", 100);
+      await untilResumed(ctx);
       throw make();
     });
     await within(60_000, rt.execute(wf, input, { id: "r" }));
+    await resume(rt, "r");
     const outcome = await within(60_000, rt.run(wf, input, { id: "r" }));
     expect(outcome).toMatchObject({ status: "failed" });
     expect(outcome).not.toMatchObject({ error: { code: "NON_DETERMINISM" } });
@@ -186,10 +187,11 @@ describe.concurrent("workflows", () => {
       };
       await ctx.step("a", { retry }, failing).catch(() => {});
       await ctx.step("b", async () => {});
-      await ctx.sleep("nap", 100);
+      await untilResumed(ctx);
       return "end";
     });
     await rt.execute(wf, input, { id: "r" });
+    await resume(rt, "r");
     expect(await rt.run(wf, input, { id: "r" })).toMatchObject({ output: "end" });
   });
 
@@ -218,13 +220,16 @@ describe.concurrent("workflows", () => {
     const wf = flow(async (ctx) => {
       await ctx.step("a", async () => {});
       const first = isNew && (await ctx.patched("p"));
-      await ctx.sleep("nap", 100);
+      await ctx.step("b", async () => {});
+      await untilResumed(ctx);
       return [first, isNew && (await ctx.patched("p")), isNew && (await ctx.patched("p"))];
     });
     await rt.execute(wf, input, { id: "old" });
     isNew = true;
     await rt.execute(wf, input, { id: "new" });
+    await resume(rt, "old");
     expect(await rt.run(wf, input, { id: "old" })).toMatchObject({ output: [false, false, false] });
+    await resume(rt, "new");
     expect(await rt.run(wf, input, { id: "new" })).toMatchObject({ output: [true, true, true] });
   });
 
@@ -233,12 +238,13 @@ describe.concurrent("workflows", () => {
     const wf = flow(async (ctx) => {
       const answer = await ctx.waitFor("invoice", z.string());
       await ctx.patched("issue@7 started");
-      await ctx.sleep("nap", 100);
+      await untilResumed(ctx);
       return ctx.step("end", async () => answer);
     });
     await rt.start(wf, input, { id: "r" });
     await rt.signal("r", "invoice", "paid", { dedupeId: "a" });
     await rt.execute(wf, input, { id: "r" });
+    await resume(rt, "r");
     expect(await rt.run(wf, input, { id: "r" })).toMatchObject({ output: "paid" });
   });
 

@@ -4,7 +4,7 @@ import { memoryJournal } from "../../core/stores/memory/journal.ts";
 import { sqlJournal } from "../../core/stores/sql/journal/index.ts";
 import { migrate } from "../../core/stores/sql/migrate.ts";
 import { sqliteDatabase } from "../../core/stores/sqlite/database.ts";
-import { flow } from "../support/flow.ts";
+import { flow, resume, untilResumed } from "../support/flow.ts";
 import { largeResults, manySteps, recordHistory } from "../support/long-histories.ts";
 import { runNode } from "../support/script.ts";
 import { temporaryFile } from "../support/under-test.ts";
@@ -43,10 +43,11 @@ test("more records than a page holds are replayed in their order", async () => {
       }
     };
     await Promise.all(Array.from({ length: 20 }, branch));
-    await ctx.sleep("between", 10);
+    await untilResumed(ctx);
   });
   const journal = sqlJournal(database);
   await createRuntime({ journal, inlineWait: 0 }).execute(wf, { n: 1 }, { id: "r" });
+  await resume(createRuntime({ journal }), "r");
   const ended = await createRuntime({ journal }).run(wf, { n: 1 }, { id: "r" });
   expect(ended.status).toBe("completed");
   expect(bodies).toEqual([bodies[0], bodies[0]]);
@@ -71,10 +72,11 @@ test("a replay reads pages of records, and large results in batches of 4 MB", as
   const wf = flow(async (ctx) => {
     for (let i = 0; i < 2_400; i += 1) await ctx.random();
     for (let i = 0; i < 12; i += 1) await ctx.step("large", async () => "x".repeat(1_000_000));
-    await ctx.sleep("between", 10);
+    await untilResumed(ctx);
   });
   await createRuntime({ journal, inlineWait: 0 }).execute(wf, { n: 1 }, { id: "r" });
   expect(calls).toEqual([]);
+  await resume(createRuntime({ journal }), "r");
   const ended = await createRuntime({ journal: counting }).run(wf, { n: 1 }, { id: "r" });
   expect(ended.status).toBe("completed");
   // The first page comes with the claim, and the record of the sleep makes no page of its own.

@@ -11,7 +11,7 @@ import {
 import { Schedule } from "../../core/steps/schedule.ts";
 import { openMemory } from "../../core/stores/memory/index.ts";
 import { memoryJournal } from "../../core/stores/memory/journal.ts";
-import { flow } from "../support/flow.ts";
+import { flow, resume, untilResumed } from "../support/flow.ts";
 import { until, within } from "../support/until.ts";
 
 const input = { n: 1 };
@@ -189,9 +189,10 @@ describe.concurrent("a call that the body does not await", () => {
     const wf = flow(async (ctx) => {
       void ctx.step("log", async () => {});
       await ctx.step("reserve", () => sleep(20));
-      await ctx.sleep("nap", 100);
+      await untilResumed(ctx);
     });
     await runtime(journal).execute(wf, input, { id: "r" });
+    await resume(runtime(journal), "r");
     const outcome = await within(60_000, runtime(journal).run(wf, input, { id: "r" }));
     expect(messageOf(outcome)).toBe('ctx.step "log" was not awaited; await it in the body');
   });

@@ -1,5 +1,10 @@
 import { z } from "zod";
-import { type Schema, type WorkflowContext, workflow } from "../../core/steps/index.ts";
+import {
+  type Runtime,
+  type Schema,
+  type WorkflowContext,
+  workflow,
+} from "../../core/steps/index.ts";
 import type { WorkflowDefinition } from "../../core/steps/workflow.ts";
 
 type Body = (ctx: WorkflowContext, input: { n: number }) => Promise<unknown>;
@@ -18,6 +23,16 @@ export function signalled<Signals extends Readonly<Record<string, Schema>>>(
   body: (ctx: WorkflowContext<Signals>) => Promise<unknown>,
 ) {
   return workflow({ ...named(), signals }, body);
+}
+
+/** Parks the run until `resume`: what follows is executed by a replay, however slow the machine is. */
+export async function untilResumed(ctx: WorkflowContext): Promise<void> {
+  await ctx.waitFor("resume", z.literal(true));
+}
+
+/** Lets a run go on that is parked by `untilResumed`. */
+export async function resume(runtime: Runtime, runId: string): Promise<void> {
+  await runtime.signal(runId, "resume", true, { dedupeId: "resume" });
 }
 
 function named() {
