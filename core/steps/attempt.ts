@@ -11,6 +11,7 @@ import { wasInterrupted } from "./effect.ts";
 import {
   EngineFailure,
   isBlocking,
+  isStop,
   locatedInfo,
   MisuseError,
   StepTimeoutError,
@@ -160,7 +161,7 @@ class Attempt {
 
   /** Returns the reason if the execution stops. A misuse inside an undo fails the undo alone. */
   #stopOf(error: unknown): Suspension | EngineFailure | undefined {
-    if (error instanceof Suspension || error instanceof EngineFailure) return error;
+    if (isStop(error)) return error;
     if (error instanceof MisuseError && this.#step.kind !== "undo") return new EngineFailure(error);
     return this.#execution.stopReason;
   }
@@ -268,13 +269,20 @@ class Attempt {
     this.#execution.checkActive();
     (scope as Partial<TxScope>).lock?.assertHeld();
     scope.signal.throwIfAborted();
-    const { fn, output, key } = this.#step;
+    const { fn, key } = this.#step;
     this.#hasBegun = true;
     this.#execution.inProgress.begin(key);
     this.#execution.history.begin(key);
     const called = callStep(this.#execution, key, () => fn(scope));
-    const result = await race(called, scope.signal);
+    // Schemas and codecs may take their time as well.
+    return await race(this.#encode(called), scope.signal);
+  }
+
+  /** Resolves to the encoded result of the step's function. */
+  async #encode(called: Promise<unknown>): Promise<string> {
+    const { output, key } = this.#step;
     const what = `the result of ${key}`;
+    const result = await called;
     const value = output ? await validate(what, output, result) : result;
     return encodeResult(what, value, { seal: this.#execution.seal, longest: LONGEST_RESULT });
   }

@@ -77,6 +77,7 @@ export class HandledUpdate {
     return handledUpdate.run(this, handler);
   }
 
+  /** Notes that the handler waits for the call, until that ends. */
   begin(call: Promise<unknown>): void {
     const end = () => {
       this.#calls -= 1;
@@ -119,10 +120,15 @@ export class BodyCalls {
    * in the journal, and the branch that awaits the call may be parked.
    */
   begin<T>(method: string, name: string, work: () => Promise<T>): Promise<T> {
-    const promise = new CallPromise<T>((resolve) => resolve(this.beginValue(method, work)));
+    const call = this.beginValue(method, work);
+    const promise = new CallPromise<T>((resolve) => resolve(call));
     handled(promise);
     this.#unawaited.set(promise, `ctx.${method} ${quote(name)}`);
-    promise.onAwaited = () => this.#unawaited.delete(promise);
+    promise.onAwaited = () => {
+      this.#unawaited.delete(promise);
+      // A handler may await a call that the body has begun, but no next history.
+      if (method !== "continueAsNew") HandledUpdate.current?.begin(call);
+    };
     return promise;
   }
 

@@ -1,6 +1,7 @@
 import { parentStepOf } from "../journal/child-result.ts";
 import type { NewRecord, StepRecord } from "../journal/records.ts";
 import type { Compensation, RunSignal } from "../journal/runs.ts";
+import { race } from "../lock/abort.ts";
 import { checkFunction, checkText, checkWhole } from "../lock/checks.ts";
 import { type Duration, toMillis } from "../lock/duration.ts";
 import { quote } from "../lock/errors.ts";
@@ -306,12 +307,16 @@ export class Context implements WorkflowContext {
     const what = `the payload of signal ${name}`;
     // Nobody discards what a process with another codec can read.
     if (isSealed(payload)) this.#execution.decode(payload);
-    try {
+    const { attemptSignal } = this.#execution;
+    const receive = async () => {
       const value = await validate(what, schema, decodePayload(what, payload));
-      const text = await encodeResult(what, { dedupeId, value }, this.#execution);
+      return encodeResult(what, { dedupeId, value }, this.#execution);
+    };
+    try {
+      const text = await race(receive(), attemptSignal);
       return { ...okRecord(command, undefined), value: text };
     } catch (error) {
-      if (!(error instanceof TerminalError)) throw error;
+      if (!(error instanceof TerminalError) || attemptSignal.aborted) throw error;
       const info = decode<ErrorInfo>(encodeError(error));
       const discarded: DiscardedSignal = { dedupeId, error: info, retryIn: 0 };
       return {

@@ -249,6 +249,11 @@ export class EngineFailure {
   }
 }
 
+/** Whether the error stops the execution, and not the workflow's code alone. */
+export function isStop(error: unknown): error is Suspension | EngineFailure {
+  return error instanceof Suspension || error instanceof EngineFailure;
+}
+
 export function failEngine(error: unknown): never {
   throw new EngineFailure(error);
 }

@@ -17,6 +17,7 @@ import {
   type ErrorInfo,
   failEngine,
   HistoryEnd,
+  isStop,
   isTerminal,
   MisuseError,
   runCancelled,
@@ -303,9 +304,16 @@ export class RunExecution {
     work: () => Promise<StepRecord>,
   ): Promise<StepRecord> {
     if (final === undefined) return this.#live(command, work);
-    const answer = await this.history.answerOf(final).catch((error) => this.#diverge(error));
+    const answer = await this.history.answerOf(final).catch((error) => this.#undelivered(error));
     this.#services.notify({ type: "replayed", runId: this.runId, key: command.key });
     return answer;
+  }
+
+  /** Stops the execution. Never settles, except that code which has changed gets its error. */
+  #undelivered(error: unknown): Promise<never> {
+    if (!isStop(error)) return this.#diverge(error);
+    this.#gate.stop(error);
+    return new Promise(() => {});
   }
 
   #live(command: WorkflowCommand, work: () => Promise<StepRecord>): Promise<StepRecord> {
@@ -353,8 +361,8 @@ export class RunExecution {
     { key, kind, argsHash }: WorkflowCommand,
     error: unknown,
   ): Promise<StepRecord> {
-    const isStop = error instanceof Suspension || error instanceof EngineFailure;
-    if (isStop || isTerminal(error, "UNREADABLE_VALUE") || error === this.#stopError) throw error;
+    if (isStop(error) || isTerminal(error, "UNREADABLE_VALUE") || error === this.#stopError)
+      throw error;
     const value = encodeError(error);
     return this.append({ key, kind, argsHash, outcome: "failed", attempt: 1, value });
   }
@@ -536,7 +544,7 @@ export class RunExecution {
   }
 
   #diverge(error: unknown): never {
-    if (error instanceof EngineFailure || error instanceof Suspension) this.#gate.stop(error);
+    if (isStop(error)) this.#gate.stop(error);
     if (isTerminal(error, "NON_DETERMINISM") || error instanceof MisuseError) {
       this.#divergence ??= error;
       this.#gate.stop(new EngineFailure(error));

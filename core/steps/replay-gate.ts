@@ -1,7 +1,8 @@
 import type { ChildrenWait } from "../journal/changes.ts";
+import { race } from "../lock/abort.ts";
 import { eventually, nextTurn } from "../lock/event-loop.ts";
 import type { Millis } from "../lock/time.ts";
-import { EngineFailure, HistoryEnd, Suspension } from "./errors.ts";
+import { type EngineFailure, HistoryEnd, isStop, Suspension } from "./errors.ts";
 
 /** How long code may await something of its own: enough for a hash or an import, and little beside a wait of any length. */
 export const OWN_PATIENCE: Millis = 20;
@@ -61,14 +62,9 @@ export class ReplayGate {
     return settled ? settled.value() : new Promise<never>(() => {});
   }
 
-  /** Does work that a call needs before it passes the gate, such as encoding its value: the branch goes on. */
-  async hold<T>(work: () => Promise<T>): Promise<T> {
-    this.#inProgress += 1;
-    try {
-      return await work();
-    } finally {
-      this.#noteDone();
-    }
+  /** Does work that needs no end, such as encoding a value: the gate does not wait for it once it has stopped. */
+  hold<T>(work: () => Promise<T>): Promise<T> {
+    return this.pass(() => race(work(), this.signal));
   }
 
   /** Aborts the work in progress, admits no new work, and halts. */
@@ -101,7 +97,7 @@ export class ReplayGate {
       const value = await work();
       return { value: () => value };
     } catch (error) {
-      if (error instanceof Suspension || error instanceof EngineFailure) return this.#note(error);
+      if (isStop(error)) return this.#note(error);
       const rethrow = () => {
         throw error;
       };

@@ -13,7 +13,7 @@ import type {
   WorkflowVersion,
 } from "../journal/runs.ts";
 import { DEFAULT_QUEUE } from "../journal/turn-order.ts";
-import { deadline as abortAfter, noAnswer } from "../lock/abort.ts";
+import { deadline as abortAfter, noAnswer, race } from "../lock/abort.ts";
 import { checkSignal, describeValue, leftUntil } from "../lock/checks.ts";
 import { toMillis } from "../lock/duration.ts";
 import { quote, UnknownOutcomeError } from "../lock/errors.ts";
@@ -333,14 +333,17 @@ export class RunExecutor {
     renewal.execution = execution;
     this.#executions.set(key.runId, execution);
     try {
-      return await executeRun(execution, new Context(execution, this.#childStarter(key)));
+      return await executeRun(
+        execution,
+        new Context(execution, this.#childStarter(key, execution.attemptSignal)),
+      );
     } finally {
       execution.inProgress[Symbol.dispose]();
       if (this.#executions.get(key.runId) === execution) this.#executions.delete(key.runId);
     }
   }
 
-  #childStarter(key: RunKey): ChildStarter {
+  #childStarter(key: RunKey, abort: AbortSignal): ChildStarter {
     const { runId: parentId } = key;
     return {
       register: (workflow) => this.register(workflow),
@@ -351,7 +354,8 @@ export class RunExecutor {
           const { run } = await this.prepare(any, input, { id });
           return { ...run, parent, detached };
         };
-        return this.#startRuns(await Promise.all(children.map(prepare)), key);
+        const runs = await race(Promise.all(children.map(prepare)), abort);
+        return this.#startRuns(runs, key);
       },
       find: (runId) => this.#journal.show(runId).catch(failEngine),
       cancel: async () => {

@@ -190,6 +190,19 @@ describe.concurrent("continueAsNew", () => {
     expect(keys).toEqual(["r/charge", "r/charge@0@2"]);
   });
 
+  test("waits for a handler that awaits a call of the body", async () => {
+    const wf = signalled({ ...reset, close: z.null() }, async (ctx) => {
+      const closed = ctx.waitFor("close");
+      const answer = ctx.answer("reset", () => closed);
+      await Promise.all([closed, answer, ctx.continueAsNew({ n: 2 })]);
+    });
+    const rt = runtime();
+    await rt.start(wf, { n: 1 }, { id: "r" });
+    await rt.signal("r", "reset", 2, { dedupeId: "1" });
+    const outcome = await within(20_000, rt.execute(wf, { n: 1 }, { id: "r" }));
+    expect(outcome).toMatchObject({ status: "suspended", reason: "signal" });
+  });
+
   test("that ends a history without the answer to an update blocks the run", async () => {
     const bodies: readonly Parameters<typeof signalled<typeof reset>>[1][] = [
       async (ctx) => {

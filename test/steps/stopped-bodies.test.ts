@@ -3,9 +3,9 @@ import { expect, test, vi } from "vitest";
 import { z } from "zod";
 import { deadlineIn } from "../../core/lock/duration.ts";
 import { StoreUnavailableError } from "../../core/lock/errors.ts";
-import { createRuntime, workflow } from "../../core/steps/index.ts";
+import { createRuntime, type WorkflowContext, workflow } from "../../core/steps/index.ts";
 import { memoryJournal } from "../../core/stores/memory/journal.ts";
-import { flow } from "../support/flow.ts";
+import { flow, resume, untilResumed } from "../support/flow.ts";
 import { within } from "../support/until.ts";
 
 const input = { n: 1 };
@@ -136,4 +136,61 @@ test("calls that a branch makes after the body has failed do not stop the undos"
   });
   const outcome = await runtime.execute(wf, input, { id: "r" });
   expect(outcome).toMatchObject({ status: "failed", compensated: "yes" });
+});
+
+/** A schema whose validation never settles. */
+const hanging = z.object({ n: z.number() }).refine(() => new Promise<boolean>(() => {}));
+const hangingChild = workflow({ name: "hanging", version: 1, input: hanging }, async () => 1);
+
+test.for<readonly [string, (ctx: WorkflowContext) => Promise<unknown>]>([
+  ["a step's result", (ctx) => ctx.step("a", { output: hanging }, async () => input)],
+  ["a signal's payload", (ctx) => ctx.waitFor("go", hanging)],
+  ["a child's input", (ctx) => ctx.child("a", hangingChild, input)],
+])(
+  "a run is parked at its deadline, and cancelled at once, while the schema of %s does not answer",
+  async ([, call]) => {
+    const runtime = createRuntime({ journal: memoryJournal() });
+    const wf = flow(call);
+    await runtime.start(wf, input, { id: "r" });
+    await runtime.signal("r", "go", input, { dedupeId: "1" });
+    const executing = runtime.execute(wf, input, { id: "r", deadline: deadlineIn(300) });
+    expect(await within(20_000, executing)).toMatchObject({ status: "suspended" });
+    const again = runtime.execute(wf, input, { id: "r" });
+    await sleep(50);
+    await runtime.cancel("r");
+    expect(await within(20_000, again)).toMatchObject({ error: { code: "RUN_CANCELLED" } });
+  },
+);
+
+test("a run is parked at its deadline while the schema of its next input does not answer", async () => {
+  const runtime = createRuntime({ journal: memoryJournal() });
+  const slow = z.object({ n: z.number() }).refine(({ n }) => n === 1 || new Promise(() => {}));
+  const named = { name: "hanging-next-input", version: 1, input: slow };
+  const wf = workflow(named, async (ctx) => ctx.continueAsNew({ n: 2 }));
+  const executing = runtime.execute(wf, input, { id: "r", deadline: deadlineIn(300) });
+  expect(await within(20_000, executing)).toMatchObject({ status: "suspended" });
+});
+
+test("the timeout of a step bounds its schema as well", async () => {
+  const runtime = createRuntime({ journal: memoryJournal() });
+  const options = { output: hanging, timeout: 20, retry: false } as const;
+  const wf = flow((ctx) => ctx.step("a", options, async () => input));
+  const outcome = await within(20_000, runtime.execute(wf, input));
+  expect(outcome).toMatchObject({ status: "failed", error: { code: "STEP_TIMEOUT" } });
+});
+
+test("the body does not get the journal's error when a recorded result cannot be read", async () => {
+  const journal = memoryJournal();
+  const runtime = createRuntime({ journal });
+  const caught: unknown[] = [];
+  const wf = flow(async (ctx) => {
+    await ctx.step("large", async () => "x".repeat(300_000)).catch((error) => caught.push(error));
+    await untilResumed(ctx);
+  });
+  await runtime.execute(wf, input, { id: "r" });
+  await resume(runtime, "r");
+  vi.spyOn(journal, "values").mockRejectedValue(new StoreUnavailableError("j", "gone"));
+  const executing = runtime.execute(wf, input, { id: "r" });
+  await expect(within(20_000, executing)).rejects.toBeInstanceOf(StoreUnavailableError);
+  expect(caught).toEqual([]);
 });

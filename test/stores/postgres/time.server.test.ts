@@ -11,8 +11,8 @@ for (const server of inject("postgresServers")) {
     const database = open();
     await migrate(database);
     const locks = sqlLocks(open(), { closeDatabase: true });
-    await locks.lock("job", { ttl: 100, wait: 0, renew: false });
-    await pause(150);
+    await locks.lock("job", { ttl: 60_000, wait: 0, renew: false });
+    await database.batch([sql`UPDATE lockstep_lock SET expires_at = 0 WHERE name = 'job'`]);
     const isLocked = Promise.withResolvers<void>();
     const locking = database.transaction(async (tx) => {
       await tx.batch([sql`SELECT name FROM lockstep_lock WHERE name = 'job' FOR UPDATE`]);
