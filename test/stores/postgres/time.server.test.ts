@@ -10,9 +10,12 @@ for (const server of inject("postgresServers")) {
     const { open, drop } = await temporaryDatabase(server);
     const database = open();
     await migrate(database);
+    const former = sqlLocks(open(), { closeDatabase: true });
     const locks = sqlLocks(open(), { closeDatabase: true });
-    await locks.lock("job", { ttl: 60_000, wait: 0, renew: false });
-    await database.batch([sql`UPDATE lockstep_lock SET expires_at = 0 WHERE name = 'job'`]);
+    await former.lock("job", { ttl: 60_000, wait: 0, renew: false });
+    await database.batch([
+      sql`UPDATE lockstep_lock SET expires_at = 0, free_at = 0 WHERE name = 'job'`,
+    ]);
     const isLocked = Promise.withResolvers<void>();
     const locking = database.transaction(async (tx) => {
       await tx.batch([sql`SELECT name FROM lockstep_lock WHERE name = 'job' FOR UPDATE`]);
@@ -39,7 +42,7 @@ for (const server of inject("postgresServers")) {
     lock.assertHeld();
     expect(() => lock.assertHeld(expiresIn + 1)).toThrow();
     expect(await lock.unlock()).toBe("released");
-    await locks.close();
+    await Promise.all([former.close(), locks.close()]);
     await database.close();
     await drop();
   });
