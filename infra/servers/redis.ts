@@ -89,17 +89,29 @@ export const redisSentinel = {
   size: 5,
   hasWallClock: false,
   containers: [1, 2, 3, 4, 5].map((n) => `redis-sentinel-${n}`),
-  files: (config, all) => ({ "sentinel.conf": sentinelFile(config, all) }),
+  files: (config, all) =>
+    isSentinel(config, all)
+      ? { "sentinel.conf": sentinelFile(config, all) }
+      : { "redis.conf": roleFile(config, all) },
   start: (binary, version, config, all) => {
-    const [master, replica] = all as readonly [NodeConfig, NodeConfig];
-    if (config === master) return redis.start(binary, version, config);
-    if (config !== replica) return [binary, join(config.folder, "sentinel.conf"), "--sentinel"];
-    return [...redis.start(binary, version, config), "--replicaof", `127.0.0.1 ${master.port}`];
+    if (isSentinel(config, all))
+      return [binary, join(config.folder, "sentinel.conf"), "--sentinel"];
+    const [file, ...options] = redis.start(binary, version, config);
+    return [file, join(config.folder, "redis.conf"), ...options];
   },
   serves: isSentinelReady,
   url: ([, , ...sentinels]) =>
     `redis+sentinel://${sentinels.map((port) => `127.0.0.1:${port}`).join(",")}/${MASTER}`,
 } as const satisfies ServerKind;
+
+function isSentinel(config: NodeConfig, all: readonly NodeConfig[]): boolean {
+  return all.indexOf(config) >= 2;
+}
+
+/** Returns the first role of a server, in a file: sentinels have a server write its new role there, and a restart reads it. */
+function roleFile(config: NodeConfig, [master]: readonly NodeConfig[]): string {
+  return master && config !== master ? `replicaof 127.0.0.1 ${master.port}\n` : "";
+}
 
 /** Returns the settings of a sentinel that knows the others and the replica: it would find them within 10 s. */
 function sentinelFile(config: NodeConfig, all: readonly NodeConfig[]): string {

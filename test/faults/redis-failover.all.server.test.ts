@@ -4,6 +4,7 @@ import { hasCode } from "../../core/lock/errors.ts";
 import type { Fence } from "../../core/lock/fence.ts";
 import type { Lock } from "../../core/lock/lock.ts";
 import type { RedisStore } from "../../core/stores/redis/store.ts";
+import type { ServerNode } from "../../infra/servers/server.ts";
 import { known } from "../support/known.ts";
 import { EVERY_VERSION } from "../support/matrix.ts";
 import { RedisCluster, type RedisGroup, RedisSentinels } from "../support/redis-group.ts";
@@ -149,3 +150,21 @@ async function entriesOf({ inventory }: RedisStore, sku: string) {
     if (page.length < 1_000) return entries.reverse();
   }
 }
+
+test("a promoted server that starts again has the role that the sentinels gave it", async () => {
+  await using group = await RedisSentinels.start();
+  const prefix = anyPrefix();
+  const former = await group.masterOf(prefix);
+  await group.failOver(prefix);
+  const promoted = await group.masterOf(prefix);
+  expect(promoted).not.toBe(former);
+  // The connection of before the end of a server fails once.
+  const roleOf = (node: ServerNode) =>
+    until(async () => [await group.tell(node, "ROLE").catch(() => undefined)].flat()[0]);
+  await until(async () => (await roleOf(former)) === "slave");
+  // They would mend a wrong role after a while.
+  for (const sentinel of group.sentinels) await sentinel.kill("SIGKILL");
+  await promoted.kill("SIGKILL");
+  await promoted.start();
+  expect(await roleOf(promoted)).toBe("master");
+});

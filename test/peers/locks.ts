@@ -7,7 +7,6 @@ import { open } from "../../infra/open.ts";
 import { openReady } from "../../infra/open-ready.ts";
 import { loadPeer } from "../bench/peers.ts";
 import type { CampaignStoreName } from "../campaign/stores.ts";
-import type { Untried } from "./faults.ts";
 import type { Held, LockOptions, NamedLock } from "./named-lock.ts";
 import { versionOf } from "./version-of.ts";
 
@@ -21,20 +20,12 @@ export interface Contestant {
   /** The package and its version; this package, if there is none. */
   readonly package?: string;
 
-  /** Why it is not tried under some of the faults that its store can have. */
-  readonly untried?: Untried;
-
   /** Makes the tables, before any contender opens the lock. */
   prepare?(url: string): Promise<void>;
   open(options: LockOptions): Promise<NamedLock>;
 }
 
 const NAME = "stock";
-
-/** The arguments of a server name its first role, and a promoted server that starts by them follows its own replica. */
-const SENTINEL_UNTRIED: Untried = {
-  "server restarted": "a server with sentinels starts again in the role that it had at first",
-};
 
 /** The module that has the locks of packages that only comparisons install. */
 interface PeerLocks {
@@ -63,7 +54,6 @@ export const CONTESTANTS = {
   "redis-semaphore on Redis Sentinel": {
     store: "redis-sentinel",
     usage: `${ACQUIRED}, ioredis with its sentinels`,
-    untried: SENTINEL_UNTRIED,
     package: versionOf("redis-semaphore"),
     open: async (options) => (await peerLocks()).redisSemaphoreOnSentinel(options),
   },
@@ -162,7 +152,7 @@ async function withGetLock(url: string, body: (held: Held) => Promise<void>): Pr
 /** Our locks. Without the fence, the holder asks `assertHeld()` and sends nothing with its write. */
 function ours(store: CampaignStoreName, withFence: boolean): Contestant {
   const usage = withFence ? `${USED}, the fence with it` : USED;
-  const onSentinel = { usage: `${usage}, replicas=1 in the URL`, untried: SENTINEL_UNTRIED };
+  const onSentinel = { usage: `${usage}, replicas=1 in the URL` };
   return {
     store,
     usage,

@@ -36,20 +36,18 @@ test("the page tells the faults that its run has tried alone", () => {
   expect(page).not.toContain("- *leader killed*:");
 });
 
-test("the reason why a fault is not tried is that of the lock or of its store", () => {
+test("the reason why a fault is not tried is that of the store", () => {
   const faults = {
     ...{ wires: "no wires", "server's clock stepped": async () => true },
     ...{ "leader killed": "no leader", "leader replaced": "no leader" },
     ...{ "leader cut off": "no leader", compaction: "none", "store full": "none" },
   };
-  const untried = { "server restarted": "another reason", killed: "not asked for" };
   const names = [
     ...(["none", "cut off", "server restarted"] as const),
     ...(["server's clock stepped", "leader killed"] as const),
   ];
-  expect(untriedOn({ faults }, { untried }, names)).toEqual({
+  expect(untriedOn({ faults }, names)).toEqual({
     "cut off": "no wires",
-    "server restarted": "another reason",
     "leader killed": "no leader",
   });
 });

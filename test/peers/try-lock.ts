@@ -66,7 +66,7 @@ export async function tryLock(
   });
   await until(() => register.counts.turns > 0);
   const contenders = { processes, register, store, random, ttl };
-  const untried = untriedOn(store, contestant, options.faults);
+  const untried = untriedOn(store, options.faults);
   const faults = options.faults.filter((fault) => untried[fault] === undefined);
   const outcomes = await inSeededOrder({ ...options, faults }, random, async (fault) => {
     register.reset();
@@ -90,15 +90,14 @@ export async function tryLock(
   };
 }
 
-/** Says why a lock is not tried under some of the faults, or why its store cannot have them. */
+/** Says why a store cannot have some of the faults. */
 export function untriedOn(
   { faults }: Pick<CampaignStore, "faults">,
-  { untried = {} }: Pick<Contestant, "untried">,
   names: readonly FaultName[],
 ): Untried {
   const reasons = names.map((name) => {
     const { needs }: LockFault = FAULTS[name];
-    const reason = untried[name] ?? (needs && faults[needs]);
+    const reason = needs && faults[needs];
     return typeof reason === "string" ? { [name]: reason } : {};
   });
   return Object.assign({}, ...reasons);
