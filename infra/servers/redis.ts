@@ -104,7 +104,8 @@ export const redisSentinel = {
     `redis+sentinel://${sentinels.map((port) => `127.0.0.1:${port}`).join(",")}/${MASTER}`,
 } as const satisfies ServerKind;
 
-function isSentinel(config: NodeConfig, all: readonly NodeConfig[]): boolean {
+/** Whether a process of a server with sentinels is one of these, and has no data. */
+export function isSentinel(config: NodeConfig, all: readonly NodeConfig[]): boolean {
   return all.indexOf(config) >= 2;
 }
 

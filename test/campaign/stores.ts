@@ -12,8 +12,8 @@ import { open } from "../../infra/open.ts";
 import { openReady } from "../../infra/open-ready.ts";
 import { KINDS, type ServerName } from "../../infra/servers/kinds.ts";
 import { temporaryFolder } from "../../infra/servers/reap.ts";
+import { isSentinel } from "../../infra/servers/redis.ts";
 import type { Server, ServerNode } from "../../infra/servers/server.ts";
-import type { NodeConfig } from "../../infra/servers/server-kind.ts";
 import { type StartOptions, startServer } from "../../infra/servers/start.ts";
 import { QUICK_ETCD } from "../support/etcd-servers.ts";
 import { RedisCluster, type RedisGroup, RedisSentinels } from "../support/redis-group.ts";
@@ -358,7 +358,10 @@ function openGroup(start: (options: StartOptions) => Promise<RedisGroup>): Open 
     const group = await start({
       onProgress: log,
       ...env,
-      args: (config, all) => (isSentinel(config, all) ? [] : WHOLE_TRANSACTIONS),
+      args: (config, all) => {
+        const hasSentinels = all.length === KINDS["redis-sentinel"].size;
+        return hasSentinels && isSentinel(config, all) ? [] : WHOLE_TRANSACTIONS;
+      },
     });
     const { version, url, nodes } = group.server;
     const leader = () => group.masterOf(PREFIX);
@@ -384,11 +387,6 @@ function openGroup(start: (options: StartOptions) => Promise<RedisGroup>): Open 
       [Symbol.asyncDispose]: () => group[Symbol.asyncDispose](),
     };
   };
-}
-
-/** The last three of the five servers with sentinels have no data. */
-function isSentinel(config: NodeConfig, all: readonly NodeConfig[]): boolean {
-  return all.length === KINDS["redis-sentinel"].size && all.indexOf(config) >= 2;
 }
 
 function redisFaults(

@@ -8,6 +8,7 @@ import { migrate } from "../../core/stores/sql/migrate.ts";
 import { LONGEST_SILENCE } from "../../core/stores/sql/server/driver.ts";
 import type { Server } from "../../infra/servers/server.ts";
 import { startServer } from "../../infra/servers/start.ts";
+import { known } from "../support/known.ts";
 import type { SqlServer } from "../support/sql-servers.ts";
 import { TcpProxy } from "../support/tcp-proxy.ts";
 import { temporaryDatabase } from "../support/under-test.ts";
@@ -224,9 +225,7 @@ for (const server of inject("sqlServers")) {
         () => lock.unlock(),
       ];
       for (const call of calls) {
-        const end = () => database.batch([sql`SET SESSION wait_timeout = 1`]);
-        // A plain batch is tried once, and a busy server may accept no connection in time.
-        await until(() => end().catch(() => undefined));
+        await known(() => database.batch([sql`SET SESSION wait_timeout = 1`]));
         // The process reads the server's messages after it has sent the call.
         Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2_500);
         await call();

@@ -158,9 +158,8 @@ test("a promoted server that starts again has the role that the sentinels gave i
   await group.failOver(prefix);
   const promoted = await group.masterOf(prefix);
   expect(promoted).not.toBe(former);
-  // The connection of before the end of a server fails once.
-  const roleOf = (node: ServerNode) =>
-    until(async () => [await group.tell(node, "ROLE").catch(() => undefined)].flat()[0]);
+  const roleOf = async (node: ServerNode) =>
+    [await known(() => group.tell(node, "ROLE"))].flat()[0];
   await until(async () => (await roleOf(former)) === "slave");
   // They would mend a wrong role after a while.
   for (const sentinel of group.sentinels) await sentinel.kill("SIGKILL");

@@ -151,12 +151,10 @@ async function withGetLock(url: string, body: (held: Held) => Promise<void>): Pr
 
 /** Our locks. Without the fence, the holder asks `assertHeld()` and sends nothing with its write. */
 function ours(store: CampaignStoreName, withFence: boolean): Contestant {
-  const usage = withFence ? `${USED}, the fence with it` : USED;
-  const onSentinel = { usage: `${usage}, replicas=1 in the URL` };
+  const used = withFence ? `${USED}, the fence with it` : USED;
   return {
     store,
-    usage,
-    ...(store === "redis-sentinel" && onSentinel),
+    usage: store === "redis-sentinel" ? `${used}, replicas=1 in the URL` : used,
     prepare: async (url) => (await openReady(url)).close(),
     async open({ url, ttl }) {
       const { locks } = await open(url);

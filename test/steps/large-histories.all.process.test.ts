@@ -79,6 +79,6 @@ test("a replay reads pages of records, and large results in batches of 4 MB", as
   await resume(createRuntime({ journal }), "r");
   const ended = await createRuntime({ journal: counting }).run(wf, { n: 1 }, { id: "r" });
   expect(ended.status).toBe("completed");
-  // The first page comes with the claim, and the record of the sleep makes no page of its own.
+  // The first page comes with the claim, and the signal makes no page of its own.
   expect(calls).toEqual(["records", "records", "values", "values", "values"]);
 });
