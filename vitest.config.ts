@@ -59,6 +59,8 @@ export default defineConfig({
     },
     // Most tests wait for a ttl to pass, or for another process: six workers keep two cores busy, and three those of test:all.
     maxWorkers: WHOLE_MATRIX ? 3 : 6,
+    // Fewer tests of one file at once leave each the time that it expects.
+    maxConcurrency: WHOLE_MATRIX ? 3 : 5,
     sequence: { sequencer: LongestFirst },
   },
 });

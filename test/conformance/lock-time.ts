@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { LockLostError } from "../../core/lock/errors.ts";
 import { compareFence } from "../../core/lock/fence.ts";
+import { known } from "../support/known.ts";
 import { runScript } from "../support/script.ts";
 import { pause, until } from "../support/until.ts";
 import { freshName, LONG, type LockSuite, SHORT } from "./lock-suite.ts";
@@ -175,7 +176,7 @@ export function describeWaiting(suite: LockSuite): void {
       const [ours, theirs] = [open(), open()];
       const name = freshName();
       const lock = await ours.lock(name, { ttl: LONG, wait: LONG });
-      const wait = theirs.lock(name, { ttl: LONG, wait: 100 });
+      const wait = known(() => theirs.lock(name, { ttl: LONG, wait: 100 }));
       await expect(wait).rejects.toMatchObject({ code: "LOCK_TIMEOUT", retryable: true });
       await lock.unlock();
       await expectFree(name);

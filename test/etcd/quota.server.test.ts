@@ -1,18 +1,28 @@
 import { describe, expect, test } from "vitest";
+import type { LockError } from "../../core/lock/errors.ts";
 import { type Etcd, get, put, remove } from "../../core/stores/etcd/client/etcd.ts";
 import { etcdInventory } from "../../core/stores/etcd/inventory/index.ts";
 import { etcdLocks } from "../../core/stores/etcd/locks/index.ts";
 import { always, anyLease, anyPrefix, etcdsUnderTest } from "../support/etcd-under-test.ts";
 import { OwnEtcd } from "../support/own-etcd.ts";
 
-const ADVICE = expect.stringContaining("compact and defragment it, then disarm the alarm");
+const ADVICE = "compact and defragment it, then disarm the alarm";
 
-const REFUSED = { code: "STORE_REFUSED", retryable: false, message: ADVICE };
+const REFUSED = {
+  code: "STORE_REFUSED",
+  retryable: false,
+  message: expect.stringContaining(ADVICE),
+};
 
 /** The error of a request that may have been executed before it was refused. */
-const UNKNOWN = { code: "UNKNOWN_OUTCOME", message: ADVICE };
+const UNKNOWN = { code: "UNKNOWN_OUTCOME", message: expect.stringContaining(ADVICE) };
 
 const VALUE = "x".repeat(50_000);
+
+/** A busy machine may also have no answer in time: nothing was done then, either. */
+function expectRefused(error: LockError): void {
+  if (error.code !== "STORE_UNAVAILABLE") expect(error).toMatchObject(REFUSED);
+}
 
 /** Writes until the server refuses. */
 async function fill(etcd: Etcd): Promise<void> {
@@ -62,9 +72,10 @@ describe.concurrent.each(await etcdsUnderTest())("$name, once its quota is used 
     const sold: string[] = [];
     const unknown: string[] = [];
     let isFull = false;
-    const note = (error: unknown, key: string) => {
-      isFull = true;
-      if ((error as { code: string }).code === "STORE_REFUSED") refused.push(key);
+    const note = (error: LockError, key: string) => {
+      // On a busy machine, a write may also have no answer in time.
+      isFull ||= error.message.includes(ADVICE);
+      if (error.code === "STORE_REFUSED") refused.push(key);
     };
     const one = async (at: number) => {
       const [key, name, operationId] = [`${prefix}fill/${at}`, `lock/${at}`, `sale-${at}`];
@@ -73,13 +84,13 @@ describe.concurrent.each(await etcdsUnderTest())("$name, once its quota is used 
         locks
           .lock(name, { ttl: 60_000, wait: 60_000 })
           .then((lock) => lock.unlock())
-          .catch((error) => expect(error).toMatchObject(REFUSED)),
+          .catch(expectRefused),
         stock.decrement({ sku: "teapot", quantity: 1, operationId }).then(
           () => sold.push(operationId),
           (error) => {
             // The answer to an earlier attempt may have been lost on a busy machine.
             if (error.code === "UNKNOWN_OUTCOME") unknown.push(operationId);
-            else expect(error).toMatchObject(REFUSED);
+            else expectRefused(error);
           },
         ),
       ]);

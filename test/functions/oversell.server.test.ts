@@ -25,7 +25,8 @@ function isCommon(strategy: Strategy): boolean {
   );
 }
 
-describe.concurrent.each(cells(incidentStores))("the incident on %s", (name, make) => {
+// One store at a time: each incident starts many processes.
+describe.each(cells(incidentStores))("the incident on %s", (name, make) => {
   test("oversells without the repairs and does not with them", async () => {
     const { url, remove } = await make();
     // Each fault takes three ttls, and etcd's shortest ttl is a second.
@@ -95,7 +96,7 @@ describe.concurrent.each(cells(incidentStores))("the incident on %s", (name, mak
   }, 300_000);
 });
 
-describe.concurrent.each(cells(incidentStores.filter(([name]) => name !== "sqlite")))(
+describe.each(cells(incidentStores.filter(([name]) => name !== "sqlite")))(
   "a connection to %s that loses answers",
   (_, make) => {
     test("ends no sale, and its orders are delivered again", async () => {

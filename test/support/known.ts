@@ -1,7 +1,7 @@
 import { hasCode } from "../../core/lock/errors.ts";
 import { until } from "./until.ts";
 
-/** Repeats a call that gives up on a busy machine: under the same operation id it learns what happened. */
+/** Repeats a call that gives up on a busy machine: a sale under the same operation id learns what happened. */
 export function known<T>(call: () => Promise<T>): Promise<T> {
   return until(async () => {
     try {

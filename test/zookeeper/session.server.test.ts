@@ -300,6 +300,19 @@ test("a server that is not a ZooKeeper server is refused", async () => {
   other.close();
 });
 
+test("the error of servers without a session says why, also when time is up during an attempt", async () => {
+  const silentFrom = performance.now() + 4_500;
+  const server = createServer((socket) => {
+    socket.on("error", () => {});
+    if (performance.now() < silentFrom) socket.destroy();
+  });
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  const address = `127.0.0.1:${(server.address() as AddressInfo).port}`;
+  await using client = zookeeperClient({ servers: [address] });
+  await expect(client.openSession(SHORT)).rejects.toThrow(/opens a session: (?!no answer)/);
+  server.close();
+});
+
 test("the error of servers without a session says why, and where", async () => {
   await using client = zookeeperClient({ servers: ["127.0.0.1:1"] });
   await expect(client.openSession(SHORT)).rejects.toThrow("connect ECONNREFUSED 127.0.0.1:1");

@@ -293,11 +293,15 @@ export class LiveSession implements ZooKeeperSession {
     await this.#connect(this.signal);
   }
 
-  /** Connects to one server after another, with a pause after each round. */
+  /** Connects to one server after another, with a pause after each round. Rejects with the last server's own failure. */
   async #connect(signal: AbortSignal): Promise<void> {
     signal.throwIfAborted();
+    let failure: unknown;
     const pauseAfter = async (error: unknown, attempt: number) => {
       if (this.signal.aborted) return undefined;
+      // That an attempt was cut short tells less than the failure before it.
+      if (signal.aborted) throw failure ?? error;
+      failure = error;
       const rounds = (attempt + 1) / this.#servers.count;
       if (Number.isInteger(rounds)) {
         if (this.#id === 0n && isUntrusted(error)) return undefined;
