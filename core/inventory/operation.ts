@@ -139,6 +139,10 @@ function toMicros(expiresIn: Duration | undefined): number {
 
 export function checkSku(sku: unknown): asserts sku is string {
   checkText("sku", sku, MAX_ID_BYTES);
+  // Its lock could not be on etcd: Lockstep's own keys begin with this segment.
+  if (/(^|\/)%lockstep(\/|$)/.test(sku)) {
+    throw new RangeError(`sku ${quote(sku)} must not have a segment "%lockstep"`);
+  }
 }
 
 function checkOrders(orders: readonly DecrementOrder[]): void {

@@ -44,6 +44,7 @@ const OPTIONS = {
   onPoll: true,
 } satisfies OptionNames<FulfilOptions>;
 
+/** What one call has answered. It does not count a group whose answer was lost: `countOrders` tells what became of all. */
 export interface FulfilReport extends Readonly<Record<OrderStatus, number>> {
   /** The number of groups; each took one lock and one transaction. */
   readonly groups: number;

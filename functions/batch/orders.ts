@@ -9,6 +9,7 @@ import {
   type Transaction,
 } from "../../core/database/sql.ts";
 import { MAX_QUANTITY, operationConflict } from "../../core/inventory/inventory.ts";
+import { checkSku } from "../../core/inventory/operation.ts";
 import { checkText, checkWhole, wrongType } from "../../core/lock/checks.ts";
 
 /** An order for units of one sku. */
@@ -33,7 +34,7 @@ const INSERT_SIZE = 500;
 export function checkOrder(order: StockOrder): void {
   const { orderId, sku, quantity } = Object(order) as StockOrder;
   checkText("orderId", orderId, 255);
-  checkText("sku", sku, 255);
+  checkSku(sku);
   checkWhole("quantity", quantity, 1, MAX_QUANTITY);
 }
 

@@ -24,6 +24,7 @@ import {
   applyCall,
   applyStatements,
   readLedger,
+  readMade,
   readStock,
   refusalStatements,
   releaseExpired,
@@ -115,7 +116,12 @@ async function recordRefusal(
   const { kind, sku, fence, reservation = "" } = operation;
   const { change, record } = refusalStatements(database.dialect, operation) ?? {};
   const writes = change && record ? [...claimUnlessKnown(context, operation), change, record] : [];
-  const reads = [readLedger(operation), readStock(sku), ...(fence ? [readClaim(fence)] : [])];
+  const closes = kind === "confirm" || kind === "cancel";
+  const reads = [
+    ...[readLedger(operation), readStock(sku)],
+    ...(fence ? [readClaim(fence)] : []),
+    ...(closes ? [readMade(operation)] : []),
+  ];
   const results = await database.batch([...writes, ...reads], limit);
   const [ledger, stock, claim] = results.slice(writes.length).map(({ rows }) => rows);
   if (ledger?.[0]) {
@@ -125,7 +131,11 @@ async function recordRefusal(
   if (fence && isBelow(fence, claim) && claimed.delete(fence)) return undefined;
   if (fence && claim?.[0]) checkClaim(fence, claim);
   if (!stock?.[0]) throw unknownSku(sku);
-  if (kind === "confirm" || kind === "cancel") throw unknownReservation(sku, reservation);
+  if (closes) {
+    if (!results.at(-1)?.rows[0]) throw unknownReservation(sku, reservation);
+    // The database's clock went back since the first batch: the reservation is open again.
+    return undefined;
+  }
   await database.batch(releaseExpired(database.dialect, sku), limit);
   return undefined;
 }

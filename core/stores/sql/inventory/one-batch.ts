@@ -23,8 +23,8 @@ import {
   applyStatements,
   readLedger,
   readStock,
-  refusalStatements,
   releaseExpired,
+  soldOutStatements,
 } from "./statements.ts";
 
 /** Applies or refuses each decrement, all in one batch. For databases whose transactions may conflict. */
@@ -41,9 +41,8 @@ export function applyInOneBatch(
   ];
   return retryUntilKnown(address, `${describeBatch(batch)} was done`, signal, async (limit) => {
     const each = operations.map((operation): readonly Sql[] => {
-      const tries = [applyStatements(dialect, operation), refusalStatements(dialect, operation)];
-      const writes = tries.flatMap((one) => (one ? [one.change, one.record] : []));
-      return [...writes, readLedger(operation)];
+      const tries = [applyStatements(dialect, operation), soldOutStatements(dialect, operation)];
+      return [...tries.flatMap(({ change, record }) => [change, record]), readLedger(operation)];
     });
     const results = await database.batch([...first, ...each.flat(), readStock(sku)], limit);
     const [stock] = results.at(-1)?.rows ?? [];
@@ -52,11 +51,10 @@ export function applyInOneBatch(
     const answers = operations.map((operation, i) =>
       toAnswer(operation, own.splice(0, each[i]?.length), onHand),
     );
-    // Recorded operations keep their results, whatever the fence.
+    // All have an entry, or only those of earlier attempts: recorded operations keep their results, whatever the fence.
     if (fence && answers.includes(undefined)) checkClaim(fence, results[1]?.rows ?? []);
     if (!stock) throw unknownSku(sku);
-    // Without an entry, a reservation has just expired, and its units may suffice.
-    return answers.every((answer) => answer !== undefined) ? answers : undefined;
+    return answers as readonly DecrementResult[];
   });
 }
 

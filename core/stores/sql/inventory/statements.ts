@@ -51,6 +51,15 @@ export function refusalStatements(dialect: Dialect, operation: Operation): State
   return REFUSE[operation.kind]?.(dialect, { ...operation, mark: crypto.randomUUID() });
 }
 
+/**
+ * Builds the statements that record a decrement as sold out, after `releaseExpired` in the same transaction: a reservation
+ * that expires in between counts as open.
+ */
+export function soldOutStatements(dialect: Dialect, operation: Operation): Statements {
+  const attempt = { ...operation, mark: crypto.randomUUID() };
+  return refuse(dialect, attempt, sql`on_hand < ${operation.quantity}`);
+}
+
 type ToStatements = (dialect: Dialect, attempt: ChangeAttempt) => Statements;
 
 const APPLY: Readonly<Record<Operation["kind"], ToStatements>> = {
@@ -134,14 +143,17 @@ function take(dialect: Dialect, attempt: ChangeAttempt, add: Sql): Sql {
 /** Records that the units on hand do not suffice, and no expired reservation could be released. */
 function soldOut(dialect: Dialect, attempt: ChangeAttempt): Statements {
   const { sku, quantity } = attempt;
+  const expired = sql`
+    SELECT 1 FROM lockstep_reservation WHERE sku = ${sku} AND expires_at <= ${dialect.now}`;
+  return refuse(dialect, attempt, sql`on_hand < ${quantity} AND NOT EXISTS (${expired})`);
+}
+
+function refuse(dialect: Dialect, attempt: ChangeAttempt, isShort: Sql): Statements {
   const set = sql`on_hand = ${returned(dialect, sql`on_hand`)}`;
-  const where = sql`
-    on_hand < ${quantity} AND ${mayChange(dialect, attempt)} AND NOT EXISTS (
-      SELECT 1 FROM lockstep_reservation WHERE sku = ${sku} AND expires_at <= ${dialect.now})`;
   return {
     before: [],
-    change: change(attempt, set, where),
-    record: record(dialect, attempt, "sold-out", sql`${quantity}`),
+    change: change(attempt, set, sql`${isShort} AND ${mayChange(dialect, attempt)}`),
+    record: record(dialect, attempt, "sold-out", sql`${attempt.quantity}`),
     after: [],
   };
 }
@@ -287,6 +299,13 @@ export function releaseExpired({ now }: Dialect, sku: string): readonly Sql[] {
 export function readStock(sku: string): Sql {
   return sql`
     SELECT on_hand, reserved, sold, supplied, seq FROM lockstep_stock WHERE sku = ${sku}`;
+}
+
+/** Reads whether the reservation was ever made. */
+export function readMade({ sku, reservation = "" }: Operation): Sql {
+  return sql`
+    SELECT 1 AS made FROM lockstep_ledger
+    WHERE operation_id = ${reservation} AND sku = ${sku} AND kind = 'reserve' AND outcome = 'applied'`;
 }
 
 export function readLedger({ operationId }: Operation): Sql {
