@@ -96,8 +96,8 @@ const TOKEN = { token: true, scopes: true, principal: true } satisfies OptionNam
 
 function checkToken(token: BearerToken): BearerToken {
   checkOptionNames("bearer", token, TOKEN);
-  if (typeof token?.token === "string" && /^\S{16,}$/.test(token.token)) return token;
-  throw new RangeError("a bearer token must have at least 16 characters and no space");
+  if (typeof token?.token === "string" && /^[\x21-\x7e]{16,}$/.test(token.token)) return token;
+  throw new RangeError("a bearer token must have at least 16 characters of ASCII and no space");
 }
 
 /**

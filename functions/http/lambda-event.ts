@@ -37,23 +37,28 @@ export function eventRequest(event: HttpEvent): EventRequest | undefined {
     const sources = "API Gateway, a function URL or a load balancer";
     throw new TypeError(`the event is not from ${sources}; check the function's event source`);
   }
+  try {
+    return toEventRequest(event);
+  } catch {
+    return undefined;
+  }
+}
+
+/** Throws for a URL that cannot be encoded. */
+function toEventRequest(event: HttpEvent): EventRequest | undefined {
   const { method, host, query, headers, ...rest } =
     "rawPath" in event ? partsV2(event) : partsV1(event);
   const { path, prefix } = withoutStage(rest);
   const { body, isBase64Encoded } = event;
   const hasBody = body != null && body !== "" && method !== "GET" && method !== "HEAD";
   if (!TOKEN.test(method) || headers.some(([name]) => !TOKEN.test(name))) return undefined;
-  try {
-    return {
-      method,
-      url: new URL(`https://${host}${encodedPath(path, rest)}${query && `?${query}`}`),
-      headers: headers.flatMap(valuesOf),
-      body: hasBody ? Buffer.from(body, isBase64Encoded ? "base64" : "utf8") : undefined,
-      prefix,
-    };
-  } catch {
-    return undefined;
-  }
+  return {
+    method,
+    url: new URL(`https://${host}${encodedPath(path, rest)}${query && `?${query}`}`),
+    headers: headers.flatMap(valuesOf),
+    body: hasBody ? Buffer.from(body, isBase64Encoded ? "base64" : "utf8") : undefined,
+    prefix,
+  };
 }
 
 /** Makes the request for an app of the user's own. */
@@ -144,12 +149,12 @@ function queryOf(event: APIGatewayProxyEvent | ALBEvent, isEncoded: boolean): st
 }
 
 type Values = Readonly<Record<string, string | undefined>> | null | undefined;
-type Lists = Readonly<Record<string, readonly string[] | undefined>> | null | undefined;
+type Lists = Readonly<Record<string, readonly string[] | null | undefined>> | null | undefined;
 
 /** An event has lists of values, single values or both. The last of several values is the single one. */
 function listsOf(lists: Lists, values: Values): EventParts["headers"] {
   if (!lists) return pairsOf(values);
-  return Object.entries(lists).map(([name, list = []]) => [name, list] as const);
+  return Object.entries(lists).map(([name, list]) => [name, list ?? []] as const);
 }
 
 function pairsOf(values: Values): EventParts["headers"] {

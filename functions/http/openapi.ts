@@ -45,7 +45,7 @@ export function openApi(routes: readonly Route[], workflows: readonly AnyWorkflo
 
 const DESCRIPTION = `A write with an Idempotency-Key is applied once, however often it is sent: a repetition gets the
 response of the first request, with \`Idempotent-Replayed: true\`. After 409 \`IN_PROGRESS\`, 423, 429 and 503, send the request again
-with the same key after \`Retry-After\` seconds.
+with the same key after \`Retry-After\` seconds. A start with \`singleton\` or \`debounce\` is another run once the run of the first one has ended.
 
 A number above 2^53 - 1 is refused, because it would be rounded. Send it as a string.
 

@@ -2,8 +2,10 @@ import type { APIGatewayProxyStructuredResultV2 } from "aws-lambda";
 import { Hono } from "hono";
 import { expect, onTestFinished, test } from "vitest";
 import { z } from "zod";
+import type { Deadline } from "../../core/lock/time.ts";
 import { createRuntime } from "../../core/steps/runtime.ts";
 import { workflow } from "../../core/steps/workflow.ts";
+import { bounded } from "../../functions/http/bounded.ts";
 import { bearer, createApp, gatewayAuthorizer, httpHandler } from "../../functions/http/index.ts";
 import { serveHttp } from "../../functions/http/node.ts";
 import type { AppOptions } from "../../functions/http/options.ts";
@@ -17,6 +19,7 @@ import {
   restApiEvent,
 } from "../support/lambda.ts";
 import { temporaryFile } from "../support/under-test.ts";
+import { pause } from "../support/until.ts";
 
 const TOKEN = "token-of-everything";
 const headers = { authorization: `Bearer ${TOKEN}`, "content-type": "application/json" };
@@ -341,6 +344,41 @@ test("an event that is not a valid request is a 400", async () => {
     expect(refused).toMatchObject({ statusCode: 400, json: { code: "MALFORMED" } });
     expect(ProblemBody.parse(refused.json).requestId).toBe(lambdaContext().awsRequestId);
   }
+});
+
+test.each([
+  ["POST", "/runs/a/signals/x#1", "{}"],
+  ["POST", "/workflows/slow/runs", "{}", `debounce=${"9".repeat(400)}d`],
+  ["GET", `/runs/a/published/${"x".repeat(101)}`, undefined],
+])("a wrong name or span is a 400: %s %s", async (method, rawPath, body, rawQueryString = "") => {
+  const { invoke } = await deployed();
+  await invoke(
+    httpApiEvent({
+      method: "POST",
+      rawPath: "/workflows/slow/runs",
+      headers: keyed("a"),
+      body: "{}",
+    }),
+  );
+  const request = { method, rawPath, rawQueryString, headers: keyed("b"), ...(body && { body }) };
+  const { statusCode, json } = await invoke(httpApiEvent(request));
+  expect({ statusCode, code: json.code }).toEqual({ statusCode: 400, code: "INVALID" });
+});
+
+test.each([{ "x\ud800": ["1"] }, { x: null as never }])(
+  "values of a query that are none are a 400 or nothing: %j",
+  async (multiValueQueryStringParameters) => {
+    const { invoke } = await deployed();
+    const event = { ...restApiEvent({ path: "/health" }), multiValueQueryStringParameters };
+    expect([200, 400]).toContain((await invoke(event)).statusCode);
+  },
+);
+
+test("all calls of a request share the second after its deadline", async () => {
+  const never = new Promise<string>(() => {});
+  const passed = { remaining: () => -1_000 } as Deadline;
+  const outcome = bounded(never, passed).catch(({ code }) => code);
+  expect(await Promise.race([outcome, pause(800)])).toBe("UNKNOWN_OUTCOME");
 });
 
 test("the app works on any fetch runtime, and can be mounted in another app", async () => {

@@ -258,6 +258,8 @@ describe("authorisation", () => {
   test("a token that is too short is refused", () => {
     expect(() => bearer(["short"])).toThrow(RangeError);
     expect(() => bearer(["with a space in the middle"])).toThrow(RangeError);
+    // Clients send it in different bytes.
+    expect(() => bearer(["pässwort-mit-umlaut"])).toThrow(RangeError);
   });
 });
 

@@ -85,6 +85,23 @@ describe.concurrent("lockstep run and lockstep runs", () => {
     await remove();
   }, 120_000);
 
+  test("runs limits that only reads makes no store", async () => {
+    const { folder, remove } = await place();
+    const file = join(folder, "none.db");
+    const { stdout } = await cliInProcess("runs", "limits", "--store", `sqlite:${file}`);
+    expect([stdout, existsSync(file)]).toEqual(["{}\n", false]);
+    await remove();
+  });
+
+  test("the id of a run steers no terminal", async () => {
+    const { order, run, remove } = await place();
+    await order("evil\u001b]0;owned\u0007\nreopened", "declined");
+    const { stdout } = await run("runs", "retry", "--status", "failed");
+    expect(stdout).not.toContain("\u001b");
+    expect(stdout.split("\n")).toHaveLength(2);
+    await remove();
+  });
+
   test("runs limits shows, replaces and removes the limits of a queue", async () => {
     const { run, remove } = await place();
     const limits = async (...args: readonly string[]) => {

@@ -84,3 +84,11 @@ test("a reservation that expires during a batch splits it into no two transactio
     { operationId: "3", outcome: "sold-out", remaining: 0, replayed: false },
   ]);
 });
+
+test("a sku whose lock could not be on every store is refused", async () => {
+  const inventory = await stocked("a", 5);
+  for (const sku of ["%lockstep", "x/%lockstep", "%lockstep/y"]) {
+    const set = inventory.set({ sku, quantity: 1, operationId: "odd" });
+    await expect(set).rejects.toThrow(`sku "${sku}" must not have a segment "%lockstep"`);
+  }
+});

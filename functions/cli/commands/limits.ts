@@ -1,9 +1,11 @@
 import type { CommandModule } from "yargs";
+import type { Journal } from "../../../core/journal/journal.ts";
 import type { QueueLimits } from "../../../core/journal/limits.ts";
 import { checkText } from "../../../core/lock/checks.ts";
 import { formatJson } from "../../display/format-json.ts";
 import { parseDuration, parseInteger } from "../options.ts";
 import { type CallArgs, callOptions, withCalls } from "../runtime.ts";
+import { withStoreToRead } from "../store.ts";
 import { print } from "../terminal/output.ts";
 
 interface LimitsArgs extends CallArgs {
@@ -45,9 +47,12 @@ export const limitsCommand: CommandModule<unknown, LimitsArgs> = {
       .example("$0 runs limits mail --concurrency 20 --rate 100/1m", "from the next claim on"),
   async handler(args) {
     const change = toChange(args);
-    await withCalls(args, async ({ journal }) => {
-      if (change) await journal.setLimits(change.queue, change.limits);
+    const show = async ({ journal }: { readonly journal: Journal }) =>
       print(formatJson(Object.fromEntries(await journal.limits())));
+    if (!change) return withStoreToRead(args, show);
+    await withCalls(args, async (runtime) => {
+      await runtime.journal.setLimits(change.queue, change.limits);
+      await show(runtime);
     });
   },
 };

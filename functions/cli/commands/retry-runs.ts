@@ -3,6 +3,7 @@ import type { Journal } from "../../../core/journal/journal.ts";
 import type { RunStatus } from "../../../core/journal/runs.ts";
 import { checkText } from "../../../core/lock/checks.ts";
 import type { Runtime } from "../../../core/steps/contract.ts";
+import { escapeControls } from "../../display/escape-controls.ts";
 import { mapConcurrent } from "../../invocation/map-concurrent.ts";
 import { describeError, EXIT, exitStatusOf } from "../exit-status.ts";
 import { type CallArgs, callOptions, withCalls } from "../runtime.ts";
@@ -77,7 +78,7 @@ async function idsOf(journal: Journal, { status, workflow }: RetryArgs): Promise
 /** A run that cannot be retried does not hinder the others. */
 async function retryOne(runtime: Runtime, id: string): Promise<void> {
   try {
-    print(`${id} ${await runtime.retry(id)}`);
+    print(`${escapeControls(id)} ${await runtime.retry(id)}`);
   } catch (error) {
     if (exitStatusOf(error) !== EXIT.no) throw error;
     warn(describeError(error));

@@ -29,14 +29,17 @@ export const KeyedStart = z
     singleton: z
       .literal("true")
       .optional()
-      .meta({ description: "get the open run with this Idempotency-Key, or start one" }),
+      .meta({
+        description:
+          "get the open run with this Idempotency-Key, or start one: also when an earlier one has ended",
+      }),
     debounce: z
       .string()
-      .regex(/^\d+(\.\d+)?(ms|s|m|h|d)$/)
+      .regex(/^\d{1,9}(\.\d{1,9})?(ms|s|m|h|d)$/)
       .optional()
       .meta({
         description:
-          "start one run for all starts with this Idempotency-Key that come within this time of one another, such as 5s",
+          "start one run for all starts with this Idempotency-Key that come within this time of one another, such as 5s; a later start is another run",
       }),
   })
   .refine(({ singleton, debounce }) => !(singleton && debounce), "singleton or debounce, not both");
@@ -119,7 +122,9 @@ export class RunHandlers {
   ): Promise<RouteResponse> {
     request.log({ runId });
     const payload = request.body ?? null;
-    const sending = this.#runtime.signal(runId, name, payload, { dedupeId: request.key });
+    const sending = this.#runtime
+      .signal(runId, name, payload, { dedupeId: request.key })
+      .catch(toInvalid);
     const delivered = await bounded(sending, request.deadline);
     if (delivered === "delivered") return this.#resume(runId, request, false);
     const run = await bounded(this.#runtime.show(runId), request.deadline);

@@ -120,7 +120,7 @@ export function runRoutes(options: AppOptions): readonly Route[] {
       access: "read",
       tag: "runs",
       summary: "Read the last value that a run has published under a name",
-      params: RunParams.extend({ name: text("name") }),
+      params: RunParams.extend({ name: text("name", 100) }),
       responses: { 200: { description: "the value; null before the first", schema: Published } },
       problems: [404],
       handle: (request) => runs.query(request.params, request),
