@@ -7,6 +7,7 @@ import { NotInstalledError } from "../../infra/servers/binaries.ts";
 import { byName, describe, type Replay, replay } from "../models/replay.ts";
 import { Random } from "../simulation/random.ts";
 import { type MeasuredCode, measuredCode } from "../support/commit.ts";
+import { known } from "../support/known.ts";
 import { until, within } from "../support/until.ts";
 import { ClientClocks } from "./client-clocks.ts";
 import { History, type HistoryEvent, now } from "./history.ts";
@@ -318,8 +319,9 @@ async function checkStock(
   const byName = Map.groupBy(calls, ({ name = "" }) => name);
   const violations: CampaignViolation[] = [];
   for (const sku of SKUS) {
-    const entries = (await ledgerOf(inventory, sku)).filter(isSale);
-    const onHand = (await inventory.get(sku))?.onHand;
+    // The last fault may have ended just now.
+    const entries = (await known(() => ledgerOf(inventory, sku))).filter(isSale);
+    const onHand = (await known(() => inventory.get(sku)))?.onHand;
     if (onHand !== undefined) history.addNow({ ...observed(sku, "read-stock"), value: onHand });
     const stock = { sku, supplied: UNITS, onHand, entries };
     violations.push(...judgeStock(stock, byName.get(stockLock(sku)) ?? []));
