@@ -118,6 +118,11 @@ describe("the judge of a history", () => {
     ]);
   });
 
+  test("takes no claim for a holder that was seen before the request, and that a failover has lost", () => {
+    const lost = [inspected("9", 1), acquire("a", "1", 2, 3), held("a", "1", 5)];
+    expect(judge(lost.flat()).violations).toEqual([]);
+  });
+
   test("lets the validity of locks end early while the store's clock is stepped", () => {
     const step = call(4, 9, { client: "nemesis", operation: "server's clock stepped" });
     const { violations } = judge([...two, ...step, held("a", "1", 10)]);

@@ -148,7 +148,8 @@ function validity(inOrder: readonly Hold[], steps: readonly Span[]): readonly Ca
 
 /**
  * No holder finds its lock held after the store was seen with a later holder, which may never have told. An expired lock
- * without a later holder proves nothing: the renewal of a frozen process may have begun in time, and end late.
+ * without a later holder proves nothing: the renewal of a frozen process may have begun in time, and end late. Nor does
+ * what was seen before the request: a failover may have lost a claim that no replica had confirmed, and nobody was granted.
  */
 function validityAtStore(
   inOrder: readonly Hold[],
@@ -156,15 +157,13 @@ function validityAtStore(
   steps: readonly Span[],
 ): readonly CampaignViolation[] {
   const violations: CampaignViolation[] = [];
-  const seen = inspections.toSorted((a, b) => (tokenOf(a) < tokenOf(b) ? -1 : 1));
-  let endedAt = Number.POSITIVE_INFINITY;
-  for (const hold of inOrder.toReversed()) {
-    for (let last = seen.at(-1); last && tokenOf(last) > hold.token; last = seen.at(-1)) {
-      endedAt = Math.min(endedAt, last.time);
-      seen.pop();
-    }
-    if (hold.heldAt === undefined || hold.heldAt <= endedAt || isExcused(hold, steps)) continue;
-    const millis = (hold.heldAt - endedAt) / 1_000;
+  const seen = inspections.toSorted((a, b) => a.time - b.time);
+  let first = 0;
+  for (const hold of inOrder.toSorted((a, b) => a.requestedAt - b.requestedAt)) {
+    while ((seen[first]?.time ?? Number.POSITIVE_INFINITY) < hold.requestedAt) first += 1;
+    const endedAt = timeOfLater(seen, first, hold);
+    if (endedAt === undefined || isExcused(hold, steps)) continue;
+    const millis = ((hold.heldAt ?? 0) - endedAt) / 1_000;
     violations.push(
       `validity at the store: ${hold.client} considered itself the holder of ${hold.name} ${millis} ms after the store had a later one than ${hold.token}`,
     );
@@ -172,8 +171,18 @@ function validityAtStore(
   return violations;
 }
 
-function tokenOf({ token = "" }: HistoryEvent): string {
-  return token;
+/** When the store was first seen with a later holder, of what was seen from `first` on until the lock was last found held. */
+function timeOfLater(
+  seen: readonly HistoryEvent[],
+  first: number,
+  { token, heldAt = 0 }: Hold,
+): number | undefined {
+  for (let at = first; at < seen.length; at += 1) {
+    const { time, token: later = "" } = seen[at] as HistoryEvent;
+    if (time >= heldAt) return undefined;
+    if (later > token) return time;
+  }
+  return undefined;
 }
 
 function isExcused(
