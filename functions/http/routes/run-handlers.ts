@@ -26,13 +26,10 @@ type AnyRequest = RouteRequest<unknown, unknown, unknown>;
 
 export const KeyedStart = z
   .strictObject({
-    singleton: z
-      .literal("true")
-      .optional()
-      .meta({
-        description:
-          "get the open run with this Idempotency-Key, or start one: also when an earlier one has ended",
-      }),
+    singleton: z.literal("true").optional().meta({
+      description:
+        "get the open run with this Idempotency-Key, or start one: also when an earlier one has ended",
+    }),
     debounce: z
       .string()
       .regex(/^\d{1,9}(\.\d{1,9})?(ms|s|m|h|d)$/)
