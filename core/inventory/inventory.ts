@@ -40,9 +40,9 @@ export interface QuantityChange extends StockChange {
 
 export interface NewReservation extends QuantityChange {
   /**
-   * After this time (milliseconds, or a text such as "15m"; a day at the most), by the database's clock, the units go back on hand: never
-   * earlier, and where that clock tells whole seconds, up to about two seconds later. A repetition with the same operation
-   * id does not move that time.
+   * After this time (milliseconds, or a text such as "15m"; a day at the most), by the database's clock, the units go back
+   * on hand: never earlier, and where that clock tells whole seconds, up to about two seconds later. A repetition with the
+   * same operation id does not move that time.
    */
   readonly expiresIn: Duration;
 }

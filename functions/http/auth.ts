@@ -72,7 +72,7 @@ export interface BearerToken {
 }
 
 /**
- * Authenticates `Authorization: Bearer TOKEN` with these tokens. Throws a RangeError for a token that is too short.
+ * Authenticates `Authorization: Bearer TOKEN` with these tokens. Throws a RangeError for a token that is too short, or not of ASCII.
  *
  * The comparison takes constant time: it compares the digests of all tokens to their end.
  */

@@ -365,14 +365,14 @@ test.each([
   expect({ statusCode, code: json.code }).toEqual({ statusCode: 400, code: "INVALID" });
 });
 
-test.each([{ "x\ud800": ["1"] }, { x: null as never }])(
-  "values of a query that are none are a 400 or nothing: %j",
-  async (multiValueQueryStringParameters) => {
-    const { invoke } = await deployed();
-    const event = { ...restApiEvent({ path: "/health" }), multiValueQueryStringParameters };
-    expect([200, 400]).toContain((await invoke(event)).statusCode);
-  },
-);
+test.each([
+  ["a name that is no text", { "x\ud800": ["1"] }, 400],
+  ["a name without values", { x: null as never }, 200],
+])("a query with %s is answered", async (_, multiValueQueryStringParameters, statusCode) => {
+  const { invoke } = await deployed();
+  const event = { ...restApiEvent({ path: "/health" }), multiValueQueryStringParameters };
+  expect(await invoke(event)).toMatchObject({ statusCode });
+});
 
 test("all calls of a request share the second after its deadline", async () => {
   const never = new Promise<string>(() => {});

@@ -51,7 +51,7 @@ export function applyInOneBatch(
     const answers = operations.map((operation, i) =>
       toAnswer(operation, own.splice(0, each[i]?.length), onHand),
     );
-    // All have an entry, or only those of earlier attempts: recorded operations keep their results, whatever the fence.
+    // Without an entry, the fence is late or the sku unknown. Recorded operations keep their results, whatever the fence.
     if (fence && answers.includes(undefined)) checkClaim(fence, results[1]?.rows ?? []);
     if (!stock) throw unknownSku(sku);
     return answers as readonly DecrementResult[];

@@ -148,6 +148,7 @@ function soldOut(dialect: Dialect, attempt: ChangeAttempt): Statements {
   return refuse(dialect, attempt, sql`on_hand < ${quantity} AND NOT EXISTS (${expired})`);
 }
 
+/** Records the decrement or reservation as sold out, if its units do not suffice. */
 function refuse(dialect: Dialect, attempt: ChangeAttempt, isShort: Sql): Statements {
   const set = sql`on_hand = ${returned(dialect, sql`on_hand`)}`;
   return {
@@ -182,17 +183,14 @@ function close(
 
 /** Records that the reservation existed and can no longer be closed this way. */
 function closed(dialect: Dialect, attempt: ChangeAttempt, condition: Sql): Statements {
-  const made = sql`
-    FROM lockstep_ledger AS made
-    WHERE made.operation_id = ${attempt.reservation ?? ""} AND made.sku = ${attempt.sku}
-      AND made.kind = 'reserve' AND made.outcome = 'applied'`;
+  const made = readMade(attempt);
   const where = sql`
-    ${mayChange(dialect, attempt)} AND EXISTS (SELECT 1 ${made})
+    ${mayChange(dialect, attempt)} AND EXISTS (${made})
     AND NOT EXISTS (SELECT 1 FROM lockstep_reservation WHERE ${condition})`;
   return {
     before: [],
     change: change(attempt, sql`on_hand = ${returned(dialect, sql`on_hand`)}`, where),
-    record: record(dialect, attempt, "closed", sql`(SELECT made.quantity ${made})`),
+    record: record(dialect, attempt, "closed", sql`(${made})`),
     after: [],
   };
 }
@@ -301,11 +299,12 @@ export function readStock(sku: string): Sql {
     SELECT on_hand, reserved, sold, supplied, seq FROM lockstep_stock WHERE sku = ${sku}`;
 }
 
-/** Reads whether the reservation was ever made. */
+/** Reads the units of the reservation, if it was ever made. */
 export function readMade({ sku, reservation = "" }: Operation): Sql {
   return sql`
-    SELECT 1 AS made FROM lockstep_ledger
-    WHERE operation_id = ${reservation} AND sku = ${sku} AND kind = 'reserve' AND outcome = 'applied'`;
+    SELECT made.quantity FROM lockstep_ledger AS made
+    WHERE made.operation_id = ${reservation} AND made.sku = ${sku}
+      AND made.kind = 'reserve' AND made.outcome = 'applied'`;
 }
 
 export function readLedger({ operationId }: Operation): Sql {
