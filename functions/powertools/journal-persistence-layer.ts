@@ -4,7 +4,7 @@ import type {
 } from "@aws-lambda-powertools/idempotency/persistence";
 import type { Journal } from "../../core/journal/journal.ts";
 import { lazy, type Provider } from "../invocation/provider.ts";
-import { JournalRecords } from "./journal-records.ts";
+import { enterCall, JournalRecords } from "./journal-records.ts";
 import { loadPowertools, type Powertools } from "./powertools.ts";
 
 /** The methods of a layer that Powertools calls. */
@@ -47,6 +47,7 @@ class LazyLayer implements Layer {
   }
 
   saveInProgress(data: Data, remaining?: number): Promise<void> {
+    enterCall();
     return this.#call((layer) => layer.saveInProgress(data, remaining));
   }
 

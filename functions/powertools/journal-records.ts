@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from "node:async_hooks";
 import type { IdempotencyRecord } from "@aws-lambda-powertools/idempotency/persistence";
 import { type Journal, StaleRunError } from "../../core/journal/journal.ts";
 import type { RunClaimResult, RunKey } from "../../core/journal/runs.ts";
@@ -18,6 +19,17 @@ interface Held {
 
   /** The earlier claims of the record whose functions have said nothing since: they may still be executed. */
   readonly silent: number;
+}
+
+/** The claims of a call of an idempotent function, and of the calls around it, by the records' keys. */
+const claimsOfCall = new AsyncLocalStorage<Map<string, Held>>();
+
+/**
+ * Begins a call of an idempotent function. Powertools has to call this before it awaits anything: a function that
+ * awaits its layer stays in the context that was entered meanwhile.
+ */
+export function enterCall(): void {
+  claimsOfCall.enterWith(new Map(claimsOfCall.getStore()));
 }
 
 /** The most records that are held. Then those are forgotten whose leases have ended. */
@@ -66,7 +78,9 @@ export class JournalRecords {
     if (this.#held.size >= MOST_HELD) this.#forgetEnded();
     const before = this.#held.get(runId);
     const silent = before ? before.silent + 1 : 0;
-    this.#held.set(runId, { run: { runId, epoch: claimed.epoch }, claimedAt, ttl, silent });
+    const held = { run: { runId, epoch: claimed.epoch }, claimedAt, ttl, silent };
+    this.#held.set(runId, held);
+    claimsOfCall.getStore()?.set(runId, held);
   }
 
   #forgetEnded(): void {
@@ -88,10 +102,11 @@ export class JournalRecords {
 
   /** The function has failed: the next caller executes it again. */
   async delete(record: IdempotencyRecord): Promise<void> {
-    const held = this.#held.get(record.idempotencyKey);
+    const { idempotencyKey: key } = record;
+    const held = this.#held.get(key);
     // Which of several functions has failed is unknown: the lease of the last one ends by itself.
-    if (held && held.silent > 0) {
-      this.#held.set(record.idempotencyKey, { ...held, silent: held.silent - 1 });
+    if (held && held.silent > 0 && !claimsOfCall.getStore()?.has(key)) {
+      this.#held.set(key, { ...held, silent: held.silent - 1 });
       return;
     }
     const value = encodeError(new Error("the function failed"));
@@ -116,15 +131,18 @@ export class JournalRecords {
   }
 
   async #finish(
-    { idempotencyKey }: IdempotencyRecord,
+    { idempotencyKey: key }: IdempotencyRecord,
     request: Parameters<Journal["finish"]>[1],
   ): Promise<void> {
-    const held = this.#held.get(idempotencyKey);
-    if (!held) throw new TypeError(`the record ${idempotencyKey} is not in progress here`);
+    const ofCall = claimsOfCall.getStore();
+    // A middleware behind others that await runs in no context that lasts: the last claim of the key is taken for its own.
+    const held = ofCall?.get(key) ?? this.#held.get(key);
+    if (!held) throw new TypeError(`the record ${key} is not in progress here`);
     try {
       await (await resolve(this.#journal)).finish(held.run, request);
     } finally {
-      this.#held.delete(idempotencyKey);
+      ofCall?.delete(key);
+      if (this.#held.get(key)?.run.epoch === held.run.epoch) this.#held.delete(key);
     }
   }
 

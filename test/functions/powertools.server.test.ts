@@ -223,6 +223,41 @@ describe.each([
     expect(await idempotent(layer, async () => "third")(order)).toBe("second");
   });
 
+  test("a result after its lease is refused in the process that executes the next one", async () => {
+    const layer = (await openRecords()).layer();
+    const ends = [Promise.withResolvers<string>(), Promise.withResolvers<string>()] as const;
+    const late = idempotent(layer, () => ends[0].promise, 50)(order);
+    late.catch(() => {});
+    await pause(100);
+    const next = idempotent(layer, () => ends[1].promise)(order);
+    await pause(50);
+    ends[0].resolve("first");
+    await expect(late).rejects.toMatchObject({ name: "IdempotencyPersistenceLayerError" });
+    ends[1].resolve("second");
+    expect(await next).toBe("second");
+    expect(await idempotent(layer, async () => "third")(order)).toBe("second");
+  });
+
+  test("a function around another one keeps its own record", async () => {
+    const layer = (await openRecords()).layer();
+    const ends = [Promise.withResolvers<string>(), Promise.withResolvers<string>()] as const;
+    const inner = idempotent(layer, async () => "inner");
+    const late = idempotent(
+      layer,
+      async () => (await inner({ id: "8" })) + (await ends[0].promise),
+      100,
+    )(order);
+    late.catch(() => {});
+    await pause(200);
+    const next = idempotent(layer, () => ends[1].promise)(order);
+    await pause(50);
+    ends[0].resolve("first");
+    await expect(late).rejects.toMatchObject({ name: "IdempotencyPersistenceLayerError" });
+    ends[1].resolve("second");
+    expect(await next).toBe("second");
+    expect(await idempotent(layer, async () => "third")({ id: "8" })).toBe("inner");
+  });
+
   test("another payload under the same key is refused, and a result is kept as long as asked for", async () => {
     const records = await openRecords();
     const config = { payloadValidationJmesPath: "amount", expiresAfterSeconds: 100 };
