@@ -55,6 +55,11 @@ export class ServerNode {
     return this.#child.pid;
   }
 
+  /** Whether the process was started, and has ended. */
+  get hasEnded(): boolean {
+    return this.#child !== undefined && hasEnded(this.#child);
+  }
+
   /**
    * Starts the process. Resolves when it serves requests. The process outlives this one unless it is stopped.
    *
@@ -95,7 +100,7 @@ export class ServerNode {
   /** Sends a signal. Waits for the end of the process after KILL, TERM, INT or QUIT. */
   async kill(signal: NodeJS.Signals): Promise<void> {
     const child = this.#child;
-    if (!child || child.exitCode !== null || child.signalCode !== null) return;
+    if (!child || hasEnded(child)) return;
     child.ref();
     const ended = once(child, "exit");
     child.kill(signal);
@@ -106,7 +111,7 @@ export class ServerNode {
   async #waitUntilReady(child: ChildProcess): Promise<void> {
     const limit = Date.now() + START_LIMIT;
     while (!(await this.#options.serves(this.config.port))) {
-      const ended = child.exitCode !== null || child.signalCode !== null;
+      const ended = hasEnded(child);
       if (ended || Date.now() > limit) {
         const log = await readFile(join(this.config.folder, "log"), "utf8");
         const why = ended ? "ended at once" : `did not answer for ${START_LIMIT} ms`;
@@ -125,4 +130,8 @@ function prioritize(pid: number): void {
   } catch {
     // Only root may raise a priority; a process that has ended is reported by its start.
   }
+}
+
+function hasEnded({ exitCode, signalCode }: ChildProcess): boolean {
+  return exitCode !== null || signalCode !== null;
 }

@@ -241,7 +241,11 @@ describe("the verdict", () => {
     FAULTS.map((fault) => [fault, { tried: 1, met: 1 }]),
   ) as FaultCounts;
   const replay = { histories: 3, events: 100 };
-  const tried = { violations: [], seconds: 10, operations: 1_000, overlaps: 1, faults, replay };
+  const succeeded = { sale: 600, acquire: 100 };
+  const tried = {
+    ...{ violations: [], seconds: 10, operations: 1_000, succeeded, overlaps: 1 },
+    ...{ faults, replay },
+  };
 
   test("is passed when every fault has met something, and a late holder was seen", () => {
     expect(verdictOf(tried)).toEqual({ verdict: "passed", gaps: [] });
@@ -250,7 +254,16 @@ describe("the verdict", () => {
   });
 
   test.each([
-    ["few operations", { operations: 9 }, "only 9 operations"],
+    [
+      "few operations",
+      { operations: 99, succeeded: { sale: 99 } },
+      "only 99 of 99 operations succeeded",
+    ],
+    [
+      "a store that was not there most of the time",
+      { succeeded: { sale: 400, acquire: 99 } },
+      "only 499 of 1000 operations succeeded",
+    ],
     ["no late holder", { overlaps: 0 }, "no holder was late"],
     ["no replay", { replay: { not: "no event was replayed" } }, "no event was replayed"],
     [

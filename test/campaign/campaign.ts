@@ -76,6 +76,9 @@ export interface CampaignReport extends MeasuredCode {
   readonly errors: Counts;
   readonly faults: FaultCounts;
 
+  /** How often a server had ended by itself, and was started again. Reports of earlier versions do not have it. */
+  readonly serversEnded?: number;
+
   /** What was replayed as paths of the models, or why nothing was. Reports of earlier versions do not have it. */
   readonly replay?: ReplayCounts | { readonly not: string };
 }
@@ -95,8 +98,11 @@ const UNITS = 1_000_000;
 /** How long processes may take to end, and locks to expire, after the last fault, in milliseconds. */
 const SETTLE_LIMIT = 60_000;
 
-/** Fewer operations per second are too few for a verdict. */
+/** Fewer successful operations per second are too few for a verdict. */
 const LEAST_OPERATIONS = 10;
+
+/** A smaller part of successful operations is too small for a verdict: the store was not there. */
+const LEAST_SUCCEEDED = 1 / 2;
 
 /** The time between two inspections of a lock, in milliseconds. */
 const INSPECT_EVERY = 20;
@@ -181,6 +187,7 @@ export async function campaign({
       ...countEnds(history.events),
       commands: workload.statuses,
       faults: nemesis.counts,
+      serversEnded: nemesis.serversEnded,
       ...replayed,
     };
     const judgement = verdictOf(report);
@@ -196,19 +203,22 @@ export function verdictOf({
   violations,
   seconds,
   operations,
+  succeeded,
   overlaps,
   faults,
   replay: replayed = { not: "no event was replayed" },
 }: Pick<
   CampaignReport,
-  "violations" | "seconds" | "operations" | "overlaps" | "faults" | "replay"
+  "violations" | "seconds" | "operations" | "succeeded" | "overlaps" | "faults" | "replay"
 >): Pick<CampaignReport, "verdict" | "gaps"> {
   const missed = FAULTS.filter((name) => {
     const count = faults[name];
     return "met" in count && count.met === 0;
   });
+  const successful = Object.values(succeeded).reduce((sum, count) => sum + count, 0);
+  const isTooFew = successful < Math.max(LEAST_OPERATIONS * seconds, LEAST_SUCCEEDED * operations);
   const gaps = [
-    ...(operations < LEAST_OPERATIONS * seconds ? [`only ${operations} operations`] : []),
+    ...(isTooFew ? [`only ${successful} of ${operations} operations succeeded`] : []),
     ...(overlaps === 0 ? ["no holder was late"] : []),
     ...missed.map((name) => `no ${name}`),
     ...("not" in replayed ? [replayed.not] : []),

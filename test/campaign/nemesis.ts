@@ -94,6 +94,9 @@ export interface NemesisOptions {
 export interface Nemesis {
   readonly counts: FaultCounts;
 
+  /** How often a server had ended by itself, as MySQL does when its log does not fit the disk, and was started again. */
+  readonly serversEnded: number;
+
   /**
    * Injects one fault after another until the signal aborts, then repairs the wires. Each fault comes once in a round,
    * which `random` orders.
@@ -106,7 +109,7 @@ const FAULT_LIMIT = 120_000;
 
 /** Creates a nemesis for the processes and servers of a campaign. */
 export function createNemesis(options: NemesisOptions): Nemesis {
-  const { history, random, ttl, wires } = options;
+  const { history, random, ttl, wires, nodes, repair = async () => {} } = options;
   const faults = faultsOf(options);
   const counts = Object.fromEntries(
     FAULTS.map((name) => {
@@ -114,6 +117,7 @@ export function createNemesis(options: NemesisOptions): Nemesis {
       return [name, typeof fault === "string" ? { not: fault } : { tried: 0, met: 0 }];
     }),
   ) as Record<FaultName, FaultCount>;
+  let serversEnded = 0;
   const context = { random, pause: () => sleep(ttl / 2 + random.below(ttl * 1.5)) };
 
   async function inject(operation: FaultName, fault: Fault): Promise<void> {
@@ -127,17 +131,40 @@ export function createNemesis(options: NemesisOptions): Nemesis {
     counts[operation] = { tried: tried + 1, met: met + Number(isMet) };
   }
 
+  /** Starts what has ended by itself, as a service manager does. */
+  async function startEnded(): Promise<void> {
+    const event = { client: "nemesis", operation: "start of an ended server" } as const;
+    const starting = nodes
+      .filter(({ hasEnded }) => hasEnded)
+      .map(async (node) => {
+        serversEnded += 1;
+        history.addNow({ ...event, type: "invoke" });
+        const start = repair(node).then(() => node.start());
+        const error = await start.catch((reason: Error) => reason);
+        history.addNow({
+          ...event,
+          ...(error ? { type: "fail", code: error.message } : { type: "ok" }),
+        });
+      });
+    await Promise.all(starting);
+  }
+
   return {
     counts,
+    get serversEnded() {
+      return serversEnded;
+    },
     async run(signal) {
       while (!signal.aborted) {
         for (const name of shuffled(FAULTS, random)) {
           const fault = faults[name];
           if (signal.aborted || typeof fault === "string") continue;
+          await startEnded();
           await inject(name, fault);
           await sleep(random.below(ttl / 4));
         }
       }
+      await startEnded();
       for (const wire of wires) {
         wire.loseNothing();
         wire.mend();
@@ -168,8 +195,7 @@ function faultsOf({
   const onNode = (act: (node: ServerNode, context: FaultContext) => Promise<unknown>) => {
     const at: Fault = async (context) => {
       const node = context.random.pick(nodes);
-      // Throws if the server has ended by itself.
-      process.kill(node.pid, 0);
+      if (node.hasEnded) return false;
       await act(node, context);
       return true;
     };

@@ -95,24 +95,15 @@ export function diskFull({ disk, nodes, write, shrink = async () => {} }: Disk):
         () => false,
         (error: Error) => /\bfull\b|No space left/.test(error.message),
       );
-    const hasMet = async () => (await isRefused()) || nodes.some(hasEnded);
+    const hasMet = async () => (await isRefused()) || nodes.some((node) => node.hasEnded);
     try {
       const isMet = await until(hasMet, FULL_LIMIT).catch(() => false);
       await pause();
       return isMet;
     } finally {
       await disk.makeRoom();
-      await Promise.all(nodes.filter(hasEnded).map((node) => node.start()));
     }
   };
-}
-
-function hasEnded(node: ServerNode): boolean {
-  try {
-    return !process.kill(node.pid, 0);
-  } catch {
-    return true;
-  }
 }
 
 /** Makes a table that may grow until the disk is full. */

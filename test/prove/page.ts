@@ -150,7 +150,7 @@ ${table(
   ]),
 )}
 
-How often each fault has met something:
+${endedServers(campaigns)}How often each fault has met something:
 
 ${faultMatrix(campaigns, Object.keys(STORES))}
 
@@ -167,6 +167,14 @@ ${peersSection(peers)}`;
 }
 
 /** Tells what the proof says nothing about, by store. */
+/** Says which servers have ended by themselves. */
+function endedServers(campaigns: Proof["campaigns"]): string {
+  const ended = campaigns.filter(({ serversEnded = 0 }) => serversEnded > 0);
+  if (ended.length === 0) return "";
+  const counts = ended.map(({ store, serversEnded = 0 }) => `${store} ${serversEnded}`);
+  return `Servers that have ended by themselves, and were started again: ${counts.join(", ")}.\n\n`;
+}
+
 function notTested({ campaigns, failedCampaigns }: Proof): string {
   const untried = FAULTS.filter((fault) =>
     campaigns.every(({ faults }) => "not" in countOf(faults, fault)),
