@@ -84,9 +84,12 @@ export function formatFence(generation: number, token: bigint): string {
   return `${String(generation).padStart(10, "0")}.${String(token).padStart(20, "0")}`;
 }
 
+/** The texts of fences. */
+export const FENCE_TEXT = /^\d{10}\.\d{20}$/;
+
 /** Throws a TypeError unless this is the text of a fence. */
 export function checkFenceText(text: unknown): string {
-  if (typeof text === "string" && /^\d{10}\.\d{20}$/.test(text)) return text;
+  if (typeof text === "string" && FENCE_TEXT.test(text)) return text;
   const example = formatFence(0, 42n);
   throw new TypeError(
     `a fence is a text such as "${example}", as inspect shows it, not ${quote(String(text))}`,

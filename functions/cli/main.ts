@@ -21,14 +21,20 @@ for (const stream of [process.stdout, process.stderr]) {
   });
 }
 
+let isOver = false;
 process.once("exit", (code) => {
   // Node's status when nothing is left that the process could wait for.
-  if (code !== 13) return;
-  process.stderr.write("lockstep: the command waits for something that never comes\n");
+  const isStuck = code === 13;
+  // Code of the user, as that of a workflow, has called process.exit(): its runs have no outcome yet.
+  const isCutShort = code === 0 && !isOver;
+  if (!isStuck && !isCutShort) return;
+  const what = isStuck ? "waits for something that never comes" : "was ended by process.exit()";
+  process.stderr.write(`lockstep: the command ${what}\n`);
   process.exitCode = EXIT.software;
 });
 
 await executeCommand(process.argv.slice(2));
+isOver = true;
 
 // The command is over: connections to a server that hangs must not keep the process running.
 setTimeout(() => process.exit(), timeLeftToExit()).unref();

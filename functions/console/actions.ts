@@ -1,5 +1,6 @@
 import * as z from "zod";
 import type { Inventory } from "../../core/inventory/inventory.ts";
+import { FENCE_TEXT } from "../../core/lock/fence.ts";
 import type { LockInfo, LockStore } from "../../core/lock/lock.ts";
 import type { Runtime } from "../../core/steps/contract.ts";
 import { Problem } from "../http/problem.ts";
@@ -35,12 +36,13 @@ function action<S extends z.ZodRawShape>(
 }
 
 const Id = z.string().min(1).max(512);
+const FenceText = z.string().regex(FENCE_TEXT, "is not a fence as the page shows it");
 const Whole = z.number().int().min(1);
 
 /** The actions by their names in the URL. */
 export const ACTIONS: Readonly<Record<string, Perform>> = {
   release: action(
-    { lock: Id, fence: Id },
+    { lock: Id, fence: FenceText },
     ({ lock }) => lock,
     async ({ lock, fence }, { locks, inventory }) => {
       const { holder } = await locks.release(lock, { fence });
@@ -51,7 +53,7 @@ export const ACTIONS: Readonly<Record<string, Perform>> = {
   ),
 
   freeze: action(
-    { lock: Id, fence: Id },
+    { lock: Id, fence: FenceText },
     ({ lock }) => lock,
     async ({ lock, fence }, services) => {
       const { about } = await heldWith(lock, fence, services);
@@ -60,7 +62,7 @@ export const ACTIONS: Readonly<Record<string, Perform>> = {
   ),
 
   kill: action(
-    { lock: Id, fence: Id },
+    { lock: Id, fence: FenceText },
     ({ lock }) => lock,
     async ({ lock, fence }, services) => {
       const { about } = await heldWith(lock, fence, services);
@@ -99,12 +101,18 @@ export const ACTIONS: Readonly<Record<string, Perform>> = {
     ({ queue }) => queue,
     async ({ queue, concurrency, perKey }, services) => {
       const { journal } = runtimeOf(services);
-      const before = (await journal.limits()).get(queue);
-      await journal.setLimits(queue, {
-        ...before,
-        ...(concurrency !== undefined && { concurrency }),
-        ...(perKey !== undefined && { perKey }),
-      });
+      const { locks } = services;
+      const change = async () => {
+        const before = (await journal.limits()).get(queue);
+        await journal.setLimits(queue, {
+          ...before,
+          ...(concurrency !== undefined && { concurrency }),
+          ...(perKey !== undefined && { perKey }),
+        });
+      };
+      // Two users may change two limits of the queue at once.
+      const ttl = Math.max(10_000, locks.traits.minTtl);
+      await locks.withLock(`console/limits/${queue}`, { ttl, wait: ttl }, change);
       return "set, from the next claim on";
     },
   ),

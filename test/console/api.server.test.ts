@@ -1,13 +1,7 @@
-import { expect, type TestContext, test } from "vitest";
+import { expect, test } from "vitest";
 import { act, servedBy, servingConsole } from "../support/console.ts";
 import { runScript } from "../support/script.ts";
-import { temporaryFile } from "../support/under-test.ts";
-
-async function newStore({ onTestFinished }: TestContext): Promise<string> {
-  const { file, remove } = await temporaryFile();
-  onTestFinished(remove);
-  return `sqlite:${file}`;
-}
+import { newStore, urlOf, WITH_JOURNAL } from "./stores.ts";
 
 test("requests without the token, of other pages, and under other names of the host are refused", async (context) => {
   const token = "the-token-of-the-console";
@@ -59,6 +53,30 @@ test("an action needs the typed name, and a console that may act", async (contex
   }
   const tooMany = { ...set, concurrency: 1e12, confirm: "mail" };
   expect(await act(url, "limit", tooMany)).toBe("INVALID");
+});
+
+test("two users who set two limits of a queue at once set both", async (context) => {
+  const { store, url } = await servingConsole(
+    context,
+    await urlOf(context, WITH_JOURNAL, "postgres"),
+  );
+  const { url: other } = await servingConsole(context, store.url);
+  for (let concurrency = 2; concurrency < 12; concurrency += 1) {
+    const perKey = concurrency - 1;
+    const answers = await Promise.all([
+      act(url, "limit", { queue: "mail", confirm: "mail", concurrency }),
+      act(other, "limit", { queue: "mail", confirm: "mail", perKey }),
+    ]);
+    expect(new Set(answers)).toEqual(new Set(["set, from the next claim on"]));
+    expect((await store.journal.limits()).get("mail")).toMatchObject({ concurrency, perKey });
+  }
+});
+
+test("a text that is no fence is refused as that", async (context) => {
+  const { url } = await servingConsole(context, await newStore(context), { isDev: true });
+  for (const action of ["release", "freeze", "kill"]) {
+    expect(await act(url, action, { lock: "job", fence: "7", confirm: "job" })).toBe("INVALID");
+  }
 });
 
 test("an action of a page is refused that shows another store", async (context) => {

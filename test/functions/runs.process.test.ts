@@ -411,6 +411,24 @@ describe.concurrent("lockstep run and lockstep runs", () => {
     await remove();
   }, 120_000);
 
+  test("a workflow that ends the process leaves a run without an outcome, which the command says", async () => {
+    const { folder, runApart, remove } = await place();
+    await using _ = { [Symbol.asyncDispose]: remove };
+    const exits = join(folder, "exits.ts");
+    const lockstep = JSON.stringify(new URL("../../core/steps/workflow.ts", import.meta.url));
+    await writeFile(
+      exits,
+      `import { workflow } from ${lockstep};
+       export const exits = workflow(
+         { name: "exits", version: 1, input: { "~standard": { version: 1, vendor: "test", validate: (value) => ({ value }) } } },
+         async () => process.exit(0),
+       );`,
+    );
+    const { status, stdout, stderr } = await runApart("run", exits, ...input(null));
+    expect({ status, stdout }).toEqual({ status: 70, stdout: "" });
+    expect(stderr).toContain("the command was ended by process.exit()");
+  });
+
   test("a number that JavaScript would round is refused", async () => {
     const { run, remove } = await place();
     const order = ["run", ORDER, "--workflow", "place-order"];

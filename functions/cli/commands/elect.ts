@@ -110,7 +110,7 @@ const LOOK_EVERY = 500;
 /** Prints each leader, until a signal arrives. */
 async function watch(opened: AnyStore, args: ElectArgs): Promise<void> {
   using shutdown = listenForShutdown();
-  // The reader of the leaders has gone, as that of `lockstep elect job --watch | head -1`.
+  // The reader has gone, as that of `lockstep elect job --watch | head -1`: the line after its last one tells.
   const gone = new AbortController();
   process.stdout.once("error", () => gone.abort(new Error("nobody reads the leaders")));
   using either = follow(shutdown.requested, gone.signal);
