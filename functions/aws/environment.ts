@@ -25,7 +25,9 @@ export type ReadSecret = (arn: string) => Promise<string>;
 const url = z.string().check(z.regex(/^[a-z][a-z0-9+.-]*:/i, "must be the URL of a store"));
 const tokens = z
   .string()
-  .check(z.regex(/^\S{16,}(\s+\S{16,})*$/, "must be tokens of at least 16 characters"));
+  .check(
+    z.regex(/^[!-~]{16,}(\s+[!-~]{16,})*$/, "must be tokens of at least 16 characters of ASCII"),
+  );
 
 const Environment = z.object({
   LOCKSTEP_STORE: url,

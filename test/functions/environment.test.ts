@@ -32,6 +32,15 @@ test("readEnvironment names missing and invalid variables, and shows no value", 
   await expect(reading).rejects.not.toThrow(/password-of-ours|short/);
 });
 
+test("readEnvironment names the variable of a token that clients cannot send as it is", async () => {
+  const token = { LOCKSTEP_STORE: "sqlite:shop.db", LOCKSTEP_TOKEN: "Zugangsschlüssel für alle" };
+  await expect(readEnvironment(token, noSecrets)).rejects.toThrow(
+    "LOCKSTEP_TOKEN must be tokens of at least 16 characters of ASCII",
+  );
+  const umlaut = { ...token, LOCKSTEP_TOKEN: "Zugangsschlüssel-für-alle" };
+  await expect(readEnvironment(umlaut, noSecrets)).rejects.toThrow("LOCKSTEP_TOKEN");
+});
+
 test("readEnvironment reads secrets from the Secrets Manager with a signed call", async () => {
   const calls: unknown[] = [];
   using _ = await secretsManager(async (request, response) => {

@@ -258,6 +258,27 @@ describe.each([
     expect(await idempotent(layer, async () => "third")({ id: "8" })).toBe("inner");
   });
 
+  test("behind a middleware that awaits, a late failure does not free the record of the next function", async () => {
+    const layer = (await openRecords()).layer();
+    const work = idempotent(layer, async () => "third");
+    // Powertools' middleware for middy calls its layer so: what its calls have entered ends with each of them.
+    const begin = async (left: number) => {
+      await pause(1);
+      await layer.saveInProgress(order, left);
+    };
+    layer.configure({
+      config: new IdempotencyConfig({ eventKeyJmesPath: "id" }),
+      keyPrefix: "charge",
+    });
+    await begin(50);
+    await pause(100);
+    await begin(60_000);
+    await layer.deleteRecord(order);
+    await expect(work(order)).rejects.toMatchObject({ name: "IdempotencyAlreadyInProgressError" });
+    await layer.saveSuccess(order, "second");
+    expect(await work(order)).toBe("second");
+  });
+
   test("another payload under the same key is refused, and a result is kept as long as asked for", async () => {
     const records = await openRecords();
     const config = { payloadValidationJmesPath: "amount", expiresAfterSeconds: 100 };

@@ -308,8 +308,13 @@ export const HANDLERS = [
     },
     {
       name: "a late failure that frees the record of the next function",
-      find: "if (held && held.silent > 0) {",
-      replace: "if (held && held.silent < 0) {",
+      find: "if (held && held.silent > 0 &&",
+      replace: "if (held && held.silent < 0 &&",
+    },
+    {
+      name: "a late result under the claim of the next function",
+      find: "ofCall?.get(key) ?? this.#held.get(key)",
+      replace: "this.#held.get(key)",
     },
     {
       name: "a function that has failed and never runs again",
