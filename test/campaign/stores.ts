@@ -280,10 +280,9 @@ const SNAPSHOT_COUNT = 5_000;
 function openEtcd(name: "etcd" | "etcd-cluster"): Open {
   return async (log) => {
     const isCluster = name === "etcd-cluster";
-    const quota = isCluster ? etcd.QUOTA / 2 : etcd.QUOTA;
     const args = [
       ...QUICK_ETCD[name],
-      `--quota-backend-bytes=${quota}`,
+      `--quota-backend-bytes=${etcd.QUOTA}`,
       `--snapshot-count=${SNAPSHOT_COUNT}`,
     ];
     const namespaces = isCluster ? await Namespaces.create() : undefined;
