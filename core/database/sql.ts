@@ -21,9 +21,13 @@ class SqlParts implements Sql {
   readonly texts: readonly string[];
   readonly values: readonly SqlValue[];
 
-  constructor(texts: readonly string[], values: readonly SqlValue[]) {
+  /** Why a database refuses it as a statement. */
+  readonly problem: string | undefined;
+
+  constructor(texts: readonly string[], values: readonly SqlValue[], problem?: string) {
     this.texts = texts;
     this.values = values;
+    this.problem = problem;
   }
 
   get [IS_SQL](): true {
@@ -36,7 +40,31 @@ export function sql(strings: TemplateStringsArray, ...parts: readonly (SqlValue 
   if (!Array.isArray(strings?.raw)) {
     throw new TypeError("sql is the tag of a template, such as sql`SELECT 1`, and no function");
   }
-  return join(strings, parts);
+  return join(strings, parts, problemOf(strings));
+}
+
+/** By template, of which a program has few. */
+const problems = new WeakMap<readonly string[], string | undefined>();
+
+const CONTROL = /^\s*(begin|start\s+transaction|commit|rollback|savepoint|release|abort)\b/i;
+
+/** Literals, quoted names, comments, and texts between dollar signs. */
+const QUOTED = /'[^']*'|"[^"]*"|`[^`]*`|--[^\n]*|\/\*.*?\*\/|\$(\w*)\$.*?\$\1\$/gs;
+
+/** A transaction would end before its time, or only the first of several statements would be executed. */
+function problemOf(strings: readonly string[]): string | undefined {
+  if (problems.has(strings)) return problems.get(strings);
+  const text = strings.join("?");
+  const [, word] = CONTROL.exec(text) ?? [];
+  // The body of a trigger or procedure has semicolons.
+  const bare = /^\s*create\b/i.test(text) ? "" : text.replace(QUOTED, "").trim().replace(/;$/, "");
+  const problem = word
+    ? `the calls of a database begin and end its transactions, no statement such as ${word.toUpperCase()}`
+    : bare.includes(";")
+      ? "a statement must not contain a semicolon; pass several statements as a list"
+      : undefined;
+  problems.set(strings, problem);
+  return problem;
 }
 
 /** Makes SQL of a text of this package. A text from outside may only be a value. */
@@ -52,7 +80,12 @@ export function list(parts: readonly (SqlValue | Sql)[]): Sql {
 }
 
 /** Puts part i between texts i and i + 1. */
-function join(strings: readonly string[], parts: readonly (SqlValue | Sql)[]): Sql {
+function join(
+  strings: readonly string[],
+  parts: readonly (SqlValue | Sql)[],
+  problem?: string,
+): Sql {
+  let wrong = problem;
   const texts: string[] = [];
   const values: SqlValue[] = [];
   let open = strings[0] ?? "";
@@ -64,17 +97,30 @@ function join(strings: readonly string[], parts: readonly (SqlValue | Sql)[]): S
   parts.forEach((part, i) => {
     if (isSql(part)) {
       open += part.texts[0] ?? "";
+      wrong ??= (part as SqlParts).problem;
       part.values.forEach((value, k) => {
         add(value, part.texts[k + 1]);
       });
     } else add(checkValue(part));
     open += strings[i + 1] ?? "";
   });
-  return new SqlParts([...texts, open], values);
+  return new SqlParts([...texts, open], values, wrong);
 }
 
 function isSql(part: SqlValue | Sql): part is Sql {
   return typeof part === "object" && part !== null && IS_SQL in part;
+}
+
+const CHANGE = /^\s*(insert|update|delete|replace|merge|create|alter|drop|truncate)\b/i;
+
+/** Throws a TypeError unless this is a statement that reads, and `signal` is one or missing. */
+export function checkRead(statement: Sql, signal?: AbortSignal): void {
+  checkBatch([statement], signal);
+  const [, word] = CHANGE.exec(statement.texts[0] ?? "") ?? [];
+  if (word === undefined) return;
+  throw new TypeError(
+    `read takes a statement that reads, and may repeat it, not ${word.toUpperCase()}: use batch`,
+  );
 }
 
 /** Throws a TypeError unless these are statements, and `signal` is one or missing. */
@@ -87,7 +133,8 @@ export function checkBatch(statements: unknown, signal?: AbortSignal): void {
 }
 
 function checkStatement(statement: unknown): void {
-  const { texts, values } = Object(statement) as Partial<Sql>;
+  const { texts, values, problem } = Object(statement) as Partial<SqlParts>;
+  if (problem !== undefined) throw new TypeError(problem);
   if (Array.isArray(texts) && Array.isArray(values)) return;
   throw wrongType("a statement", "made by sql`…`", statement);
 }
@@ -98,9 +145,15 @@ export function checkTransaction(body: unknown, signal?: AbortSignal): void {
   checkSignal(signal);
 }
 
-/** Throws a TypeError for values that the types exclude: a store might take the text of an object for SQL. */
+/**
+ * Throws a TypeError for values that the types exclude: a store might take the text of an object for SQL. Throws a
+ * RangeError for a number that is not finite: SQLite would store NULL.
+ */
 export function checkValue(value: SqlValue): SqlValue {
   const type = typeof value;
+  if (type === "number" && !Number.isFinite(value)) {
+    throw new RangeError(`a number in SQL must be finite, not ${value}`);
+  }
   if (type === "string" || type === "number" || type === "bigint") return value;
   if (value === null || value instanceof Uint8Array) return value;
   if (type !== "object") {
@@ -117,7 +170,7 @@ export type Row = Readonly<Record<string, unknown>>;
 export interface SqlResult {
   readonly rows: readonly Row[];
 
-  /** Rows that a change matched, whether or not their values differ afterwards. Meaningless for reads. */
+  /** Rows that a change matched, whether or not their values differ afterwards; of a statement with rows, their number. */
   readonly affected: number;
 
   /** The number that the statement passed to `Dialect.returning`. Undefined without one. */
@@ -272,9 +325,11 @@ export interface Transaction {
   commit(statements: readonly Sql[]): Promise<readonly SqlResult[]>;
 }
 
-/** A unique key refused a row. */
+/** A unique key refused a row. Nothing has happened. */
 export class DuplicateKeyError extends Error {
   override readonly name = "DuplicateKeyError";
+  readonly code = "DUPLICATE_KEY";
+  readonly retryable = false;
 }
 
 /** In the columns of a SELECT: an integer beyond 2^53, exact where the database answers with doubles. */

@@ -87,12 +87,13 @@ export function formatFence(generation: number, token: bigint): string {
 /** The texts of fences. */
 export const FENCE_TEXT = /^\d{10}\.\d{20}$/;
 
-/** Throws a TypeError unless this is the text of a fence. */
-export function checkFenceText(text: unknown): string {
-  if (typeof text === "string" && FENCE_TEXT.test(text)) return text;
+/** Returns the text of a fence. Throws a TypeError for anything else. */
+export function checkFenceText(fence: unknown): string {
+  const text = String(fence);
+  if (FENCE_TEXT.test(text)) return text;
   const example = formatFence(0, 42n);
   throw new TypeError(
-    `a fence is a text such as "${example}", as inspect shows it, not ${quote(String(text))}`,
+    `a fence is a text such as "${example}", as inspect shows it, not ${quote(text)}`,
   );
 }
 

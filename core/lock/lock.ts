@@ -247,7 +247,7 @@ export interface LockStore extends AsyncDisposable {
   list(prefix?: string): Promise<readonly LockInfo[]>;
 
   /**
-   * Frees a lock that another client holds, if its holder has this fence, in the form of `Fence.toString()` or `inspect`.
+   * Frees a lock that another client holds, if its holder has this fence, or this text of it as `inspect` shows it.
    * Resolves to the lock as it was. Rejects with a FenceInvalidError, and changes nothing, when the lock has another
    * holder or none. For operators.
    *
@@ -255,7 +255,7 @@ export interface LockStore extends AsyncDisposable {
    * resource that checks the fence refuses the late holder from the next holder's first claim on. Of a holder of several
    * names, only this one is freed at once.
    */
-  release(name: string, options: { readonly fence: string }): Promise<LockInfo>;
+  release(name: string, options: { readonly fence: Fence | string }): Promise<LockInfo>;
 
   /**
    * Raises the generation to at least `least`, and resolves to it. For operators, after a store has lost or set back its

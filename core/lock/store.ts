@@ -14,7 +14,7 @@ import {
   UnknownOutcomeError,
 } from "./errors.ts";
 import type { LockListener } from "./events.ts";
-import { checkFenceText, FenceInvalidError } from "./fence.ts";
+import { checkFenceText, type Fence, FenceInvalidError } from "./fence.ts";
 import type { Incidents } from "./incidents.ts";
 import { KeyedQueue } from "./keyed-queue.ts";
 import { listener } from "./listener.ts";
@@ -201,7 +201,7 @@ class LockClient implements LockStore {
       .map((info) => this.#withLocalWaiters(info));
   }
 
-  async release(name: string, options: { readonly fence: string }): Promise<LockInfo> {
+  async release(name: string, options: { readonly fence: Fence | string }): Promise<LockInfo> {
     checkName(name);
     checkCall("release", options);
     const fence = checkFenceText(options.fence);
@@ -267,7 +267,10 @@ class LockClient implements LockStore {
     checkCall(call, options, body);
     const request = checkRequest(names, options, this.traits);
     const handle = await this.#acquire(request, options.signal);
-    if (handle === undefined) throw new LockTimeoutError(names, Math.round(request.wait));
+    if (handle === undefined) {
+      const problem = isOver(request) ? "was not requested: the deadline is over" : undefined;
+      throw new LockTimeoutError(names, Math.round(request.wait), problem);
+    }
     return handle;
   }
 
@@ -275,6 +278,7 @@ class LockClient implements LockStore {
     request: CheckedRequest,
     caller: AbortSignal | undefined,
   ): Promise<LockHandle | undefined> {
+    if (isOver(request)) return undefined;
     const { patience } = request;
     const problem = `no answer within ${Math.round(patience)} ms`;
     const unavailable = () => new StoreUnavailableError(this.traits.name, problem);
@@ -440,4 +444,9 @@ async function atMost(span: Millis, work: Promise<unknown>): Promise<void> {
   const limit = deadline(span, noAnswer);
   await race(work, limit.signal).catch(() => {});
   limit[Symbol.dispose]();
+}
+
+/** Whether the caller's deadline leaves no time for the request. */
+function isOver({ patience }: CheckedRequest): boolean {
+  return patience === 0;
 }

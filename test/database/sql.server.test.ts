@@ -34,6 +34,12 @@ test.each([{ texts: ["1 OR 1 = 1"], values: [] }, ["1); DROP TABLE seat; --"], n
   },
 );
 
+test("a number that is not finite is refused, which SQLite would store as NULL", () => {
+  for (const value of [Number.NaN, Number.POSITIVE_INFINITY]) {
+    expect(() => sql`SELECT ${value}`).toThrow(`a number in SQL must be finite, not ${value}`);
+  }
+});
+
 /** Nested parts and values join to one more text than values, in order. */
 test("nested SQL keeps its texts and values in order", () => {
   const { piece } = fc.letrec<{ piece: Sql }>((tie) => ({
@@ -155,6 +161,53 @@ describe.each(opened)("a database on %s", (name, open) => {
     await close();
   });
 
+  test("takes one statement at a time, and none that begins or ends a transaction", async () => {
+    const { database, close } = await open();
+    await database.batch([table]);
+    const insert = sql`INSERT INTO echo VALUES ('a', 1)`;
+    const control = "the calls of a database begin and end its transactions";
+    const wrong: readonly (readonly [Sql, string])[] = [
+      [sql`BEGIN`, control],
+      [sql`  start transaction`, control],
+      [sql`COMMIT`, control],
+      [sql`ROLLBACK TO x`, control],
+      [sql`INSERT INTO echo VALUES ('b', 2); INSERT INTO echo VALUES ('c', 3)`, "semicolon"],
+      [sql`DELETE FROM echo ${sql`; DELETE FROM echo`}`, "semicolon"],
+    ];
+    for (const [statement, problem] of wrong) {
+      await expect(database.batch([insert, statement])).rejects.toThrow(problem);
+      await expect(database.read(statement)).rejects.toThrow(problem);
+      const transacting = database.transaction(async (tx) => {
+        await tx.batch([insert]);
+        await tx.batch([statement]);
+      });
+      await expect(transacting).rejects.toThrow(problem);
+    }
+    await expect(database.read(insert)).rejects.toThrow("read takes a statement that reads");
+    expect(await database.read(sql`SELECT value FROM echo`)).toEqual([]);
+    await database.batch([sql`INSERT INTO echo VALUES ('a;b', 1) /* ; */`]);
+    expect(await database.read(sql`SELECT value FROM echo WHERE value = 'a;b'`)).toHaveLength(1);
+    await close();
+  });
+
+  test("counts the rows of a statement that answers with rows", async () => {
+    const { database, close } = await open();
+    await database.batch([table, sql`INSERT INTO echo VALUES ('a', 1), ('b', 2)`]);
+    if (database.dialect.returnsRows) {
+      const [changed] = await database.batch([
+        sql`DELETE FROM echo WHERE number > 0 RETURNING value`,
+      ]);
+      expect(changed).toMatchObject({
+        affected: 2,
+        rows: expect.toSatisfy((rows) => rows.length === 2),
+      });
+    } else {
+      const [read] = await database.batch([sql`SELECT value FROM echo`]);
+      expect(read).toMatchObject({ affected: 2 });
+    }
+    await close();
+  });
+
   test("a text stands for a number wherever the database expects one", async () => {
     const { database, close } = await open();
     await database.batch([
@@ -176,7 +229,7 @@ describe.each(opened)("a database on %s", (name, open) => {
     const insert = (value: string) => sql`INSERT INTO echo VALUES (${value}, 1)`;
     await database.batch([insert("a"), insert("b")]);
     await expect(database.batch([insert("c"), insert("a"), insert("d")])).rejects.toMatchObject({
-      name: "DuplicateKeyError",
+      ...{ name: "DuplicateKeyError", code: "DUPLICATE_KEY", retryable: false },
     });
     const count = async () =>
       Number((await database.read(sql`SELECT COUNT(*) AS n FROM echo`))[0]?.n);

@@ -144,6 +144,8 @@ test("a call that waits for a transaction of the same client rejects at its limi
   }
   end.resolve();
   await transaction;
+  const aborted = database.batch([insert], AbortSignal.abort(new Error("enough")));
+  await expect(aborted).rejects.toThrow("the call took too long, or was aborted");
   expect(await database.read(sql`SELECT COUNT(*) AS n FROM t`)).toMatchObject([{ n: 0n }]);
   await database.close();
 });

@@ -11,6 +11,8 @@ import {
   sealFence,
 } from "../../core/lock/fence.ts";
 
+import { openMemory } from "../../core/stores/memory/index.ts";
+
 const SECRET = "a secret of more than 16 bytes";
 
 const fences = fc
@@ -30,6 +32,19 @@ describe("a fence", () => {
         expect(x).toHaveLength(31);
       }),
     );
+  });
+
+  test("or its text releases the lock that has it", async () => {
+    await using store = await openMemory();
+    const [a, b] = await Promise.all(
+      ["a", "b"].map((name) => store.locks.lock(name, { ttl: 60_000, wait: 0 })),
+    );
+    if (!a || !b) throw new Error("unreachable");
+    expect(await store.locks.release("a", { fence: a.fence })).toMatchObject({ name: "a" });
+    expect(await store.locks.release("b", { fence: String(b.fence) })).toMatchObject({ name: "b" });
+    expect(await store.locks.list()).toEqual([]);
+    const other = { fence: {} as Fence };
+    await expect(store.locks.release("a", other)).rejects.toThrow("a fence is a text such as");
   });
 
   test("has no order with a fence of another resource", () => {

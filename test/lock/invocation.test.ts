@@ -42,6 +42,22 @@ describe('the ttl "invocation"', () => {
     await lock.unlock();
   });
 
+  test("is not requested when the deadline is over", async () => {
+    const store = pollingStore(memoryClaims(newMemory()));
+    const deadline = deadlineIn(0);
+    const message = 'lock "a" was not requested: the deadline is over';
+    const late = { code: "LOCK_TIMEOUT", message };
+    for (const ttl of ["invocation", 1_000] as const) {
+      const options = { ttl, wait: 1_000, deadline };
+      await expect(store.lock("a", options)).rejects.toMatchObject(late);
+      const body = vi.fn();
+      await expect(store.withLock("a", options, body)).rejects.toMatchObject(late);
+      expect(body).not.toHaveBeenCalled();
+      expect(await store.tryLock("a", { ttl, deadline })).toBeUndefined();
+    }
+    expect(await store.list()).toEqual([]);
+  });
+
   test("holds a lock provably until the end of a long invocation", async () => {
     const store = pollingStore(memoryClaims(newMemory()));
     const span = 15 * 60_000;

@@ -107,7 +107,7 @@ function execute(
   const timed = at === undefined ? text : withTime(text, at);
   const cursor = sql.exec(timed, ...(values === undefined ? [] : [values]));
   const rows = cursor.toArray();
-  if (cursor.columnNames.length > 0) return toResult(rows, 0);
+  if (cursor.columnNames.length > 0) return toResult(rows, rows.length);
   const [counted] = sql.exec("SELECT changes() AS affected").toArray();
   return toResult([], Number(counted?.affected));
 }

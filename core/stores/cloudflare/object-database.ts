@@ -3,6 +3,7 @@ import { serialTransaction } from "../../database/serial-transaction.ts";
 import {
   type ConnectionLane,
   checkBatch,
+  checkRead,
   checkTransaction,
   type Database,
   type Dialect,
@@ -80,6 +81,7 @@ export class ObjectDatabase implements Database {
   }
 
   async read(statement: Sql, signal?: AbortSignal): Promise<readonly Row[]> {
+    checkRead(statement, signal);
     const [result] = await this.batch([statement], signal, "locks").catch((error) => {
       throw this.#withoutEffect(error);
     });

@@ -83,7 +83,9 @@ export function mysqlDatabase({
 }
 
 function toResult(answer: unknown): SqlResult {
-  if (Array.isArray(answer)) return { rows: answer as Row[], affected: 0, returned: undefined };
+  if (Array.isArray(answer)) {
+    return { rows: answer as Row[], affected: answer.length, returned: undefined };
+  }
   const { affectedRows, insertId } = answer as ResultSetHeader;
   return { rows: [], affected: Number(affectedRows), returned: BigInt(insertId) };
 }

@@ -6,6 +6,7 @@ import { serialTransaction } from "../../database/serial-transaction.ts";
 import {
   type ConnectionLane,
   checkBatch,
+  checkRead,
   checkTransaction,
   type Database,
   type Row,
@@ -93,7 +94,7 @@ class Sqlite implements Database {
   }
 
   async read(statement: Sql, signal?: AbortSignal): Promise<readonly Row[]> {
-    checkBatch([statement], signal);
+    checkRead(statement, signal);
     const [result] = await this.#exclusively(signal, (db) => this.#run(db, [statement]));
     return result?.rows ?? [];
   }
@@ -216,11 +217,10 @@ class Sqlite implements Database {
     try {
       await this.#connection.acquire(limit);
     } catch (reason) {
-      throw new StoreUnavailableError(
-        this.address,
-        "a transaction of this process keeps the file locked",
-        reason,
-      );
+      const problem = this.#isTransactionOpen
+        ? "a transaction of this process keeps the file locked"
+        : "the call took too long, or was aborted";
+      throw new StoreUnavailableError(this.address, problem, reason);
     }
   }
 
@@ -338,7 +338,8 @@ class Sqlite implements Database {
       const { statement, hasRows } = this.#prepare(db, texts.join("?"));
       const parameters = values as SQLInputValue[];
       if (hasRows) {
-        return { rows: statement.all(...parameters), affected: 0, returned: undefined };
+        const rows = statement.all(...parameters);
+        return { rows, affected: rows.length, returned: undefined };
       }
       const { changes } = statement.run(...parameters);
       return { rows: [], affected: Number(changes), returned: undefined };

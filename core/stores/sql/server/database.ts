@@ -3,6 +3,7 @@ import { serialTransaction } from "../../../database/serial-transaction.ts";
 import {
   type ConnectionLane,
   checkBatch,
+  checkRead,
   checkTransaction,
   type Database,
   type Row,
@@ -85,7 +86,7 @@ class ServerDatabase<W extends Wire> implements Database {
   }
 
   async read(statement: Sql, signal?: AbortSignal): Promise<readonly Row[]> {
-    checkBatch([statement], signal);
+    checkRead(statement, signal);
     const readOnce = async (limit?: AbortSignal) =>
       (await this.batch([statement], limit, "locks"))[0];
     try {
