@@ -1,4 +1,5 @@
 import { type Bytes, fromBase64, toBase64 } from "../lock/base64.ts";
+import { checkFunction } from "../lock/checks.ts";
 import type { Codec } from "./codecs.ts";
 import { type TerminalError, unreadableValue } from "./errors.ts";
 
@@ -26,6 +27,10 @@ export class Envelopes {
       throw new RangeError(
         `codec id ${JSON.stringify(id)} must be 1 to 50 letters, digits, -, _ or .`,
       );
+    }
+    for (const codec of this.#codecs) {
+      checkFunction(`encode of codec ${codec?.id}`, codec?.encode);
+      checkFunction(`decode of codec ${codec?.id}`, codec?.decode);
     }
     if (new Set(ids).size < ids.length) throw new RangeError(`two codecs have one id: ${ids}`);
   }

@@ -1,3 +1,4 @@
+import { wrongType } from "../lock/checks.ts";
 import { invalidValue } from "./errors.ts";
 
 /** A schema of zod, valibot, arktype and others: the interface of standardschema.dev. */
@@ -30,6 +31,15 @@ interface Issue {
 
 export type InputOf<S extends Schema> = NonNullable<S["~standard"]["types"]>["input"];
 export type OutputOf<S extends Schema> = NonNullable<S["~standard"]["types"]>["output"];
+
+/** Some schemas are functions. */
+export function isSchema(value: unknown): value is Schema {
+  return typeof (value as Partial<Schema> | undefined)?.["~standard"]?.validate === "function";
+}
+
+export function checkSchema(what: string, value: unknown): asserts value is Schema {
+  if (!isSchema(value)) throw wrongType(what, "a schema of zod, valibot or arktype", value);
+}
 
 /** Returns the JSON Schema of a schema's input, or undefined if its library has none for it. */
 export function inputSchemaOf(schema: Schema): Readonly<Record<string, unknown>> | undefined {

@@ -1,13 +1,20 @@
 import type { Compensation, ParkReason, RunResult, RunTurn } from "../journal/runs.ts";
 import { checkTurn, DEFAULT_QUEUE } from "../journal/turn-order.ts";
-import { checkFunction, checkText, checkWhole, wrongType } from "../lock/checks.ts";
+import { checkFunction, checkOneOf, checkText, checkWhole, wrongType } from "../lock/checks.ts";
 import { type Duration, toMillis } from "../lock/duration.ts";
 import { quote } from "../lock/errors.ts";
 import { checkOptionNames, type OptionNames } from "../lock/options.ts";
 import type { Deadline, Millis } from "../lock/time.ts";
 import { decode, decodeError, hashOf } from "./codec.ts";
 import type { Schedule } from "./schedule.ts";
-import { type InputOf, type OutputOf, type Schema, validate } from "./schema.ts";
+import {
+  checkSchema,
+  type InputOf,
+  isSchema,
+  type OutputOf,
+  type Schema,
+  validate,
+} from "./schema.ts";
 import { checkSignalName } from "./step-keys.ts";
 import type {
   CollectErrors,
@@ -162,7 +169,11 @@ export function workflow<S extends Schema, Output, Signals extends SignalSchemas
   checkOptionNames("workflow", definition, DEFINITION);
   const { name, version, keep = DAY, timeout, maxCrashes = 20, onConflict = "reject" } = definition;
   const signals: SignalSchemas = definition.signals ?? {};
-  for (const signal of Object.keys(signals)) checkSignalName(signal);
+  for (const [signal, schema] of Object.entries(signals)) {
+    checkSignalName(signal);
+    checkSchema(`the schema of signal ${quote(signal)}`, schema);
+  }
+  checkOneOf("onConflict", onConflict, ["reject", "return-existing"]);
   const { queue = DEFAULT_QUEUE, priority = 0 } = definition;
   checkInput(definition);
   for (const member of ["id", "fingerprint", "key"] as const) {
@@ -212,7 +223,7 @@ export function workflow<S extends Schema, Output, Signals extends SignalSchemas
 }
 
 function checkInput({ name, input }: Partial<WorkflowDefinition<Schema>>): void {
-  if (typeof input?.["~standard"]?.validate === "function") return;
+  if (isSchema(input)) return;
   const advice = "pass a schema of zod, valibot or arktype, such as `input: z.object({ … })`";
   throw new TypeError(`workflow ${quote(String(name))} has no valid \`input\`; ${advice}`);
 }

@@ -104,6 +104,14 @@ describe.concurrent("a queue handler", () => {
     }
   });
 
+  test("refuses a way to treat parked runs that does not exist", () => {
+    const wf = workflow({ name: "w", version: 1, input: z.any() }, async () => 1);
+    const runtime = createRuntime({ journal: memoryJournal() });
+    expect(() => queueHandler(runtime, wf, { parked: "leve" as never })).toThrow(
+      'parked must be "keep" or "leave", not the string "leve"',
+    );
+  });
+
   test("can leave parked runs to a sweep, except on FIFO queues", async () => {
     const body = async (ctx: WorkflowContext) => ctx.sleep("a while", "1h");
     const { handler } = orderQueue(body, { parked: "leave" });

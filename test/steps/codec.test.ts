@@ -381,6 +381,16 @@ test.for<readonly [string, () => unknown, string]>([
     () => runtimeOf(memoryJournal(), { ...secret, id: "a+b" }),
     'codec id "a+b" must be 1 to 50 letters',
   ],
+  [
+    "a codec without encode",
+    () => runtimeOf(memoryJournal(), { id: "kms" } as never),
+    "encode of codec kms must be a function, not undefined",
+  ],
+  [
+    "a codec without decode",
+    () => runtimeOf(memoryJournal(), { ...secret, decode: undefined as never }),
+    "must be a function, not undefined",
+  ],
 ])("%s is refused", ([, make, message]) => {
   expect(make).toThrow(message);
 });

@@ -1,4 +1,5 @@
 import type { SQSBatchResponse, SQSEvent, SQSRecord } from "aws-lambda";
+import { checkOneOf } from "../../../core/lock/checks.ts";
 import { quote } from "../../../core/lock/errors.ts";
 import { listener } from "../../../core/lock/listener.ts";
 import { checkOptionNames, type OptionNames } from "../../../core/lock/options.ts";
@@ -77,6 +78,7 @@ export function queueHandler<Input, Output>(
 ): (event: SQSEvent, context: LambdaContext) => Promise<SQSBatchResponse> {
   checkOptionNames("queueHandler", options, OPTIONS);
   checkOptionNames("poison", options.poison, POISON_OPTIONS);
+  checkOneOf("parked", options.parked ?? "keep", ["keep", "leave"]);
   checkWorkflow(workflow);
   const checked = checkOptions(options);
   const lockWait = lockWaitOf(options);
