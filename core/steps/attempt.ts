@@ -18,6 +18,7 @@ import {
   Suspension,
   stepInterrupted,
   TerminalError,
+  toMisuse,
 } from "./errors.ts";
 import type { RunExecution } from "./execution.ts";
 import type { StepHistory } from "./history.ts";
@@ -179,7 +180,10 @@ class Attempt {
     }
   }
 
-  /** Parks the run for locks that others hold, and for a lock store that does not answer: no attempt has failed. */
+  /**
+   * Parks the run for locks that others hold, and for a lock store that does not answer: no attempt has failed. Rejects
+   * with a MisuseError for options that the store refuses.
+   */
   async #acquire({ names, ttl, wait, onBusy }: CheckedLock): Promise<LockSet> {
     const { locks, deadline, attemptSignal: signal, contention, lockWait } = this.#execution;
     if (!locks) {
@@ -203,7 +207,7 @@ class Attempt {
       if (hasCode(error, "LOCK_TIMEOUT") && onBusy === "fail" && patience === wait) {
         throw new TerminalError("LOCK_TIMEOUT", (error as Error).message);
       }
-      if (!hasCode(error, ...TRANSIENT)) throw error;
+      if (!hasCode(error, ...TRANSIENT)) throw toMisuse(error, `step ${this.#step.key}: `);
       const pause = jittered(BUSY_PAUSE);
       if (!parksEarly || !hasCode(error, "LOCK_TIMEOUT")) throw new Suspension("lock-busy", pause);
       const busy = contention.busy(names, pause);

@@ -2,7 +2,7 @@ import { childSignal, decodeChildResult, isCompletedChild } from "../journal/chi
 import type { RunDetails } from "../journal/queries.ts";
 import type { StepRecord } from "../journal/records.ts";
 import type { Compensation, RunResult, RunSignal, StartedRun } from "../journal/runs.ts";
-import { checkWhole } from "../lock/checks.ts";
+import { checkText, checkWhole } from "../lock/checks.ts";
 import { quote } from "../lock/errors.ts";
 import { checkOptionNames, type OptionNames } from "../lock/options.ts";
 import type { Millis } from "../lock/time.ts";
@@ -18,7 +18,7 @@ import type { RunExecution } from "./execution.ts";
 import type { StepHistory, WorkflowCommand } from "./history.ts";
 import { unescapedId } from "./idempotency.ts";
 import { okRecord, startedRecord } from "./records.ts";
-import { attemptKey, itemKeysOf } from "./step-keys.ts";
+import { attemptKey, checkItemKeys, checkItemOptions } from "./step-keys.ts";
 import type { ChildOptions, ChildrenOptions, Workflow } from "./workflow.ts";
 
 /** Starts children of a run, without executing them. */
@@ -156,10 +156,13 @@ export class Children {
     input: I,
     options: ChildOptions,
   ): Promise<O> {
-    checkOptionNames("child", options, CHILD_OPTIONS);
     const execution = this.#execution;
+    execution.checked(() => {
+      checkOptionNames("child", options, CHILD_OPTIONS);
+      if (options.id !== undefined) checkText("run id", options.id, 255);
+      this.#starter.register(workflow);
+    });
     const { id = this.#idOf(key), detached = false } = options;
-    this.#starter.register(workflow);
     const command: WorkflowCommand = { key, kind: "child" };
     const history = this.#match(command, [id], detached);
     const child = { id, input, detached };
@@ -247,12 +250,16 @@ export class Children {
     items: readonly I[],
     options: ChildrenOptions<I>,
   ): Promise<readonly unknown[]> {
-    checkOptionNames("children", options, CHILDREN_OPTIONS);
     const { keyOf, concurrency = 100, onError = "fail-fast", detached = false } = options ?? {};
-    checkWhole("concurrency", concurrency, 1, 10_000);
-    const itemKeys = itemKeysOf("children", key, items, { keyOf, onError });
     const execution = this.#execution;
-    this.#starter.register(workflow);
+    execution.checked(() => {
+      checkOptionNames("children", options, CHILDREN_OPTIONS);
+      checkWhole("concurrency", concurrency, 1, 10_000);
+      checkItemOptions(`children ${key}`, { keyOf, onError });
+      this.#starter.register(workflow);
+    });
+    const itemKeys = items.map((item) => keyOf(item));
+    execution.checked(() => checkItemKeys(key, itemKeys));
     const children = items.map((input, i) => {
       const childKey = `${key}[${itemKeys[i]}]`;
       return { key: childKey, id: this.#childId(key, childKey), input, detached };

@@ -26,9 +26,16 @@ import type { RunExecution } from "./execution.ts";
 import type { WorkflowCommand } from "./history.ts";
 import { okRecord, startedRecord } from "./records.ts";
 import { OWN_PATIENCE } from "./replay-gate.ts";
-import { type Schema, validate } from "./schema.ts";
+import { isSchema, type Schema, validate } from "./schema.ts";
 import { type AnyStepOptions, MAP_OPTIONS, type Step, type StepFunctions, toStep } from "./step.ts";
-import { attemptKey, checkItems, checkSignalName, checkStepName, itemKeysOf } from "./step-keys.ts";
+import {
+  attemptKey,
+  checkItemKeys,
+  checkItemOptions,
+  checkItems,
+  checkSignalName,
+  checkStepName,
+} from "./step-keys.ts";
 import type { ItemLock, MapOptions, TxScope, Undo } from "./step-options.ts";
 import type {
   ChildOptions,
@@ -99,7 +106,7 @@ export class Context implements WorkflowContext {
   continueAsNew(input: unknown, options: ContinueOptions = {}): Promise<never> {
     const execution = this.#execution;
     return this.#calls.begin("continueAsNew", this.runId, async () => {
-      checkOptionNames("continueAsNew", options, CONTINUE_OPTIONS);
+      execution.checked(() => checkOptionNames("continueAsNew", options, CONTINUE_OPTIONS));
       this.#checkOutsideHandlers();
       const { dropUndos = false } = options;
       const encoded = await execution.encodeInput(input);
@@ -161,7 +168,7 @@ export class Context implements WorkflowContext {
   }
 
   async #patched(id: string): Promise<boolean> {
-    checkText("patch id", id, 200);
+    this.#execution.checked(() => checkText("patch id", id, 200));
     const key = `~patched/${id}`;
     const { history } = this.#execution;
     const isKnown = history.record(key) ?? history.earlierResult({ key, kind: "value" });
@@ -175,8 +182,8 @@ export class Context implements WorkflowContext {
   }
 
   async #sleep(name: string, span: Duration): Promise<void> {
-    const millis = toMillis("span", span);
     const execution = this.#execution;
+    const millis = execution.checked(() => toMillis("span", span));
     const key = this.#nameOf(name);
     const command: WorkflowCommand = { key, kind: "sleep" };
     const history = execution.match(command);
@@ -193,7 +200,7 @@ export class Context implements WorkflowContext {
 
   publish(name: string, value: unknown): Promise<void> {
     return this.#calls.begin("publish", name, async () => {
-      const key = publishedPrefix(name);
+      const key = this.#execution.checked(() => publishedPrefix(name));
       await this.#execution.encode(`the published ${name}`, value);
       await this.#value(key, () => value);
     });
@@ -209,8 +216,10 @@ export class Context implements WorkflowContext {
     handler: (payload: never) => Promise<unknown>,
     options: WaitOptions | undefined,
   ): Promise<unknown> {
-    checkFunction("the handler of the update", handler);
-    checkOptionNames("answer", options, WAIT_OPTIONS);
+    this.#execution.checked(() => {
+      checkFunction("the handler of the update", handler);
+      checkOptionNames("answer", options, WAIT_OPTIONS);
+    });
     const refuse = (discarded: StepRecord) => this.#refuse(update, discarded);
     const { dedupeId, value } = await this.#receiveNext(update, [options], refuse);
     if (dedupeId === undefined) return value;
@@ -255,11 +264,8 @@ export class Context implements WorkflowContext {
     rest: readonly (Schema | WaitOptions | undefined)[],
     onDiscarded = async (_: StepRecord) => {},
   ): Promise<ReceivedSignal> {
-    checkSignalName(signal);
-    const [schema, options] = this.#schemaOf(signal, rest);
-    checkOptionNames("waitFor", options, WAIT_OPTIONS);
-    const timeout = options && toMillis("timeout", options.timeout);
     const execution = this.#execution;
+    const { schema, timeout } = execution.checked(() => this.#checkedWait(signal, rest));
     const key = execution.history.keyOf(`~signal/${signal}`);
     const command: WorkflowCommand = { key, kind: "signal" };
     const history = execution.match(command);
@@ -328,6 +334,16 @@ export class Context implements WorkflowContext {
     }
   }
 
+  #checkedWait(
+    signal: string,
+    rest: readonly (Schema | WaitOptions | undefined)[],
+  ): { readonly schema: Schema; readonly timeout: Millis | undefined } {
+    checkSignalName(signal);
+    const [schema, options] = this.#schemaOf(signal, rest);
+    checkOptionNames("waitFor", options, WAIT_OPTIONS);
+    return { schema, timeout: options && toMillis("timeout", options.timeout) };
+  }
+
   /** Returns the schema of a signal's payload, and the options of the wait. */
   #schemaOf(
     signal: string,
@@ -376,7 +392,7 @@ export class Context implements WorkflowContext {
     options: ChildrenOptions<I>,
   ): Promise<readonly never[]> {
     return this.#calls.begin("children", name, async () => {
-      checkItems(`children ${name}`, items);
+      this.#execution.checked(() => checkItems(`children ${name}`, items));
       const given = [...items];
       using _ = this.#calls.reserve(name);
       const results = this.#children.children(this.#nameOf(name), workflow, given, options);
@@ -412,7 +428,7 @@ export class Context implements WorkflowContext {
   }
 
   #nameOf(name: string): string {
-    checkStepName("step name", name);
+    this.#execution.checked(() => checkStepName("step name", name));
     return this.#execution.history.keyOf(name);
   }
 
@@ -420,7 +436,7 @@ export class Context implements WorkflowContext {
     const hasOptions = typeof rest[0] === "object" && rest[0] !== null;
     const [options, fn, undo] = hasOptions ? rest : [{}, ...rest];
     const { key: ownKey } = options as AnyStepOptions;
-    if (ownKey !== undefined) checkStepName("key", ownKey);
+    if (ownKey !== undefined) this.#execution.checked(() => checkStepName("key", ownKey));
     using _ = ownKey === undefined ? this.#calls.reserve(name) : undefined;
     const key = ownKey ?? this.#nameOf(name);
     const functions = { fn, undo } as StepFunctions;
@@ -434,7 +450,7 @@ export class Context implements WorkflowContext {
     functions: StepFunctions,
   ): Promise<unknown> {
     const execution = this.#execution;
-    const step = toStep(names, kind, options, functions);
+    const step = execution.checked(() => toStep(names, kind, options, functions));
     const history = execution.match(step);
     execution.effects.register(step);
     const record = await execution.answer(step, history, () => runStep(execution, step, history));
@@ -442,14 +458,21 @@ export class Context implements WorkflowContext {
   }
 
   async #map(...[name, given, options, fn, undo]: MapArguments): Promise<readonly unknown[]> {
-    checkItems(`step.map ${name}`, given);
-    const items = [...given];
     const { keyOf, concurrency = 8, onError = "fail-fast", lock, ...rest } = options ?? {};
-    checkWhole("concurrency", concurrency, 1, 1_000);
-    const itemKeys = itemKeysOf("step.map", name, items, { keyOf, onError });
-    checkOptionNames("step.map", options, MAP_OPTIONS);
-    checkFunction(`step.map ${name}: its function`, fn);
-    if (undo !== undefined) checkFunction(`step.map ${name}: its undo`, undo);
+    const execution = this.#execution;
+    const call = `step.map ${name}`;
+    execution.checked(() => {
+      checkItems(call, given);
+      checkWhole("concurrency", concurrency, 1, 1_000);
+      checkItemOptions(call, { keyOf, onError });
+      checkOptionNames("step.map", options, MAP_OPTIONS);
+      checkFunction(`${call}: its function`, fn);
+      if (undo !== undefined) checkFunction(`${call}: its undo`, undo);
+      if (lock !== undefined) checkFunction(`${call}: lock`, lock);
+    });
+    const items = [...given];
+    const itemKeys = items.map((item) => keyOf(item));
+    execution.checked(() => checkItemKeys(name, itemKeys));
     using _ = this.#calls.reserve(name);
     const base = this.#nameOf(name);
     const keys = itemKeys.map((key) => `${base}[${key}]`);
@@ -470,7 +493,7 @@ export class Context implements WorkflowContext {
       if (results[i]?.status === "rejected") hasFailed = true;
     };
     const work = async () => {
-      const { history } = this.#execution;
+      const { history } = execution;
       for (let i = next++; i < items.length; i = next++) {
         const key = keys[i] as string;
         // Replays the items that have begun, so that their undos are registered.
@@ -498,11 +521,6 @@ export class Context implements WorkflowContext {
     const write = () => execution.append(okRecord(command, make()));
     return this.#resultOf(key, await execution.answer(command, execution.match(command), write));
   }
-}
-
-/** Some schemas are functions. */
-function isSchema(value: Schema | WaitOptions | undefined): value is Schema {
-  return "~standard" in Object(value);
 }
 
 function failure({ reason }: PromiseRejectedResult): UpdateAnswer {

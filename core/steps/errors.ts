@@ -118,6 +118,12 @@ export class MisuseError extends TerminalError {
   }
 }
 
+/** Returns a MisuseError for the TypeError or RangeError of a wrong argument, and other errors as they are. */
+export function toMisuse(error: unknown, prefix = ""): unknown {
+  const isWrongArgument = error instanceof TypeError || error instanceof RangeError;
+  return isWrongArgument ? new MisuseError(`${prefix}${error.message}`) : error;
+}
+
 /**
  * A value in the journal cannot be decoded, such as one of a newer version, or one whose codec or key is missing: the run
  * is blocked. `data` describes a value that needs a codec.

@@ -25,6 +25,7 @@ import {
   Suspension,
   TerminalError,
   toErrorInfo,
+  toMisuse,
 } from "./errors.ts";
 import type { RunListener } from "./events.ts";
 import { type EarlierResult, History, type StepHistory, type WorkflowCommand } from "./history.ts";
@@ -536,6 +537,19 @@ export class RunExecution {
     if (this.isCancelled) return runCancelled(this.runId);
     if (this.history.size >= LONGEST_HISTORY) return historyTooLong(this.runId);
     return this.timeLeft < 0 ? runTimeout(this.runId, this.workflow.timeout) : undefined;
+  }
+
+  /**
+   * Returns the result of a check of a call's arguments. A TypeError or RangeError stops the execution as a misuse, unless
+   * the run is to be undone in any case, such as a cancelled one.
+   */
+  checked<T>(check: () => T): T {
+    try {
+      return check();
+    } catch (error) {
+      if (this.#toStopError()) throw error;
+      return this.#diverge(toMisuse(error));
+    }
   }
 
   /** Stops the execution with the error, even if the workflow's code catches the error. */

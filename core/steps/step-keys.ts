@@ -72,16 +72,14 @@ export function checkItems(call: string, items: unknown): void {
   }
 }
 
-/** Returns the keys of the items of a call, such as "step.map charge". Throws unless they are distinct. */
-export function itemKeysOf<I>(
-  call: string,
-  name: string,
-  items: readonly I[],
-  { keyOf, onError }: ItemOptions<I>,
-): readonly string[] {
-  checkFunction(`${call} ${name}: keyOf`, keyOf);
-  checkOneOf(`${call} ${name}: onError`, onError, ["fail-fast", "collect"]);
-  const keys = items.map((item) => keyOf(item));
+/** Throws a TypeError that names the call, such as "step.map charge". */
+export function checkItemOptions(call: string, { keyOf, onError }: ItemOptions): void {
+  checkFunction(`${call}: keyOf`, keyOf);
+  checkOneOf(`${call}: onError`, onError, ["fail-fast", "collect"]);
+}
+
+/** Throws unless the keys of the items of a call are distinct names. */
+export function checkItemKeys(name: string, keys: readonly string[]): void {
   const seen = new Set<string>();
   for (const key of keys) {
     checkStepName(`keyOf of ${name}`, key);
@@ -90,10 +88,9 @@ export function itemKeysOf<I>(
     }
     seen.add(key);
   }
-  return keys;
 }
 
-interface ItemOptions<I> {
-  readonly keyOf: (item: I) => string;
-  readonly onError: "fail-fast" | "collect";
+interface ItemOptions {
+  readonly keyOf: unknown;
+  readonly onError: unknown;
 }

@@ -4,7 +4,7 @@ import { checkOptionNames, type OptionNames } from "../lock/options.ts";
 import type { Millis } from "../lock/time.ts";
 import { hashOf } from "./codec.ts";
 import { type RetryPolicy, toPolicy } from "./retry.ts";
-import type { Schema } from "./schema.ts";
+import { checkSchema, type Schema } from "./schema.ts";
 import type {
   Locked,
   MapOptions,
@@ -109,6 +109,7 @@ function checkedStep(
   const { retry, timeout, budget, semantics, lock, args, output, effect } = options;
   checkFunction("its function", fn);
   if (undo !== undefined) checkFunction("its undo", undo);
+  if (output !== undefined) checkSchema("output", output);
   if (semantics !== undefined) checkOneOf("semantics", semantics, ["at-most-once"]);
   if (effect !== undefined) checkOneOf("effect", effect, ["none"]);
   if (kind === "tx" && lock === undefined) throw new TypeError("step.tx needs a lock");

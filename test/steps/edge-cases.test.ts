@@ -54,6 +54,10 @@ const WRONG_STEPS: readonly (readonly [
     (ctx, work) => ctx.step("charge", { retry: { attempts: 0 } }, work),
   ],
   [
+    'step charge: base must be milliseconds or a text such as "8s", not the string "soon"',
+    (ctx, work) => ctx.step("charge", { retry: { base: "soon" } }, work),
+  ],
+  [
     'step charge: jitter must be "full", "equal" or "none", not the string "some"',
     (ctx, work) => ctx.step("charge", { retry: { jitter: "some" } }, work),
   ],
@@ -96,6 +100,14 @@ const WRONG_STEPS: readonly (readonly [
   [
     'step.map charge: onError must be "fail-fast" or "collect", not the string "go on"',
     (ctx, work) => ctx.step.map("charge", [1], { keyOf: String, onError: "go on" }, work),
+  ],
+  [
+    'step.map charge: lock must be a function, not the string "x"',
+    (ctx, work) => ctx.step.map("charge", [1], { keyOf: String, lock: "x" }, work),
+  ],
+  [
+    'step charge: output must be a schema of zod, valibot or arktype, not the string "number"',
+    (ctx, work) => ctx.step("charge", { output: "number" }, work),
   ],
 ];
 
@@ -177,7 +189,6 @@ describe.concurrent("workflows", () => {
         },
       },
     ],
-    ["has an invalid pause", { base: "soon" }],
     ["returns an invalid pause from retryIf", { retryIf: () => ({ after: "soon" }) }],
   ])("a retry policy that %s fails the step for good", async ([, retry]) => {
     const rt = runtime();
@@ -448,7 +459,8 @@ describe.concurrent("workflows", () => {
     };
     const wf = flow(async (ctx) => call(ctx as unknown as WrongContext, work));
     const rt = runtime({ locks: memoryLocks() });
-    expect(await rt.execute(wf, input, { id: "r" })).toMatchObject({ error: { message } });
+    const blocked = { status: "blocked", error: { code: "MISUSE", message } };
+    expect(await rt.execute(wf, input, { id: "r" })).toMatchObject(blocked);
     expect(calls).toBe(0);
   });
 

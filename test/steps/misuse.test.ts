@@ -11,6 +11,7 @@ import {
 import { Schedule } from "../../core/steps/schedule.ts";
 import { openMemory } from "../../core/stores/memory/index.ts";
 import { memoryJournal } from "../../core/stores/memory/journal.ts";
+import { openSqlite } from "../../core/stores/sqlite/index.ts";
 import { flow, resume, untilResumed } from "../support/flow.ts";
 import { until, within } from "../support/until.ts";
 
@@ -139,6 +140,132 @@ describe.concurrent("a call of the context inside a step", () => {
     const wf = flow(async (ctx) => ctx.step("other", async () => rt.run(other, { n: 21 })));
     const outcome = await within(60_000, rt.execute(wf, input));
     expect(outcome).toMatchObject({ output: { status: "completed", output: 42 } });
+  });
+});
+
+type WrongCall = (...args: readonly unknown[]) => Promise<unknown>;
+
+/** Takes any arguments. */
+interface WrongContext {
+  readonly step: WrongCall;
+  readonly sleep: WrongCall;
+  readonly waitFor: WrongCall;
+  readonly answer: WrongCall;
+  readonly publish: WrongCall;
+  readonly patched: WrongCall;
+  readonly child: WrongCall;
+  readonly children: WrongCall;
+  readonly continueAsNew: WrongCall;
+}
+
+const WRONG_CALLS: readonly (readonly [string, (ctx: WrongContext) => Promise<unknown>])[] = [
+  ['unknown option "retries" of step', (ctx) => ctx.step("ship", { retries: 5 }, async () => {})],
+  ["key must not be empty", (ctx) => ctx.step("ship", { key: "" }, async () => {})],
+  ["step name must be a string", (ctx) => ctx.step(5, async () => {})],
+  ["span must be milliseconds", (ctx) => ctx.sleep("nap", "soon")],
+  ['signal "paid" has no schema', (ctx) => ctx.waitFor("paid")],
+  ["timeout must be milliseconds", (ctx) => ctx.waitFor("paid", z.number(), {})],
+  ["the handler of the update must be", (ctx) => ctx.answer("add")],
+  ["published name must not be empty", (ctx) => ctx.publish("", 1)],
+  ["patch id must not be empty", (ctx) => ctx.patched("")],
+  ["a workflow is made by workflow(…)", (ctx) => ctx.child("one", "leaf", input)],
+  ["run id must not be empty", (ctx) => ctx.child("one", leaf, input, { id: "" })],
+  ["its items must be a list", (ctx) => ctx.children("all", leaf, 5, { keyOf: String })],
+  ["children all: keyOf must be", (ctx) => ctx.children("all", leaf, [input])],
+  ["unknown option", (ctx) => ctx.continueAsNew(input, { undos: false })],
+];
+
+describe.concurrent("a wrong argument of a call", () => {
+  test.for(WRONG_CALLS)("blocks the run, and undoes nothing: %s", async ([message, call]) => {
+    const undone: string[] = [];
+    const wf = flow(async (ctx) => {
+      await ctx.step(
+        "charge",
+        async () => 1,
+        async () => undone.push("charge"),
+      );
+      await call(ctx as unknown as WrongContext).catch(() => {});
+      return "caught";
+    });
+    expect(messageOf(await runtime().execute(wf, input))).toContain(message);
+    expect(undone).toEqual([]);
+  });
+
+  test("a step with a mended option goes on, and a cancelled run with a wrong one is undone", async () => {
+    const journal = memoryJournal();
+    for (const isMended of [true, false]) {
+      const id = `mended: ${isMended}`;
+      const undone: string[] = [];
+      let options: object = { retries: 5 };
+      const wf = flow(async (ctx) => {
+        await ctx.step(
+          "charge",
+          async () => 1,
+          async () => undone.push("charge"),
+        );
+        return ctx.step("ship", options, async () => "shipped");
+      });
+      const rt = runtime(journal);
+      expect(await rt.execute(wf, input, { id })).toMatchObject({ status: "blocked" });
+      if (isMended) options = { retry: { attempts: 5 } };
+      await (isMended ? rt.retry(id) : rt.cancel(id));
+      expect(await rt.execute(wf, input, { id })).toMatchObject(
+        isMended
+          ? { status: "completed", output: "shipped" }
+          : { status: "failed", error: { code: "RUN_CANCELLED" }, compensated: "yes" },
+      );
+      expect(undone).toEqual(isMended ? [] : ["charge"]);
+    }
+  });
+
+  test.for<readonly [string, object]>([
+    ["step ship: ttl must be 100 to 86400000 ms, not 50", { names: "a", ttl: 50 }],
+    [
+      "step ship: lockAll takes 1 to 50 names, not 51",
+      { names: Array.from({ length: 51 }, (_, i) => `${i}`) },
+    ],
+  ])(
+    "options that the store of locks refuses are no failed attempt: %s",
+    async ([message, lock]) => {
+      await using shop = await openSqlite(":memory:");
+      const { journal, locks } = shop;
+      const rt = createRuntime({ journal, locks });
+      const undone: string[] = [];
+      let calls = 0;
+      const wf = flow(async (ctx) => {
+        await ctx.step(
+          "charge",
+          async () => 1,
+          async () => undone.push("charge"),
+        );
+        await ctx.step("ship", { lock, semantics: "at-most-once" } as never, async () => {
+          calls += 1;
+        });
+      });
+      expect(messageOf(await rt.execute(wf, input, { id: "r" }))).toBe(message);
+      const { records = [] } = (await journal.show("r")) ?? {};
+      expect(records.map(({ key }) => key)).toEqual(["charge@1 started", "charge"]);
+      expect([calls, undone]).toEqual([0, []]);
+    },
+  );
+
+  test("an error of the same type from a function of the code is an ordinary failure", async () => {
+    let attempts = 0;
+    const retried = flow(async (ctx) =>
+      ctx.step("a", { retry: { base: 0 } }, async () => {
+        attempts += 1;
+        if (attempts < 3) throw attempts < 2 ? new TypeError("no") : new RangeError("no");
+      }),
+    );
+    expect(await runtime().execute(retried, input)).toMatchObject({ status: "completed" });
+    const keyOf = () => {
+      throw new TypeError("no key");
+    };
+    const failing = flow(async (ctx) => ctx.step.map("all", [1], { keyOf }, async () => {}));
+    expect(await runtime().execute(failing, input)).toMatchObject({
+      status: "failed",
+      error: { message: "no key" },
+    });
   });
 });
 
@@ -377,6 +504,16 @@ describe("a wrong argument is named, and shown with an example", () => {
       "a priority that is a text",
       () => workflow({ ...DEFINITION, priority: "high" as never }, async () => 1),
       /priority must be/,
+    ],
+    [
+      "a way of conflicts that does not exist",
+      () => workflow({ ...DEFINITION, onConflict: "return_existing" as never }, async () => 1),
+      'onConflict must be "reject" or "return-existing", not the string "return_existing"',
+    ],
+    [
+      "a signal whose schema is a text",
+      () => workflow({ ...DEFINITION, signals: { paid: "number" as never } }, async () => 1),
+      'the schema of signal "paid" must be a schema of zod, valibot or arktype, not the string "number"',
     ],
     [
       "a schedule that is a pattern",

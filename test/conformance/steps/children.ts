@@ -210,7 +210,7 @@ export function describeChildRuns({ newId, runtime, toEnd, recordsOf }: StepsHar
         ctx.children("all", child, numbers(2), { keyOf: () => "a" }),
       );
       const refused = await rt.execute(twice, { n: 1 }, { id: newId() });
-      expect(refused).toMatchObject({ status: "failed", error: { name: "RangeError" } });
+      expect(refused).toMatchObject({ status: "blocked", error: { code: "MISUSE" } });
       let count = 2;
       const wf = flow(async (ctx) => ctx.children("all", child, numbers(count), { keyOf }));
       const id = newId();

@@ -148,11 +148,11 @@ export function describeWaitsAndMaps({ newId, recordsOf, runtime, toEnd }: Steps
       expect(records[0]?.value).toContain("INVALID");
     });
 
-    test("waitFor without a schema fails the run unless the signal is declared", async () => {
+    test("waitFor without a schema blocks the run unless the signal is declared", async () => {
       const rt = runtime();
       const wf = flow(async (ctx) => (ctx as { waitFor(name: string): unknown }).waitFor("paid"));
       const outcome = await rt.execute(wf, { n: 1 });
-      expect(outcome).toMatchObject({ status: "failed", error: { name: "TypeError" } });
+      expect(outcome).toMatchObject({ status: "blocked", error: { code: "MISUSE" } });
       expect((outcome as { error: Error }).error.message).toContain('signal "paid" has no schema');
     });
 
@@ -241,7 +241,7 @@ export function describeWaitsAndMaps({ newId, recordsOf, runtime, toEnd }: Steps
         ctx.step.map("items", [1, 1], { keyOf: String }, async (i) => i),
       );
       const outcome = await rt.execute(wf, { n: 1 });
-      expect(outcome).toMatchObject({ status: "failed", error: { name: "RangeError" } });
+      expect(outcome).toMatchObject({ status: "blocked", error: { code: "MISUSE" } });
     });
   });
 }

@@ -88,8 +88,8 @@ export const STEPS_ROOM = [
     },
     {
       name: "a busy lock that counts as a failed attempt",
-      find: `if (!hasCode(error, ...TRANSIENT)) throw error;`,
-      replace: "if (TRANSIENT.length > 0) throw error;",
+      find: "if (!hasCode(error, ...TRANSIENT)) throw",
+      replace: "if (TRANSIENT.length > 0) throw",
     },
     {
       name: "a failed attempt that is not recorded",
