@@ -110,7 +110,8 @@ export interface StepScope {
   /**
    * The same for each attempt of this step of this run, and for no other step: pass it to systems that recognise a
    * repetition by such a key. A later run that reuses the id, after the outcome was purged, has the same keys. The key
-   * is `RUN/STEP`: with "/" in both, run `a` with step `b/c` and run `a/b` with step `c` have the same one.
+   * is `RUN/STEP`, with "/" and "%" in the step's key escaped, or a hash of the two if that is longer than 255 bytes: run
+   * `a` with step `b/c` has `a/b%2Fc`, and run `a/b` with step `c` has `a/b/c`.
    */
   readonly idempotencyKey: string;
 

@@ -1,6 +1,8 @@
+import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { z } from "zod";
 import { entityResource } from "../../core/journal/entities.ts";
+import { idempotencyKey } from "../../core/steps/idempotency.ts";
 import { createRuntime, entity } from "../../core/steps/index.ts";
 import { memoryJournal } from "../../core/stores/memory/journal.ts";
 import { flow } from "../support/flow.ts";
@@ -21,6 +23,16 @@ describe("a key", () => {
     const rt = createRuntime({ journal: memoryJournal() });
     expect(await rt.run(wf, input, { id: "order-7" })).toMatchObject({ status: "completed" });
     expect(keys).toEqual(["order-7/pay/charge", "order-7/pay%2Fcharge", "order-7/pay%252Fcharge"]);
+  });
+
+  test("of two runs and steps that share slashes are two, as the comment of the scope says", () => {
+    const comment = readFileSync(
+      new URL("../../core/steps/step-options.ts", import.meta.url),
+      "utf8",
+    );
+    const keys = [idempotencyKey("a", "b/c"), idempotencyKey("a/b", "c")];
+    expect(keys).toEqual(["a/b%2Fc", "a/b/c"]);
+    for (const key of keys) expect(comment).toContain(`\`${key}\``);
   });
 
   test("of a child with a slash in its name is not that of a child's child", async () => {
@@ -71,7 +83,7 @@ describe("a key", () => {
       const send = rt.signal("r", name, 1, { dedupeId: "1" });
       await expect(send, name).rejects.toThrow('or end in "#" or "@" and a number');
       const wf = flow(async (ctx) => ctx.waitFor(name, z.number()));
-      await expect(rt.run(wf, input), name).resolves.toMatchObject({ status: "failed" });
+      await expect(rt.execute(wf, input), name).resolves.toMatchObject({ status: "blocked" });
     }
   });
 });
