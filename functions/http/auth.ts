@@ -19,7 +19,7 @@ export interface AuthorizationRequest {
   readonly key?: string;
 }
 
-/** Allows the request. */
+/** Allows the request. A member `principal` that is not a text, such as `undefined`, makes it `unauthenticated`. */
 interface Authorization {
   /** The authenticated caller, for the access log. */
   readonly principal?: string;
@@ -45,7 +45,8 @@ export async function callAuthorize(
 ): Promise<AuthorizationDecision> {
   try {
     const decision: unknown = await hook();
-    if (isDecision(decision)) return decision;
+    if (decision === "unauthenticated" || decision === "forbidden") return decision;
+    if (isAuthorization(decision)) return isUnnamed(decision) ? "unauthenticated" : decision;
     const allowed = '{ principal }, "unauthenticated" or "forbidden"';
     throw new TypeError(`authorize must return ${allowed}`);
   } catch (error) {
@@ -54,10 +55,21 @@ export async function callAuthorize(
 }
 
 /** An object with other members does not allow: hooks of other systems refuse with `isAuthorized: false`. */
-function isDecision(value: unknown): value is AuthorizationDecision {
-  if (value === "unauthenticated" || value === "forbidden") return true;
+function isAuthorization(value: unknown): value is Authorization {
+  return isPlain(value) && Object.keys(value).every((key) => key === "principal");
+}
+
+/** Whether the value is a `{}` of any realm: an array, an Error or a Response has no keys either. */
+function isPlain(value: unknown): value is object {
   if (typeof value !== "object" || value === null) return false;
-  return Object.keys(value).every((key) => key === "principal");
+  const prototype = Object.getPrototypeOf(value);
+  return prototype === null || Object.getPrototypeOf(prototype) === null;
+}
+
+/** Whether the hook has looked for the caller in vain, as in `{ principal: users[token] }`. */
+function isUnnamed(value: Authorization): boolean {
+  const { principal } = value;
+  return Object.hasOwn(value, "principal") && (typeof principal !== "string" || principal === "");
 }
 
 export interface BearerToken {
@@ -96,6 +108,8 @@ const TOKEN = { token: true, scopes: true, principal: true } satisfies OptionNam
 
 function checkToken(token: BearerToken): BearerToken {
   checkOptionNames("bearer", token, TOKEN);
+  const { principal = "" } = Object(token);
+  if (typeof principal !== "string") throw wrongType("principal of bearer", "a string", principal);
   if (typeof token?.token === "string" && /^[\x21-\x7e]{16,}$/.test(token.token)) return token;
   throw new RangeError("a bearer token must have at least 16 characters of ASCII and no space");
 }
@@ -115,7 +129,7 @@ export const gatewayAuthorizer: Authorize = (_request, _operation, platform) => 
   if (members.length === 0 && typeof userArn !== "string") return "unauthenticated";
   const { jwt, claims = jwt?.claims, principalId } = authorizer ?? {};
   const principal = userArn ?? claims?.sub ?? principalId;
-  return typeof principal === "string" ? { principal } : {};
+  return typeof principal === "string" && principal !== "" ? { principal } : {};
 };
 
 /** The part of the event that identifies the caller. */

@@ -295,6 +295,7 @@ test("a request is accepted with an authorizer's context, and refused without", 
   };
   const restPassed = [
     { authorizer: { principalId: "shop" } },
+    { authorizer: { principalId: "" } },
     { authorizer: { claims: { sub: "user-7" } } },
     { identity: { userArn: iam.userArn } },
   ];

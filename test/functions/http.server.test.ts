@@ -250,9 +250,37 @@ describe("authorisation", () => {
     },
   );
 
+  test("a hook that answers an array, or an instance of a class, has granted nothing", async () => {
+    for (const verdict of [[], ["shop"], new Map(), new Error("no"), Response.error()]) {
+      const { ask } = await serve({ authorize: () => verdict as never });
+      expect(await ask("GET", "/stock/a")).toMatchObject({ status: 500 });
+    }
+  });
+
+  test("a hook whose principal is not a text has authenticated nobody", async () => {
+    const sku = await newSku();
+    for (const principal of [undefined, null, "", 0, [], {}, Object]) {
+      const { ask } = await serve({ authorize: () => ({ principal }) as never });
+      const sale = { key: newKey(), body: { quantity: 1 } };
+      const refused = await ask("POST", `/stock/${sku}/decrement`, sale);
+      expect(refused).toMatchObject({ status: 401, body: { code: "UNAUTHENTICATED" } });
+    }
+    expect(await opened.inventory.get(sku)).toMatchObject({ sold: 0 });
+  });
+
+  test("a hook that answers {} has granted the request to a caller without a name", async () => {
+    const { ask } = await serve({ authorize: () => ({}) });
+    expect((await ask("GET", `/stock/${await newSku()}`)).status).toBe(200);
+  });
+
   test("a hanging hook delays a request no longer than its timeout", async () => {
     const { ask } = await serve({ timeout: 100, authorize: () => new Promise(() => {}) });
     expect(await ask("GET", "/stock/a")).toMatchObject({ status: 503, body: { code: "NO_TIME" } });
+  });
+
+  test("a token whose principal is no text is refused", () => {
+    const token = { token: "token-of-a-number", principal: 7 as never };
+    expect(() => bearer([token])).toThrow("principal of bearer must be a string, not 7");
   });
 
   test("a token that is too short is refused", () => {
