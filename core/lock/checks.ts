@@ -89,9 +89,13 @@ export function checkWhole(what: string, value: unknown, least: number, most: nu
 }
 
 /** Throws a TypeError unless the value is one of the choices. */
-export function checkOneOf(what: string, value: unknown, choices: readonly string[]): void {
+export function checkOneOf(
+  what: string,
+  value: unknown,
+  choices: readonly (string | number)[],
+): void {
   if (choices.includes(value as string)) return;
-  const all = choices.map((choice) => quote(choice));
+  const all = choices.map((choice) => JSON.stringify(choice));
   const last = all.pop();
   const listed = all.length > 0 ? `${all.join(", ")} or ${last}` : last;
   throw wrongType(what, `${listed}`, value);

@@ -1,5 +1,5 @@
 import { bytesToHex, hexToBytes } from "@noble/hashes/utils.js";
-import { checkWhole, HIGHEST_GENERATION, wrongType } from "./checks.ts";
+import { byteLength, checkWhole, HIGHEST_GENERATION, wrongType } from "./checks.ts";
 import { LockError, quote } from "./errors.ts";
 
 /**
@@ -205,10 +205,14 @@ export async function openFence(sealed: string, secret: string): Promise<Fence> 
   );
 }
 
-async function macKey(secret: string) {
+/** Throws unless fences can be sealed with the secret. */
+export function checkSecret(secret: unknown): asserts secret is string {
   if (typeof secret !== "string") throw wrongType("the secret", "a string", secret);
-  const bytes = utf8.encode(secret);
-  if (bytes.length < 16) throw new RangeError("the secret must have at least 16 bytes");
+  if (byteLength(secret) < 16) throw new RangeError("the secret must have at least 16 bytes");
+}
+
+async function macKey(secret: string) {
+  checkSecret(secret);
   const algorithm = { name: "HMAC", hash: "SHA-256" };
-  return crypto.subtle.importKey("raw", bytes, algorithm, false, ["sign", "verify"]);
+  return crypto.subtle.importKey("raw", utf8.encode(secret), algorithm, false, ["sign", "verify"]);
 }

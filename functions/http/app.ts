@@ -1,9 +1,10 @@
 import { Hono } from "hono";
 import { TrieRouter } from "hono/router/trie-router";
 import { deadline as limitOf, race } from "../../core/lock/abort.ts";
-import { checkWhole, wrongType } from "../../core/lock/checks.ts";
+import { checkFunction, checkOneOf, checkWhole, wrongType } from "../../core/lock/checks.ts";
 import { deadlineIn, toMillis } from "../../core/lock/duration.ts";
 import { quote } from "../../core/lock/errors.ts";
+import { checkSecret } from "../../core/lock/fence.ts";
 import { listener } from "../../core/lock/listener.ts";
 import { checkOptionNames } from "../../core/lock/options.ts";
 import { type Deadline, elapsedSince, instant, type Millis } from "../../core/lock/time.ts";
@@ -12,7 +13,14 @@ import { logFailure } from "../telemetry/log-line.ts";
 import { type AuthorizationRequest, callAuthorize } from "./auth.ts";
 import { jsonBody } from "./body.ts";
 import { idempotencyKey, pathParams, queryParams } from "./inputs.ts";
-import { type AccessLogEntry, APP_OPTIONS, type AppOptions, REQUEST_LIMITS } from "./options.ts";
+import {
+  type AccessLogEntry,
+  APP_OPTIONS,
+  type AppOptions,
+  BUSY_STATUSES,
+  FAILED_STATUSES,
+  REQUEST_LIMITS,
+} from "./options.ts";
 import { Problem, problemBody, problemHeaders, timeExceeded, toProblem } from "./problem.ts";
 import { type AppRequest, type AppResponse, fetchRequest, fetchResponse } from "./request.ts";
 import { RequestLimiter } from "./request-limiter.ts";
@@ -86,6 +94,11 @@ export function createApp(options: AppOptions = {}): App {
   for (const one of options.workflows ?? []) {
     if (!one?.prepare) throw wrongType("a workflow", "made by workflow(…)", one);
   }
+  checkStatuses(options);
+  for (const name of ["authorize", "log", "onError"] as const) {
+    if (options[name] !== undefined) checkFunction(name, options[name]);
+  }
+  if (options.secret !== undefined) checkSecret(options.secret);
   const pipeline = new RequestPipeline(options);
   const answer = (request: AppRequest, platform?: Platform) => pipeline.answer(request, platform);
   const app = new Hono<{ Bindings: Platform }>();
@@ -102,6 +115,16 @@ function checkOrigin(origin: string): void {
 
 function checkList(option: string, list: readonly unknown[] | undefined): void {
   if (list !== undefined && !Array.isArray(list)) throw wrongType(option, "a list", list);
+}
+
+function checkStatuses({ busyStatus, statuses = {} }: AppOptions): void {
+  if (busyStatus !== undefined) checkOneOf("busyStatus", busyStatus, BUSY_STATUSES);
+  if (typeof statuses !== "object" || statuses === null) {
+    throw wrongType("statuses", "an object", statuses);
+  }
+  for (const [code, status] of Object.entries(statuses)) {
+    checkOneOf(`statuses.${code}`, status, FAILED_STATUSES);
+  }
 }
 
 const NO_PAGE =

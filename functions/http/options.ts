@@ -42,10 +42,10 @@ export interface AppOptions extends LockWaitOption {
   readonly limits?: RequestLimits;
 
   /** The status for a run that waits for a lock. Default 423. Many clients retry by themselves only after 429. */
-  readonly busyStatus?: 423 | 409 | 429;
+  readonly busyStatus?: (typeof BUSY_STATUSES)[number];
 
   /** The status for runs that failed with this code. Default 422 for a TerminalError, 409 for SOLD_OUT, else 500. */
-  readonly statuses?: Readonly<Record<string, 400 | 402 | 403 | 404 | 409 | 410 | 422 | 423>>;
+  readonly statuses?: Readonly<Record<string, (typeof FAILED_STATUSES)[number]>>;
 
   /**
    * The origins whose pages may call the app from a browser (CORS), such as "https://shop.example"; "*" for all. The app
@@ -81,6 +81,10 @@ export interface AppOptions extends LockWaitOption {
   /** The page at /docs. With a page, /docs and /openapi.json are public. Default none. */
   readonly page?: DocsPage;
 }
+
+export const BUSY_STATUSES = [423, 409, 429] as const;
+
+export const FAILED_STATUSES = [400, 402, 403, 404, 409, 410, 422, 423] as const;
 
 export const APP_OPTIONS = {
   authorize: true,

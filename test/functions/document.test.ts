@@ -166,6 +166,21 @@ test("createApp refuses invalid options", () => {
   expect(() => createApp({ limits: { perKey: 0 } })).toThrow(RangeError);
 });
 
+test("createApp refuses values that no request could be served with", () => {
+  const refused: readonly (readonly [object, string])[] = [
+    [{ statuses: { MINE: "x" } }, "statuses.MINE must be 400, 402, 403, 404, 409, 410, 422 or 423"],
+    [{ statuses: { MINE: 200 } }, "statuses.MINE must be 400, 402, 403, 404, 409, 410, 422 or 423"],
+    [{ statuses: null }, "statuses must be an object, not null"],
+    [{ busyStatus: 200.5 }, "busyStatus must be 423, 409 or 429, not 200.5"],
+    [{ authorize: "x" }, 'authorize must be a function, not the string "x"'],
+    [{ onError: "x" }, 'onError must be a function, not the string "x"'],
+    [{ log: {} }, "log must be a function, not an object"],
+    [{ secret: "x" }, "the secret must have at least 16 bytes"],
+    [{ secret: 7 }, "the secret must be a string, not 7"],
+  ];
+  for (const [wrong, message] of refused) expect(() => createApp(wrong)).toThrow(message);
+});
+
 function namesOf(all: Readonly<Record<string, true>>): readonly string[] {
   return Object.keys(all).sort();
 }
