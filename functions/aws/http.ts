@@ -20,7 +20,8 @@ const openHandler = lazy(async () => {
     workflows: [placeOrder],
     inventory,
     locks,
-    onError: (error, at) => log("failure", { ...at, error }, "warn"),
+    onError: (error, { runId: run, ...at }) =>
+      log("failure", { ...at, ...(run && { run }), error }, "warn"),
     log: ({ runId: run, ...entry }) => log("request", { ...entry, ...(run && { run }) }),
   });
   const otel = await openTelemetryIfRegistered();

@@ -253,7 +253,7 @@ class RequestPipeline {
   }
 
   async #respond(exchange: Exchange, route: Route, inputs: RequestInputs): Promise<AppResponse> {
-    const { request, deadline, signal, logEntry } = exchange;
+    const { request, requestId, deadline, signal, logEntry } = exchange;
     if (deadline.remaining() <= 0) throw timeExceeded();
     // Before the request is counted: bodies that arrive slowly must not keep others from reading.
     const body = route.method === "get" ? undefined : await this.#bodyOf(exchange);
@@ -262,6 +262,7 @@ class RequestPipeline {
       ...inputs,
       ...{ body, deadline, signal },
       headers: request.headers,
+      at: { requestId, operation: route.operation },
       log: (fields) => Object.assign(logEntry, fields),
     });
     return toResponse(response);

@@ -67,19 +67,26 @@ export interface AppOptions extends LockWaitOption {
 
   /**
    * Called with each error that a response hides: the cause of a 500 or of an unavailable store, as it was thrown, with
-   * its stack. Errors of runs go to the `onError` of the runtime. Errors of the listener are ignored. Default: each, and
-   * the error of each run that has failed or is blocked in this request, is written to stderr as one line of JSON.
+   * its stack; and, without a stack, the error of a run that has failed or is blocked in this request. The errors of a run's
+   * steps, as they were thrown, go to the `onError` of the runtime. Errors of the listener are ignored. Default: each is
+   * written to stderr as one line of JSON.
    */
-  readonly onError?: (
-    error: unknown,
-    at: { readonly requestId: string; readonly operation: string },
-  ) => void;
+  readonly onError?: (error: unknown, at: ErrorSource) => void;
 
   /** Adds the steps of a run to the access log. The runtime must report to its `onEvent`. */
   readonly stepLog?: StepLog;
 
   /** The page at /docs. With a page, /docs and /openapi.json are public. Default none. */
   readonly page?: DocsPage;
+}
+
+/** The request that an error comes from. */
+export interface ErrorSource {
+  readonly requestId: string;
+  readonly operation: string;
+
+  /** Of an error of a run. */
+  readonly runId?: string;
 }
 
 export const BUSY_STATUSES = [423, 409, 429] as const;

@@ -1,7 +1,7 @@
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import * as z from "zod";
 import type { Deadline } from "../../core/lock/time.ts";
-import type { AccessLogEntry } from "./options.ts";
+import type { AccessLogEntry, ErrorSource } from "./options.ts";
 import { Problem } from "./problem.ts";
 import type { RequestHead } from "./request.ts";
 
@@ -63,6 +63,9 @@ export interface RouteRequest<Params, Query, Body> {
 
   /** Aborts at the deadline with a Problem. A disconnect does not abort: the client may repeat the request. */
   readonly signal: AbortSignal;
+
+  /** What reports of errors call the request. */
+  readonly at: ErrorSource;
 
   /** Adds fields to the request's entry in the access log. */
   log(fields: Partial<AccessLogEntry>): void;

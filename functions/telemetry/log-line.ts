@@ -1,5 +1,5 @@
 import type { ErrorInfo } from "../../core/steps/errors.ts";
-import type { RunOutcome } from "../../core/steps/workflow.ts";
+import type { RunError, RunOutcome } from "../../core/steps/workflow.ts";
 import { redact } from "../../infra/redact.ts";
 
 export type Level = "debug" | "info" | "warn";
@@ -37,16 +37,20 @@ const FAILURES: ReadonlySet<string | undefined> = new Set([
   ...["STORE_REFUSED", "STORE_CLOSED"],
 ]);
 
-/**
- * Writes the error of a run that has failed or is blocked, without a stack: the journal keeps none. Another TerminalError is
- * an answer of the workflow, such as "sold out".
- */
-export function logFailedRun(outcome: RunOutcome<unknown>): void {
-  if (!("error" in outcome)) return;
-  const { runId, status, error } = outcome;
+/** Returns the error of a run that has failed or is blocked. Another TerminalError is an answer of the workflow, such as "sold out". */
+export function failureOf(outcome: RunOutcome<unknown>): RunError | undefined {
+  if (!("error" in outcome)) return undefined;
+  const { status, error } = outcome;
   const { terminal, code }: Partial<ErrorInfo> = error;
   const isAnswer = status === "failed" && terminal && !FAILURES.has(code);
-  if (!isAnswer) logFailure("run", { runId, status, error });
+  return isAnswer ? undefined : error;
+}
+
+/** Writes the error of a run that has failed or is blocked, without a stack: the journal keeps none. */
+export function logFailedRun(outcome: RunOutcome<unknown>): void {
+  const { runId, status } = outcome;
+  const error = failureOf(outcome);
+  if (error) logFailure("run", { runId, status, error });
 }
 
 function replacer(key: string, value: unknown): unknown {

@@ -265,11 +265,19 @@ describe("an app without a listener", () => {
     });
   });
 
-  test("writes nothing when it has a listener", async () => {
+  test("tells its listener each failed run once, and writes nothing then", async () => {
     const onError = vi.fn();
-    await start(appOf(bug, { onError }));
+    const app = appOf(bug, { onError });
+    for (let i = 0; i < 3; i += 1) expect((await start(app)).status).toBe(500);
+    const message = 'step "charge" failed: my bug';
+    const failed = { message, code: "STEP_FAILED", step: "charge", stack: undefined };
+    const at = { requestId: expect.any(String), operation: "startRun", runId: "1" };
+    expect(onError.mock.calls).toEqual([[expect.objectContaining(failed), at]]);
+    expect(onError.mock.calls[0]?.[0]).toBeInstanceOf(Error);
+    await start(appOf(soldOut, { onError }));
+    expect(onError).toHaveBeenCalledTimes(1);
     await start(appOf(bug, { onError, authorize: bug }));
-    expect(onError).toHaveBeenCalledOnce();
+    expect(onError).toHaveBeenCalledTimes(2);
     expect(lines()).toEqual([]);
   });
 });

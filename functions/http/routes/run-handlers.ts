@@ -14,10 +14,10 @@ import { redact } from "../../../infra/redact.ts";
 import { lockWaitOf } from "../../invocation/invocation.ts";
 import { runJson, stateJson, toJson } from "../../json/run-json.ts";
 import { shownResult } from "../../json/shown-value.ts";
-import { logFailedRun } from "../../telemetry/log-line.ts";
+import { failureOf, logFailedRun } from "../../telemetry/log-line.ts";
 import { bounded } from "../bounded.ts";
 import { runPath } from "../inputs.ts";
-import { type AppOptions, newestOf } from "../options.ts";
+import { type AppOptions, type ErrorSource, newestOf } from "../options.ts";
 import { outcomeResponse } from "../outcome.ts";
 import { Problem, retryAfter, timeExceeded, toProblem } from "../problem.ts";
 import type { RouteRequest, RouteResponse } from "../route.ts";
@@ -46,13 +46,13 @@ export class RunHandlers {
   readonly #options: AppOptions;
   readonly #workflows: ReadonlyMap<string, AnyWorkflow>;
   readonly #lockWait: Millis;
-  readonly #onOutcome: (outcome: RunOutcome<unknown>) => void;
+  readonly #onOutcome: (outcome: RunOutcome<unknown>, at: ErrorSource) => void;
 
   constructor(runtime: Runtime, options: AppOptions) {
     this.#runtime = runtime;
     this.#options = options;
     this.#lockWait = lockWaitOf(options);
-    this.#onOutcome = listener(options.onError ? undefined : logFailedRun);
+    this.#onOutcome = listener(reporterOf(options) ?? logFailedRun);
     this.#workflows = new Map(newestOf(options.workflows).map((one) => [one.name, one]));
   }
 
@@ -240,7 +240,7 @@ export class RunHandlers {
   /** `isTaken` tells whether this request has executed the run: otherwise the outcome was told before. */
   async #executeLogged(
     runId: string,
-    { log, deadline }: AnyRequest,
+    { at, log, deadline }: AnyRequest,
     work: (onTaken: () => void) => Promise<RunOutcome<unknown>>,
   ): Promise<{ readonly outcome: RunOutcome<unknown>; readonly isTaken: boolean }> {
     using followed = this.#options.stepLog?.follow(runId);
@@ -250,7 +250,7 @@ export class RunHandlers {
     };
     const execute = async () => {
       const outcome = await work(onTaken);
-      if (isTaken) this.#onOutcome(outcome);
+      if (isTaken) this.#onOutcome(outcome, at);
       return outcome;
     };
     try {
@@ -271,6 +271,18 @@ export class RunHandlers {
     const headers = { Location: runPath(this.#options.basePath ?? "", runId) };
     return new Problem(409, "RUN_ENDED", "the run has ended", { more: { runId }, headers });
   }
+}
+
+/** Returns a function that tells the listener of the app the error of a run that has failed or is blocked. */
+function reporterOf({ onError }: AppOptions) {
+  if (!onError) return undefined;
+  return (outcome: RunOutcome<unknown>, at: ErrorSource) => {
+    const failure = failureOf(outcome);
+    if (!failure) return;
+    // The journal keeps no stack, and the one of this line would mislead.
+    const error = Object.assign(new Error(failure.message), failure, { stack: undefined });
+    return onError(error, { ...at, runId: outcome.runId });
+  };
 }
 
 /** Logs that a request was answered before, and returns the header that tells it. */
