@@ -10,6 +10,7 @@ import { createApp, routesOf } from "../../functions/http/app.ts";
 import { bearer } from "../../functions/http/auth.ts";
 import type { AppOptions } from "../../functions/http/options.ts";
 import { swaggerPage } from "../../functions/http/swagger-page.ts";
+import { pageAt } from "../support/docs.ts";
 
 const TOKEN = "token-of-everything";
 
@@ -107,6 +108,19 @@ test("the document has exactly the routes of the app", async () => {
     const allowed = refused.headers.get("allow")?.toLowerCase().split(", ") ?? [];
     expect(allowed.filter((method) => method !== "head")).toEqual(Object.keys(methods));
   }
+});
+
+test("the page of HTTP has each path of the document, with its access", () => {
+  const rows = pageAt("docs/http.md").matchAll(
+    /^\| (GET|PUT|POST) \| `(.*?)` \| .* \| (\w+).* \|$/gm,
+  );
+  const routes = routesOf(options).map(({ method, path, access, operation }) => {
+    // Without a page, the document is for readers.
+    const told = operation === "document" ? "read" : access;
+    return `${method.toUpperCase()} ${path} ${told}`;
+  });
+  const told = [...rows].map(([, method, path, access]) => `${method} ${path} ${access}`);
+  expect(told.sort()).toEqual(routes.sort());
 });
 
 test("the document names the keys, parameters, bodies and problems of each route", async () => {
