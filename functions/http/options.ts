@@ -71,7 +71,10 @@ export interface AppOptions extends LockWaitOption {
    * steps, as they were thrown, go to the `onError` of the runtime. Errors of the listener are ignored. Default: each is
    * written to stderr as one line of JSON.
    */
-  readonly onError?: (error: unknown, at: ErrorSource) => void;
+  readonly onError?: (
+    error: unknown,
+    at: { readonly requestId: string; readonly operation: string; readonly runId?: string },
+  ) => void;
 
   /** Adds the steps of a run to the access log. The runtime must report to its `onEvent`. */
   readonly stepLog?: StepLog;
@@ -81,13 +84,7 @@ export interface AppOptions extends LockWaitOption {
 }
 
 /** The request that an error comes from. */
-export interface ErrorSource {
-  readonly requestId: string;
-  readonly operation: string;
-
-  /** Of an error of a run. */
-  readonly runId?: string;
-}
+export type ErrorSource = Parameters<NonNullable<AppOptions["onError"]>>[1];
 
 export const BUSY_STATUSES = [423, 409, 429] as const;
 

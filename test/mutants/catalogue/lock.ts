@@ -332,7 +332,7 @@ export const LOCK = [
       },
       {
         name: "a short secret that is accepted",
-        find: "if (bytes.length < 16)",
+        find: "if (byteLength(secret) < 16)",
         replace: "if (bytes.length < 1)",
       },
     ],
