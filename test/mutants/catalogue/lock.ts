@@ -333,7 +333,7 @@ export const LOCK = [
       {
         name: "a short secret that is accepted",
         find: "if (byteLength(secret) < 16)",
-        replace: "if (bytes.length < 1)",
+        replace: "if (byteLength(secret) < 1)",
       },
     ],
   ),
