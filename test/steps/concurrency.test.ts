@@ -311,7 +311,10 @@ describe.concurrent("concurrent branches", () => {
     const wf = flow(async (ctx) => {
       const refused = async () => {
         await ctx.step("a", async () => {});
-        await ctx.sleep("~b", 1);
+        const keyOf = () => {
+          throw new Error("it has no key");
+        };
+        await ctx.step.map("b", [1], { keyOf }, async () => {});
       };
       await Promise.allSettled([ctx.waitFor("answer", z.string()), refused()]);
     });

@@ -65,6 +65,7 @@ function toAnswer(
   onHand: number,
 ): DecrementResult | undefined {
   const { operationId } = operation;
+  const changes = results.slice(0, -1);
   const [entry] = results.at(-1)?.rows ?? [];
   if (entry === undefined) return undefined;
   if (!sameBytes(entry.payload_hash as Uint8Array, payloadHash(operation))) {
@@ -74,6 +75,6 @@ function toAnswer(
     operationId,
     outcome: asText(entry.outcome) as StockOutcome,
     remaining: asNumber(entry.on_hand),
-    replayed: results.every(({ affected }) => affected === 0),
+    replayed: changes.every(({ affected }) => affected === 0),
   };
 }
