@@ -1,5 +1,5 @@
 import { fileURLToPath } from "node:url";
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import { z } from "zod";
 import type { EntityId } from "../../../core/journal/entities.ts";
 import type { Journal } from "../../../core/journal/journal.ts";
@@ -497,4 +497,60 @@ test("new limits of a queue forget no claim under them", async () => {
   await dynamodbJournal(dynamodb).setLimits(queue, limits);
   expect(isArmed).toBe(false);
   expect(await claimOne()).toEqual([]);
+});
+
+test("a debounced start that meets two others leaves a run whose long input can be read", async () => {
+  const table = await anyTable();
+  await using admin = table.open();
+  const ours = dynamodbJournal(admin);
+  const workflowName = newRunId();
+  const run = (more = {}) =>
+    claimOf(newRunId(), { workflow: workflowName, input: "x".repeat(5_000), ...more });
+  const first = run();
+  const debounce = { key: "k", quiet: 0 };
+  await ours.startKeyed(first, debounce);
+  // A worker claims the first run, and another start makes the second one.
+  const meetings = [
+    () => claimed(ours, first),
+    () => ours.startKeyed(run(), { key: "k", quiet: 600_000 }),
+  ];
+  const { journal, dynamodb } = hooked(table, (operation, body) =>
+    operation === "TransactWriteItems" && body.includes("head") ? meetings.shift()?.() : undefined,
+  );
+  await using _ = dynamodb;
+  const last = run({ input: "y".repeat(5_000) });
+  const { runId } = await journal.startKeyed(last, debounce);
+  expect(meetings).toEqual([]);
+  expect(await ours.show(runId)).toMatchObject({ input: last.input });
+});
+
+test("a history that cannot be read costs no other run that was claimed with it", async () => {
+  const table = await anyTable();
+  const [good, bad] = [newRunId(), newRunId()];
+  const { journal, dynamodb } = hooked(table, (operation, body) => {
+    if (operation === "Query" && body.includes(`run/${bad}`)) throw new Error("no connection");
+  });
+  await using _ = dynamodb;
+  await journal.start([claimOf(bad), claimOf(good)]);
+  expect(await journal.claimDue(dueQuery("order"))).toMatchObject([{ runId: good }]);
+});
+
+test("a process that was frozen finds with its first claim what is due by the server's clock", async () => {
+  const table = await anyTable();
+  await using admin = table.open();
+  const run = claimOf(newRunId());
+  await dynamodbJournal(admin).startKeyed(run, { key: "k", quiet: 600_000 });
+  const { journal, dynamodb } = hooked(table, () => undefined, 3_600_000);
+  await using _ = dynamodb;
+  expect(await journal.claimDue(dueQuery("order"))).toMatchObject([{ runId: run.runId }]);
+});
+
+test("an answer before a freeze in which the monotonic clock stood still is not fresh", () => {
+  const clock = new TableClock();
+  clock.see(Date.now(), performance.now());
+  expect(clock.isFresh).toBe(true);
+  const thawed = Date.now() + 60_000;
+  const now = vi.spyOn(Date, "now").mockImplementation(() => thawed);
+  expect(clock.isFresh).toBe(false);
+  now.mockRestore();
 });

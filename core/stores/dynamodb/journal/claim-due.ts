@@ -55,12 +55,13 @@ export async function claimDue(
     if (admitted.length === 0) return [];
     const taken = await claimAll(context, admitted, query, use, signal);
     if (taken.length > 0) {
-      return Promise.all(
-        taken.map(async (one) => ({
-          runId: one.head.runId,
-          ...(await toClaimed(context, one)),
-        })),
+      const answers = await Promise.allSettled(
+        taken.map(async (one) => ({ runId: one.head.runId, ...(await toClaimed(context, one)) })),
       );
+      const read = answers.flatMap((one) => (one.status === "fulfilled" ? [one.value] : []));
+      const failed = answers.find((one) => one.status === "rejected");
+      if (failed && read.length === 0) throw failed.reason;
+      return read;
     }
     await sleep(backoff(count), signal);
   }
@@ -96,8 +97,15 @@ async function readWaiting(
     }
     return found;
   };
-  const places = queues.flatMap((queue) => SHARDS.map((shard) => read(queue, shard)));
-  return (await Promise.all(places)).flat();
+  const readAll = async () => {
+    const places = queues.flatMap((queue) => SHARDS.map((shard) => read(queue, shard)));
+    return (await Promise.all(places)).flat();
+  };
+  const aheadBy = () => clock.now() - performance.now();
+  const before = aheadBy();
+  const found = await readAll();
+  // A process that was frozen has learned the time from these answers.
+  return aheadBy() - before < 1_000 ? found : readAll();
 }
 
 /** Claims the runs. Those of a limited queue one after another, until one is refused. */

@@ -29,8 +29,9 @@ export async function startKeyed(
   const { dynamodb, runs } = context;
   const place = startPlace(run.workflow, key);
   const make = maker(context);
-  const input = once((head: Head) => storeIn(context, head, run.input));
   for (;;) {
+    // Within the loop: the next round may find another run.
+    const input = once((head: Head) => storeIn(context, head, run.input));
     const last = (await dynamodb.get(place, signal))?.runId;
     const claim = {
       key: place,
@@ -49,7 +50,8 @@ export async function startKeyed(
         // A repetition after a lost answer.
         if (known && last === run.runId) return { result: await toStarted(known, now) };
         if (known && isSame(known, quiet)) {
-          const head = quiet === undefined ? known : await debounced(known, now);
+          const head =
+            quiet === undefined ? known : debounced({ ...known, input: await input(known) }, now);
           return { docs: found.with(0, head), result: await toStarted(head, now) };
         }
         const made = await make(run, now, found.at(-1));
@@ -75,10 +77,10 @@ export async function startKeyed(
   }
 
   /** A run that waits for its first execution, with the new input and a new wait. */
-  async function debounced(head: Head, now: number): Promise<Head> {
+  function debounced(head: Head, now: number): Head {
     const { version, inputHash, queue, key: turnKey, priority } = create(run, now);
     const latest = { version, inputHash, queue, key: turnKey, priority, changedAt: now };
-    return { ...head, ...latest, input: await input(head), dueAt: timeIn(now, quiet ?? 0) };
+    return { ...head, ...latest, dueAt: timeIn(now, quiet ?? 0) };
   }
 }
 
