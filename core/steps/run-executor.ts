@@ -12,6 +12,7 @@ import type {
   StartedRun,
   WorkflowVersion,
 } from "../journal/runs.ts";
+import { splitRuns } from "../journal/split-runs.ts";
 import { DEFAULT_QUEUE } from "../journal/turn-order.ts";
 import { deadline as abortAfter, noAnswer, race } from "../lock/abort.ts";
 import { checkSignal, describeValue, leftUntil } from "../lock/checks.ts";
@@ -506,19 +507,7 @@ function isOver({ deadline = FOREVER, signal, drain }: ResumeOptions): boolean {
 
 /** Splits runs into batches that the journal starts with one call. */
 export function batchesOf(runs: readonly NewRun[]): readonly (readonly NewRun[])[] {
-  const batches: NewRun[][] = [];
-  let length = Number.POSITIVE_INFINITY;
-  for (const run of runs) {
-    const last = batches.at(-1);
-    length += run.input.length;
-    if (last && last.length < BATCH_RUNS && length <= BATCH_LENGTH) {
-      last.push(run);
-    } else {
-      batches.push([run]);
-      length = run.input.length;
-    }
-  }
-  return batches;
+  return splitRuns(runs, BATCH_RUNS, BATCH_LENGTH);
 }
 
 const FOREVER: Deadline = { remaining: () => Number.POSITIVE_INFINITY };

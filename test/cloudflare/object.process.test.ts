@@ -186,6 +186,14 @@ test("integers of 64 bits, bytes, and texts with any character arrive unchanged"
   expect(row).toEqual(expected);
 });
 
+test("a hundred runs with long inputs outside of ASCII are started with one call", async () => {
+  const { journal } = await shopOf("long", 1);
+  const input = JSON.stringify("茶".repeat(8_000));
+  const runs = Array.from({ length: 100 }, () => claimOf(newRunId(), { input }));
+  expect(await journal.start(runs)).toHaveLength(100);
+  expect(await journal.show(runs[99]?.runId ?? "")).toMatchObject({ input });
+});
+
 test("a sale whose answers are lost is made once, and a lock whose answers are lost is withdrawn", async () => {
   let losses = 0;
   const shop = await shopOf("lossy", 3, () => losses-- > 0);

@@ -95,3 +95,22 @@ test("a claim of a parked run whose answer was lost has the run's records", asyn
   const again = await journal.claim({ ...aRun("first", "a"), ttl: 30_000 });
   expect(again).toMatchObject({ kind: "claimed", records: [{ key: "charge" }] });
 });
+
+test("runs with short inputs are started with one statement, and long inputs divide it", async () => {
+  const counts: number[] = [];
+  const { journal } = await openJournal(() => async (results) => {
+    counts.push(results.length);
+    return results;
+  });
+  const start = (length: number) =>
+    journal.start(
+      Array.from({ length: 100 }, (_, i) => ({
+        ...aRun(`run-${length}-${i}`, "a"),
+        input: JSON.stringify("a".repeat(length)),
+      })),
+    );
+  await start(1);
+  for (const length of [100, 5_000, 50_000]) await start(length);
+  const [, short = 0, long, longer] = counts;
+  expect([long, longer]).toEqual([short + 33, short + 99]);
+});

@@ -11,9 +11,9 @@ import {
 } from "../../../database/sql.ts";
 import { StaleRunError } from "../../../journal/journal.ts";
 import type { NewRun, RunKey, StartedRun } from "../../../journal/runs.ts";
+import { splitRuns } from "../../../journal/split-runs.ts";
 import { retryUntilKnown } from "../../../lock/retry.ts";
 import type { Millis } from "../../../lock/time.ts";
-import { chunksOf } from "../chunks.ts";
 import { addBacklog, type Backlog, backlogOf } from "./backlogs.ts";
 import type { SqlJournalContext } from "./context.ts";
 import { deleteExpiredRun } from "./purge.ts";
@@ -21,6 +21,9 @@ import { isHeld, isKept, runState, timeIn, toParent, toRunState } from "./rows.t
 
 /** The most runs in one statement: Workers allow a text of 100,000 bytes, and 25,000 operations. */
 const RUNS_AT_ONCE = 100;
+
+/** The most characters of their inputs: on Workers, each value of a statement is searched for in the text of all. */
+const INPUTS_AT_ONCE = 20_000;
 
 /** Creates the runs that do not exist and reads all of them, in one transaction, which may be repeated. */
 export function startRuns(
@@ -38,7 +41,8 @@ export function startRuns(
   // Concurrent calls insert in the same order.
   const sorted = runs.toSorted((a, b) => (a.runId < b.runId ? -1 : 1));
   return retryUntilKnown(address, "runs were started", signal, async (limit) => {
-    const inserts = chunksOf(sorted, RUNS_AT_ONCE).map((some) => insertRuns(dialect, some));
+    const lists = splitRuns(sorted, RUNS_AT_ONCE, INPUTS_AT_ONCE);
+    const inserts = lists.map((some) => insertRuns(dialect, some));
     const adds = newBacklogs.map((backlog) => addBacklog(dialect, backlog));
     const statements = [...inserts, read, ...adds];
     const results = await (parent
