@@ -1,9 +1,9 @@
 import { DEFAULT_QUEUE } from "../../core/journal/turn-order.ts";
-import type { Millis } from "../../core/lock/time.ts";
+import { after, elapsedSince, instant, type Millis } from "../../core/lock/time.ts";
 import type { Runtime } from "../../core/steps/contract.ts";
 import type { Entity } from "../../core/steps/entity/entity.ts";
 import { createRuntime } from "../../core/steps/runtime.ts";
-import type { AnyWorkflow } from "../../core/steps/workflow.ts";
+import type { AnyWorkflow, RunOutcome } from "../../core/steps/workflow.ts";
 import { openDurableObject } from "../../core/stores/cloudflare/index.ts";
 import {
   answerCall,
@@ -17,7 +17,9 @@ import {
 } from "../../core/stores/cloudflare/object-database.ts";
 import { migrate } from "../../core/stores/sql/migrate.ts";
 import { type SqlStore, type SqlStoreOptions, sqlStore } from "../../core/stores/sql/store.ts";
+import type { LambdaContext } from "../invocation/invocation.ts";
 import { sweepHandler } from "../lambda/schedule/sweep-handler.ts";
+import { logFailedRun } from "../telemetry/log-line.ts";
 
 /** The members that `lockstepObject` adds to a class. */
 interface LockstepObject {
@@ -75,6 +77,9 @@ type ObjectEntity = Entity<any, any>;
 /** The longest work of one alarm. Workers allow 15 minutes. */
 const ALARM_TIME: Millis = 600_000;
 
+/** The most sweeps of one alarm at a time, each of which may wait for a slow step. */
+const SWEEPS_AT_ONCE = 8;
+
 /** The pause before another alarm for runs that are due and cannot be executed here, or after a failure. */
 const PAUSE: Millis = 10_000;
 
@@ -101,6 +106,10 @@ export function lockstepObject<Base extends Class<object>>(Base: Base): Base & L
     /** Whether an alarm is at work, and whether work was added meanwhile. */
     #isAwake = false;
     #hasNew = false;
+
+    /** Begins another sweep of the alarm that is at work. */
+    #beginSweep: (() => void) | undefined;
+    #cancelSweep = () => {};
 
     constructor(...given: unknown[]) {
       super(...given);
@@ -138,12 +147,10 @@ export function lockstepObject<Base extends Class<object>>(Base: Base): Base & L
       this.#alarmAt = Number.POSITIVE_INFINITY;
       this.#isAwake = true;
       this.#hasNew = false;
-      const context = { getRemainingTimeInMillis: () => ALARM_TIME };
       try {
-        const done = await sweepHandler(this.runtime)(null, context);
+        const isBusy = await this.#sweepAll();
         const { nextIn } = await this.runtime.startScheduled();
         if (nextIn < Number.POSITIVE_INFINITY) await this.#setAlarm(Date.now() + nextIn);
-        const isBusy = done.completed + done.failed + done.suspended + done.delivered > 0;
         this.#isAwake = false;
         await this.#setNextAlarm(isBusy || this.#hasNew ? 0 : PAUSE);
       } catch (error) {
@@ -154,24 +161,76 @@ export function lockstepObject<Base extends Class<object>>(Base: Base): Base & L
       }
     }
 
+    /** Executes what is due, and what becomes due meanwhile. Resolves to whether anything was done. */
+    async #sweepAll(): Promise<boolean> {
+      const startedAt = instant();
+      const context = { getRemainingTimeInMillis: () => ALARM_TIME - elapsedSince(startedAt) };
+      const sweeps = new Set<Promise<boolean>>();
+      let atWork = 0;
+      const begin = () => {
+        if (atWork === SWEEPS_AT_ONCE) return;
+        atWork += 1;
+        const sweep = this.#sweep(context).finally(() => {
+          atWork -= 1;
+        });
+        sweep.catch(() => {});
+        sweeps.add(sweep);
+      };
+      this.#beginSweep = begin;
+      begin();
+      // Also those that begin meanwhile.
+      for (const sweep of sweeps) await sweep.catch(() => {});
+      this.#beginSweep = undefined;
+      this.#cancelSweep();
+      return (await Promise.all(sweeps)).includes(true);
+    }
+
+    /** Executes what is due. Resolves to whether anything was done: a run whose next step needs more time stays due. */
+    async #sweep(context: LambdaContext): Promise<boolean> {
+      let undone = 0;
+      const onOutcome = (outcome: RunOutcome<unknown>) => {
+        if (outcome.status === "suspended" && outcome.reason === "deadline") undone += 1;
+        logFailedRun(outcome);
+      };
+      const done = await sweepHandler(this.runtime, { onOutcome })(null, context);
+      return done.completed + done.failed + done.suspended + done.delivered > undone;
+    }
+
     /** An alarm's own changes count at its end: it would wake itself without a pause. */
     #answer(call: ObjectCall, isOwn: boolean): ObjectAnswer {
       const answer = answerCall(this.#storage, call);
       if (!this.#hasWork || !writes(call, CHANGES_WORK)) return answer;
-      if (isOwn && this.#isAwake) this.#hasNew ||= writes(call, ADDS_WORK);
+      const isNew = !isOwn || writes(call, ADDS_WORK);
+      if (isOwn && this.#isAwake) this.#hasNew ||= isNew;
       // The object's answers wait until the alarm is written.
       else void this.#setNextAlarm(0);
+      this.#setNextSweep(isNew);
       return answer;
+    }
+
+    /** Begins another sweep when a run is due: it must not wait for the slow step of another one. */
+    #setNextSweep(isNew: boolean): void {
+      if (!this.#beginSweep) return;
+      const wait = this.#dueAt() - Date.now();
+      // What an alarm cannot execute for now stays due.
+      if (wait <= 0 && !isNew) return;
+      this.#cancelSweep();
+      this.#cancelSweep = after(wait, this.#beginSweep);
     }
 
     /** Sets the alarm for the first work that the object can do, and for what is due already after `pause` milliseconds. */
     async #setNextAlarm(pause: Millis): Promise<void> {
-      const runs = this.#sources().flatMap((source) => this.#first(FIRST_DUE, ...source));
-      const operations = this.entities.flatMap(({ name }) => this.#first(FIRST_WAITING, name));
-      const dueAt = Math.min(...runs, ...operations) / 1_000;
+      const dueAt = this.#dueAt();
       if (dueAt === Number.POSITIVE_INFINITY) return;
       const now = Date.now();
       await this.#setAlarm(dueAt > now ? dueAt : now + pause);
+    }
+
+    /** The time of the first work that the object can do. */
+    #dueAt(): number {
+      const runs = this.#sources().flatMap((source) => this.#first(FIRST_DUE, ...source));
+      const operations = this.entities.flatMap(({ name }) => this.#first(FIRST_WAITING, name));
+      return Math.min(...runs, ...operations) / 1_000;
     }
 
     #sources(): readonly Source[] {

@@ -83,6 +83,30 @@ describe("an object's alarm", () => {
     expect(await workerd().ask("newer?wake")).toBeGreaterThan(5_000);
   });
 
+  test("comes after a pause for a run whose next step needs more time than an alarm has", async () => {
+    const { journal } = await shopOf("long-step", 5);
+    await workerd().ask("long-step?call=1&id=run-1&budget=11m");
+    await until(async () => (await journal.show("run-1"))?.reason === "deadline");
+    expect(await workerd().ask("long-step?wake")).toBeGreaterThan(5_000);
+  });
+
+  test("executes a run that is started during the slow step of another one", async () => {
+    const { journal } = await shopOf("slow-step", 5);
+    await workerd().ask("slow-step?call=6000&id=slow");
+    await until(async () => (await journal.find("slow"))?.status === "running");
+    await workerd().ask("slow-step?call=1&id=quick");
+    await until(async () => (await journal.find("quick"))?.status === "completed");
+    expect((await journal.find("slow"))?.status).toBe("running");
+  });
+
+  test("wakes a run during the slow step of another one", async () => {
+    const { journal } = await shopOf("nap", 5);
+    await workerd().ask("nap?start&id=nap");
+    await workerd().ask("nap?call=8000&id=slow");
+    await until(async () => (await journal.find("nap"))?.status === "completed");
+    expect((await journal.find("slow"))?.status).toBe("running");
+  });
+
   test("that finds nothing to do leaves the time of the next one as it is", async () => {
     const { journal } = await shopOf("asleep", 5);
     await workerd().ask("asleep?start&id=run-1");

@@ -6,6 +6,7 @@ import { workflow } from "../../core/steps/workflow.ts";
 import type { SqlStore } from "../../core/stores/sql/store.ts";
 import { lockstepObject } from "../../functions/cloudflare/index.ts";
 import { account } from "../support/account.ts";
+import { pause } from "../support/until.ts";
 
 /** Sells one unit, sleeps, and sells another one. */
 const sellTwo = ({ inventory }: SqlStore) =>
@@ -23,9 +24,20 @@ const sellTwo = ({ inventory }: SqlStore) =>
     },
   );
 
+/** Executes one step for some time, which may ask for more time than an alarm has. */
+const call = workflow(
+  {
+    ...{ name: "call", version: 1, id: ({ id }) => id },
+    input: z.object({ id: z.string(), span: z.number(), budget: z.string() }),
+  },
+  async (ctx, { span, budget }) => {
+    await ctx.step("call", { budget: budget as "1s" }, () => pause(span));
+  },
+);
+
 export class Shop extends lockstepObject(DurableObject) {
   readonly sellTwo = sellTwo(this.store);
-  override readonly workflows = [this.sellTwo];
+  override readonly workflows = [this.sellTwo, call];
   override readonly entities = [account];
   #alarms = 0;
 
@@ -48,6 +60,10 @@ export class Shop extends lockstepObject(DurableObject) {
 
   async start(id: string): Promise<string> {
     return (await this.runtime.start(this.sellTwo, { id })).status;
+  }
+
+  async call(id: string, span: number, budget: string): Promise<string> {
+    return (await this.runtime.start(call, { id, span, budget })).status;
   }
 }
 
@@ -84,6 +100,9 @@ export default {
     if (searchParams.has("sell")) return sell(env, name, id);
     if (searchParams.has("wake")) return Response.json(await env.SHOP.getByName(name).wake());
     if (searchParams.has("alarms")) return Response.json(await env.SHOP.getByName(name).alarms());
-    return Response.json(await env.SHOP.getByName(name).start(id));
+    const shop = env.SHOP.getByName(name);
+    const span = searchParams.get("call");
+    if (span === null) return Response.json(await shop.start(id));
+    return Response.json(await shop.call(id, Number(span), searchParams.get("budget") ?? "1s"));
   },
 };
