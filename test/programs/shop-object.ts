@@ -27,8 +27,9 @@ const sellTwo = ({ inventory }: SqlStore) =>
 /** Executes one step for some time, which may ask for more time than an alarm has. */
 const call = workflow(
   {
-    ...{ name: "call", version: 1, id: ({ id }) => id },
+    ...{ name: "call", version: 1 },
     input: z.object({ id: z.string(), span: z.number(), budget: z.string() }),
+    id: ({ id }) => id,
   },
   async (ctx, { span, budget }) => {
     await ctx.step("call", { budget: budget as "1s" }, () => pause(span));

@@ -554,3 +554,62 @@ test("an answer before a freeze in which the monotonic clock stood still is not 
   expect(clock.isFresh).toBe(false);
   now.mockRestore();
 });
+
+test.each([{}, { concurrency: 5 }])(
+  "limits that arrive late leave newer ones as they are",
+  async (limits) => {
+    const table = await anyTable();
+    await using admin = table.open();
+    const ours = dynamodbJournal(admin);
+    let held: (() => ReturnType<Fetch>) | undefined;
+    const { journal, dynamodb } = faulty(table, (_, pass) => {
+      if (held) return undefined;
+      held = pass;
+      return Promise.reject(new Error("reset"));
+    });
+    await using _ = dynamodb;
+    await ours.setLimits("mail", { concurrency: 2 });
+    await journal.setLimits("mail", limits);
+    await ours.setLimits("mail", { concurrency: 1 });
+    await (await held?.())?.text();
+    expect([...(await ours.limits())]).toEqual([["mail", { concurrency: 1 }]]);
+    await ours.setLimits("mail", {});
+    expect((await ours.limits()).size).toBe(0);
+  },
+);
+
+test("a claim of an expired run's id does not wait for the end of a slow deletion", async () => {
+  const table = await anyTable();
+  await using admin = table.open();
+  const ours = dynamodbJournal(admin);
+  const run = await running(ours);
+  for (let i = 0; i < 25; i += 1) await ours.append(run, record(`step-${i}`));
+  await ours.finish(run, { ...DONE, keep: 0 });
+  await pause(10);
+  const recordsLeft = async () => {
+    const range = { pk: `run/${run.runId}`, from: "0", to: "9" };
+    return (await readRange(admin, range)).length;
+  };
+  let deletions = 0;
+  const { journal, dynamodb } = hooked(table, async (operation, body) => {
+    if (operation !== "TransactWriteItems" || body.includes('"Update"')) return;
+    deletions += 1;
+    await pause(2_000);
+  });
+  await using _ = dynamodb;
+  await claimed(journal, { ...run.claim, ttl: 60_000 });
+  expect(deletions).toBe(1);
+  await until(async () => (await recordsLeft()) === 0);
+});
+
+test("ids that begin with the last character are found", async () => {
+  await using dynamodb = (await anyTable()).open();
+  const journal = dynamodbJournal(dynamodb);
+  const idOf = (end: string) => "\u{10ffff}".repeat(20) + end;
+  await journal.setLimits("default", { concurrency: 1 });
+  await journal.setLimits(idOf("queue"), { concurrency: 1 });
+  expect((await journal.limits()).size).toBe(2);
+  await journal.start([claimOf(idOf("1")), claimOf(idOf("2"))]);
+  expect(await journal.claimDue(dueQuery("order"))).toHaveLength(1);
+  expect(await journal.claimDue(dueQuery("order"))).toHaveLength(0);
+});

@@ -81,7 +81,7 @@ async function readWaiting(
   const read = async (queue: string, shard: string) => {
     const found: WaitingRun[] = [];
     const sentAt = performance.now();
-    const to = timed(clock.now(), endOf(""));
+    const to = endOf(timed(clock.now(), ""));
     const range = { pk: duePlace(shard, queue), from: "0", to, limit: 1_000 };
     for await (const { items, time } of dynamodb.query({ ...range, ...(signal && { signal }) })) {
       clock.see(time, sentAt);

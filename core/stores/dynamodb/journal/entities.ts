@@ -293,7 +293,7 @@ export function dynamodbEntities(dynamodb: Dynamodb, clock: TableClock): EntityR
     async purge(limit) {
       let purged = 0;
       for (const shard of SHARDS) {
-        const to = timed(clock.now(), endOf(""));
+        const to = endOf(timed(clock.now(), ""));
         const expired = await readRange(dynamodb, { pk: `answers/${shard}`, from: "0", to });
         for (const { pk = "", sk = "", entity = "", key = "", operationId = "" } of expired) {
           if (purged === limit) return purged;

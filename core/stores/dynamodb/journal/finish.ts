@@ -142,8 +142,8 @@ export function continueAsNew(
 async function forget(context: JournalContext, head: Head): Promise<void> {
   for (const kind of ["record", "key", "value"]) {
     const { pk, sk: from } = itemOf(head, `${kind}/`);
-    const { sk: to } = itemOf(head, endOf(`${kind}/${padded(head.part - 1)}`));
-    await deleteRange(context.dynamodb, { pk, from, to });
+    const { sk: last } = itemOf(head, `${kind}/${padded(head.part - 1)}`);
+    await deleteRange(context.dynamodb, { pk, from, to: endOf(last) });
   }
   await forgetSignals(context, head);
 }

@@ -1,6 +1,8 @@
 import type { Journal } from "../../../journal/journal.ts";
 import { TurnOrder } from "../../../journal/turn-order.ts";
 import { validatedJournal } from "../../../journal/validated.ts";
+import { deadline, noAnswer, race } from "../../../lock/abort.ts";
+import type { Millis } from "../../../lock/time.ts";
 import type { Dynamodb } from "../client/dynamodb.ts";
 import { claimDue } from "./claim-due.ts";
 import { TableClock } from "./clock.ts";
@@ -18,6 +20,9 @@ import { fork, startRuns } from "./start.ts";
 import { startKeyed } from "./start-keyed.ts";
 import { transact } from "./transactional-step.ts";
 
+/** The longest wait for the deletion of an expired run, whose successor may have a lease already. The deletion goes on. */
+const LONGEST_CLEAN_UP: Millis = 200;
+
 /**
  * Opens the journal in a table of DynamoDB. The caller closes the client.
  *
@@ -27,7 +32,9 @@ import { transact } from "./transactional-step.ts";
 export function dynamodbJournal(dynamodb: Dynamodb): Journal {
   const clock = new TableClock();
   const runs = new Documents(dynamodb, clock, RUNS, async (before, after) => {
-    if (before.instance < after.instance) await deleteItems(dynamodb, before);
+    if (before.instance >= after.instance) return;
+    using limit = deadline(LONGEST_CLEAN_UP, noAnswer);
+    await race(deleteItems(dynamodb, before), limit.signal);
   });
   const context = { dynamodb, clock, runs, turns: new TurnOrder() };
   return validatedJournal({

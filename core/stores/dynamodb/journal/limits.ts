@@ -17,24 +17,27 @@ export async function setLimits(
   limits: QueueLimits,
 ): Promise<void> {
   const key = placeOf(queue);
+  const own = crypto.randomUUID();
   const isUnlimited = Object.values(limits).every((limit) => limit === undefined);
-  const write = isUnlimited
-    ? { key }
-    : {
-        key,
-        update: "SET #limits = :limits, #setting = :setting, #claims = :none, #nextAt = :none",
-        // A repetition after a lost answer must not forget the claims since.
-        when: "attribute_not_exists(#pk) OR #setting <> :setting",
-        values: { limits: JSON.stringify(limits), setting: crypto.randomUUID(), none: 0 },
-      };
+  const text = isUnlimited ? "" : JSON.stringify(limits);
   const what = `the limits of queue ${quote(queue)} were set`;
-  await retryUntilKnown(dynamodb.address, what, undefined, (limit) =>
-    dynamodb.write([write], limit),
-  );
+  await retryUntilKnown(dynamodb.address, what, undefined, async (limit) => {
+    const { setting: seen = "" } = (await dynamodb.get(key, limit)) ?? {};
+    // A repetition after a lost answer must not forget the claims since.
+    if (seen === own) return true;
+    const write = {
+      key,
+      update: "SET #limits = :limits, #setting = :own, #claims = :none, #nextAt = :none",
+      // Refused also when it arrives after a newer setting. The item of a queue without limits stays for that.
+      when: seen === "" ? "attribute_not_exists(#pk)" : "#setting = :seen",
+      values: { limits: text, own, seen, none: 0 },
+    };
+    return (await dynamodb.write([write], limit)).done || undefined;
+  });
   // Those of the setting before have another mark, and count no more. A claim since then has written a new one.
   const rates = await readRange(dynamodb, { pk: ratesOf(queue), from: "\0", to: endOf("") });
   for (const { pk = "", sk = "", setting = "" } of rates) {
-    if (setting === write.values?.setting) continue;
+    if (setting === own) continue;
     const old = { key: { pk, sk }, when: "#setting = :setting", values: { setting } };
     await writeAgain(dynamodb, [old]);
   }
@@ -44,7 +47,8 @@ export async function readLimits({
   dynamodb,
 }: JournalContext): Promise<ReadonlyMap<string, QueueLimits>> {
   const items = await readRange(dynamodb, { pk: LIMITS, from: "\0", to: endOf("") });
-  return new Map(items.map(({ sk = "", limits = "{}" }) => [sk, JSON.parse(limits)]));
+  const limited = items.filter(({ limits }) => limits);
+  return new Map(limited.map(({ sk = "", limits = "" }) => [sk, JSON.parse(limits)]));
 }
 
 /** A limited queue as it was read, and what the next claim from it writes. */
@@ -141,8 +145,8 @@ export async function readUse(
   const items = await readItems(dynamodb, queues.map(placeOf));
   const found = new Map<string, QueueUse>();
   for (const item of items) {
-    if (!item) continue;
-    const { sk: queue = "", limits = "{}", setting = "", claims = "0", nextAt = "0" } = item;
+    if (!item?.limits) continue;
+    const { sk: queue = "", limits, setting = "", claims = "0", nextAt = "0" } = item;
     const own = waiting.filter((run) => run.queue === queue);
     found.set(queue, {
       limits: JSON.parse(limits),

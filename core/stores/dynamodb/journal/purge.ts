@@ -20,7 +20,7 @@ export async function purge(context: JournalContext, limit: number): ReturnType<
   let purged = 0;
   for (const shard of SHARDS) {
     const sentAt = performance.now();
-    const to = timed(clock.now(), endOf(""));
+    const to = endOf(timed(clock.now(), ""));
     const range = { pk: `expiry/${shard}`, from: "0", to, limit: 100 };
     for await (const { items, time } of dynamodb.query(range)) {
       clock.see(time, sentAt);

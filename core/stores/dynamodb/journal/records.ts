@@ -206,7 +206,7 @@ export async function pageOf(
     after === undefined ? [] : (/^(\d{1,9})\/(\d{1,9})$/.exec(after) ?? unknown(after));
   await renameRecords(dynamodb, head);
   const from = recordPlace(head, Number(last) + 1, Number(ofPart));
-  const { sk: to } = itemOf(head, endOf(`record/${padded(Number(ofPart))}/`));
+  const to = endOf(itemOf(head, `record/${padded(Number(ofPart))}/`).sk);
   const items: Item[] = [];
   const range = { pk: from.pk, from: from.sk, to, limit: limit + 1 };
   for await (const page of dynamodb.query(range)) {

@@ -10,6 +10,7 @@ import {
   type RunStatus,
 } from "../../../journal/runs.ts";
 import { DEFAULT_QUEUE, type TurnOrder } from "../../../journal/turn-order.ts";
+import { byteLength } from "../../../lock/checks.ts";
 import type { Millis } from "../../../lock/time.ts";
 import type { Dynamodb, ItemWrite } from "../client/dynamodb.ts";
 import type { ItemKey } from "../client/items.ts";
@@ -143,9 +144,12 @@ export function fromTimed(sk: string): { readonly time: number; readonly id: str
   return { time: Number(sk.slice(0, 15)), id: sk.slice(16) };
 }
 
-/** Sorts after all places with this start. */
+/** The bytes of the longest place. */
+const LONGEST_PLACE = 1_024;
+
+/** The last place with this start: an id may begin with the last character. */
 export function endOf(start: string): string {
-  return `${start}\u{10ffff}`;
+  return start + "\u{10ffff}".repeat(Math.max(0, (LONGEST_PLACE - byteLength(start)) / 4));
 }
 
 export function shardOf(id: string): string {
