@@ -132,6 +132,7 @@ function prioritize(pid: number): void {
   }
 }
 
-function hasEnded({ exitCode, signalCode }: ChildProcess): boolean {
+/** Whether the process has ended. */
+export function hasEnded({ exitCode, signalCode }: ChildProcess): boolean {
   return exitCode !== null || signalCode !== null;
 }

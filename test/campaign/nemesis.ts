@@ -1,6 +1,5 @@
-import type { ChildProcess } from "node:child_process";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { ServerNode } from "../../infra/servers/server.ts";
+import { hasEnded, type ServerNode } from "../../infra/servers/server.ts";
 import type { Random } from "../simulation/random.ts";
 import type { TcpProxy } from "../support/tcp-proxy.ts";
 import { until, within } from "../support/until.ts";
@@ -273,10 +272,6 @@ async function freeze({ child }: Worker, pause: () => Promise<void>): Promise<bo
   await pause();
   child.kill("SIGCONT");
   return !hasEnded(child);
-}
-
-function hasEnded({ exitCode, signalCode }: ChildProcess): boolean {
-  return exitCode !== null || signalCode !== null;
 }
 
 /** Resolves to whether the wire drops data within `limit` milliseconds. */

@@ -4,6 +4,7 @@ import { text } from "node:stream/consumers";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { stockLock } from "../../core/inventory/inventory.ts";
+import { hasEnded } from "../../infra/servers/server.ts";
 import { Random } from "../simulation/random.ts";
 import { MAIN } from "../support/cli.ts";
 import { tracked } from "../support/running.ts";
@@ -160,7 +161,7 @@ export class Workload {
       // A process that was killed may have printed the beginning of a line.
       if (line.endsWith("}")) history.add(JSON.parse(line) as HistoryEvent);
     }
-    if (child.exitCode === null && child.signalCode === null) {
+    if (!hasEnded(child)) {
       await new Promise((resolve) => child.once("exit", resolve));
     }
     const status = child.signalCode ?? child.exitCode ?? "";

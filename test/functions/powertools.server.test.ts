@@ -96,6 +96,20 @@ function idempotent<T>(
 
 const order = { id: "7" };
 
+/** In one process, the lease of a first execution has ended, and the next one of its key goes on, until `ends` are settled. */
+async function twoExecutions(
+  layer: BasePersistenceLayer,
+  first = async (end: Promise<string>) => end,
+) {
+  const ends = [Promise.withResolvers<string>(), Promise.withResolvers<string>()] as const;
+  const late = idempotent(layer, () => first(ends[0].promise), 100)(order);
+  late.catch(() => {});
+  await pause(200);
+  const next = idempotent(layer, () => ends[1].promise)(order);
+  await pause(50);
+  return { late, next, ends };
+}
+
 /**
  * B reads that A is in progress. A completes, and its time is over, before B decides about what it has read. Resolves to
  * the number of executions when a third call has been answered.
@@ -208,12 +222,7 @@ describe.each([
 
   test("a function that fails after its lease does not free the record of the next one", async () => {
     const layer = (await openRecords()).layer();
-    const ends = [Promise.withResolvers<string>(), Promise.withResolvers<string>()] as const;
-    const late = idempotent(layer, () => ends[0].promise, 50)(order);
-    late.catch(() => {});
-    await pause(100);
-    const next = idempotent(layer, () => ends[1].promise)(order);
-    await pause(50);
+    const { late, next, ends } = await twoExecutions(layer);
     ends[0].reject(new Error("away"));
     await expect(late).rejects.toThrow("away");
     const third = idempotent(layer, async () => "third")(order);
@@ -225,12 +234,7 @@ describe.each([
 
   test("a result after its lease is refused in the process that executes the next one", async () => {
     const layer = (await openRecords()).layer();
-    const ends = [Promise.withResolvers<string>(), Promise.withResolvers<string>()] as const;
-    const late = idempotent(layer, () => ends[0].promise, 50)(order);
-    late.catch(() => {});
-    await pause(100);
-    const next = idempotent(layer, () => ends[1].promise)(order);
-    await pause(50);
+    const { late, next, ends } = await twoExecutions(layer);
     ends[0].resolve("first");
     await expect(late).rejects.toMatchObject({ name: "IdempotencyPersistenceLayerError" });
     ends[1].resolve("second");
@@ -240,17 +244,9 @@ describe.each([
 
   test("a function around another one keeps its own record", async () => {
     const layer = (await openRecords()).layer();
-    const ends = [Promise.withResolvers<string>(), Promise.withResolvers<string>()] as const;
     const inner = idempotent(layer, async () => "inner");
-    const late = idempotent(
-      layer,
-      async () => (await inner({ id: "8" })) + (await ends[0].promise),
-      100,
-    )(order);
-    late.catch(() => {});
-    await pause(200);
-    const next = idempotent(layer, () => ends[1].promise)(order);
-    await pause(50);
+    const around = async (end: Promise<string>) => (await inner({ id: "8" })) + (await end);
+    const { late, next, ends } = await twoExecutions(layer, around);
     ends[0].resolve("first");
     await expect(late).rejects.toMatchObject({ name: "IdempotencyPersistenceLayerError" });
     ends[1].resolve("second");

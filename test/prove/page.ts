@@ -166,7 +166,6 @@ ${soakTable(soak)}
 ${peersSection(peers)}`;
 }
 
-/** Tells what the proof says nothing about, by store. */
 /** Says which servers have ended by themselves. */
 function endedServers(campaigns: Proof["campaigns"]): string {
   const ended = campaigns.filter(({ serversEnded = 0 }) => serversEnded > 0);
@@ -175,6 +174,7 @@ function endedServers(campaigns: Proof["campaigns"]): string {
   return `Servers that have ended by themselves, and were started again: ${counts.join(", ")}.\n\n`;
 }
 
+/** Tells what the proof says nothing about, by store. */
 function notTested({ campaigns, failedCampaigns }: Proof): string {
   const untried = FAULTS.filter((fault) =>
     campaigns.every(({ faults }) => "not" in countOf(faults, fault)),
