@@ -105,6 +105,11 @@ export function checkRequest(
   };
 }
 
+/** Returns the ttl, in milliseconds, of locks of Lockstep's own and of those for which the caller names none. */
+export function usualTtl({ traits }: Pick<LockStore, "traits">): Millis {
+  return Math.max(10_000, traits.minTtl);
+}
+
 function checkTtl({ ttl, deadline }: LockOptions, { minTtl }: StoreTraits): Millis {
   if (ttl !== "invocation") {
     return Math.ceil(toMillis("ttl", ttl, minTtl, LONGEST_SPAN));

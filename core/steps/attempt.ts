@@ -4,6 +4,7 @@ import { deadline, race } from "../lock/abort.ts";
 import { hasCode } from "../lock/errors.ts";
 import type { Fence } from "../lock/fence.ts";
 import type { LockSet } from "../lock/lock.ts";
+import { usualTtl } from "../lock/request.ts";
 import { elapsedSince, instant, jittered, type Millis } from "../lock/time.ts";
 import { callStep } from "./calls.ts";
 import { decode, encode, encodeError, encodeInfo, encodeResult } from "./codec.ts";
@@ -199,9 +200,8 @@ class Attempt {
     const patience = Math.min(...bounds);
     this.#execution.inProgress.begin(this.#step.key, contentionName(names));
     try {
-      const defaultTtl = Math.max(DEFAULT_TTL, locks.traits.minTtl);
       const work = { run: this.#execution.runId, step: this.#step.key };
-      const options = { ttl: ttl ?? defaultTtl, wait: patience, deadline, signal, work };
+      const options = { ttl: ttl ?? usualTtl(locks), wait: patience, deadline, signal, work };
       return await locks.lockAll(names, options);
     } catch (error) {
       if (hasCode(error, "LOCK_TIMEOUT") && onBusy === "fail" && patience === wait) {
@@ -321,8 +321,6 @@ class Attempt {
     return recordOf(this.#step, this.#number, { outcome: "ok", value, fence, ...this.durations() });
   }
 }
-
-const DEFAULT_TTL: Millis = 10_000;
 
 /** Errors of a lock store that park the run. */
 const TRANSIENT = [

@@ -5,6 +5,7 @@ import { type Duration, toMillis } from "../../core/lock/duration.ts";
 import { hasCode } from "../../core/lock/errors.ts";
 import type { LockStore } from "../../core/lock/lock.ts";
 import { checkOptionNames, type OptionNames } from "../../core/lock/options.ts";
+import { usualTtl } from "../../core/lock/request.ts";
 import { elapsedSince, instant, jittered, type Millis } from "../../core/lock/time.ts";
 import { answerGroup, type GroupOptions } from "./group.ts";
 import { type OpenSku, type OrderStatus, openSkus } from "./orders.ts";
@@ -76,8 +77,7 @@ export async function fulfil(options: FulfilOptions): Promise<FulfilReport> {
   }
   checkOptionNames("fulfil", options, OPTIONS);
   const { concurrency = 4, group = 500 } = options;
-  const { minTtl } = locks.traits;
-  const ttl = toMillis("ttl", options.ttl ?? Math.max(10_000, minTtl), minTtl, LONGEST_SPAN);
+  const ttl = toMillis("ttl", options.ttl ?? usualTtl(locks), locks.traits.minTtl, LONGEST_SPAN);
   checkWhole("concurrency", concurrency, 1, 100);
   checkWhole("group", group, 1, 1_000);
   checkSignal(options.signal);

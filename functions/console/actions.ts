@@ -2,6 +2,7 @@ import * as z from "zod";
 import type { Inventory } from "../../core/inventory/inventory.ts";
 import { FENCE_TEXT } from "../../core/lock/fence.ts";
 import type { LockInfo, LockStore } from "../../core/lock/lock.ts";
+import { usualTtl } from "../../core/lock/request.ts";
 import type { Runtime } from "../../core/steps/contract.ts";
 import { Problem } from "../http/problem.ts";
 import { fenceOut } from "./fence-out.ts";
@@ -111,7 +112,7 @@ export const ACTIONS: Readonly<Record<string, Perform>> = {
         });
       };
       // Two users may change two limits of the queue at once.
-      const ttl = Math.max(10_000, locks.traits.minTtl);
+      const ttl = usualTtl(locks);
       await locks.withLock(`console/limits/${queue}`, { ttl, wait: ttl }, change);
       return "set, from the next claim on";
     },

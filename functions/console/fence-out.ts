@@ -1,5 +1,6 @@
 import type { Inventory } from "../../core/inventory/inventory.ts";
 import type { LockStore } from "../../core/lock/lock.ts";
+import { usualTtl } from "../../core/lock/request.ts";
 
 /** Takes the lock for a moment, and claims the stock under its name. Resolves to false when a waiter came first. */
 export async function fenceOut(
@@ -7,7 +8,7 @@ export async function fenceOut(
   locks: LockStore,
   name: string,
 ): Promise<boolean> {
-  const lock = await locks.tryLock(name, { ttl: Math.max(10_000, locks.traits.minTtl) });
+  const lock = await locks.tryLock(name, { ttl: usualTtl(locks) });
   if (!lock) return false;
   await using _ = lock;
   await inventory.claim(lock.fence);

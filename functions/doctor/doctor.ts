@@ -2,6 +2,7 @@ import { median } from "simple-statistics";
 import { sql } from "../../core/database/sql.ts";
 import { deadline, race } from "../../core/lock/abort.ts";
 import { hasCode, StoreUnavailableError } from "../../core/lock/errors.ts";
+import { usualTtl } from "../../core/lock/request.ts";
 import { elapsedSince, instant, type Millis } from "../../core/lock/time.ts";
 import type { AnyStore } from "../../infra/open.ts";
 import { DYNAMODB_CURES, examineDynamodb, readDynamodbClock } from "./dynamodb.ts";
@@ -119,7 +120,7 @@ async function* examineSystem(
 /** Takes and releases a lock: that needs all privileges of a client of locks. */
 async function examineLocks({ locks }: AnyStore, roundTrip: Millis): Promise<readonly Finding[]> {
   const name = `lockstep-doctor/${crypto.randomUUID()}`;
-  const options = { ttl: Math.max(10_000, locks.traits.minTtl) };
+  const options = { ttl: usualTtl(locks) };
   const startedAt = instant();
   const first = await locks.tryLock(name, options);
   const took = elapsedSince(startedAt);

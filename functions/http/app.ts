@@ -263,6 +263,7 @@ class RequestPipeline {
       ...{ body, deadline, signal },
       headers: request.headers,
       at: { requestId, operation: route.operation },
+      hide: (error) => this.#reportCause(exchange, toProblem(error)),
       log: (fields) => Object.assign(logEntry, fields),
     });
     return toResponse(response);
@@ -274,20 +275,22 @@ class RequestPipeline {
     return await jsonBody(request, this.#bodyLimit, limit.signal);
   }
 
-  #refuse({ logEntry, requestId }: Exchange, error: unknown): AppResponse {
+  #refuse(exchange: Exchange, error: unknown): AppResponse {
     const problem = toProblem(error);
-    logEntry.code = problem.code;
-    if (problem.cause !== undefined) {
-      const { cause } = problem;
-      const { operation = "unknown" } = logEntry;
-      if (problem.status >= 500) this.#onError(cause, { requestId, operation });
-      logEntry.error ??= redact(cause instanceof Error ? cause.message : String(cause));
-    }
+    exchange.logEntry.code = problem.code;
+    this.#reportCause(exchange, problem);
     return toResponse({
       status: problem.status,
-      body: problemBody(problem, requestId),
+      body: problemBody(problem, exchange.requestId),
       headers: problemHeaders(problem),
     });
+  }
+
+  #reportCause({ logEntry, requestId }: Exchange, { cause, status }: Problem): void {
+    if (cause === undefined) return;
+    const { operation = "unknown" } = logEntry;
+    if (status >= 500) this.#onError(cause, { requestId, operation });
+    logEntry.error ??= redact(cause instanceof Error ? cause.message : String(cause));
   }
 }
 

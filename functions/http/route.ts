@@ -67,6 +67,9 @@ export interface RouteRequest<Params, Query, Body> {
   /** What reports of errors call the request. */
   readonly at: ErrorSource;
 
+  /** Tells the app's `onError` an error that the response does not show, if the server is its cause. */
+  hide(error: unknown): void;
+
   /** Adds fields to the request's entry in the access log. */
   log(fields: Partial<AccessLogEntry>): void;
 }

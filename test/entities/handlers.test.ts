@@ -235,3 +235,15 @@ describe.concurrent("a handler", () => {
     expect(await runtime.entity(fresh, "b").state()).toEqual({ n: 0 });
   });
 });
+
+test("an entity is refused whose state or handlers cannot work, by name", () => {
+  const make = (state: unknown, add: unknown) => () =>
+    entity({ name: "sum", state: state as z.ZodNumber, initial: 0 }, () => ({ add }) as never);
+  const handle = async () => ({ state: 1 });
+  const schema = "a schema of zod, valibot or arktype";
+  expect(make(Number, undefined)).toThrow(`state must be ${schema}`);
+  expect(make(z.number(), undefined)).toThrow(`the input of handler "add" must be ${schema}`);
+  expect(make(z.number(), { input: Number, handle })).toThrow(`handler "add" must be ${schema}`);
+  expect(make(z.number(), { input: z.number() })).toThrow('handler "add" must be a function');
+  expect(make(z.number(), { input: z.number(), handle })().name).toBe("sum");
+});

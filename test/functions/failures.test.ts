@@ -255,6 +255,19 @@ describe("an app without a listener", () => {
     expect(lines()).toHaveLength(1);
   });
 
+  test("writes why a run was not resumed after its signal, which the response does not tell", async () => {
+    const { runtime } = shop(soldOut);
+    const sent = vi.spyOn(runtime, "signal").mockResolvedValue("delivered");
+    const resumed = vi.spyOn(runtime, "resume").mockImplementation(bug);
+    const app = createApp({ runtime, authorize: () => ({}) });
+    const headers = { "idempotency-key": "1" };
+    const url = "http://shop/runs/1/signals/paid";
+    const response = await app.fetch(new Request(url, { method: "POST", headers }));
+    expect(response.status).toBe(202);
+    expect(lines()).toMatchObject([{ operation: "signalRun", error: thrown("my bug") }]);
+    expect([sent, resumed].map(({ mock }) => mock.calls.length)).toEqual([1, 1]);
+  });
+
   test("gives the same answer when stderr cannot be written", async () => {
     stderr.mockImplementation(() => {
       throw new Error("EPIPE");

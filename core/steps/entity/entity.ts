@@ -1,11 +1,12 @@
 import type { Sql } from "../../database/sql.ts";
 import { checkFunction, checkText, wrongType } from "../../lock/checks.ts";
 import { type Duration, toMillis } from "../../lock/duration.ts";
+import { quote } from "../../lock/errors.ts";
 import type { Fence } from "../../lock/fence.ts";
 import { checkOptionNames, type OptionNames } from "../../lock/options.ts";
 import type { Millis } from "../../lock/time.ts";
 import { type RetryPolicy, toPolicy } from "../retry.ts";
-import type { InputOf, OutputOf, Schema } from "../schema.ts";
+import { checkSchema, type InputOf, type OutputOf, type Schema } from "../schema.ts";
 import { checkKeyPart } from "../step-keys.ts";
 
 export interface EntityDefinition<S extends Schema> {
@@ -127,12 +128,17 @@ export function entity<S extends Schema, H extends EntityHandlers>(
     keep = DAY,
   } = Object(definition) as typeof definition;
   checkKeyPart("entity name", name, 200);
+  checkSchema("state", state);
   checkFunction("the handlers of an entity", define);
   const handlers = define((input, handle) => ({ input, handle }));
   if (typeof handlers !== "object" || handlers === null) {
     throw wrongType("the handlers of an entity", "returned as an object", handlers);
   }
-  for (const handler of Object.keys(handlers)) checkText("handler name", handler, 200);
+  for (const [handler, made] of Object.entries(handlers)) {
+    checkText("handler name", handler, 200);
+    checkSchema(`the input of handler ${quote(handler)}`, made?.input);
+    checkFunction(`handler ${quote(handler)}`, made.handle);
+  }
   return {
     name,
     state: state as Schema<unknown, OutputOf<S>>,

@@ -226,6 +226,7 @@ export class RunHandlers {
       return { status: 200, headers, body: stateJson(outcome) };
     } catch (error) {
       request.log({ error: `not resumed: ${toProblem(error).code}` });
+      request.hide(error);
       return { status: 202, headers, body: { runId } };
     }
   }
