@@ -25,6 +25,7 @@ import {
   checkOptions,
   type Host,
   type NetworkUrl,
+  numberOption,
   parseStoreUrl,
   readTls,
   type StoreUrl,
@@ -316,7 +317,7 @@ function toMysqlOptions(scheme: string, url: NetworkUrl | undefined) {
     user: user || "root",
     password,
     database: name,
-    connections: Number(options.get("connections") ?? 10),
+    connections: numberOption(url, "connections", 10),
     ...(tls && { tls: readTls(url) }),
   };
 }
@@ -353,7 +354,7 @@ function toPostgresOptions(scheme: string, url: NetworkUrl | undefined) {
     user: user || "postgres",
     ...(password !== "" && { password }),
     database: name,
-    connections: Number(options.get("connections") ?? 10),
+    connections: numberOption(url, "connections", 10),
     ...(tls && { tls: readTls(url, files) }),
   };
 }
@@ -417,7 +418,7 @@ async function openRedisCluster({ scheme, network }: StoreUrl, options: OpenOpti
     throw new TypeError(`the store "${scheme}:" needs ${scheme}://HOST:PORT,HOST:PORT`);
   }
   const { login, store } = readRedisUrl(scheme, network, ["partitions"]);
-  const partitions = Number(network.options.get("partitions") ?? 1);
+  const partitions = numberOption(network, "partitions", 1);
   const { openRedis } = await import("../core/stores/redis/index.ts");
   return openRedis(
     { cluster: network.hosts.map(toServer), ...login },
@@ -469,7 +470,7 @@ function readRedisUrl(scheme: string, url: NetworkUrl, more: readonly string[] =
     login: toLogin(url, tls),
     store: {
       ...(prefix !== undefined && { prefix }),
-      replicas: Number(url.options.get("replicas") ?? 0),
+      replicas: numberOption(url, "replicas", 0),
     },
   };
 }

@@ -62,8 +62,20 @@ function parseNetwork(text: string): NetworkUrl {
     user: decode(url.username),
     password: decode(url.password),
     name: decode(url.pathname.slice(1)),
-    options: new Map(url.searchParams),
+    options: toOptions(url.searchParams),
   };
+}
+
+/** Throws a RangeError for an option that comes twice: one of its values would be ignored. */
+function toOptions(given: URLSearchParams): ReadonlyMap<string, string> {
+  const options = new Map<string, string>();
+  for (const [option, value] of given) {
+    if (options.has(option)) {
+      throw new RangeError(`the store's URL has the option ${quote(option)} twice`);
+    }
+    options.set(option, value);
+  }
+  return options;
 }
 
 /** The message repeats no part of the URL: each part may belong to the password. */
@@ -97,6 +109,14 @@ export function checkOptions(url: NetworkUrl, known: readonly string[]): void {
     const others = known.length > 0 ? `there are ${known.join(", ")}` : "it has none";
     throw new TypeError(`a store's URL has no option ${quote(option)}; ${others}`);
   }
+}
+
+/** Returns the number that is the option's value, or `otherwise` without one. Throws a RangeError unless it has digits alone. */
+export function numberOption({ options }: NetworkUrl, option: string, otherwise: number): number {
+  const text = options.get(option) ?? String(otherwise);
+  if (/^\d+$/.test(text)) return Number(text);
+  const problem = `must be a whole number, not ${quote(text)}`;
+  throw new RangeError(`the option ${option} of the store's URL ${problem}`);
 }
 
 /**

@@ -70,6 +70,27 @@ describe("a store's URL", () => {
     }
   });
 
+  test("has each option once", async () => {
+    for (const url of [
+      "redis://h?replicas=1&replicas=0",
+      "redis+cluster://h?replicas=1&replicas=1",
+    ]) {
+      await expect(open(url)).rejects.toThrow('the option "replicas" twice');
+    }
+  });
+
+  test("has whole numbers in digits, and its error shows the text", async () => {
+    for (const [url, option, text] of [
+      ["redis://h?replicas=abc", "replicas", "abc"],
+      ["redis+cluster://a?partitions=1e1", "partitions", "1e1"],
+      ["mysql://h/x?connections=0x10", "connections", "0x10"],
+      ["postgres://h/x?connections=+5", "connections", " 5"],
+    ] as const) {
+      const problem = `option ${option} of the store's URL must be a whole number, not "${text}"`;
+      await expect(open(url)).rejects.toThrow(problem);
+    }
+  });
+
   test("of PostgreSQL encrypts and checks the host, or does not encrypt at all", async () => {
     for (const url of [
       "postgres://db/shop?sslmode=prefer",

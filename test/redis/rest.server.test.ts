@@ -162,7 +162,7 @@ test("a lock over HTTP and one over a connection are one lock, with rising fence
   const prefix = anyPrefix();
   await using direct = openLocal();
   const here = redisLocks(direct, { prefix });
-  await using there = await openRedisRest(rest, { prefix });
+  await using there = await openRedisRest({ url: rest.url, token: rest.token }, { prefix });
   const terms = { ttl: 30_000, wait: 30_000 };
   const first = await here.lock("a", terms);
   expect(await there.locks.tryLock("a", terms)).toBeUndefined();
@@ -209,7 +209,7 @@ test("the Worker of docs/edge.md sells 25 units to 40 buyers at once in workerd"
     compatibilityDate: "2026-07-01",
   });
   onTestFinished(() => worker.dispose());
-  await using shop = await openRedisRest(rest, { prefix: "shop" });
+  await using shop = await openRedisRest({ url: rest.url, token: rest.token }, { prefix: "shop" });
   await shop.inventory.set({ sku: "teapot", quantity: 25, operationId: "count" });
   /** Again with the same key, as long as the lock is busy. */
   const buy = async (key: string): Promise<unknown> => {

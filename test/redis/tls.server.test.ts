@@ -1,5 +1,9 @@
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { createClient } from "@redis/client";
+import { Redis } from "ioredis";
+import { createClient as createClient5 } from "redis-client-5";
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from "vitest";
 import { redisClient } from "../../core/stores/redis/client/open.ts";
+import { openRedis } from "../../core/stores/redis/index.ts";
 import { open } from "../../infra/open.ts";
 import { freePort } from "../../infra/servers/processes.ts";
 import { startServer } from "../../infra/servers/start.ts";
@@ -51,6 +55,23 @@ test("TLS to Redis refuses a certificate of another host, and one that has expir
     await using server = await startWith(host, days);
     const url = `rediss://localhost:${server.port}?ca=${authority.ca}`;
     await expect(lockAt(url)).rejects.toMatchObject({ code: "STORE_REFUSED" });
+  }
+});
+
+test("TLS to Redis checks the certificate for a client that is handed in, whatever the environment says", async () => {
+  await using server = await startWith("localhost");
+  vi.stubEnv("NODE_TLS_REJECT_UNAUTHORIZED", "0");
+  onTestFinished(() => void vi.unstubAllEnvs());
+  const { port } = server;
+  const socket = { host: "localhost", port, tls: true } as const;
+  for (const client of [
+    new Redis({ host: "localhost", port, tls: {}, lazyConnect: true }),
+    createClient({ socket }),
+    createClient5({ url: `rediss://localhost:${port}` }),
+  ]) {
+    await using store = await openRedis(client);
+    const locking = store.locks.tryLock("a", { ttl: 20_000 });
+    await expect(locking).rejects.toMatchObject({ code: "STORE_REFUSED" });
   }
 });
 

@@ -4,6 +4,7 @@ import { openEtcd, openEtcdGateway } from "../../core/stores/etcd/index.ts";
 import { openMysql } from "../../core/stores/mysql/index.ts";
 import { openPostgres } from "../../core/stores/postgres/index.ts";
 import { openRedis } from "../../core/stores/redis/index.ts";
+import { openRedisRest } from "../../core/stores/redis/rest.ts";
 import { openRedlock } from "../../core/stores/redlock/index.ts";
 import { openSqlite } from "../../core/stores/sqlite/index.ts";
 import { openZooKeeper } from "../../core/stores/zookeeper/index.ts";
@@ -61,6 +62,31 @@ test.each([
     await expect(opening).rejects.toThrow(missing);
   },
 );
+
+const SERVER = { host: "redis-1" };
+const SENTINELS = { sentinels: [SERVER], master: "shop" };
+
+test.each([
+  ["openRedis", { ...SERVER, master: "shop" }, "a server (host) or sentinels, not both"],
+  ["openRedis", { ...SERVER, cluster: [SERVER] }, "a server (host) or a cluster, not both"],
+  ["openRedis", { cluster: "redis-1" }, "cluster must be a list"],
+  ["openRedis", { cluster: null }, "cluster must be a list"],
+  ["openRedis", { cluster: [{ ...SERVER, prot: 1 }] }, '"prot" of a server of cluster'],
+  ["openRedis", { ...SENTINELS, sentinelLogin: { pasword: "x" } }, '"pasword" of sentinelLogin'],
+  ["openRedis", { ...SERVER, tls: { rejectUnauthorized: false } }, '"rejectUnauthorized" of tls'],
+  ["openRedlock", [{ ...SERVER, tls: true }], "tls must be an object"],
+  ["openMysql", { ...SERVER, tls: { minVersion: "TLSv1" } }, '"minVersion" of tls'],
+  ["openPostgres", { ...SERVER, tls: { servername: "x" } }, '"servername" of tls'],
+  ["openEtcd", { endpoints: ["etcd-1:1"], tls: { insecure: true } }, '"insecure" of tls'],
+  ["openEtcdGateway", { endpoints: ["etcd-1:1"], tls: { agent: 1 } }, '"agent" of tls'],
+  ["openZooKeeper", { servers: ["zk-1"], tls: { checkServerIdentity: 1 } }, "of tls"],
+  ["openRedisRest", undefined, "openRedisRest needs"],
+  ["openRedisRest", { url: "https://h", token: "t", timout: 5 }, '"timout" of redis'],
+  ["openRedisRest", { url: "https://h", token: "t", fetch: 5 }, "fetch must be a function"],
+] as const)("%s refuses what it would ignore in %o", async (name, given, problem) => {
+  const openers = { ...URLS, openRedisRest } as typeof OPENERS;
+  await expect(openers[name]?.(given)).rejects.toThrow(problem);
+});
 
 test("openRedlock refuses a master that is named twice, also in other letters", async () => {
   const twice = openRedlock([{ host: "localhost" }, { host: "LOCALHOST" }, { host: "redis-3" }]);

@@ -1,6 +1,7 @@
 import { checkOpening } from "../../lock/checks.ts";
 import { checkOptionNames } from "../../lock/options.ts";
 import { nodeFetch } from "../node-fetch.ts";
+import { checkTlsOptions } from "../pem.ts";
 import { etcdGatewayClient, type GatewayOptions } from "./client/gateway.ts";
 import { ETCD_OPTIONS, type EtcdStore, type EtcdStoreOptions, etcdStore } from "./store.ts";
 
@@ -15,6 +16,7 @@ export async function openEtcdGateway(
 ): Promise<EtcdStore> {
   checkOpening("openEtcdGateway", gateway, '{ endpoints: ["127.0.0.1:2379"] }');
   checkOptionNames("openEtcdGateway", options, ETCD_OPTIONS);
+  checkTlsOptions(gateway.tls);
   const { tls, fetch = nodeFetch(tls), ...connection } = gateway;
   // The certificates are the fetch's.
   const etcd = etcdGatewayClient({ ...connection, ...(tls && { tls: {} }), fetch });

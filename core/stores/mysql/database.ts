@@ -2,6 +2,7 @@ import { isIP } from "node:net";
 import type { ResultSetHeader } from "mysql2";
 import type { Database, Row, Sql, SqlResult, SqlValue } from "../../database/sql.ts";
 import { hostLiteral } from "../host-literal.ts";
+import { checkTlsOptions } from "../pem.ts";
 import { checkLogin, serverDatabase } from "../sql/server/database.ts";
 import { LONGEST_SILENCE } from "../sql/server/driver.ts";
 import { mysqlDialect } from "./dialect.ts";
@@ -42,6 +43,7 @@ export function mysqlDatabase({
   connections,
   ...login
 }: MysqlOptions): Database {
+  checkTlsOptions(tls);
   if (tls && isIP(host) !== 0) {
     // mysql2 compares a certificate with "localhost" when the host is an address.
     throw new TypeError("TLS to MySQL needs a host name, not an address, to check the certificate");

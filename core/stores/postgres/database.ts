@@ -2,6 +2,7 @@ import { checkServerIdentity, type PeerCertificate } from "node:tls";
 import type { QueryResult } from "pg";
 import type { Database, SqlResult } from "../../database/sql.ts";
 import { hostLiteral } from "../host-literal.ts";
+import { checkTlsOptions } from "../pem.ts";
 import { checkLogin, serverDatabase } from "../sql/server/database.ts";
 import { LONGEST_SILENCE } from "../sql/server/driver.ts";
 import { postgresDialect } from "./dialect.ts";
@@ -44,6 +45,7 @@ export function postgresDatabase({
   connections,
   ...login
 }: PostgresOptions): Database {
+  checkTlsOptions(tls);
   checkLogin({ host, ...login });
   const load = async () => {
     const { Client, types } = await loadPg();

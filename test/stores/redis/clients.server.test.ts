@@ -7,6 +7,7 @@ import { stockLock } from "../../../core/inventory/inventory.ts";
 import { type RedisSource, redisClient } from "../../../core/stores/redis/client/open.ts";
 import { script } from "../../../core/stores/redis/client/redis.ts";
 import { openRedis } from "../../../core/stores/redis/index.ts";
+import { openRedlock } from "../../../core/stores/redlock/index.ts";
 import { anyPrefix, openLocal, redisServer, wireToRedis } from "../../support/redis-under-test.ts";
 import { until, within } from "../../support/until.ts";
 
@@ -131,6 +132,18 @@ describe.concurrent.each(CLIENTS)("a client of $name that is handed in", ({ make
     }
     expect(await redis.call(["GET", ...keys], { reads: true })).toBe("2");
   });
+});
+
+test("clients on Unix sockets have their own addresses, and are different masters", async () => {
+  const [one, other] = ["/run/a.sock", "/run/b.sock"];
+  const clients = [
+    new Redis({ path: one, lazyConnect: true }),
+    createClient({ socket: { path: other, tls: false } }),
+  ];
+  const addresses = clients.map((client) => redisClient(client).address);
+  expect(addresses).toEqual([`redis at ${one}`, `redis at ${other}`]);
+  await using store = await openRedlock([...clients, { host: "c" }]);
+  expect(store.locks.traits.shared).toBe(true);
 });
 
 test("clients that check no certificate, pools, and those of createSentinel, are refused", async () => {

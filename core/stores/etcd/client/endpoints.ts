@@ -1,6 +1,7 @@
 import { checkText } from "../../../lock/checks.ts";
 import { quote } from "../../../lock/errors.ts";
 import { checkOptionNames, type OptionNames } from "../../../lock/options.ts";
+import { checkTlsOptions } from "../../pem.ts";
 import type { EtcdOptions } from "./etcd.ts";
 
 /** Those of the gateway: gRPC has no `fetch`. */
@@ -22,6 +23,7 @@ const CONNECTION_OPTIONS = {
 export function withPlainEndpoints<O extends EtcdOptions>(options: O): O {
   checkOptionNames("etcd", options, CONNECTION_OPTIONS);
   const { endpoints, tls } = options;
+  checkTlsOptions(tls);
   if (!Array.isArray(endpoints) || endpoints.length === 0) {
     throw new TypeError('etcd needs a list of endpoints, such as ["127.0.0.1:2379"]');
   }

@@ -1,4 +1,5 @@
-import { checkText, checkWhole } from "../../../lock/checks.ts";
+import { checkText, checkWhole, wrongType } from "../../../lock/checks.ts";
+import { checkOptionNames, type OptionNames } from "../../../lock/options.ts";
 import { hostLiteral } from "../../host-literal.ts";
 import { pemOf } from "../../pem.ts";
 import type { Dial, Route, ServerAddress } from "./connection.ts";
@@ -12,14 +13,30 @@ export function toAddress({ host, port }: RedisServer, defaultPort = 6_379): Ser
   return address;
 }
 
+const SERVER_OPTIONS = { host: true, port: true } satisfies OptionNames<RedisServer>;
+
+/** Returns the servers of an option. Throws unless it is a list of them. */
+export function toAddresses(
+  option: string,
+  servers: readonly RedisServer[],
+  defaultPort: number,
+): readonly ServerAddress[] {
+  if (!Array.isArray(servers)) {
+    throw wrongType(`redis' ${option}`, 'a list such as [{ host: "redis-1" }]', servers);
+  }
+  checkWhole(`number of redis' ${option}`, servers.length, 1, 1_000);
+  for (const server of servers) checkOptionNames(`a server of ${option}`, server, SERVER_OPTIONS);
+  return servers.map((server) => toAddress(server, defaultPort));
+}
+
 /** Returns the text for messages. */
 export function showServers(servers: readonly ServerAddress[]): string {
   return servers.map(({ host, port }) => `${hostLiteral(host)}:${port}`).join(",");
 }
 
-/** The way to a server that is always the same. */
-export function routeToServer(server: ServerAddress, dial: Dial): Route {
-  return { address: `redis at ${showServers([server])}`, connect: dial(server) };
+/** The way to a server that is always the same. `path` is its Unix socket, if the client connects by that. */
+export function routeToServer(server: ServerAddress, dial: Dial, path?: string): Route {
+  return { address: `redis at ${path ?? showServers([server])}`, connect: dial(server) };
 }
 
 /** Throws for a client of the user that accepts any certificate, or any host. */

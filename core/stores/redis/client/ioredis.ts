@@ -48,12 +48,13 @@ export function routeLikeIoredis(client: IoredisClient, options: RouteOptions): 
 }
 
 function routeLikeRedis(client: Ioredis, timeout: Millis): Route {
-  const { host = "localhost", port = 6_379, sentinels, tls, ...options } = client.options;
+  const { host = "localhost", port = 6_379, path, sentinels, tls, ...options } = client.options;
   checkTls(tls);
   if (!sentinels)
     return routeToServer(
       { host, port },
       dialLike(() => client, timeout),
+      path ?? undefined,
     );
   checkTls(options.sentinelTLS);
   const dial = dialLike(() => client, timeout, {
@@ -102,11 +103,14 @@ function toReachable(server: ServerAddress, natMap: NatMap): ServerAddress {
   return (typeof natMap === "function" ? natMap(address) : natMap?.[address]) ?? server;
 }
 
-/** Connects with the settings of a client of ioredis. */
+/** Connects with the settings of a client of ioredis. With TLS, it checks the certificate whatever the environment says. */
 function dialLike(client: () => Ioredis, timeout: Millis, more: object = {}): Dial {
-  return dialBy(timeout, async (settings) =>
-    client().duplicate({ ...more, ...settings, keyPrefix: "" }),
-  );
+  return dialBy(timeout, async (settings) => {
+    const like = client();
+    const { tls }: IoredisOptions = { ...like.options, ...more };
+    const checked = tls && { tls: { ...tls, rejectUnauthorized: true } };
+    return like.duplicate({ ...more, ...checked, ...settings, keyPrefix: "" });
+  });
 }
 
 type IoredisSettings = ReturnType<typeof settingsOf>;

@@ -37,6 +37,9 @@ interface ClientOptions {
   readonly socket?: {
     readonly host?: string;
     readonly port?: number;
+
+    /** Of a Unix socket. */
+    readonly path?: string;
     readonly rejectUnauthorized?: boolean;
   };
 }
@@ -70,10 +73,11 @@ export function routeLikeNodeRedis(client: NodeRedisClient, options: RouteOption
   }
   const { socket } = like.options;
   checkTls(socket);
-  const { host = "localhost", port = 6_379 } = socket ?? {};
+  const { host = "localhost", port = 6_379, path } = socket ?? {};
   return routeToServer(
     { host, port },
     dialLike(() => like, options.timeout),
+    path,
   );
 }
 
@@ -118,6 +122,8 @@ function settingsOf({ options = {} }: Client, server: ServerAddress, timeout: Mi
       ...options.socket,
       ...server,
       connectTimeout: timeout,
+      // The environment could switch the check of certificates off.
+      rejectUnauthorized: true,
       // The timeout of this package also closes a connection that nobody uses.
       socketTimeout: undefined,
       reconnectStrategy: false,

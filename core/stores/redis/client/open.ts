@@ -1,7 +1,8 @@
 import { checkOpening, checkText, checkWhole, LONGEST_SPAN } from "../../../lock/checks.ts";
 import { toMillis } from "../../../lock/duration.ts";
 import { checkOptionNames, type OptionNames } from "../../../lock/options.ts";
-import { routeToServer, toAddress } from "./addresses.ts";
+import { checkTlsOptions } from "../../pem.ts";
+import { routeToServer, toAddress, toAddresses } from "./addresses.ts";
 import { redisOver } from "./client.ts";
 import { ClusterRoute } from "./cluster.ts";
 import type { Route, RouteOptions } from "./connection.ts";
@@ -34,6 +35,20 @@ const CONNECTION_OPTIONS = {
   master: true,
   sentinelLogin: true,
 } satisfies OptionNames<RedisOptions & RedisClusterOptions & RedisSentinelOptions>;
+
+const SENTINEL_LOGIN = { user: true, password: true, tls: true } satisfies OptionNames<
+  NonNullable<RedisSentinelOptions["sentinelLogin"]>
+>;
+
+/** What the options name: only one of these is possible. */
+const WAYS = {
+  host: "a server (host)",
+  cluster: "a cluster",
+  sentinels: "sentinels",
+  master: "sentinels",
+} as const;
+
+type Way = keyof typeof WAYS;
 
 /** Makes a client for the keys with a prefix, which in a cluster are in one slot. It connects on first use. */
 export function redisClient(source: RedisSource, prefix: string = PREFIX): Required<Redis> {
@@ -70,21 +85,26 @@ function routeBy(
   source: RedisOptions | RedisClusterOptions | RedisSentinelOptions,
   { timeout, key }: RouteOptions,
 ): Route {
+  checkTlsOptions(source.tls);
+  const named = Object.keys(WAYS).filter((option) => Object.hasOwn(source, option)) as Way[];
+  const ways = new Set(named.map((option) => WAYS[option]));
+  if (ways.size > 1) throw new TypeError(`redis needs ${[...ways].join(" or ")}, not both`);
   if ("cluster" in source) {
-    checkWhole("number of nodes of the cluster", source.cluster.length, 1, 1_000);
-    const nodes = source.cluster.map((each) => toAddress(each));
+    const nodes = toAddresses("cluster", source.cluster, 6_379);
     return new ClusterRoute({ nodes: () => nodes, dial: dialIoredis(source, timeout), key });
   }
   checkWhole("database", source.database ?? 0, 0, Number.MAX_SAFE_INTEGER);
   if (!("sentinels" in source)) {
     return routeToServer(toAddress(source), dialIoredis(source, timeout));
   }
-  checkText("name of the master", source.master, 1_000);
-  checkWhole("number of sentinels", source.sentinels.length, 1, 1_000);
+  const { master, sentinelLogin = {} } = source;
+  checkText("name of the master", master, 1_000);
+  checkOptionNames("sentinelLogin", sentinelLogin, SENTINEL_LOGIN);
+  checkTlsOptions(sentinelLogin.tls);
   return new SentinelRoute({
-    sentinels: source.sentinels.map((each) => toAddress(each, 26_379)),
-    master: source.master,
+    sentinels: toAddresses("sentinels", source.sentinels, 26_379),
+    master,
     dial: dialIoredis(source, timeout),
-    dialSentinel: dialIoredis(source.sentinelLogin ?? {}, timeout),
+    dialSentinel: dialIoredis(sentinelLogin, timeout),
   });
 }

@@ -1,7 +1,8 @@
 import { deadline, noAnswer } from "../../../lock/abort.ts";
-import { LONGEST_SPAN } from "../../../lock/checks.ts";
+import { checkFunction, checkOpening, LONGEST_SPAN } from "../../../lock/checks.ts";
 import { type Duration, toMillis } from "../../../lock/duration.ts";
 import { quote, StoreClosedError } from "../../../lock/errors.ts";
+import { checkOptionNames, type OptionNames } from "../../../lock/options.ts";
 import type { Millis } from "../../../lock/time.ts";
 import { type Fetch, runtimeFetch, whyFetchFailed } from "../../fetch.ts";
 import { CommandFailure, toError } from "./failure.ts";
@@ -30,8 +31,17 @@ export interface RedisRestOptions {
   readonly fetch?: Fetch;
 }
 
+const CONNECTION_OPTIONS = {
+  url: true,
+  token: true,
+  timeout: true,
+  fetch: true,
+} satisfies OptionNames<RedisRestOptions>;
+
 /** Makes a client over Upstash's REST API, for runtimes with nothing but `fetch`. No command is sent twice. */
 export function redisRestClient(options: RedisRestOptions): Redis {
+  checkOpening("openRedisRest", options, '{ url: "https://HOST", token: "…" }');
+  checkOptionNames("redis", options, CONNECTION_OPTIONS);
   return new RestClient(options);
 }
 
@@ -50,6 +60,7 @@ class RestClient implements Redis {
     this.#url = href;
     this.#token = token;
     this.#timeout = toMillis("timeout", timeout, 1, LONGEST_SPAN);
+    checkFunction("fetch", fetch);
     this.#fetch = fetch;
   }
 

@@ -3,6 +3,7 @@ import { follow } from "../../../lock/abort.ts";
 import { checkText, LONGEST_SPAN } from "../../../lock/checks.ts";
 import { type Duration, toMillis } from "../../../lock/duration.ts";
 import { quote, StoreClosedError } from "../../../lock/errors.ts";
+import { checkTlsOptions } from "../../pem.ts";
 import type { Servers } from "./connection.ts";
 import { LiveSession } from "./session.ts";
 import type { ZooKeeper, ZooKeeperOptions, ZooKeeperSession, ZooKeeperTls } from "./zookeeper.ts";
@@ -15,6 +16,7 @@ import type { ZooKeeper, ZooKeeperOptions, ZooKeeperSession, ZooKeeperTls } from
  */
 export function zookeeperClient(options: ZooKeeperOptions): ZooKeeper {
   const { servers, user, password = "", tls } = options;
+  checkTlsOptions(tls);
   if (!Array.isArray(servers) || servers.length === 0) {
     throw new TypeError('zookeeper needs a list of servers, such as ["127.0.0.1:2181"]');
   }
