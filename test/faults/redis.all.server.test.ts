@@ -508,6 +508,7 @@ function deafened(redis: Required<Redis>): Redis {
 function changeable(redis: Required<Redis>): Required<Redis> {
   return {
     address: redis.address,
+    connection: undefined,
     run: redis.run.bind(redis),
     runOnReplicas: redis.runOnReplicas.bind(redis),
     call: redis.call.bind(redis),

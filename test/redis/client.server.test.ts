@@ -4,6 +4,7 @@ import { inspect, promisify } from "node:util";
 import { afterEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import { redisClient } from "../../core/stores/redis/client/open.ts";
 import { type Redis, type RedisOptions, script } from "../../core/stores/redis/client/redis.ts";
+import { scan } from "../../core/stores/redis/client/scan.ts";
 import { freePort } from "../../infra/servers/processes.ts";
 import { startServer } from "../../infra/servers/start.ts";
 import { anyPrefix, openLocal, redisServer, wireToRedis } from "../support/redis-under-test.ts";
@@ -317,6 +318,28 @@ test("a database is used by its number, and a connection has a name", async () =
 
 test("a host name with several addresses is tried at each of them", async () => {
   expect(await open({ host: "localhost" }).call(["PING"])).toBe("PONG");
+});
+
+test("a scan begins again after a new connection, which may be one to another server", async () => {
+  await using server = await startServer("redis");
+  const redis = open({ port: Number(new URL(server.url).port) });
+  const keys = Array.from({ length: 2_000 }, (_, i) => `{a}lock:${i}`);
+  await redis.call(["MSET", ...keys.flatMap((key) => [key, "x"])]);
+  const walk = async (afterPage: (page: number) => Promise<unknown>) => {
+    const pages: (readonly string[])[] = [];
+    for await (const page of scan(redis, "a", "{a}lock:*")) {
+      await afterPage(pages.push(page));
+    }
+    expect(new Set(pages.flat())).toEqual(new Set(keys));
+    return pages.length;
+  };
+  const pages = await walk(async () => {});
+  const cut = async (page: number) => {
+    if (page !== 2) return;
+    await redis.call(["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "no"]).catch(() => {});
+    await until(() => redis.call(["PING"]).catch(() => undefined));
+  };
+  expect(await walk(cut)).toBeGreaterThan(pages);
 });
 
 describe("a subscription", () => {

@@ -23,6 +23,7 @@ export function faulty(
   const late: (() => Promise<unknown>)[] = [];
   return {
     address: inner.address,
+    connection: undefined,
     runOnReplicas: inner.runOnReplicas.bind(inner),
     call: inner.call.bind(inner),
     subscribe: inner.subscribe.bind(inner),

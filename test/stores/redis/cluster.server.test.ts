@@ -7,6 +7,7 @@ import { stockLock } from "../../../core/inventory/inventory.ts";
 import type { ServerAddress } from "../../../core/stores/redis/client/connection.ts";
 import { ownKey } from "../../../core/stores/redis/client/names.ts";
 import { openRedis } from "../../../core/stores/redis/index.ts";
+import { type RedisStore, redisStore } from "../../../core/stores/redis/store.ts";
 import { open } from "../../../infra/open.ts";
 import type { ServerNode } from "../../../infra/servers/server.ts";
 import { describeElections } from "../../conformance/elections.ts";
@@ -143,15 +144,7 @@ describe("a store in a Redis Cluster", () => {
     const store = cluster.store({ prefix });
     await store.inventory.set({ sku: "cup", quantity: 10, operationId: "set" });
     const held = await store.locks.lock("a", HOLD);
-    const from = await cluster.masterOf(prefix);
-    const target = await masterBesides(from);
-    const slot = Number(await cluster.tell(from, "CLUSTER", "KEYSLOT", ownKey(prefix, "x")));
-    const ids = await Promise.all(
-      [from, target].map((each) => cluster.tell(each, "CLUSTER", "MYID")),
-    );
-    const [fromId, targetId] = ids.map(String) as [string, string];
-    await cluster.tell(target, "CLUSTER", "SETSLOT", slot, "IMPORTING", fromId);
-    await cluster.tell(from, "CLUSTER", "SETSLOT", slot, "MIGRATING", targetId);
+    const { from, target, slot, settle } = await beginMove(prefix);
 
     // The stock is at the new node already: the old one says ASK for a single key, and TRYAGAIN for a script.
     await move(from, target, [`{${prefix}}stock:cup`]);
@@ -162,8 +155,7 @@ describe("a store in a Redis Cluster", () => {
     );
     const keys = await cluster.tell(from, "CLUSTER", "GETKEYSINSLOT", slot, 1_000);
     await move(from, target, keys as readonly string[]);
-    for (const node of [target, from])
-      await cluster.tell(node, "CLUSTER", "SETSLOT", slot, "NODE", targetId);
+    await settle();
 
     expect(await selling).toMatchObject({ outcome: "applied", remaining: 9, replayed: false });
     expect(await cluster.masterOf(prefix)).toBe(target);
@@ -171,6 +163,36 @@ describe("a store in a Redis Cluster", () => {
     const next = await store.locks.lock("a", HOLD);
     expect(String(next.fence) > String(held.fence)).toBe(true);
     await next.unlock();
+  });
+
+  test("lists all locks and skus after their slot has moved, and refuses a list while it has moved in part", async () => {
+    const prefix = anyPrefix();
+    const store = cluster.store({ prefix });
+    for (const sku of ["cup", "jug"]) {
+      await store.inventory.set({ sku, quantity: 1, operationId: `set-${sku}` });
+      await store.locks.lock(stockLock(sku), HOLD);
+    }
+    const hasAll = async (page: RedisStore) => {
+      const skus = (await page.inventory.list()).map(({ sku }) => sku);
+      const names = (await page.locks.list()).map(({ name }) => name);
+      return [skus.join(), names.join()].join(" ") === "cup,jug sku/cup,sku/jug";
+    };
+    // Clients that do nothing but list.
+    const [page, patient] = [cluster.store({ prefix }), cluster.store({ prefix })];
+    const hasty = redisStore(cluster.client(prefix, new Map(), 500), { prefix });
+    for (const each of [page, patient, hasty]) expect(await hasAll(each)).toBe(true);
+    const { from, target, slot, settle } = await beginMove(prefix);
+    await move(from, target, [`{${prefix}}stock:cup`, `{${prefix}}lock:sku/cup`]);
+    const refused = { code: "STORE_UNAVAILABLE" };
+    await expect(hasty.inventory.list()).rejects.toMatchObject(refused);
+    await expect(hasty.locks.list()).rejects.toMatchObject(refused);
+    const listing = hasAll(patient);
+    const keys = await cluster.tell(from, "CLUSTER", "GETKEYSINSLOT", slot, 1_000);
+    await move(from, target, keys as readonly string[]);
+    await settle();
+    expect(await listing).toBe(true);
+    for (const each of [page, hasty]) expect(await hasAll(each)).toBe(true);
+    await hasty.locks.close();
   });
 
   test("survives the death of a master, and applies each sale once", async () => {
@@ -199,6 +221,24 @@ async function masterBesides(from: ServerNode): Promise<ServerNode> {
     if (node !== from && String(await cluster.tell(node, "ROLE")).startsWith("master")) return node;
   }
   throw new Error("there is no other master");
+}
+
+/** Begins to move the slot of a prefix to another master. No key has moved yet. */
+async function beginMove(prefix: string) {
+  const from = await cluster.masterOf(prefix);
+  const target = await masterBesides(from);
+  const slot = Number(await cluster.tell(from, "CLUSTER", "KEYSLOT", ownKey(prefix, "x")));
+  const ids = await Promise.all(
+    [from, target].map((each) => cluster.tell(each, "CLUSTER", "MYID")),
+  );
+  const [fromId, targetId] = ids.map(String) as [string, string];
+  await cluster.tell(target, "CLUSTER", "SETSLOT", slot, "IMPORTING", fromId);
+  await cluster.tell(from, "CLUSTER", "SETSLOT", slot, "MIGRATING", targetId);
+  const settle = async () => {
+    for (const node of [target, from])
+      await cluster.tell(node, "CLUSTER", "SETSLOT", slot, "NODE", targetId);
+  };
+  return { from, target, slot, settle };
 }
 
 async function move(from: ServerNode, to: ServerNode, keys: readonly string[]): Promise<void> {

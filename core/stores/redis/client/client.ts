@@ -56,6 +56,10 @@ class Client implements Required<Redis> {
     this.#subscriptions = new Subscriptions(route.connect, timeout);
   }
 
+  get connection(): unknown {
+    return this.#connection;
+  }
+
   run(script: Script, input: ScriptInput): Promise<Reply> {
     const send = (connection: RedisConnection) =>
       runScript((command) => connection.send(command), script, input);

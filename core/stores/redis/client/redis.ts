@@ -12,6 +12,9 @@ export interface Redis extends AsyncDisposable {
   /** The server, for messages; without secrets. */
   readonly address: string;
 
+  /** The connection of all commands: another object after each new one. Over HTTP there is none. */
+  readonly connection?: unknown;
+
   /**
    * Runs a script, and loads it on a server that does not know it.
    *

@@ -103,7 +103,8 @@ async function list(
   { prefix, after, limit }: StockPage,
 ): Promise<readonly StockLevel[]> {
   const skus = new Set<string>();
-  for await (const keys of scan(context.redis, patternOf(keyPrefix, "stock", prefix))) {
+  const pattern = patternOf(keyPrefix, "stock", prefix);
+  for await (const keys of scan(context.redis, keyPrefix, pattern)) {
     for (const key of keys) skus.add(nameOf(keyPrefix, "stock", key));
   }
   const page = [...skus]

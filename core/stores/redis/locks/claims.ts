@@ -97,10 +97,11 @@ export class RedisClaims implements Claims {
   }
 
   async list(prefix: string): Promise<readonly LockRecord[]> {
-    const pattern = patternOf(this.#options.prefix, "lock", prefix);
+    const { prefix: keyPrefix } = this.#options;
+    const pattern = patternOf(keyPrefix, "lock", prefix);
     const found = new Map<string, LockRecord>();
-    for await (const keys of scan(this.#redis, pattern)) {
-      const names = keys.map((key) => nameOf(this.#options.prefix, "lock", key));
+    for await (const keys of scan(this.#redis, keyPrefix, pattern)) {
+      const names = keys.map((key) => nameOf(keyPrefix, "lock", key));
       for (const { queue: _, ...info } of await this.#inspect(names, 0)) found.set(info.name, info);
     }
     return [...found.values()]
