@@ -10,6 +10,7 @@ import {
   type LossReason,
   quote,
   StoreClosedError,
+  StoreRefusedError,
   StoreUnavailableError,
   UnknownOutcomeError,
 } from "./errors.ts";
@@ -205,10 +206,17 @@ class LockClient implements LockStore {
     checkName(name);
     checkCall("release", options);
     const fence = checkFenceText(options.fence);
+    const startedAt = instant();
+    let last: string | undefined;
     for (;;) {
       this.#closing.signal.throwIfAborted();
       const { info, drop } = await this.#backend.find(name);
       checkHolderFence(info, fence);
+      const holder = JSON.stringify([info.holder, info.about]);
+      if (holder === last || elapsedSince(startedAt) >= LONGEST_CALL) {
+        throw new StoreRefusedError(this.traits.name, notRemoved(info));
+      }
+      last = holder;
       const remaining = info.expiresIn ?? 0;
       const request = {
         drop,
@@ -217,7 +225,7 @@ class LockClient implements LockStore {
         ttl: LONGEST_CALL,
         remaining,
       };
-      // Otherwise the holder has changed, and the next look refuses the fence.
+      // Otherwise the holder has changed: the next look refuses the fence, or finds another text of the holder.
       if (await this.#track(releaseUntilKnown(request))) return info;
     }
   }
@@ -431,6 +439,11 @@ function checkHolderFence({ name, holder, fence }: LockInfo, given: string): voi
   const actual =
     holder === undefined ? "has no holder" : `is held by ${holder} with fence ${fence}`;
   throw new FenceInvalidError(`lock ${quote(name)} ${actual}; nothing was released`);
+}
+
+function notRemoved({ name, holder }: LockInfo): string {
+  const why = "its value may be no text; release it with the program that took it";
+  return `lock ${quote(name)} is held by ${holder}, and was not removed: ${why}`;
 }
 
 /** Releases the hold of an acquire that has ended too late. */

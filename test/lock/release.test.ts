@@ -1,5 +1,6 @@
 import { describe, expect, test, vi } from "vitest";
 import { sleep } from "../../core/lock/abort.ts";
+import { describeHolder, holderIdOf } from "../../core/lock/holder.ts";
 import { pollingStore } from "../../core/lock/store.ts";
 import { memoryClaims, newMemory } from "../../core/stores/memory/locks.ts";
 import { finish, useVirtualClock } from "../support/timers.ts";
@@ -99,6 +100,47 @@ describe("a release", () => {
     expect(memory.locks.size).toBe(1);
     expect(await finish(lock.unlock())).toBe("was-lost");
     expect(memory.locks.size).toBe(0);
+  });
+
+  test("by an operator ends, also when the store finds the holder again and again, and removes none", async () => {
+    let drops = 0;
+    const over: Over = async (call, work) => {
+      if (call !== "drop") return work();
+      drops += 1;
+      return false as never;
+    };
+    const store = pollingStore(wrap(newMemory(), over));
+    const { fence } = await store.lock("a", { ttl: 60_000, wait: 0 });
+    const { holder } = await store.inspect("a");
+    await expect(finish(store.release("a", { fence }))).rejects.toMatchObject({
+      code: "STORE_REFUSED",
+      message: expect.stringContaining(`lock "a" is held by ${holder}`),
+    });
+    expect(drops).toBe(1);
+    await finish(store.close());
+  });
+
+  test("by an operator follows a holder whose text changes, for ten seconds", async () => {
+    const memory = newMemory();
+    const claims = memoryClaims(memory);
+    let value = 0;
+    const over: Over = async (call, work) => {
+      if (call !== "drop") return work();
+      await sleep(100);
+      const { holder: text = "" } = await claims.inspect("a");
+      value += 1;
+      const next = describeHolder(holderIdOf(text), { value: String(value), revision: value });
+      await claims.renew(["a"], text, 60_000, new AbortController().signal, next);
+      return work();
+    };
+    const store = pollingStore(wrap(memory, over));
+    const { fence } = await store.lock("a", { ttl: 600_000, wait: 0, renew: false });
+    const startedAt = performance.now();
+    const failure = { code: "STORE_REFUSED" };
+    await expect(finish(store.release("a", { fence }))).rejects.toMatchObject(failure);
+    expect(value).toBeGreaterThan(10);
+    expect(performance.now() - startedAt).toBeLessThan(11_000);
+    await finish(store.close());
   });
 
   test("is repeated until the store answers", async () => {

@@ -1,5 +1,7 @@
 import { expect, test } from "vitest";
+import { pollingStore } from "../../../core/lock/store.ts";
 import { keyOf } from "../../../core/stores/redis/client/names.ts";
+import { script } from "../../../core/stores/redis/client/redis.ts";
 import { RedisClaims } from "../../../core/stores/redis/locks/claims.ts";
 import { describeClaims } from "../../conformance/claims.ts";
 import { anyPrefix, openLocal } from "../../support/redis-under-test.ts";
@@ -50,6 +52,21 @@ test("a lock without an expiry is never free", async () => {
   await redis.call(["SET", keyOf(prefix, "lock", "a"), "somebody"]);
   expect(await claims.freeIn(["a", "b"], never)).toBe(Number.POSITIVE_INFINITY);
   await claims.close();
+});
+
+test("the release of a foreign holder whose value is no text is refused after two requests", async () => {
+  const { redis, prefix, claims } = open();
+  const locks = pollingStore(claims);
+  await (await locks.lock("a", { ttl: 20_000, wait: 0 })).unlock();
+  const take = script("return redis.call('SET', KEYS[1], '\\255\\254', 'PX', 60000)");
+  await redis.run(take, { keys: [keyOf(prefix, "lock", "a")] });
+  const { fence = "", holder = "" } = await locks.inspect("a");
+  await expect(locks.release("a", { fence })).rejects.toMatchObject({
+    code: "STORE_REFUSED",
+    message: expect.stringContaining(holder),
+  });
+  expect((await locks.inspect("a")).holder).toBe(holder);
+  await locks.close();
 });
 
 test("a prefix of names is not a pattern", async () => {
