@@ -21,6 +21,11 @@ export class KeyedBatcher<T, R> {
     this.#apply = apply;
   }
 
+  /** Whether no group is under way, and no call waits for one. */
+  get isIdle(): boolean {
+    return this.#queues.size === 0;
+  }
+
   add(key: string, item: T): Promise<R> {
     const { promise, ...settle } = Promise.withResolvers<R>();
     const pending = { item, ...settle };

@@ -7,6 +7,7 @@ import { type Redis, type RedisOptions, script } from "../../core/stores/redis/c
 import { scan } from "../../core/stores/redis/client/scan.ts";
 import { freePort } from "../../infra/servers/processes.ts";
 import { startServer } from "../../infra/servers/start.ts";
+import { callsOf } from "../support/own-redis.ts";
 import { anyPrefix, openLocal, redisServer, wireToRedis } from "../support/redis-under-test.ts";
 import { runScript } from "../support/script.ts";
 import { pause, until, within } from "../support/until.ts";
@@ -144,6 +145,48 @@ describe("a lost answer", () => {
     });
     wire.mend();
     expect(await redis.call(["PING"])).toBe("PONG");
+  });
+});
+
+describe("WAIT", () => {
+  const replicas = { count: 1, span: 300 };
+
+  test("is sent once for all writes before it: a read does not wait for one after the other", async () => {
+    await using server = await startServer("redis");
+    const redis = open({ port: Number(new URL(server.url).port), timeout: 20_000 });
+    const keys = ["a"];
+    expect(await redis.run(COUNT, { keys })).toBe("1");
+    const writing = Array.from({ length: 30 }, () =>
+      redis.runOnReplicas(COUNT, { keys }, replicas),
+    );
+    await redis.run(READ, { keys });
+    expect((await Promise.all(writing)).map(({ confirmed }) => confirmed)).toEqual(
+      writing.map(() => 0),
+    );
+    expect(await redis.run(READ, { keys })).toBe("31");
+    // The first write has one for itself, and the others have one together.
+    expect(await callsOf(redis, "wait")).toBe(2);
+  });
+
+  test("holds up no read without a signal for longer than ten seconds", async () => {
+    await using server = await startServer("redis");
+    const redis = open({ port: Number(new URL(server.url).port) });
+    for (let i = 0; i < 15; i += 1) redis.call(["WAIT", 1, 1_000]).catch(() => {});
+    const failure = { code: "STORE_UNAVAILABLE" };
+    await expect(redis.run(READ, { keys: ["a"] })).rejects.toMatchObject(failure);
+  });
+
+  test("confirms no write that was sent after it", async () => {
+    await using server = await startServer("redis-replica");
+    const [primary = 0] = server.nodes.map(({ config }) => config.port);
+    const redis = open({ port: primary, timeout: 20_000 });
+    const keys = ["a"];
+    const write = () => redis.runOnReplicas(COUNT, { keys }, { count: 1, span: 2_000 });
+    await until(async () => (await write()).confirmed === 1);
+    const before = await callsOf(redis, "wait");
+    const both = await Promise.all([write(), write()]);
+    expect(both.map(({ confirmed }) => confirmed)).toEqual([1, 1]);
+    expect(await callsOf(redis, "wait")).toBe(before + 2);
   });
 });
 

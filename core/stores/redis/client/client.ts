@@ -4,8 +4,15 @@ import {
   StoreUnavailableError,
   UnknownOutcomeError,
 } from "../../../lock/errors.ts";
+import { KeyedBatcher } from "../../../lock/keyed-batcher.ts";
 import { backoff } from "../../../lock/retry.ts";
-import { elapsedSince, type Instant, instant, type Millis } from "../../../lock/time.ts";
+import {
+  elapsedSince,
+  type Instant,
+  instant,
+  LONGEST_CALL,
+  type Millis,
+} from "../../../lock/time.ts";
 import type { Connect, RedisConnection, Route } from "./connection.ts";
 import { CommandFailure, toError } from "./failure.ts";
 import type {
@@ -42,6 +49,7 @@ class Client implements Required<Redis> {
   readonly #closing = new AbortController();
   readonly #subscriptions: Subscriptions;
   readonly #abandoned = new Set<RedisConnection>();
+  readonly #waits = new WeakMap<RedisConnection, Waits>();
   #connection: RedisConnection | undefined;
   #connecting: Promise<RedisConnection> | undefined;
   #checking: Promise<void> | undefined;
@@ -70,15 +78,15 @@ class Client implements Required<Redis> {
     // A connection that is silent for longer than the timeout is closed.
     const wait: Command = ["WAIT", count, Math.ceil(Math.min(span, this.#timeout / 2))];
     const send = async (connection: RedisConnection) => {
-      let confirmed: Promise<Reply> | undefined;
+      let confirmed: Promise<number> | undefined;
       const sendBoth = (command: Command) => {
         const reply = connection.send(command);
-        // Right after the script. Without an answer to it, the script has been executed all the same.
-        confirmed = connection.send(wait).catch(() => undefined);
+        // After the script. Without an answer to it, the script has been executed all the same.
+        confirmed = this.#waitsOf(connection).add(wait.join(" "), wait);
         return reply;
       };
       const reply = await runScript(sendBoth, script, input);
-      return { reply, confirmed: Number((await confirmed) ?? 0) };
+      return { reply, confirmed: (await confirmed) ?? 0 };
     };
     return await this.#send(send, input.signal, script);
   }
@@ -104,12 +112,22 @@ class Client implements Required<Redis> {
     return this.close();
   }
 
+  #waitsOf(connection: RedisConnection): Waits {
+    const waits = this.#waits.get(connection) ?? waitsOver(connection);
+    this.#waits.set(connection, waits);
+    return waits;
+  }
+
   /** Sends a command again only when a server has answered that it was not executed. */
   async #send<T>(
     send: (connection: RedisConnection) => Promise<T>,
     signal: AbortSignal | undefined,
     what: Sent,
   ): Promise<T> {
+    if (what.reads && !signal) {
+      using limit = deadline(Math.max(LONGEST_CALL, this.#timeout), noAnswer);
+      return await this.#send(send, limit.signal, what);
+    }
     const startedAt = instant();
     let detour: Connect | undefined;
     for (let attempt = 0; ; attempt += 1) {
@@ -186,16 +204,24 @@ class Client implements Required<Redis> {
     }
   }
 
-  /** Sends no more commands over it, and closes it after its last answer, or after a timeout of silence. */
+  /** Begins nothing more over it, and closes it after its last answer, or after a timeout of silence. */
   #abandon(connection: RedisConnection): void {
     if (this.#connection === connection) this.#connection = undefined;
     if (this.#abandoned.has(connection)) return;
     this.#abandoned.add(connection);
-    const end = () => {
-      this.#abandoned.delete(connection);
-      connection.close();
-    };
-    connection.send(["PING"]).then(end, end);
+    void this.#closeAfterAnswers(connection);
+  }
+
+  async #closeAfterAnswers(connection: RedisConnection): Promise<void> {
+    const waits = this.#waits.get(connection);
+    try {
+      do await connection.send(["PING"]);
+      while (waits && !waits.isIdle);
+    } catch {
+      // The connection has ended, or the user may not send a PING: an error is an answer, too.
+    }
+    this.#abandoned.delete(connection);
+    connection.close();
   }
 
   #opened(signal: AbortSignal | undefined): Promise<RedisConnection> {
@@ -261,3 +287,18 @@ class Client implements Required<Redis> {
 
 /** A script, or a command. */
 type Sent = Pick<Script, "reads"> & Partial<Pick<Script, "sha1">>;
+
+/** The WAITs of one connection. */
+type Waits = KeyedBatcher<Command, number>;
+
+/**
+ * Sends at most one WAIT of each kind at a time, since the connection waits with it. A WAIT counts for all writes that were
+ * sent before it: those that are sent during one share the next one.
+ */
+function waitsOver(connection: RedisConnection): Waits {
+  return new KeyedBatcher(Number.MAX_SAFE_INTEGER, async (group) => {
+    const [wait] = group as readonly [Command, ...Command[]];
+    const confirmed = await connection.send(wait).catch(() => undefined);
+    return group.map(() => Number(confirmed ?? 0));
+  });
+}
