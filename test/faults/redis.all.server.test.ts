@@ -343,6 +343,31 @@ describe.concurrent("waiters", () => {
     expect(await callsOf(redis, "publish")).toBe(3);
   });
 
+  test("that give up on their turn when nobody else waits tell those that watch the lock", async () => {
+    await using own = await OwnRedis.start();
+    const redis = own.client();
+    const lock = await own.locks({ redis: patient(own.client()) }).lock("a", held);
+    const caller = new AbortController();
+    const deaf = own.locks({ redis: deafened(own.client()) });
+    const first = deaf.lock("a", { ...waiting, signal: caller.signal });
+    const outcome = expect(first).rejects.toBe("enough");
+    await until(() => waiters(own, "a", 1));
+    const [id = ""] = (await redis.call(["ZRANGE", "{lockstep}wait:a", 0, 0])) as readonly string[];
+    const heard: string[] = [];
+    const channels = [id.slice(0, 36), "released/{lockstep}lock:a"];
+    for (const channel of channels) {
+      const message = () => void heard.push(channel);
+      redis.subscribe(`{lockstep}wake:${channel}`, { ready() {}, message });
+    }
+    await until(async () => (await subscribers(redis)) === 2);
+    await lock.unlock();
+    await until(() => heard.length === 1);
+    caller.abort("enough");
+    await outcome;
+    await until(() => heard.length === 2);
+    expect(heard).toEqual(channels);
+  });
+
   test("have a time for their turn, in which no other client gets the lock", async () => {
     await using own = await OwnRedis.start();
     const redis = own.client();

@@ -77,18 +77,21 @@ export const RENEW = script(`
 export const RELEASES = "released/";
 
 /**
- * Gives the turn to the first waiter of a queue and wakes it. Skips waiters that cannot be notified. Returns whether a
- * waiter has the turn. Never fails: a lock is released in any case.
+ * Gives the turn at a lock to the first waiter of its queue and wakes it. Skips waiters that cannot be notified. Without
+ * one, tells those that watch the lock. Never fails: a lock is released in any case.
  */
 const WAKE_NEXT = `
-  local function wake_next(queue, turn, channels)
+  local function wake_next(lock, turn, queue, channels)
     while true do
       local waiter = redis.pcall('ZPOPMIN', queue)[1]
-      if not waiter then return false end
+      if not waiter then
+        redis.pcall('PUBLISH', channels .. '${RELEASES}' .. lock, '')
+        return
+      end
       local receivers = redis.pcall('PUBLISH', channels .. string.sub(waiter, 1, 36), waiter)
       if type(receivers) == 'number' and receivers > 0 then
         redis.pcall('SET', turn, waiter, 'PX', ${TURN})
-        return true
+        return
       end
     end
   end
@@ -102,11 +105,7 @@ export const DROP = script(`
     if redis.call('GET', KEYS[i]) == ARGV[2] then ours[#ours + 1] = i end
   end
   for _, i in ipairs(ours) do redis.call('DEL', KEYS[i]) end
-  for _, i in ipairs(ours) do
-    if not wake_next(KEYS[2 * n + i], KEYS[n + i], ARGV[1]) then
-      redis.pcall('PUBLISH', ARGV[1] .. '${RELEASES}' .. KEYS[i], '')
-    end
-  end
+  for _, i in ipairs(ours) do wake_next(KEYS[i], KEYS[n + i], KEYS[2 * n + i], ARGV[1]) end
   return #ours == n and 1 or 0
 `);
 
@@ -139,7 +138,7 @@ export const ENQUEUE = script(`
   for i = 1, n do
     if i ~= busy and turns[i] == waiter then
       redis.call('DEL', KEYS[n + i])
-      wake_next(KEYS[2 * n + i], KEYS[n + i], ARGV[1])
+      wake_next(KEYS[i], KEYS[n + i], KEYS[2 * n + i], ARGV[1])
     end
   end
   return { left < 0 and left or math.max(left, 1), since }
@@ -153,7 +152,7 @@ export const LEAVE = script(`
     redis.call('ZREM', KEYS[2 * n + i], ARGV[2])
     if redis.call('GET', KEYS[n + i]) == ARGV[2] then
       redis.call('DEL', KEYS[n + i])
-      wake_next(KEYS[2 * n + i], KEYS[n + i], ARGV[1])
+      wake_next(KEYS[i], KEYS[n + i], KEYS[2 * n + i], ARGV[1])
     end
   end
 `);
