@@ -7,6 +7,7 @@ import {
   type ZooKeeperSession,
   zookeeperElection,
 } from "../../../core/stores/zookeeper/index.ts";
+import { childrenBefore, newNodePrefix } from "../../../core/stores/zookeeper/locks/queue.ts";
 import { pause, until } from "../../support/until.ts";
 import { contendersOf, freshRoot, singleZooKeeper } from "../../support/zookeeper.ts";
 import {
@@ -104,10 +105,36 @@ test("the order in the queue is that of the changes, also past the last sequence
   for (const name of [...made, "no-number"]) await admin.remove(`${queue}/${name}`);
 });
 
+test("sequence numbers of nine digits and a minus are those of contenders", async () => {
+  const { root, ours, theirs } = clients();
+  const queue = `${root}/a`;
+  await (await ours.lock("a", { ttl: LONG, wait: LONG })).unlock();
+  const prefix = newNodePrefix();
+  const made = ["-1000000000", "-999999999", "-000000001", "0000000000"].map((n) => prefix + n);
+  const [first = "", second = "", third = "", last = ""] = made;
+  // Java writes a number with ten characters at least, its minus included.
+  await admin.create({ path: `${queue}/${second}`, mode: "ephemeral" });
+  expect(await theirs.tryLock("a", { ttl: LONG })).toBeUndefined();
+  for (const name of [last, third, first])
+    await admin.create({ path: `${queue}/${name}`, mode: "ephemeral" });
+  expect(await contendersOf(admin, queue)).toEqual(made);
+  expect(childrenBefore(made, third)).toEqual([first, second]);
+  for (const name of made) await admin.remove(`${queue}/${name}`);
+});
+
 test("nested names are separate locks, also if a segment ends in ten digits", async () => {
   const { root, ours, theirs } = clients();
   const options = { ttl: LONG, wait: LONG };
-  const names = ["a/b", "a/1700000000", "a/b/0000000000", "a/", "/a", "a", "a/b/./c"];
+  const names = [
+    "a/b",
+    "a/1700000000",
+    "a/x-123456789",
+    "a/b/0000000000",
+    "a/",
+    "/a",
+    "a",
+    "a/b/./c",
+  ];
   const locks = [];
   for (const name of names) locks.push(await ours.lock(name, options));
   for (const name of names) expect(await theirs.tryLock(name, { ttl: LONG })).toBeUndefined();

@@ -23,7 +23,7 @@ const CONTENDER = /^(_c_[0-9a-f-]{36}-|x--?\d+-)/;
 
 /**
  * Resolves to the contenders in a queue, the earliest first. Nodes of nested names are skipped: no session owns them. Only a
- * child that ends in ten digits, and does not begin as a contender's node does, has to be read to tell.
+ * child that ends in a sequence number, and does not begin as a contender's node does, has to be read to tell.
  */
 export async function contendersIn(
   session: ZooKeeperSession,
@@ -66,9 +66,13 @@ function distance(sequence: number, other: number): number {
   return (sequence - other) | 0;
 }
 
-/** The digits at the end of a name; a negative number has a dash before its minus. */
+/**
+ * The number at the end of a name, which Java writes with ten characters at least, its minus included. A negative number of
+ * ten digits has a dash before its minus.
+ */
 function sequenceOf(name: string): number | undefined {
   const digits = name.slice(-10);
+  if (/^-\d{9}$/.test(digits)) return Number(digits);
   if (!/^\d{10}$/.test(digits)) return undefined;
   return name.endsWith("--", name.length - 10) ? -Number(digits) : Number(digits);
 }
