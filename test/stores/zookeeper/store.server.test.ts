@@ -155,6 +155,14 @@ test("nested names are separate locks, also if a segment ends in ten digits", as
   await election.resign();
 });
 
+test("an election at a path that ZooKeeper does not take is refused, with the path", () => {
+  for (const path of ["/a/..", "/./a", "/a//b", "/a/", "a", "/a\u0001b", "/\u{1f600}"]) {
+    const message = `path ${JSON.stringify(path)} must be`;
+    expect(() => zookeeperElection(admin, path)).toThrow(message);
+  }
+  for (const path of ["/a", "/a/b.c", "/..a"]) zookeeperElection(admin, path);
+});
+
 test("the parent nodes of nested names are deleted after the last of their locks", async () => {
   const { root, ours } = clients();
   await (await ours.lock("shop/sku/teapot", { ttl: LONG, wait: LONG })).unlock();

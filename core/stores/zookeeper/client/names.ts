@@ -1,12 +1,24 @@
 import { checkText } from "../../../lock/checks.ts";
+import { quote } from "../../../lock/errors.ts";
 import type { Path } from "./zookeeper.ts";
+
+/** The characters that ZooKeeper refuses (PathUtils.validatePath). */
+const REFUSED = String.raw`[\u0000-\u001f\u007f-\u009f\ue000-\uf8ff\ufff0-\uffff\u{10000}-\u{10ffff}]`;
+const HAS_REFUSED = new RegExp(REFUSED, "u");
+const TO_ENCODE = new RegExp(`%(?=[0-9A-F]{2}|lockstep$)|${REFUSED}`, "gu");
 
 /** Throws unless the ancestor of all nodes is "", for the root, or a path. */
 export function checkRoot(root: string): void {
-  if (root === "") return;
-  checkText("root", root, 1_000);
-  const isPath = root.startsWith("/") && root.slice(1).split("/").every(isSegment);
-  if (!isPath) throw new RangeError('the root must be "" or a path such as "/shop/locks"');
+  if (root !== "") checkPath("root", root, '"" or a path such as "/shop/locks"');
+}
+
+/** Throws unless ZooKeeper takes the path, which the servers' own refusal does not name. */
+export function checkPath(what: string, path: unknown, expected: string): asserts path is Path {
+  checkText(what, path, 1_000);
+  const hasSegments = path.startsWith("/") && path.slice(1).split("/").every(isSegment);
+  if (hasSegments && !HAS_REFUSED.test(path)) return;
+  const others = 'without empty segments, ".", "..", control characters and emoji';
+  throw new RangeError(`${what} ${quote(path)} must be ${expected}, ${others}`);
 }
 
 function isSegment(segment: string): boolean {
@@ -47,11 +59,7 @@ const EMPTY = "%2F";
 function encodeSegment(segment: string): string {
   if (segment === "") return EMPTY;
   if (!isSegment(segment)) return segment.replace(".", "%2E");
-  return segment.replace(
-    // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for.
-    /%(?=[0-9A-F]{2}|lockstep$)|[\u0000-\u001f\u007f-\u009f\ue000-\uf8ff\ufff0-\uffff\u{10000}-\u{10ffff}]/gu,
-    encodeURIComponent,
-  );
+  return segment.replace(TO_ENCODE, encodeURIComponent);
 }
 
 function decodeSegment(segment: string): string {

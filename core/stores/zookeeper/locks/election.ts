@@ -1,5 +1,5 @@
 import { follow } from "../../../lock/abort.ts";
-import { checkText, LONGEST_SPAN } from "../../../lock/checks.ts";
+import { LONGEST_SPAN } from "../../../lock/checks.ts";
 import { toMillis } from "../../../lock/duration.ts";
 import {
   checkElection,
@@ -13,7 +13,7 @@ import { type Fence, formatFence, issueFence } from "../../../lock/fence.ts";
 import { Notifier } from "../../../lock/notifier.ts";
 import { readWhenAvailable } from "../../../lock/retry.ts";
 import type { SessionPool } from "../../../lock/session-pool.ts";
-import { ownPath, parentOf, queueOf } from "../client/names.ts";
+import { checkPath, ownPath, parentOf, queueOf } from "../client/names.ts";
 import { NoNodeError, type Path, type ZooKeeperSession } from "../client/zookeeper.ts";
 import { enter } from "./enter.ts";
 import { recordIn, zookeeperTraits } from "./lock-queues.ts";
@@ -22,8 +22,7 @@ import type { ZooKeeperQueueEntry } from "./queue-entry.ts";
 
 /** Joins an election below this path, which is created if missing. Each election object is a candidate of its own. */
 export function zookeeperElection(session: ZooKeeperSession, path: Path): Election {
-  checkText("path", path, 1_000);
-  if (!/^(\/[^/]+)+$/.test(path)) throw new RangeError('the path must be one such as "/leader"');
+  checkPath("path", path, 'one such as "/leader"');
   return electionOn(
     new ZooKeeperElectionQueue({ session, name: path, path, root: parentOf(path) }),
   );
