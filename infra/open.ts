@@ -397,7 +397,7 @@ async function openZooKeeper({ scheme, network }: StoreUrl, options: OpenOptions
   const root = name.replace(/\/+$/, "");
   const connection = {
     servers: hosts.map((host) => toEndpoint(host, tls ? 2_281 : 2_181)),
-    ...(user !== "" && { user, password }),
+    ...(user + password !== "" && { user, password }),
     ...(tls && { tls: readTls(network) }),
   };
   return openZooKeeper(connection, { ...options, root: root && `/${root}` });

@@ -188,6 +188,7 @@ describe("a store's URL", () => {
     expect(spread.url).toBe("redis+cluster://a:1,b?prefix=shop&partitions=8");
     await expect(open("nonsense:x")).rejects.toThrow("rediss+cluster://…, rediss+sentinel://…");
     await expect(open("zookeeper://h,i//b")).rejects.toThrow("/shop/locks");
+    await expect(open("zookeeper://:hush@h")).rejects.toThrow(/^user must/);
     for (const url of ["redlock:x", "redlock://a,b/shop", "redlock://a,,b"]) {
       await expect(open(url)).rejects.toThrow(TypeError);
     }

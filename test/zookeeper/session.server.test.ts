@@ -288,6 +288,24 @@ test("a server with a path, a login or a wrong port is refused", () => {
   }
 });
 
+test("a user and a password that make no login are refused by name, and never shown", () => {
+  const wrong: readonly (readonly [object, RegExp])[] = [
+    [{ password: "secret" }, /password .* user/],
+    [{ user: undefined, password: "" }, /password .* user/],
+    [{ user: "", password: "secret" }, /^user /],
+    [{ user: "ann:secret", password: "b" }, /^user .*":"/],
+    [{ user: 5, password: "secret" }, /^user /],
+    [{ user: "ann", password: 4711 }, /^password /],
+  ];
+  for (const [login, message] of wrong) {
+    const open = () => zookeeperClient({ servers, ...login });
+    expect(open).toThrow(message);
+    expect(open).not.toThrow(/secret|4711/);
+  }
+  for (const login of [{}, { user: "ann" }, { user: "ann", password: "b:c" }])
+    zookeeperClient({ servers, ...login });
+});
+
 test("a server that is not a ZooKeeper server is refused", async () => {
   const refuse = (socket: Socket) =>
     void socket.on("error", () => {}).end("HTTP/1.1 400 Bad Request\r\n\r\n");

@@ -1,6 +1,6 @@
 import { createSecureContext, type SecureContext } from "node:tls";
 import { follow } from "../../../lock/abort.ts";
-import { checkText, LONGEST_SPAN } from "../../../lock/checks.ts";
+import { checkText, LONGEST_SPAN, wrongType } from "../../../lock/checks.ts";
 import { type Duration, toMillis } from "../../../lock/duration.ts";
 import { quote, StoreClosedError } from "../../../lock/errors.ts";
 import { checkTlsOptions } from "../../pem.ts";
@@ -15,7 +15,7 @@ import type { ZooKeeper, ZooKeeperOptions, ZooKeeperSession, ZooKeeperTls } from
  * zxid of new nodes, and does not detect a frozen server; the native package needs a compiler to install.
  */
 export function zookeeperClient(options: ZooKeeperOptions): ZooKeeper {
-  const { servers, user, password = "", tls } = options;
+  const { servers, tls } = options;
   checkTlsOptions(tls);
   if (!Array.isArray(servers) || servers.length === 0) {
     throw new TypeError('zookeeper needs a list of servers, such as ["127.0.0.1:2181"]');
@@ -24,7 +24,7 @@ export function zookeeperClient(options: ZooKeeperOptions): ZooKeeper {
   let turn = Math.floor(Math.random() * servers.length);
   return new Client({
     address: `zookeeper at ${servers.join(", ")}`,
-    login: user === undefined ? undefined : { user, password },
+    login: loginOf(options),
     tls: tls && secureContext(tls),
     count: servers.length,
     next() {
@@ -42,6 +42,22 @@ function checkServer(server: unknown): void {
   const shown = quote(server.replace(/^.*@/, ""));
   const advice = "a path is the option root, and a login the options user and password";
   throw new RangeError(`server ${shown} must be HOST or HOST:PORT; ${advice}`);
+}
+
+/** Returns the login, if there is one. Throws for a wrong one, and shows no text of it. */
+function loginOf({ user, password }: ZooKeeperOptions): Servers["login"] {
+  if (user === undefined && password === undefined) return undefined;
+  if (user === undefined) {
+    const why = "without a user there is no login, and everybody may use the nodes";
+    throw new TypeError(`the option password of zookeeper needs the option user: ${why}`);
+  }
+  if (typeof user !== "string") throw wrongType("user", "a string", user);
+  if (password !== undefined && typeof password !== "string")
+    throw new TypeError("password must be a string");
+  // A digest login is USER:PASSWORD, whose user ends at the first colon.
+  if (user === "" || user.includes(":"))
+    throw new RangeError('user must not be empty, and must not contain ":"');
+  return { user, password: password ?? "" };
 }
 
 function secureContext(tls: ZooKeeperTls): SecureContext {
