@@ -63,13 +63,19 @@ interface SessionPoolOptions<S> {
 /** How long an idle session is kept for the next lock. */
 const IDLE: Millis = 60_000;
 
+/** The most idle sessions: a session of ZooKeeper has a connection, of which servers allow 60 per address. */
+const MOST_IDLE = 8;
+
 /**
- * The sessions of a client's locks: a shared one for each ttl, so that a lock needs no session of its own, and an own
+ * The sessions of a client's locks: a shared one for each ttl in units, so that a lock needs no session of its own, and an own
  * one for each lock that is not renewed or is held for longer than its ttl.
  */
 export class SessionPool<S extends StoreSession> {
   readonly #options: SessionPoolOptions<S>;
   readonly #shared = new Map<Millis, Promise<SharedSession<S>>>();
+
+  /** The shared sessions that no lock uses, the last used one at the end. */
+  readonly #idle = new Set<SharedSession<S>>();
   readonly #open = new Set<S>();
   readonly #ending = new Set<Promise<void>>();
   readonly #closing = new AbortController();
@@ -127,7 +133,22 @@ export class SessionPool<S extends StoreSession> {
 
   async #openShared(ttl: Millis): Promise<SharedSession<S>> {
     const session = await this.#openOne(ttl);
-    return new SharedSession(session, () => this.#end(session));
+    const shared = new SharedSession(session, {
+      rested: () => this.#rest(shared),
+      used: () => this.#idle.delete(shared),
+      ended: () => {
+        this.#idle.delete(shared);
+        this.#end(session);
+      },
+    });
+    this.#rest(shared);
+    return shared;
+  }
+
+  #rest(shared: SharedSession<S>): void {
+    this.#idle.add(shared);
+    const [oldest] = this.#idle;
+    if (this.#idle.size > MOST_IDLE) oldest?.retire();
   }
 
   async #openOne(ttl: Millis, signal?: AbortSignal): Promise<S> {
@@ -157,9 +178,20 @@ export class SessionPool<S extends StoreSession> {
   }
 }
 
+interface SharedSessionEvents {
+  /** Called when no lock uses the session any more. */
+  rested(): void;
+
+  /** Called when a lock uses the session. */
+  used(): void;
+
+  /** Called when no lock will use the session any more. */
+  ended(): void;
+}
+
 class SharedSession<S extends StoreSession> {
   readonly session: S;
-  readonly #end: () => void;
+  readonly #events: SharedSessionEvents;
   readonly #cleanups = new Set<Cleanup<S>>();
   #users = 0;
   #isRetired = false;
@@ -167,9 +199,9 @@ class SharedSession<S extends StoreSession> {
   #cancelEnd: () => void;
   #cancelCleanUp = () => {};
 
-  constructor(session: S, end: () => void) {
+  constructor(session: S, events: SharedSessionEvents) {
     this.session = session;
-    this.#end = end;
+    this.#events = events;
     this.#cancelEnd = this.#endWhenIdle();
   }
 
@@ -181,6 +213,7 @@ class SharedSession<S extends StoreSession> {
   borrow(): PooledSession<S> {
     this.#users += 1;
     this.#cancelEnd();
+    this.#events.used();
     const cleanups: Cleanup<S>[] = [];
     let isBorrowed = true;
     const release = () => {
@@ -196,15 +229,18 @@ class SharedSession<S extends StoreSession> {
 
   retire(): void {
     this.#isRetired = true;
-    if (this.#users === 0) this.#end();
+    if (this.#users === 0) this.#events.ended();
   }
 
   #takeBack(cleanups: readonly Cleanup<S>[]): void {
     this.#users -= 1;
     for (const cleanup of cleanups) this.#cleanups.add(cleanup);
     if (this.#users > 0) void this.#cleanUp();
-    else if (this.#isRetired) this.#end();
-    else this.#cancelEnd = this.#endWhenIdle();
+    else if (this.#isRetired) this.#events.ended();
+    else {
+      this.#cancelEnd = this.#endWhenIdle();
+      this.#events.rested();
+    }
   }
 
   #endWhenIdle(): () => void {

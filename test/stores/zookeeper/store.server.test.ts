@@ -8,7 +8,7 @@ import {
   zookeeperElection,
 } from "../../../core/stores/zookeeper/index.ts";
 import { childrenBefore, newNodePrefix } from "../../../core/stores/zookeeper/locks/queue.ts";
-import { pause, until } from "../../support/until.ts";
+import { pause, until, within } from "../../support/until.ts";
 import { contendersOf, freshRoot, singleZooKeeper } from "../../support/zookeeper.ts";
 import {
   admin,
@@ -253,6 +253,40 @@ test.each([true, false])(
     await until(() => sessions.every(({ signal }) => signal.aborted));
   },
 );
+
+test("locks with ttls of the same second share a session, which lasts for that second", async () => {
+  const { client, sessions } = keeping();
+  const root = freshRoot();
+  const store = openStore({ root }, client);
+  for (let less = 0; less < 20; less += 1) {
+    const lock = await store.lock("a", { ttl: LONG - less, wait: LONG });
+    expect((await store.inspect("a")).expiresIn).toBe(LONG);
+    await lock.unlock();
+  }
+  // The other one is that of `inspect`.
+  expect(sessions.map(({ ttl }) => ttl).sort()).toEqual([10_000, LONG]);
+});
+
+test("a store keeps eight idle sessions, the last used ones", async () => {
+  const { client, sessions } = keeping();
+  const store = openStore({ root: freshRoot() }, client);
+  const lock = async (seconds: number) =>
+    (await store.lock("a", { ttl: 1_000 * seconds, wait: LONG })).unlock();
+  const held = await store.lock("held", { ttl: LONG, wait: LONG });
+  for (let seconds = 21; seconds <= 30; seconds += 1) {
+    await lock(seconds);
+    await lock(21);
+  }
+  const living = () =>
+    sessions.filter(({ signal }) => !signal.aborted).map(({ ttl }) => ttl / 1_000);
+  await within(
+    20_000,
+    until(() => living().length <= 9),
+  );
+  expect(living()).toEqual([20, 21, 24, 25, 26, 27, 28, 29, 30]);
+  held.assertHeld();
+  await held.unlock();
+});
 
 test("a lock that is not renewed starts with its whole ttl after a wait, without heartbeats", async () => {
   const { client, sessions } = keeping();

@@ -14,7 +14,7 @@ export interface ZooKeeperStoreOptions extends StoreOptions {
  * Makes a store of fair locks in ZooKeeper 3.5 or later, in one queue with the locks of Curator and of ZooKeeper's own
  * recipe.
  *
- * Without contention, acquire and release take one round trip each: locks with the same ttl share a session. A majority of
+ * Without contention, acquire and release take one round trip each: locks whose ttls round up to the same second share a session. A majority of
  * the servers has an acknowledged lock. Sessions expire by the servers' monotonic clocks.
  */
 export function zookeeperLocks(

@@ -74,7 +74,8 @@ export class ZooKeeperLockQueues implements LockQueues<ZooKeeperSession, ZooKeep
     };
     this.sessions = new SessionPool({
       address: zookeeper.address,
-      unit: 1,
+      // Locks with about the same ttl share a session, and its connection.
+      unit: 1_000,
       open: (ttl, signal) => zookeeper.openSession(ttl, signal),
     });
   }
