@@ -84,6 +84,12 @@ export function after(
   return () => clearTimeout(timer as number);
 }
 
+/** Keeps the process alive until the returned function is called. */
+export function keepProcessAlive(): () => void {
+  const timer = setInterval(() => {}, LONGEST_TIMER);
+  return () => clearInterval(timer);
+}
+
 /**
  * Calls `fn` like `after`, one turn of the event loop later.
  *

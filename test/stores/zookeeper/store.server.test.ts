@@ -8,6 +8,7 @@ import {
   zookeeperElection,
 } from "../../../core/stores/zookeeper/index.ts";
 import { childrenBefore, newNodePrefix } from "../../../core/stores/zookeeper/locks/queue.ts";
+import { runScript } from "../../support/script.ts";
 import { pause, until, within } from "../../support/until.ts";
 import { contendersOf, freshRoot, singleZooKeeper } from "../../support/zookeeper.ts";
 import {
@@ -287,6 +288,33 @@ test("a store keeps eight idle sessions, the last used ones", async () => {
   held.assertHeld();
   await held.unlock();
 });
+
+test.each(["holder", "leader", "session"])(
+  "what a process has in ZooKeeper does not keep it alive: a %s",
+  async (kind) => {
+    using script = runScript("wait-in-zookeeper", kind, ...servers, freshRoot());
+    expect(await script.line()).toBe("goes on");
+    expect(await within(20_000, script.ended)).toBe(0);
+  },
+);
+
+test.each(["lock", "candidate", "observer"])(
+  "a process that waits in ZooKeeper stays alive until it has what it waits for: a %s",
+  async (kind) => {
+    const root = freshRoot();
+    await using store = await openZooKeeper({ servers }, { root });
+    const election = await store.elections.open("a");
+    await election.campaign("first");
+    using script = runScript("wait-in-zookeeper", kind, ...servers, root);
+    expect(await script.line()).toBe("goes on");
+    // Nothing but the wait keeps the process alive for so long.
+    await pause(6_000);
+    if (kind === "observer") await election.proclaim("next");
+    else await election.resign();
+    expect(await script.line()).toBe("has it");
+    expect(await script.ended).toBe(0);
+  },
+);
 
 test("a lock that is not renewed starts with its whole ttl after a wait, without heartbeats", async () => {
   const { client, sessions } = keeping();

@@ -146,6 +146,12 @@ export class Connection {
     this.#socket.write(message.framed());
   }
 
+  /** Whether the connection keeps the process alive, as a new one does. */
+  keepProcessAlive(keeps: boolean): void {
+    if (keeps) this.#socket.ref();
+    else this.#socket.unref();
+  }
+
   destroy(error?: Error): void {
     this.#socket.destroy(error);
   }

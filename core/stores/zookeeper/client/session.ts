@@ -83,6 +83,9 @@ export class LiveSession implements ZooKeeperSession {
   #pendingSince: Instant | undefined;
   #isKeepAliveStopped = false;
 
+  /** The number of callers that wait for an answer. */
+  #callers = 0;
+
   /** How many connections in a row were ended within a second, and not by this client. */
   #brief = 0;
   #connecting: Promise<void> | undefined;
@@ -244,7 +247,23 @@ export class LiveSession implements ZooKeeperSession {
     this.#end(reason);
   }
 
+  /** Sends a request, and keeps the process alive until it is answered. */
   async #send<T>(
+    request: Request<T>,
+    signal?: AbortSignal,
+    answered?: (answer: T) => void,
+  ): Promise<T> {
+    this.#callers += 1;
+    this.#connection?.keepProcessAlive(true);
+    try {
+      return await this.#enqueue(request, signal, answered);
+    } finally {
+      this.#callers -= 1;
+      if (this.#callers === 0) this.#connection?.keepProcessAlive(false);
+    }
+  }
+
+  async #enqueue<T>(
     request: Request<T>,
     signal?: AbortSignal,
     answered?: (answer: T) => void,
@@ -354,10 +373,11 @@ export class LiveSession implements ZooKeeperSession {
       timedOut: () => this.#disconnect(connection, noAnswer()),
     });
     this.#flush(connection);
+    connection.keepProcessAlive(this.#callers > 0);
     if (this.#isKeepAliveStopped) return;
     this.#heartbeat = new Heartbeat(connection.sentAt, {
       ttl,
-      beat: () => this.sync(),
+      beat: () => this.#enqueue(syncRequest()),
       proven: (sentAt) => this.#validity.extend({ ttl, sentAt }),
       missed: () => this.#disconnect(connection, noAnswer()),
     });

@@ -15,12 +15,13 @@ export interface ZooKeeper extends AsyncDisposable {
    */
   openSession(ttl: Duration, signal?: AbortSignal): Promise<ZooKeeperSession>;
 
-  /** Ends all sessions, and lets the process exit. Never rejects. */
+  /** Ends all sessions. Never rejects. */
   close(): Promise<void>;
 }
 
 /**
  * A session: ZooKeeper deletes its ephemeral nodes when it ends. A session moves to another server when a connection breaks.
+ * Only a request under way keeps the process alive.
  *
  * The servers execute requests in their order, without waiting for answers in between. A read sees all writes of this
  * session, and never an older state than a read before it; it may miss recent writes of other sessions, except after `sync`.

@@ -13,6 +13,7 @@ import { type Fence, formatFence, issueFence } from "../../../lock/fence.ts";
 import { Notifier } from "../../../lock/notifier.ts";
 import { readWhenAvailable } from "../../../lock/retry.ts";
 import type { SessionPool } from "../../../lock/session-pool.ts";
+import { keepProcessAlive } from "../../../lock/time.ts";
 import { checkPath, ownPath, parentOf, queueOf } from "../client/names.ts";
 import { NoNodeError, type Path, type ZooKeeperSession } from "../client/zookeeper.ts";
 import { enter } from "./enter.ts";
@@ -126,7 +127,9 @@ class ZooKeeperElectionQueue implements ElectionQueue<ZooKeeperQueueEntry> {
       for (;;) {
         leader = await readWhenAvailable(() => this.#watch(scope.signal, watch), scope.signal);
         yield leader;
-        await notifier.wait({ signal: scope.signal });
+        // A watch does not keep the process alive.
+        const letExit = keepProcessAlive();
+        await notifier.wait({ signal: scope.signal }).finally(letExit);
       }
     } finally {
       this.session.unwatch(this.#path, watch);

@@ -3,7 +3,7 @@ import type { CandidateEntry } from "../../../lock/election.ts";
 import { hasCode, SessionExpiredError } from "../../../lock/errors.ts";
 import { Notifier } from "../../../lock/notifier.ts";
 import { readWhenAvailable } from "../../../lock/retry.ts";
-import { after, type Millis } from "../../../lock/time.ts";
+import { after, keepProcessAlive, type Millis } from "../../../lock/time.ts";
 import { NoNodeError, type Path, type ZooKeeperSession, type Zxid } from "../client/zookeeper.ts";
 import { forgetNodes, keepNodes } from "./left-over.ts";
 import { childrenBefore, contendersIn, removeIfThere } from "./queue.ts";
@@ -90,9 +90,12 @@ export class ZooKeeperQueueEntry implements CandidateEntry {
     const gone = new AbortController();
     const scope = follow(signal, gone.signal);
     const stop = this.#watchOwn((loss) => gone.abort(loss));
+    // A watch does not keep the process alive.
+    const letExit = keepProcessAlive();
     try {
       for (const node of this.#nodes) await this.#outlast(node, scope.signal);
     } finally {
+      letExit();
       stop();
       scope[Symbol.dispose]();
     }
