@@ -310,7 +310,7 @@ function toMysqlOptions(scheme: string, url: NetworkUrl | undefined) {
     throw new TypeError(`the store "${scheme}:" needs ${scheme}://HOST:PORT/DATABASE`);
   const tls = scheme === "mysqls";
   checkOptions(url, tls ? ["ca", "cert", "key", "connections"] : ["connections"]);
-  const { host, port, user, password, name, options } = url;
+  const { host, port, user, password, name } = url;
   return {
     host,
     ...(port !== undefined && { port }),
