@@ -1,6 +1,6 @@
 import { describe, expect, inject, test } from "vitest";
 import { type Inventory, stockLock } from "../../core/inventory/inventory.ts";
-import { get, type LeaseId, put, type Txn } from "../../core/stores/etcd/client/etcd.ts";
+import { type Etcd, get, type LeaseId, put, type Txn } from "../../core/stores/etcd/client/etcd.ts";
 import { etcdClient } from "../../core/stores/etcd/client/grpc.ts";
 import { stockKeys } from "../../core/stores/etcd/inventory/context.ts";
 import { etcdInventory } from "../../core/stores/etcd/inventory/index.ts";
@@ -8,7 +8,7 @@ import { etcdLocks } from "../../core/stores/etcd/locks/index.ts";
 import { memoryLocks } from "../../core/stores/memory/locks.ts";
 import { describeInventory } from "../conformance/inventory.ts";
 import { counting } from "../support/counting-etcd.ts";
-import { faulty } from "../support/faulty-etcd.ts";
+import { type Fault, faulty } from "../support/faulty-etcd.ts";
 import { etcdInventoryUnderTest } from "../support/inventory-under-test.ts";
 import { known } from "../support/known.ts";
 import { sellWithoutPause } from "../support/sell-without-pause.ts";
@@ -20,6 +20,11 @@ for (const server of servers) describeInventory(server.name, () => etcdInventory
 
 const [server] = servers;
 if (!server) throw new Error("there is no etcd server");
+
+const areGone = async (etcd: Etcd, leases: readonly LeaseId[]) => {
+  const left = await Promise.all(leases.map((lease) => etcd.timeToLive(lease)));
+  return left.every((each) => each === undefined);
+};
 
 /** Opens stock whose requests take `span` longer. */
 const slow = (prefix: string, span: number) => {
@@ -277,6 +282,68 @@ describe("reservations in etcd", () => {
     expect(await direct.timeToLive(leases[0] ?? 0n)).toBeGreaterThan(50);
     await stock.cancel({ sku, reservation: "r", operationId: "2" });
     await gone(leases[0]);
+    await direct.close();
+  });
+
+  test("a reservation that was made after conflicts lasts as long as one that was made at once", async () => {
+    const direct = etcdClient({ endpoints: server.endpoints });
+    const flaky = faulty(direct);
+    const theirs = etcdInventory(direct, { prefix: "conflicts/" });
+    const sku = "a";
+    const change = (operationId: string) => ({ sku, quantity: 1, operationId });
+    let left = 0;
+    const txn: typeof direct.txn = async (...args) => {
+      if (left > 0 && args[0].when.length > 0) {
+        await theirs.decrement(change(`theirs/${left}`));
+        await pause(700);
+        left -= 1;
+      }
+      return flaky.etcd.txn(...args);
+    };
+    const ours = etcdInventory({ ...flaky.etcd, txn }, { prefix: "conflicts/" });
+    await ours.set({ ...change("set"), quantity: 50 });
+    left = 2;
+    await ours.reserve({ ...change("r"), expiresIn: 20_000 });
+    const { kvs } = await direct.range(get(stockKeys("conflicts/").open(sku, "r")));
+    const unused = flaky.leases.filter((lease) => lease !== kvs[0]?.lease);
+    expect(unused.length).toBeGreaterThan(0);
+    await until(() => areGone(direct, unused), 15_000);
+    await direct.close();
+  });
+
+  test("a reservation that is refused leaves no lease behind, and one of unknown outcome keeps its lease", async () => {
+    const direct = etcdClient({ endpoints: server.endpoints });
+    const flaky = faulty(direct);
+    const prefix = "refused-leases/";
+    const [ours, theirs] = [
+      etcdInventory(flaky.etcd, { prefix }),
+      etcdInventory(direct, { prefix }),
+    ];
+    await using locks = etcdLocks(direct, { prefix });
+    const sku = "a";
+    const change = (operationId: string) => ({ sku, quantity: 1, operationId });
+    const reserving = (operationId: string) => ({ ...change(operationId), expiresIn: 60_000 });
+    await ours.set({ ...change("set"), quantity: 50 });
+    await theirs.set({ sku: "b", quantity: 50, operationId: "b/set" });
+    const lock = await locks.lock(stockLock(sku), { ttl: 60_000, wait: 60_000 });
+    const { fence } = lock;
+    await ours.decrement({ ...change("1"), fence });
+    await lock.unlock();
+    const fencedOut = ours.reserve({ ...reserving("2"), fence });
+    await expect(fencedOut).rejects.toMatchObject({ code: "FENCED_OUT" });
+    await theirs.decrement({ ...change("3"), sku: "b" });
+    const used = ours.reserve(reserving("3"));
+    await expect(used).rejects.toMatchObject({ code: "OPERATION_CONFLICT" });
+    expect(flaky.leases).toHaveLength(2);
+    await until(() => areGone(direct, flaky.leases), 30_000);
+    const faults: Fault[] = ["answer-lost"];
+    flaky.decide = (call) => (call === "txn" ? faults.shift() : undefined);
+    await ours.reserve(reserving("4"));
+    await pause(200);
+    expect(await ours.reservations(sku)).toMatchObject([
+      { id: "4", expiresIn: expect.any(Number) },
+    ]);
+    expect(await direct.timeToLive(flaky.leases[2] ?? 0n)).toBeGreaterThan(50);
     await direct.close();
   });
 

@@ -3,6 +3,7 @@ import { describeBatch, type OperationBatch } from "../../../inventory/operation
 import { conflictPause, type Plan, type PlannedOperation } from "../../../inventory/plan.ts";
 import { inTurn, withoutEffect } from "../../../inventory/turn.ts";
 import { sleep } from "../../../lock/abort.ts";
+import { hasCode } from "../../../lock/errors.ts";
 import { retryUntilKnown } from "../../../lock/retry.ts";
 import { elapsedSince, instant } from "../../../lock/time.ts";
 import {
@@ -10,10 +11,10 @@ import {
   isAbsent,
   type LeaseId,
   NoLeaseError,
-  newLease,
   type Put,
   put,
   remove,
+  type Seconds,
   type TxnOp,
   toSeconds,
 } from "../client/etcd.ts";
@@ -22,6 +23,7 @@ import type { CachedKey, EtcdContext, EtcdStockKeys } from "./context.ts";
 import { releaseExpired } from "./expiry.ts";
 import { isFenceUnchanged, raiseClaim } from "./fence.ts";
 import { plan as planOn } from "./plan.ts";
+import { ReservationLease, revokeUnused } from "./reservation-lease.ts";
 import {
   cachedSnapshot,
   readSnapshot,
@@ -64,9 +66,12 @@ async function attempt(
   batch: OperationBatch,
   limit: AbortSignal,
 ): Promise<readonly DecrementResult[] | undefined> {
+  const lease = new ReservationLease(context.etcd);
   try {
-    return await planAndCommit(context, batch, limit);
+    return await planAndCommit(context, { batch, lease }, limit);
   } catch (error) {
+    // A reservation that was perhaps written needs its lease.
+    if (!hasCode(error, "UNKNOWN_OUTCOME")) lease.revoke();
     // An id was used for another sku in the meantime, or the lease of a new reservation has ended.
     if (error instanceof NoLeaseError) return undefined;
     const refusal = refusalIn(error);
@@ -80,11 +85,10 @@ async function attempt(
 
 async function planAndCommit(
   context: EtcdContext,
-  batch: OperationBatch,
+  { batch, lease: granted }: LeasedBatch,
   limit: AbortSignal,
 ): Promise<readonly DecrementResult[]> {
   let snapshot = cachedSnapshot(context, batch) ?? (await readSnapshot(context, batch, limit));
-  let lease: LeaseId | undefined;
   let knownTurn: CachedKey | undefined;
   for (let conflicts = 0; ; conflicts += 1) {
     const asked = turnAskedFor(snapshot, knownTurn);
@@ -102,19 +106,20 @@ async function planAndCommit(
       knownTurn = snapshot.turnKey;
       continue;
     }
-    lease ??= await grantLease(context, plan, limit);
+    const span = spanOfLease(plan);
+    const lease = span === undefined ? undefined : await granted.grant(span, limit);
     const changed = await tryCommit(context, { batch, snapshot, plan, lease }, limit);
     if (changed === undefined) {
-      if (lease !== undefined && !isReserving(plan)) revokeUnused(context, lease);
+      if (lease === undefined) granted.revoke();
       return plan.results;
     }
     if (conflicts === 0) {
       snapshot = changed;
       continue;
     }
-    const span = elapsedSince(begunAt);
-    await sleep(conflictPause(conflicts, span), limit);
-    const ask = askForTurn(context.keys, batch.sku, span);
+    const taken = elapsedSince(begunAt);
+    await sleep(conflictPause(conflicts, taken), limit);
+    const ask = askForTurn(context.keys, batch.sku, taken);
     snapshot = await readSnapshot(context, batch, limit, [ask]).catch((error) => {
       throw withoutEffect(context.etcd.address, error);
     });
@@ -134,7 +139,7 @@ async function tryCommit(
   const { succeeded, answers } = await commit(context, txn, limit);
   if (!succeeded) return toSnapshot(context, batch, answers);
   if (snapshot.lease !== undefined && plan.planned.length > 0) {
-    revokeUnused(context, snapshot.lease);
+    revokeUnused(context.etcd, snapshot.lease);
   }
   return undefined;
 }
@@ -144,27 +149,16 @@ function mayGain({ isShort, stock }: Plan<StoredStock>): boolean {
   return isShort && stock.reservations > 0;
 }
 
-function isReserving({ planned: [first] }: Plan<StoredStock>): boolean {
-  return first?.operation.kind === "reserve" && first.outcome === "applied";
+/** How long the reservation of the plan lasts; undefined if the plan makes none. */
+function spanOfLease({ planned: [first] }: Plan<StoredStock>): Seconds | undefined {
+  if (first?.operation.kind !== "reserve" || first.outcome !== "applied") return undefined;
+  return toSeconds((first.operation.expiresIn ?? 0) / 1_000);
 }
 
-/** Grants the lease that bounds a new reservation. */
-async function grantLease(
-  { etcd }: EtcdContext,
-  plan: Plan<StoredStock>,
-  limit: AbortSignal,
-): Promise<LeaseId | undefined> {
-  const { expiresIn = 0 } = plan.planned[0]?.operation ?? {};
-  if (!isReserving(plan)) return undefined;
-  const lease = newLease();
-  await etcd.grant(lease, toSeconds(expiresIn / 1_000), limit);
-  return lease;
-}
-
-/** Revokes a lease without keys: its reservation was closed, or was not made. */
-function revokeUnused({ etcd }: EtcdContext, lease: LeaseId): void {
-  // If the request fails, the lease ends by itself.
-  void etcd.revoke(lease).catch(() => {});
+/** A batch, and the lease of the reservation that it may make. */
+interface LeasedBatch {
+  readonly batch: OperationBatch;
+  readonly lease: ReservationLease;
 }
 
 /** A plan, and the snapshot that it is based on. */
