@@ -1,10 +1,11 @@
 import { afterAll, afterEach, expect, test, vi } from "vitest";
 import type { LockStore } from "../../../core/lock/lock.ts";
-import { type Etcd, remove, type Txn } from "../../../core/stores/etcd/client/etcd.ts";
+import { type Etcd, put, remove, type Txn } from "../../../core/stores/etcd/client/etcd.ts";
 import { etcdClient } from "../../../core/stores/etcd/client/grpc.ts";
 import { etcdLocks } from "../../../core/stores/etcd/locks/index.ts";
 import { EtcdMutex } from "../../../core/stores/etcd/locks/mutex.ts";
 import { EtcdSession } from "../../../core/stores/etcd/locks/session.ts";
+import { type EtcdStore, etcdStore } from "../../../core/stores/etcd/store.ts";
 import { freshPrefix, queueOf } from "../../support/etcd.ts";
 import { singleEtcds } from "../../support/etcd-under-test.ts";
 import { type Fault, faulty } from "../../support/faulty-etcd.ts";
@@ -176,6 +177,106 @@ test("operators who raise the generation at once get one each", async () => {
     [ours, theirs, ours, theirs].map((one) => one.raiseGeneration()),
   );
   expect(raised.sort()).toEqual([1, 2, 3, 4]);
+});
+
+/** Opens a store whose next call of each read is never answered, once `silence` was called. */
+function silentOnce(prefix: string) {
+  const silent = new Set<string>();
+  const wrap = <A extends unknown[], T>(name: string, call: (...args: A) => Promise<T>) => {
+    return (...args: A): Promise<T> => {
+      if (!silent.delete(name)) return call.apply(etcd, args);
+      const signal = args.find((arg) => arg instanceof AbortSignal);
+      return new Promise((_, reject) => {
+        signal?.addEventListener("abort", () => reject(signal.reason));
+      });
+    };
+  };
+  const { range, txn, timeToLive } = etcd;
+  const store = etcdStore(
+    {
+      ...faulty(etcd).etcd,
+      range: wrap("range", range),
+      txn: wrap("txn", txn),
+      timeToLive: wrap("timeToLive", timeToLive),
+      close: async () => {},
+    },
+    { prefix },
+  );
+  const silence = () => {
+    for (const name of ["range", "txn", "timeToLive"]) silent.add(name);
+  };
+  return { store, silence };
+}
+
+test.concurrent.each<[string, (store: EtcdStore) => Promise<unknown>]>([
+  ["inventory.get", ({ inventory }) => inventory.get("cup")],
+  ["inventory.list", ({ inventory }) => inventory.list()],
+  ["inventory.history", ({ inventory }) => inventory.history("cup")],
+  ["inventory.reservations", ({ inventory }) => inventory.reservations("cup")],
+  ["locks.raiseGeneration", ({ locks }) => locks.raiseGeneration()],
+  ["locks.inspect", ({ locks }) => locks.inspect("job")],
+  ["locks.list", ({ locks }) => locks.list()],
+])("a read without an answer is sent again after 2 s: %s", async (_, call) => {
+  const { store, silence } = silentOnce(`${freshPrefix()}/`);
+  const sku = "cup";
+  await store.inventory.set({ sku, quantity: 5, operationId: "set" });
+  await store.inventory.reserve({ sku, quantity: 1, operationId: "r", expiresIn: "60s" });
+  await using _lock = await store.locks.lock("job", { ttl: LONG, wait: LONG });
+  silence();
+  expect(await within(20_000, call(store))).toBeTruthy();
+});
+
+test("the leader is read again after 2 s without an answer", async () => {
+  const { store, silence } = silentOnce(`${freshPrefix()}/`);
+  const election = await store.elections.open("leader", { ttl: LONG });
+  await election.campaign("a");
+  silence();
+  expect(await within(20_000, election.leader())).toMatchObject({ value: "a" });
+  await election.resign();
+  await store.close();
+});
+
+test("a list of locks reads each lease once, and no values but those of the holders", async () => {
+  const prefix = `${freshPrefix()}/`;
+  const flaky = faulty(etcd);
+  const values: string[] = [];
+  const keep = ({ kvs }: { readonly kvs: readonly { readonly value: string }[] }) =>
+    values.push(...kvs.map(({ value }) => value));
+  const range: Etcd["range"] = async (...args) => {
+    const answer = await flaky.etcd.range(...args);
+    keep(answer);
+    return answer;
+  };
+  const locks = etcdLocks({ ...flaky.etcd, range }, { prefix });
+  stores.push(locks);
+  const large = Array.from({ length: 1_100 }, (_, i) => `${prefix}%lockstep/stock/cup/ledger/${i}`);
+  for (let i = 0; i < large.length; i += 100) {
+    await etcd.txn({ when: [], do: large.slice(i, i + 100).map((key) => put(key, "large")) });
+  }
+  const names = Array.from({ length: 130 }, (_, i) => `job ${String(i).padStart(3, "0")}`);
+  for (const name of names) await locks.lock(name, { ttl: LONG, wait: LONG });
+  const before = flaky.calls.length;
+  const listed = await locks.list("");
+  expect(listed.map(({ name }) => name)).toEqual(names);
+  expect(listed[129]).toMatchObject({ about: { since: expect.any(Date) }, waiters: 0 });
+  const count = (call: string) => flaky.calls.slice(before).filter((each) => each === call).length;
+  expect(count("timeToLive")).toBe(1);
+  expect(count("range")).toBeLessThanOrEqual(4);
+  expect(values).not.toContain("large");
+});
+
+test("a key without a lease that blocks a lock is its holder, and release removes it", async () => {
+  const { prefix, ours } = clients();
+  await etcd.txn({ when: [], do: [put(`${prefix}job/config`, "hello")] });
+  expect(await ours.list("")).toEqual([]);
+  const waiting = ours.lock("job", { ttl: LONG, wait: LONG });
+  await until(async () => (await queueOf(etcd, `${prefix}job`)).length === 2);
+  const holder = `key "${prefix}job/config" without a lease`;
+  const info = await ours.inspect("job");
+  expect(info).toMatchObject({ holder, expiresIn: undefined, waiters: 1 });
+  expect(await ours.list("")).toMatchObject([{ name: "job", holder, waiters: 1 }]);
+  await ours.release("job", { fence: info.fence ?? "" });
+  expect(await (await waiting).unlock()).toBe("released");
 });
 
 test("a session with less than a third of its ttl left gets no other lock", async () => {

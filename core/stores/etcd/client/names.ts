@@ -39,6 +39,12 @@ export function ownKey(prefix: string, ...segments: readonly string[]): string {
   return [prefix + OWN, ...segments.map(encodeSegment)].join("/");
 }
 
+/** Returns the last possible key of the own records that the key is among; any other key is returned as it is. */
+export function pastOwnRecords(key: string): string {
+  const [folder] = /^(?:.*?\/)?%lockstep\//s.exec(key) ?? [];
+  return folder === undefined ? key : `${folder}\u{10ffff}`;
+}
+
 function isOwn(name: string): boolean {
   return name.split("/").includes(OWN);
 }

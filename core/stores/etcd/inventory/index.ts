@@ -13,7 +13,8 @@ import type {
 import { KeyedQueue } from "../../../lock/keyed-queue.ts";
 import { checkOptionNames, type OptionNames } from "../../../lock/options.ts";
 import { RecentMap } from "../../../lock/recent-map.ts";
-import { type Etcd, get } from "../client/etcd.ts";
+import { retryUntilKnown } from "../../../lock/retry.ts";
+import { type Etcd, type Get, get, type RangeAnswer } from "../client/etcd.ts";
 import { checkPrefix } from "../client/names.ts";
 import { applyBatch } from "./change.ts";
 import { type CachedKey, type EtcdContext, reservationIn, skuIn, stockKeys } from "./context.ts";
@@ -59,11 +60,20 @@ export function etcdInventory(etcd: Etcd, options: EtcdInventoryOptions = {}): I
   );
 }
 
+/** Repeats a read over a new connection when an attempt has taken too long. */
+function readAgain<T>(etcd: Etcd, once: (limit: AbortSignal) => Promise<T>): Promise<T> {
+  return retryUntilKnown(etcd.address, "stock was read", undefined, once);
+}
+
+function range(etcd: Etcd, read: Get): Promise<RangeAnswer> {
+  return readAgain(etcd, (limit) => etcd.range(read, limit));
+}
+
 async function readStock(
   { etcd, keys }: EtcdContext,
   sku: string,
 ): Promise<StockLevel | undefined> {
-  const { kvs } = await etcd.range(get(keys.stock(sku)));
+  const { kvs } = await range(etcd, get(keys.stock(sku)));
   if (!kvs[0]) return undefined;
   const { onHand, reserved, sold, supplied } = parseStock(kvs[0].value);
   return { sku, onHand, reserved, sold, supplied };
@@ -80,7 +90,7 @@ async function list(
   while (levels.length < limit) {
     // The key of the stock is the last key of its sku.
     const from = last === "" ? {} : { after: keys.stock(last) };
-    const { kvs } = await etcd.range(get({ prefix: keys.skus(prefix) }, { limit: 1, ...from }));
+    const { kvs } = await range(etcd, get({ prefix: keys.skus(prefix) }, { limit: 1, ...from }));
     if (!kvs[0]) break;
     last = skuIn(kvs[0].key);
     if (!last.startsWith(prefix)) {
@@ -105,7 +115,7 @@ async function readHistory(
   const entries: LedgerEntry[] = [];
   let after = keys.entries(sku, before);
   for (;;) {
-    const { kvs } = await etcd.range(get({ prefix: keys.ledger(sku) }, { limit: PAGE, after }));
+    const { kvs } = await range(etcd, get({ prefix: keys.ledger(sku) }, { limit: PAGE, after }));
     const newestFirst = kvs.flatMap(({ value }) => parseEntries(value).toReversed());
     entries.push(...newestFirst.filter(({ seq }) => seq < before));
     if (entries.length >= limit || kvs.length < PAGE) return entries.slice(0, limit);
@@ -119,14 +129,15 @@ async function readReservations(
   limit: number,
 ): Promise<readonly Reservation[]> {
   // A reservation has two keys until it expires, and one until its units are back on hand.
-  const { kvs } = await etcd.range(get({ prefix: keys.reservations(sku) }, { limit: 2 * limit }));
+  const { kvs } = await range(etcd, get({ prefix: keys.reservations(sku) }, { limit: 2 * limit }));
   const leases = new Map(kvs.map(({ key, lease }) => [key, lease]));
   const units = kvs.map(({ key, value }) => ({ key, id: reservationIn(key), value }));
   const reserved = units.filter(({ key, id }) => key === keys.units(sku, id)).slice(0, limit);
   return Promise.all(
     reserved.map(async ({ id, value }) => {
       const lease = leases.get(keys.open(sku, id));
-      const left = lease === undefined ? 0 : ((await etcd.timeToLive(lease)) ?? 0);
+      const read = async (limit: AbortSignal) => (await etcd.timeToLive(lease ?? 0n, limit)) ?? 0;
+      const left = lease === undefined ? 0 : await readAgain(etcd, read);
       return { id, quantity: Number(value), expiresIn: 1_000 * left };
     }),
   );

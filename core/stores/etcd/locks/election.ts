@@ -12,12 +12,21 @@ import { type Fence, formatFence, issueFence } from "../../../lock/fence.ts";
 import type { LeadershipOptions } from "../../../lock/leadership.ts";
 import { Notifier } from "../../../lock/notifier.ts";
 import { checkOptionNames, type OptionNames } from "../../../lock/options.ts";
-import { readWhenAvailable } from "../../../lock/retry.ts";
+import { readWhenAvailable, retryUntilKnown } from "../../../lock/retry.ts";
 import type { SessionPool } from "../../../lock/session-pool.ts";
-import { type Etcd, get, type LeaseId, put, type Revision } from "../client/etcd.ts";
+import {
+  type Etcd,
+  type Get,
+  get,
+  type LeaseId,
+  put,
+  type RangeAnswer,
+  type Revision,
+} from "../client/etcd.ts";
 import { isIn, ownerByKey, ownKey, queueOf } from "../client/names.ts";
 import { enter } from "./enter.ts";
-import { etcdTraits, type LockSession, toGeneration } from "./lock-queues.ts";
+import { toGeneration } from "./info.ts";
+import { etcdTraits, type LockSession } from "./lock-queues.ts";
 import { changeOrCheck, type EntryKeys, queueKeysOf } from "./queue.ts";
 import { EtcdQueueEntry } from "./queue-entry.ts";
 import type { EtcdSession } from "./session.ts";
@@ -128,14 +137,12 @@ class EtcdElectionQueue implements ElectionQueue<EtcdQueueEntry> {
   async first(signal?: AbortSignal): Promise<Leader | undefined> {
     const all = get({ prefix: this.#queue }, { by: "create" });
     const [generation, { kvs }] = await Promise.all([
-      this.#generationKey === undefined
-        ? undefined
-        : this.#etcd.range(get(this.#generationKey), signal),
-      this.#etcd.range({ ...all, limit: 1 }, signal),
+      this.#generationKey === undefined ? undefined : this.#read(get(this.#generationKey), signal),
+      this.#read({ ...all, limit: 1 }, signal),
     ]);
     const isNested = !kvs.every((kv) => isIn(this.#queue, kv.key));
     // Keys of nested names come first.
-    const candidates = isNested ? (await this.#etcd.range(all, signal)).kvs : kvs;
+    const candidates = isNested ? (await this.#read(all, signal)).kvs : kvs;
     const leader = candidates.find((kv) => isIn(this.#queue, kv.key));
     if (!leader) return undefined;
     const { key, value, createRevision: token, modRevision: revision } = leader;
@@ -155,6 +162,12 @@ class EtcdElectionQueue implements ElectionQueue<EtcdQueueEntry> {
     } finally {
       stop();
     }
+  }
+
+  #read(read: Get, signal: AbortSignal | undefined): Promise<RangeAnswer> {
+    const what = "the leader was read";
+    const once = (limit: AbortSignal) => this.#etcd.range(read, limit);
+    return retryUntilKnown(this.#etcd.address, what, signal, once);
   }
 
   #keys(value: string): EntryKeys {

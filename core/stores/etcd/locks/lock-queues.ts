@@ -1,14 +1,8 @@
 import { deadline, noAnswer, race } from "../../../lock/abort.ts";
 import type { FoundLock, LockRequest } from "../../../lock/backend.ts";
 import { HIGHEST_GENERATION, noMoreGenerations } from "../../../lock/checks.ts";
-import { type Fence, formatFence, issueFence } from "../../../lock/fence.ts";
-import {
-  describeHolder,
-  describeLock,
-  describeWaiter,
-  MOST_WAITERS,
-  newHolderId,
-} from "../../../lock/holder.ts";
+import { type Fence, issueFence } from "../../../lock/fence.ts";
+import { describeHolder, describeWaiter, MOST_WAITERS, newHolderId } from "../../../lock/holder.ts";
 import { INCIDENT_SLOTS, type IncidentSlots } from "../../../lock/incidents.ts";
 import type { LockInfo, StoreTraits } from "../../../lock/lock.ts";
 import { Notifier } from "../../../lock/notifier.ts";
@@ -25,14 +19,15 @@ import {
   isCreated,
   type KeyValue,
   type LeaseId,
-  type OpAnswer,
   put,
   remove,
   type Txn,
 } from "../client/etcd.ts";
-import { isIn, nameOf, ownerByKey, ownKey, queueOf } from "../client/names.ts";
+import { isIn, ownerByKey, ownKey, queueOf } from "../client/names.ts";
 import { enter, enterIfFree } from "./enter.ts";
-import { EtcdLease, hex } from "./lease.ts";
+import { readLocks, readTimeLeft, textOf, toGeneration, toInfo } from "./info.ts";
+import { EtcdLease } from "./lease.ts";
+import { listLocks } from "./list.ts";
 import { changeOrCheck, keysIn, queueKeysOf } from "./queue.ts";
 import { type EtcdQueueEntry, removalOf } from "./queue-entry.ts";
 import { EtcdSession } from "./session.ts";
@@ -90,7 +85,7 @@ export class EtcdLockQueues implements LockQueues<LockSession, EtcdQueueEntry> {
     this.incidents = {
       read: async () => {
         const look = { when: [], do: keys.map((each) => get(each)) };
-        const { answers } = await this.#read((limit) => etcd.txn(look, limit));
+        const { answers } = await readLocks(etcd, (limit) => etcd.txn(look, limit));
         return answers.map(({ kvs }) => kvs[0]?.value);
       },
       write: async (slot, text, signal) => {
@@ -168,10 +163,17 @@ export class EtcdLockQueues implements LockQueues<LockSession, EtcdQueueEntry> {
       when: [],
       do: [get({ prefix: queue }, { by: "create" }), get(this.#generationKey)],
     };
-    const { answers } = await this.#read((limit) => this.#etcd.txn(look, limit));
+    const { answers } = await readLocks(this.#etcd, (limit) => this.#etcd.txn(look, limit));
     const [all, generation] = answers;
     const [holder, ...waiters] = all?.kvs.filter(({ key }) => isIn(queue, key)) ?? [];
-    const info = await this.#toInfo(name, holder, waiters.length, toGeneration(generation));
+    const left = holder?.lease ? await readTimeLeft(this.#etcd, holder.lease) : undefined;
+    const info = toInfo({
+      name,
+      holder,
+      waiters: waiters.length,
+      left,
+      generation: toGeneration(generation),
+    });
     const shown = waiters.slice(0, MOST_WAITERS).map((kv) => describeWaiter(textOf(kv)));
     const drop = async (limit: AbortSignal) => holder !== undefined && this.#remove(holder, limit);
     return { info: { ...info, queue: shown }, drop };
@@ -182,47 +184,28 @@ export class EtcdLockQueues implements LockQueues<LockSession, EtcdQueueEntry> {
     return (await this.#etcd.txn(removal, limit)).succeeded;
   }
 
-  async list(prefix: string): Promise<readonly LockInfo[]> {
-    const start = { prefix: this.#options.prefix + prefix };
-    const queues = new Map<string, KeyValue[]>();
-    for (let after: string | undefined; ; ) {
-      const page = get(start, { limit: 1_000, ...(after !== undefined && { after }) });
-      const { kvs } = await this.#read((limit) => this.#etcd.range(page, limit));
-      for (const kv of kvs) {
-        const name = kv.lease === 0n ? undefined : nameOf(this.#options.prefix, kv.key);
-        if (name?.startsWith(prefix)) queues.set(name, [...(queues.get(name) ?? []), kv]);
-      }
-      after = kvs.at(-1)?.key;
-      if (kvs.length < 1_000) break;
-    }
-    const { kvs } = await this.#read((limit) => {
-      return this.#etcd.range(get(this.#generationKey), limit);
-    });
-    const generation = toGeneration({ kvs });
-    const infos = [...queues].map(([name, keys]) => {
-      const [holder] = keys.sort((a, b) => (a.createRevision < b.createRevision ? -1 : 1));
-      return this.#toInfo(name, holder, keys.length - 1, generation);
-    });
-    const held = (await Promise.all(infos)).filter(({ holder }) => holder !== undefined);
-    return held.sort((a, b) => (a.name < b.name ? -1 : 1));
+  list(names: string): Promise<readonly LockInfo[]> {
+    const generationKey = this.#generationKey;
+    return listLocks(this.#etcd, { keys: this.#options.prefix, names, generationKey });
   }
 
-  async raiseGeneration(least: number): Promise<number> {
+  raiseGeneration(least: number): Promise<number> {
+    const raise = (limit: AbortSignal) => this.#raiseOnce(least, limit);
+    return retryUntilKnown(this.address, "the generation was raised", undefined, raise);
+  }
+
+  /** Resolves to undefined if another operator was faster. */
+  async #raiseOnce(least: number, limit: AbortSignal): Promise<number | undefined> {
     const key = this.#generationKey;
-    for (;;) {
-      const { kvs } = await this.#etcd.range(get(key));
-      const [kv] = kvs;
-      const generation = Math.max(least, toGeneration({ kvs }) + 1);
-      if (generation > HIGHEST_GENERATION) throw noMoreGenerations();
-      const unchanged = kv
-        ? ({ keys: key, target: "mod", is: "=", than: kv.modRevision } as const)
-        : isAbsent(key);
-      const { succeeded } = await this.#etcd.txn({
-        when: [unchanged],
-        do: [put(key, String(generation))],
-      });
-      if (succeeded) return generation;
-    }
+    const { kvs } = await this.#etcd.range(get(key), limit);
+    const [kv] = kvs;
+    const generation = Math.max(least, toGeneration({ kvs }) + 1);
+    if (generation > HIGHEST_GENERATION) throw noMoreGenerations();
+    const unchanged = kv
+      ? ({ keys: key, target: "mod", is: "=", than: kv.modRevision } as const)
+      : isAbsent(key);
+    const raise: Txn = { when: [unchanged], do: [put(key, String(generation))] };
+    return (await this.#etcd.txn(raise, limit)).succeeded ? generation : undefined;
   }
 
   async close(): Promise<void> {
@@ -234,41 +217,6 @@ export class EtcdLockQueues implements LockQueues<LockSession, EtcdQueueEntry> {
     await this.#etcd.txn({ when: [], do: keys.map(({ key }) => removalOf(key, value, lease)) });
     return false;
   }
-
-  /** Repeats a read over a new connection when an attempt has taken too long. */
-  #read<T>(once: (limit: AbortSignal) => Promise<T>): Promise<T> {
-    return retryUntilKnown(this.#etcd.address, "locks were read", undefined, once);
-  }
-
-  async #toInfo(
-    name: string,
-    holder: KeyValue | undefined,
-    waiters: number,
-    generation: number,
-  ): Promise<LockInfo> {
-    const left = holder && (await this.#etcd.timeToLive(holder.lease));
-    if (!holder || left === undefined) {
-      const expiresIn = undefined;
-      return describeLock({ name, holder: undefined, expiresIn, fence: undefined, waiters: 0 });
-    }
-    return describeLock({
-      name,
-      holder: textOf(holder),
-      expiresIn: left * 1_000,
-      fence: formatFence(generation, holder.createRevision),
-      waiters,
-    });
-  }
-}
-
-/** The description that a holder or waiter gives of itself. The entries of Go's clients are empty. */
-function textOf({ value, lease }: KeyValue): string {
-  return value || `lease ${hex(lease)}`;
-}
-
-/** The value of the generation's key; 0 when the key does not exist. */
-export function toGeneration(read: Pick<OpAnswer, "kvs"> | undefined): number {
-  return Number(read?.kvs[0]?.value ?? 0);
 }
 
 /** How long a session that is closed waits until its lease is revoked; otherwise the lease expires. */
