@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { withPlainEndpoints } from "../../core/stores/etcd/client/endpoints.ts";
+import type { EtcdOptions } from "../../core/stores/etcd/client/etcd.ts";
 import { etcdGatewayClient } from "../../core/stores/etcd/client/gateway.ts";
 import { etcdClient } from "../../core/stores/etcd/client/grpc.ts";
 
@@ -41,5 +42,20 @@ describe("etcd's endpoints", () => {
 
   test("without encryption are refused if the options require it", () => {
     expect(() => etcdClient({ endpoints: ["http://a:2379"], tls: {} })).toThrow(TypeError);
+  });
+
+  test.each([
+    ["user", { user: "" }],
+    ["user", { user: 5, password: "secret" }],
+    ["password", { user: "shop", password: 5 }],
+    ["password", { password: "secret" }],
+    ["tokens", { user: "shop", tokens: {} }],
+  ])("with a login that cannot be used are refused, which names the option %s", (name, login) => {
+    for (const open of [etcdClient, etcdGatewayClient]) {
+      const options = { endpoints: ["a:2379"], ...login } as unknown as EtcdOptions;
+      expect(() => open(options)).toThrow(TypeError);
+      expect(() => open(options)).toThrow(`option ${name} `);
+      expect(() => open(options)).not.toThrow("secret");
+    }
   });
 });

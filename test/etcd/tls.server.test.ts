@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Etcd, type EtcdOptions, get, put } from "../../core/stores/etcd/client/etcd.ts";
 import { etcdGatewayClient } from "../../core/stores/etcd/client/gateway.ts";
 import { etcdClient } from "../../core/stores/etcd/client/grpc.ts";
+import { openEtcdGateway } from "../../core/stores/etcd/node-gateway.ts";
 import { nodeFetch } from "../../core/stores/node-fetch.ts";
 import { type Authority, makeAuthority } from "../support/certificates.ts";
 import { always, anyLease, anyPrefix, openerOf, singleEtcds } from "../support/etcd-under-test.ts";
@@ -110,6 +111,18 @@ describe.concurrent.each(transports)("TLS to $name", ({ server, open }) => {
     await until(() => told.length === 1);
     await etcd.close();
   });
+});
+
+test("certificates that cannot be used are refused when the client is made", async () => {
+  const [other, endpoints] = [await stranger.sign("localhost"), ["localhost:1"]];
+  const [cert, key] = [pem(pair.cert), pem(other.key)];
+  for (const tls of [
+    { ca, cert, key },
+    { ca, cert, key: "no key" },
+  ]) {
+    expect(() => etcdClient({ endpoints, tls })).toThrow("etcd's tls cannot be used");
+    await expect(openEtcdGateway({ endpoints, tls })).rejects.toThrow("etcd's tls cannot be used");
+  }
 });
 
 test("certificates that the gateway's fetch would ignore are refused", () => {

@@ -2,6 +2,7 @@ import { checkOpening } from "../../lock/checks.ts";
 import { checkOptionNames } from "../../lock/options.ts";
 import { nodeFetch } from "../node-fetch.ts";
 import { checkTlsOptions } from "../pem.ts";
+import { secureContext } from "../secure-context.ts";
 import { etcdGatewayClient, type GatewayOptions } from "./client/gateway.ts";
 import { ETCD_OPTIONS, type EtcdStore, type EtcdStoreOptions, etcdStore } from "./store.ts";
 
@@ -18,6 +19,7 @@ export async function openEtcdGateway(
   checkOptionNames("openEtcdGateway", options, ETCD_OPTIONS);
   checkTlsOptions(gateway.tls);
   const { tls, fetch = nodeFetch(tls), ...connection } = gateway;
+  if (tls) secureContext("etcd", tls);
   // The certificates are the fetch's.
   const etcd = etcdGatewayClient({ ...connection, ...(tls && { tls: {} }), fetch });
   return etcdStore(etcd, options);

@@ -18,10 +18,11 @@ const CONNECTION_OPTIONS = {
 /**
  * Returns the options with endpoints as HOST:PORT, and with `tls` if the endpoints were https URLs, as etcdctl takes them.
  *
- * Throws a TypeError for an invalid endpoint, and for endpoints and `tls` that contradict each other.
+ * Throws a TypeError for an invalid endpoint or login, and for endpoints and `tls` that contradict each other.
  */
 export function withPlainEndpoints<O extends EtcdOptions>(options: O): O {
   checkOptionNames("etcd", options, CONNECTION_OPTIONS);
+  checkLogin(options);
   const { endpoints, tls } = options;
   checkTlsOptions(tls);
   if (!Array.isArray(endpoints) || endpoints.length === 0) {
@@ -38,6 +39,21 @@ export function withPlainEndpoints<O extends EtcdOptions>(options: O): O {
   }
   const plain = { ...options, endpoints: parts.map(({ address }) => address) };
   return schemes.has("https") ? { ...plain, tls: tls ?? {} } : plain;
+}
+
+function checkLogin({ user, password, tokens }: EtcdOptions): void {
+  if (user !== undefined && (typeof user !== "string" || user === "")) {
+    throw new TypeError("etcd's option user must be a text that is not empty");
+  }
+  if (password !== undefined && typeof password !== "string") {
+    throw new TypeError("etcd's option password must be a text");
+  }
+  if (password !== undefined && user === undefined) {
+    throw new TypeError("etcd's option password needs the option user");
+  }
+  if (tokens !== undefined && !(tokens instanceof Map)) {
+    throw new TypeError("etcd's option tokens must be a Map");
+  }
 }
 
 function parse(endpoint: string): {

@@ -1,6 +1,8 @@
+import type { SecureContext } from "node:tls";
+import { secureContext } from "../../secure-context.ts";
 import { etcdOver } from "./client.ts";
 import { withPlainEndpoints } from "./endpoints.ts";
-import type { Etcd, EtcdOptions, EtcdTls, LeaseId } from "./etcd.ts";
+import type { Etcd, EtcdOptions, LeaseId } from "./etcd.ts";
 import { abortFailure, CallFailure, STATUS } from "./failure.ts";
 import { Http2Connection } from "./http2.ts";
 import { RPCS, type Rpc } from "./rpcs.ts";
@@ -22,13 +24,13 @@ export function etcdClient(options: EtcdOptions): Etcd {
 
 class Grpc implements Transport {
   readonly bytes = plainBytes;
-  readonly #tls: EtcdTls | undefined;
+  readonly #tls: SecureContext | undefined;
   readonly #connections = new Map<string, Http2Connection>();
   readonly #streams = new SharedStreams((...args) => this.#stream(...args));
   #isClosed = false;
 
   constructor({ tls }: EtcdOptions) {
-    this.#tls = tls;
+    this.#tls = tls && secureContext("etcd", tls);
   }
 
   call(name: MethodName, message: Message, options: CallOptions): Promise<Message> {

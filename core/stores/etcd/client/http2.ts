@@ -4,10 +4,10 @@ import type {
   IncomingHttpHeaders,
   IncomingHttpStatusHeader,
 } from "node:http2";
+import type { SecureContext } from "node:tls";
 import { race } from "../../../lock/abort.ts";
 import { after, type Millis } from "../../../lock/time.ts";
 import { whyFetchFailed } from "../../fetch.ts";
-import type { EtcdTls } from "./etcd.ts";
 import { abortFailure, CallFailure, STATUS, toForeignFailure } from "./failure.ts";
 import { Frames, toFrame } from "./frames.ts";
 import type { Rpc } from "./rpcs.ts";
@@ -31,7 +31,7 @@ const [REFUSED_STREAM, CANCEL] = [7, 8];
 interface ConnectionOptions {
   /** http://HOST:PORT or https://HOST:PORT. */
   readonly url: string;
-  readonly tls: EtcdTls | undefined;
+  readonly tls: SecureContext | undefined;
 
   /** Called when the server wants no more requests on the connection. */
   readonly onGoaway: () => void;
@@ -75,8 +75,8 @@ export class Http2Connection {
     // Not an import: users of the gateway need not load the module.
     const { connect } = process.getBuiltinModule("node:http2");
     const settings = { enablePush: false, initialWindowSize: WINDOW };
-    const { ca, cert, key } = tls ?? {};
-    this.#session = connect(url, { ca, cert, key, rejectUnauthorized: true, settings });
+    const secureContext = tls && { secureContext: tls };
+    this.#session = connect(url, { ...secureContext, rejectUnauthorized: true, settings });
     this.#session
       .once("remoteSettings", () => {
         this.#isReady = true;

@@ -1,12 +1,12 @@
-import { createSecureContext, type SecureContext } from "node:tls";
 import { follow } from "../../../lock/abort.ts";
 import { checkText, LONGEST_SPAN, wrongType } from "../../../lock/checks.ts";
 import { type Duration, toMillis } from "../../../lock/duration.ts";
 import { quote, StoreClosedError } from "../../../lock/errors.ts";
 import { checkTlsOptions } from "../../pem.ts";
+import { secureContext } from "../../secure-context.ts";
 import type { Servers } from "./connection.ts";
 import { LiveSession } from "./session.ts";
-import type { ZooKeeper, ZooKeeperOptions, ZooKeeperSession, ZooKeeperTls } from "./zookeeper.ts";
+import type { ZooKeeper, ZooKeeperOptions, ZooKeeperSession } from "./zookeeper.ts";
 
 /**
  * Makes a client of ZooKeeper 3.5 or later. The client connects when a session is opened.
@@ -25,7 +25,7 @@ export function zookeeperClient(options: ZooKeeperOptions): ZooKeeper {
   return new Client({
     address: `zookeeper at ${servers.join(", ")}`,
     login: loginOf(options),
-    tls: tls && secureContext(tls),
+    tls: tls && secureContext("zookeeper", tls),
     count: servers.length,
     next() {
       turn += 1;
@@ -58,15 +58,6 @@ function loginOf({ user, password }: ZooKeeperOptions): Servers["login"] {
   if (user === "" || user.includes(":"))
     throw new RangeError('user must not be empty, and must not contain ":"');
   return { user, password: password ?? "" };
-}
-
-function secureContext(tls: ZooKeeperTls): SecureContext {
-  try {
-    return createSecureContext(tls);
-  } catch (error) {
-    const problem = "ca, cert and key must be PEM texts, and the key that of the certificate";
-    throw new TypeError(`zookeeper's tls cannot be used: ${problem}`, { cause: error });
-  }
 }
 
 class Client implements ZooKeeper {
