@@ -74,6 +74,7 @@ class Grpc implements Transport {
     const sender = connection.begin({
       path,
       token,
+      isAwaited: true,
       decode,
       received: (received) => {
         answer = received;
@@ -107,6 +108,7 @@ class Grpc implements Transport {
     const { send, cancel } = this.#connection(endpoint).begin({
       path,
       token,
+      isAwaited: false,
       decode,
       received,
       ended: (failure = over) => ended(failure),

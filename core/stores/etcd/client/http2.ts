@@ -40,6 +40,9 @@ interface ConnectionOptions {
 /** A request with its answer, or a stream of messages in both directions. */
 interface Exchange extends Pick<Rpc, "path" | "decode"> {
   readonly token: string | undefined;
+
+  /** Whether somebody awaits the end. Otherwise the exchange does not keep the process alive. */
+  readonly isAwaited: boolean;
   received(message: Message): void;
 
   /** Called at the end, with a failure unless the server's status is OK. */
@@ -71,6 +74,9 @@ export class Http2Connection {
   #begun = 0;
   #open = 0;
 
+  /** The number of open streams whose end is awaited. */
+  #awaited = 0;
+
   constructor({ url, tls, onGoaway }: ConnectionOptions) {
     // Not an import: users of the gateway need not load the module.
     const { connect } = process.getBuiltinModule("node:http2");
@@ -96,7 +102,7 @@ export class Http2Connection {
       });
     this.#ready.promise.catch(() => {});
     this.#pings = setInterval(() => this.#ping(), PING_PAUSE).unref();
-    // Only streams keep the process alive.
+    // Only requests that are awaited keep the process alive.
     this.#session.unref();
   }
 
@@ -120,7 +126,7 @@ export class Http2Connection {
     }
   }
 
-  begin({ path, token, decode, received, ended }: Exchange): Sender {
+  begin({ path, token, isAwaited, decode, received, ended }: Exchange): Sender {
     if (this.isOver) throw this.#lost(this.#error, true);
     const stream = this.#session.request({
       ":method": "POST",
@@ -133,7 +139,8 @@ export class Http2Connection {
     });
     this.#begun += 1;
     this.#open += 1;
-    if (this.#open === 1) this.#session.ref();
+    if (isAwaited) this.#awaited += 1;
+    if (this.#awaited > 0) this.#session.ref();
     const frames = new Frames();
     let first: Headers = {};
     let last: IncomingHttpHeaders = first;
@@ -158,7 +165,9 @@ export class Http2Connection {
       })
       .on("close", () => {
         this.#open -= 1;
-        if (this.#open === 0) this.#rest();
+        if (isAwaited) this.#awaited -= 1;
+        if (this.#awaited === 0) this.#session.unref();
+        if (this.#open === 0 && this.#isRetired) this.destroy();
         ended(this.#failureOf(stream, { first, last, error }));
       });
     return {
@@ -173,13 +182,7 @@ export class Http2Connection {
     this.#isRetired = true;
     this.#giveUp();
     // Not `session.close()`: Node answers the pings of a session that closes, and nothing would detect its dead connection.
-    if (this.#open === 0) this.#rest();
-  }
-
-  /** No stream is open. */
-  #rest(): void {
-    if (this.#isRetired) this.destroy();
-    else this.#session.unref();
+    if (this.#open === 0) this.destroy();
   }
 
   /** Ends all streams. */
