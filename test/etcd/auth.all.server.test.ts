@@ -77,6 +77,27 @@ describe.concurrent.each(await etcdsUnderTest())("users of $name", (under) => {
     await until(() => told.length === 1);
   });
 
+  test("have a watch that they may not have told to its reader, and it ends no other one", async () => {
+    await using own = await startWithUsers(under.server);
+    await using etcd = under.open({ endpoints: [own.endpoint], user: "shop", password: PASSWORD });
+    let created = 0;
+    const revisions: bigint[] = [];
+    const told: string[] = [];
+    etcd.watch("shop/a", {
+      ready() {
+        created += 1;
+      },
+      changed: (changes) => told.push(...changes.map(({ value }) => value)),
+    });
+    await until(() => created === 1);
+    etcd.watch("other/a", { ready: (revision) => revisions.push(revision), changed() {} });
+    await until(() => revisions.length === 3);
+    expect(revisions).toEqual([0n, 0n, 0n]);
+    await etcd.txn(always(put("shop/a", "1")));
+    await until(() => told.length === 1);
+    expect(created).toBe(1);
+  });
+
   test("log in once for all their calls", async () => {
     await using own = await startWithUsers(under.server);
     // On a busy machine, etcd's check of a password takes seconds.

@@ -17,7 +17,7 @@ import {
   type TxnAnswer,
   type Watcher,
 } from "./etcd.ts";
-import { CallFailure, isNotDone, isPassing, STATUS, toError } from "./failure.ts";
+import { CallFailure, isNotDone, isPassing, isRefusedWatch, STATUS, toError } from "./failure.ts";
 import { Login } from "./login.ts";
 import type { CallOptions, Transport } from "./transport.ts";
 import { METHODS, type Message, MessageCodec, type MethodName, toRevision } from "./wire.ts";
@@ -121,7 +121,9 @@ class Client implements Etcd {
           events: (events) => watcher.changed(this.#codec.toChanges(events)),
           ended: (failure) => {
             this.#login.forget(options.token, failure);
-            if (failure !== undefined) this.#moveFrom(options.endpoint);
+            // The reader asks for the keys, and gets the refusal.
+            if (isRefusedWatch(failure)) watcher.ready(0n);
+            else if (failure !== undefined) this.#moveFrom(options.endpoint);
             again();
           },
         });

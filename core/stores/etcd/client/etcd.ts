@@ -168,8 +168,8 @@ export interface RangeAnswer {
 
 export interface Watcher {
   /**
-   * Called when the watch is created: it reports the changes after this revision. Read the keys now. Called once more,
-   * with 0, when the client is closed.
+   * Called when the watch is created: it reports the changes after this revision. Read the keys now. Called with 0 when
+   * the server refuses the watch, and once more when the client is closed: the read gets the error.
    */
   ready(revision: Revision): void;
 

@@ -128,6 +128,18 @@ export function isStaleToken({ message }: CallFailure): boolean {
   );
 }
 
+/** Creates the failure of a watch that the server has cancelled, or whose creation it has refused. */
+export function watchFailure(reason: unknown, isRefused: boolean): CallFailure {
+  const code = isRefused ? STATUS.permissionDenied : STATUS.cancelled;
+  return new CallFailure(code, String(reason));
+}
+
+/** Whether the server refuses a watch to a user whose token is not stale. */
+export function isRefusedWatch(failure: unknown): boolean {
+  if (!(failure instanceof CallFailure) || isStaleToken(failure)) return false;
+  return failure.code === STATUS.permissionDenied;
+}
+
 /** Converts a failure into the error for users. */
 export function toError(address: string, failure: CallFailure, writes: boolean): Error {
   const { code, message } = failure;

@@ -4,7 +4,7 @@ import { type Fetch, type FetchAnswer, runtimeFetch } from "../../fetch.ts";
 import { etcdOver } from "./client.ts";
 import { withPlainEndpoints } from "./endpoints.ts";
 import type { Etcd, EtcdOptions, LeaseId } from "./etcd.ts";
-import { abortFailure, CallFailure, STATUS } from "./failure.ts";
+import { abortFailure, CallFailure, STATUS, watchFailure } from "./failure.ts";
 import { linesOf, textOf, toFailure, toMessage } from "./fetch.ts";
 import type { CallOptions, Transport, WatchHandler } from "./transport.ts";
 import { base64, METHODS, type Message, type MethodName } from "./wire.ts";
@@ -135,7 +135,7 @@ function tell(
   { header, created, canceled, cancel_reason, events }: Message,
   on: WatchHandler,
 ): void {
-  if (canceled) throw new CallFailure(STATUS.cancelled, String(cancel_reason));
+  if (canceled) throw watchFailure(cancel_reason, Boolean(created));
   if (created) on.created(header);
   if (events) on.events(events);
 }

@@ -1,6 +1,6 @@
 import { after, type Millis } from "../../../lock/time.ts";
 import type { LeaseId } from "./etcd.ts";
-import { abortFailure, CallFailure, STATUS } from "./failure.ts";
+import { abortFailure, CallFailure, isRefusedWatch, STATUS, watchFailure } from "./failure.ts";
 import type { CallOptions, WatchHandler } from "./transport.ts";
 import type { Message } from "./wire.ts";
 
@@ -211,10 +211,12 @@ class WatchStream {
   #take({ header, watch_id, created, canceled, cancel_reason, events }: Message): void {
     if (this.#over) return;
     const id = String(watch_id);
-    const failure = canceled ? new CallFailure(STATUS.cancelled, String(cancel_reason)) : undefined;
-    // The token is stale, or may not read the key: the stream was opened with that token.
-    if (created && failure) this.end(failure);
-    else if (created) this.#created(id, header);
+    const failure = canceled ? watchFailure(cancel_reason, Boolean(created)) : undefined;
+    if (created && failure) {
+      this.#refused(failure);
+      return;
+    }
+    if (created) this.#created(id, header);
     const watch = this.#watches.get(id);
     // A stopped watch still gets its last events, and the answer to its cancellation.
     if (!watch) return;
@@ -224,11 +226,27 @@ class WatchStream {
     watch.ended(failure);
   }
 
-  #created(id: string, header: unknown): void {
+  #refused(failure: CallFailure): void {
+    // The stream was opened with the stale token.
+    if (!isRefusedWatch(failure)) {
+      this.end(failure);
+      return;
+    }
+    const creation = this.#answered();
+    if (creation && !creation.isStopped) creation.on.ended(failure);
+  }
+
+  /** Returns the watch whose creation is answered, and asks for the next one. */
+  #answered(): PendingWatch | undefined {
     this.#stopWaiting();
     const creation = this.#pending.shift();
     const [next] = this.#pending;
     if (next) this.#ask(next);
+    return creation;
+  }
+
+  #created(id: string, header: unknown): void {
+    const creation = this.#answered();
     if (!creation || creation.isStopped) {
       this.#cancel(id);
       return;
