@@ -1,3 +1,4 @@
+import { getEventListeners } from "node:events";
 import { afterAll, afterEach, beforeAll, describe, expect, inject, test } from "vitest";
 import { type Etcd, put } from "../../../core/stores/etcd/client/etcd.ts";
 import { etcdClient } from "../../../core/stores/etcd/client/grpc.ts";
@@ -99,6 +100,22 @@ describe.each(inject("etcdServers"))("a session on $name", (server) => {
     const second = await open({ lease: first.id });
     expect(second).toMatchObject({ id: first.id, ttl: 30_000 });
     second.assertAlive();
+  });
+
+  test("does not adopt a lease whose id is no bigint, such as one from JSON", async () => {
+    const lease = "5059" as unknown as bigint;
+    const opened = EtcdSession.open(etcd, { lease });
+    await expect(opened).rejects.toThrow(TypeError);
+    await expect(EtcdSession.open(etcd, { lease })).rejects.toThrow("lease must be a bigint");
+  });
+
+  test("adds no listener for each look at whether it is done", async () => {
+    await using session = await EtcdSession.open(etcd, { ttl: 30_000 });
+    const before = getEventListeners(session.signal, "abort").length;
+    for (let i = 0; i < 100; i += 1) await Promise.race([Promise.resolve(i), session.done]);
+    expect(getEventListeners(session.signal, "abort").length).toBeLessThanOrEqual(before + 1);
+    await session.close();
+    await session.done;
   });
 
   test("does not adopt a lease that is gone", async () => {

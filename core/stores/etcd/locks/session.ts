@@ -1,4 +1,4 @@
-import { LONGEST_SPAN } from "../../../lock/checks.ts";
+import { LONGEST_SPAN, wrongType } from "../../../lock/checks.ts";
 import { type Duration, toMillis } from "../../../lock/duration.ts";
 import { type LossReason, SessionExpiredError } from "../../../lock/errors.ts";
 import { KeyedQueue } from "../../../lock/keyed-queue.ts";
@@ -33,6 +33,7 @@ const SESSION_OPTIONS = {
 export class EtcdSession implements AsyncDisposable {
   readonly #lease: EtcdLease;
   readonly #life: Lease;
+  #done: Promise<void> | undefined;
 
   /**
    * One mutex of this session at a time for each prefix: all of them would have the same key.
@@ -66,12 +67,13 @@ export class EtcdSession implements AsyncDisposable {
   }
 
   /**
-   * Opens a session, with one call. Rejects with a RangeError or TypeError for an invalid ttl, with a SessionExpiredError
+   * Opens a session, with one call. Rejects with a RangeError or TypeError for an invalid ttl or lease, with a SessionExpiredError
    * when the given lease is gone, or as etcd does.
    */
   static async open(etcd: Etcd, options: SessionOptions = {}): Promise<EtcdSession> {
     checkOptionNames("EtcdSession.open", options, SESSION_OPTIONS);
     const { lease: id, signal } = options;
+    if (id !== undefined && typeof id !== "bigint") throw wrongType("lease", "a bigint", id);
     const ttl = toMillis("ttl", options.ttl ?? 60_000, 1_000, LONGEST_SPAN);
     signal?.throwIfAborted();
     const lease =
@@ -107,8 +109,12 @@ export class EtcdSession implements AsyncDisposable {
   /** Resolves when the session ends, for any reason. */
   get done(): Promise<void> {
     const { signal } = this;
-    if (signal.aborted) return Promise.resolve();
-    return new Promise((resolve) => signal.addEventListener("abort", () => resolve()));
+    // One promise for all readers: each loop that awaits the session would add a listener.
+    this.#done ??= new Promise((resolve) => {
+      if (signal.aborted) resolve();
+      else signal.addEventListener("abort", () => resolve(), { once: true });
+    });
+    return this.#done;
   }
 
   /** Milliseconds for which the session certainly lives; 0 once it has ended. */
