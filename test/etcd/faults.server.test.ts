@@ -168,19 +168,6 @@ describe.each([...(await etcdsUnderTest()), ...(await nodeGatewayUnderTest())])(
       });
     });
 
-    describe("a server that does not answer a renewal of the shortest lease", () => {
-      test("gets no further calls", async () => {
-        await using wire = await overWire({ timeout: TOO_LONG });
-        const lease = anyLease();
-        await direct.grant(lease, 60);
-        wire.proxy.cut();
-        const { error } = await failureOf(wire.etcd.keepAlive(lease, AbortSignal.timeout(200)));
-        expect(error).toMatchObject({ name: "TimeoutError" });
-        expect(await wire.etcd.keepAlive(lease, AbortSignal.timeout(20_000))).toBe(60);
-        await direct.revoke(lease);
-      });
-    });
-
     describe("a signal that has aborted already", () => {
       test.each(calls)("keeps $name from being sent", async ({ name, call }) => {
         const [key, lease] = [`${anyPrefix()}a`, anyLease()];

@@ -34,8 +34,8 @@ const WATCH_PAUSES = { base: 50, factor: 2, max: 1_000 } as const;
 /** The pause before a request goes to the next endpoint. */
 const ENDPOINT_PAUSE: Millis = 10;
 
-/** How long an endpoint may be silent before its connection counts as dead: less than the 200 ms of the shortest renewal. */
-const SILENCE: Millis = 150;
+/** How long an endpoint may be silent before its connection counts as dead. */
+const SILENCE: Millis = 400;
 
 type Send = (options: CallOptions) => Promise<Message>;
 
