@@ -7,7 +7,7 @@ import { freshPrefix, queueOf } from "../../support/etcd.ts";
 import { FAULTS } from "../../support/faulty-etcd.ts";
 import { runScript } from "../../support/script.ts";
 import { TcpProxy } from "../../support/tcp-proxy.ts";
-import { pause, until, within } from "../../support/until.ts";
+import { pause, until } from "../../support/until.ts";
 
 for (const server of inject("etcdServers")) {
   describeElection(server.name, FAULTS, () => etcdElections(server));
@@ -35,15 +35,6 @@ describe.concurrent("a process that waits, whose connections are cut once,", () 
     expect(await waiter.line()).toBe("has it");
     await waiter.ended;
     await proxy.close();
-  });
-});
-
-describe.concurrent("a process that has nothing left to do", () => {
-  test.each(["lock", "mutex", "leadership"])("ends although it holds a %s", async (kind) => {
-    const [server] = inject("etcdServers");
-    using holder = runScript("hold-in-etcd", kind, server?.endpoints[0] ?? "", freshPrefix());
-    expect(await holder.line()).toBe("holds");
-    expect(await within(20_000, holder.ended)).toBe(0);
   });
 });
 

@@ -74,7 +74,6 @@ class Grpc implements Transport {
     const sender = connection.begin({
       path,
       token,
-      isAwaited: true,
       decode,
       received: (received) => {
         answer = received;
@@ -108,7 +107,6 @@ class Grpc implements Transport {
     const { send, cancel } = this.#connection(endpoint).begin({
       path,
       token,
-      isAwaited: false,
       decode,
       received,
       ended: (failure = over) => ended(failure),

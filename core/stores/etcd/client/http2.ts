@@ -40,9 +40,6 @@ interface ConnectionOptions {
 /** A request with its answer, or a stream of messages in both directions. */
 interface Exchange extends Pick<Rpc, "path" | "decode"> {
   readonly token: string | undefined;
-
-  /** Whether somebody awaits the end. Otherwise the exchange does not keep the process alive. */
-  readonly isAwaited: boolean;
   received(message: Message): void;
 
   /** Called at the end, with a failure unless the server's status is OK. */
@@ -74,9 +71,6 @@ export class Http2Connection {
   #begun = 0;
   #open = 0;
 
-  /** The number of open streams whose end is awaited. */
-  #awaited = 0;
-
   constructor({ url, tls, onGoaway }: ConnectionOptions) {
     // Not an import: users of the gateway need not load the module.
     const { connect } = process.getBuiltinModule("node:http2");
@@ -102,7 +96,7 @@ export class Http2Connection {
       });
     this.#ready.promise.catch(() => {});
     this.#pings = setInterval(() => this.#ping(), PING_PAUSE).unref();
-    // Only requests that are awaited keep the process alive.
+    // Only streams keep the process alive.
     this.#session.unref();
   }
 
@@ -126,7 +120,7 @@ export class Http2Connection {
     }
   }
 
-  begin({ path, token, isAwaited, decode, received, ended }: Exchange): Sender {
+  begin({ path, token, decode, received, ended }: Exchange): Sender {
     if (this.isOver) throw this.#lost(this.#error, true);
     const stream = this.#session.request({
       ":method": "POST",
@@ -139,8 +133,7 @@ export class Http2Connection {
     });
     this.#begun += 1;
     this.#open += 1;
-    if (isAwaited) this.#awaited += 1;
-    if (this.#awaited > 0) this.#session.ref();
+    if (this.#open === 1) this.#session.ref();
     const frames = new Frames();
     let first: Headers = {};
     let last: IncomingHttpHeaders = first;
@@ -165,9 +158,7 @@ export class Http2Connection {
       })
       .on("close", () => {
         this.#open -= 1;
-        if (isAwaited) this.#awaited -= 1;
-        if (this.#awaited === 0) this.#session.unref();
-        if (this.#open === 0 && this.#isRetired) this.destroy();
+        if (this.#open === 0) this.#rest();
         ended(this.#failureOf(stream, { first, last, error }));
       });
     return {
@@ -182,7 +173,13 @@ export class Http2Connection {
     this.#isRetired = true;
     this.#giveUp();
     // Not `session.close()`: Node answers the pings of a session that closes, and nothing would detect its dead connection.
-    if (this.#open === 0) this.destroy();
+    if (this.#open === 0) this.#rest();
+  }
+
+  /** No stream is open. */
+  #rest(): void {
+    if (this.#isRetired) this.destroy();
+    else this.#session.unref();
   }
 
   /** Ends all streams. */
