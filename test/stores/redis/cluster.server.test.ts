@@ -179,8 +179,9 @@ describe("a store in a Redis Cluster", () => {
     };
     // Clients that do nothing but list.
     const [page, patient] = [cluster.store({ prefix }), cluster.store({ prefix })];
-    const hasty = redisStore(cluster.client(prefix, new Map(), 500), { prefix });
-    for (const each of [page, patient, hasty]) expect(await hasAll(each)).toBe(true);
+    const hasty = redisStore(cluster.client(prefix, new Map(), 2_000), { prefix });
+    // On a busy machine, an answer may come too late for the hasty one.
+    for (const each of [page, patient, hasty]) expect(await known(() => hasAll(each))).toBe(true);
     const { from, target, slot, settle } = await beginMove(prefix);
     await move(from, target, [`{${prefix}}stock:cup`, `{${prefix}}lock:sku/cup`]);
     const refused = { code: "STORE_UNAVAILABLE" };
@@ -191,7 +192,7 @@ describe("a store in a Redis Cluster", () => {
     await move(from, target, keys as readonly string[]);
     await settle();
     expect(await listing).toBe(true);
-    for (const each of [page, hasty]) expect(await hasAll(each)).toBe(true);
+    for (const each of [page, hasty]) expect(await known(() => hasAll(each))).toBe(true);
     await hasty.locks.close();
   });
 

@@ -147,6 +147,10 @@ class Client implements Required<Redis> {
         }
         const redirection = this.#route.redirect?.(error);
         const isOver = signal?.aborted || elapsedSince(startedAt) >= this.#timeout;
+        if (redirection && isOver && error.code === "MOVED") {
+          // A moment later, the new node would have answered.
+          throw new StoreUnavailableError(this.address, error.message, error);
+        }
         if (!redirection || isOver) throw this.#toError(error, what);
         if (redirection.hasMoved) this.#leave(connection);
         detour = redirection.connect;

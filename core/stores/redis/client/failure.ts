@@ -42,6 +42,7 @@ export function connectionFailure(
  * `scriptVerifyWriteCommandAllow` and `scriptVerifyOOM` check a script for them only before its first write.
  */
 const TEMPORARY: Readonly<Record<string, string>> = {
+  ASK: "the keys of this prefix are being moved to another node of the cluster",
   BUSY: "a script has kept it busy for long",
   CLUSTERDOWN: "the cluster is down",
   LOADING: "it loads its data",
@@ -61,7 +62,6 @@ export function isTemporary({ code }: CommandFailure): boolean {
 /** The other errors that refuse a command before it has changed anything, with their meaning. */
 const REFUSALS: Readonly<Record<string, string>> = {
   // src/cluster.c, clusterRedirectClient: called by processCommand.
-  ASK: "the keys of this prefix are being moved to another node of the cluster",
   CROSSSLOT: "the keys are in several slots of the cluster",
   MOVED: "the keys of this prefix are on another node of the cluster",
   // src/networking.c, clientAcceptHandler: the connection is refused.
