@@ -1,7 +1,7 @@
 import { deadline, follow, noAnswer, race, type Scope } from "./abort.ts";
 import { releaseUntilKnown } from "./attempts.ts";
 import type { Backend, Hold, LockRequest } from "./backend.ts";
-import { checkName, checkText, checkWhole, HIGHEST_GENERATION, LONGEST_SPAN } from "./checks.ts";
+import { checkName, checkText, checkWhole, HIGHEST_GENERATION } from "./checks.ts";
 import type { Claims } from "./claims.ts";
 import {
   isLoss,
@@ -31,7 +31,14 @@ import type {
 import { closureOf, type InTime, LockHandle } from "./lock-handle.ts";
 import { type HolderOptions, isIncidentSlot, pollingBackend } from "./polling.ts";
 import { type CheckedRequest, checkCall, checkRequest } from "./request.ts";
-import { elapsedSince, type Instant, instant, LONGEST_CALL, type Millis } from "./time.ts";
+import {
+  elapsedSince,
+  type Instant,
+  instant,
+  keepProcessAlive,
+  LONGEST_CALL,
+  type Millis,
+} from "./time.ts";
 import { type WakeUps, wakeUpsOver } from "./wake-ups.ts";
 
 export interface StoreOptions {
@@ -409,7 +416,7 @@ class LockClient implements LockStore {
     }
     const limit = deadline(wait, () => TIMED_OUT);
     // An endless wait has no timer of its own that keeps the process alive.
-    const alive = setInterval(() => {}, LONGEST_SPAN);
+    const letExit = keepProcessAlive();
     const patience = follow(signal, limit.signal);
     try {
       for (const name of names.slice(entered.length)) {
@@ -422,7 +429,7 @@ class LockClient implements LockStore {
       if (error === TIMED_OUT) return undefined;
       throw error;
     } finally {
-      clearInterval(alive);
+      letExit();
       patience[Symbol.dispose]();
       limit[Symbol.dispose]();
     }

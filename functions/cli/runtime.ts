@@ -1,10 +1,10 @@
 import { subscribe } from "node:diagnostics_channel";
 import type { Argv } from "yargs";
 import type { Journal } from "../../core/journal/journal.ts";
-import { LONGEST_SPAN } from "../../core/lock/checks.ts";
 import type { LockEvent } from "../../core/lock/events.ts";
 import { listener } from "../../core/lock/listener.ts";
 import type { LockStore } from "../../core/lock/lock.ts";
+import { keepProcessAlive } from "../../core/lock/time.ts";
 import type { Runtime } from "../../core/steps/contract.ts";
 import type { RunListener } from "../../core/steps/events.ts";
 import { createRuntime } from "../../core/steps/runtime.ts";
@@ -148,7 +148,7 @@ export async function withServices<T>(
   const incidents = incidentTelemetry(() => locks);
   const telemetry = await connectTelemetry(incidents, ...(observer ? [observer] : []));
   // A step may wait for something that does not keep the process alive, such as the timer of an AbortSignal.
-  const alive = setInterval(() => {}, LONGEST_SPAN);
+  const letExit = keepProcessAlive();
   try {
     return await withLocks(args.locks, (lockStore) => {
       const execute = (opened: AnyStore) => {
@@ -169,7 +169,7 @@ export async function withServices<T>(
       return withStore(args, execute, { onStockEvent: telemetry.stock });
     });
   } finally {
-    clearInterval(alive);
+    letExit();
     exitSoon();
   }
 }

@@ -320,13 +320,7 @@ describe.concurrent("waiters", () => {
   test("that give up on their turn pass it on", async () => {
     await using own = await OwnRedis.start();
     const redis = own.client();
-    const lock = await own.locks({ redis: patient(own.client()) }).lock("a", held);
-    const caller = new AbortController();
-    const deaf = own.locks({ redis: deafened(own.client()) });
-    const first = deaf.lock("a", { ...waiting, signal: caller.signal });
-    const outcome = expect(first).rejects.toBe("enough");
-    await until(() => waiters(own, "a", 1));
-    const [id = ""] = (await redis.call(["ZRANGE", "{lockstep}wait:a", 0, 0])) as readonly string[];
+    const { lock, id, giveUp } = await holderAndDeafWaiter(own, redis);
     // Another client receives the message instead.
     const heard = Promise.withResolvers<string>();
     const channel = `{lockstep}wake:${id.slice(0, 36)}`;
@@ -336,8 +330,7 @@ describe.concurrent("waiters", () => {
     await until(async () => (await subscribers(redis)) === 2);
     await lock.unlock();
     expect(await heard.promise).toBe(id);
-    caller.abort("enough");
-    await outcome;
+    await giveUp();
     await (await next).unlock();
     // To the waiter that gave up, to the next one, and that the lock is free.
     expect(await callsOf(redis, "publish")).toBe(3);
@@ -346,13 +339,7 @@ describe.concurrent("waiters", () => {
   test("that give up on their turn when nobody else waits tell those that watch the lock", async () => {
     await using own = await OwnRedis.start();
     const redis = own.client();
-    const lock = await own.locks({ redis: patient(own.client()) }).lock("a", held);
-    const caller = new AbortController();
-    const deaf = own.locks({ redis: deafened(own.client()) });
-    const first = deaf.lock("a", { ...waiting, signal: caller.signal });
-    const outcome = expect(first).rejects.toBe("enough");
-    await until(() => waiters(own, "a", 1));
-    const [id = ""] = (await redis.call(["ZRANGE", "{lockstep}wait:a", 0, 0])) as readonly string[];
+    const { lock, id, giveUp } = await holderAndDeafWaiter(own, redis);
     const heard: string[] = [];
     const channels = [id.slice(0, 36), "released/{lockstep}lock:a"];
     for (const channel of channels) {
@@ -362,8 +349,7 @@ describe.concurrent("waiters", () => {
     await until(async () => (await subscribers(redis)) === 2);
     await lock.unlock();
     await until(() => heard.length === 1);
-    caller.abort("enough");
-    await outcome;
+    await giveUp();
     await until(() => heard.length === 2);
     expect(heard).toEqual(channels);
   });
@@ -509,6 +495,22 @@ async function waiters(own: OwnRedis, name: string, count: number): Promise<bool
 async function subscribers(redis: Redis): Promise<number> {
   const channels = await redis.call(["PUBSUB", "CHANNELS"]);
   return (channels as readonly string[]).length;
+}
+
+/** A lock, and a waiter for it, with its id in the queue, that does not hear of its turn until it gives up. */
+async function holderAndDeafWaiter(own: OwnRedis, redis: Redis) {
+  const lock = await own.locks({ redis: patient(own.client()) }).lock("a", held);
+  const caller = new AbortController();
+  const deaf = own.locks({ redis: deafened(own.client()) });
+  const first = deaf.lock("a", { ...waiting, signal: caller.signal });
+  const outcome = expect(first).rejects.toBe("enough");
+  await until(() => waiters(own, "a", 1));
+  const [id = ""] = (await redis.call(["ZRANGE", "{lockstep}wait:a", 0, 0])) as readonly string[];
+  const giveUp = async () => {
+    caller.abort("enough");
+    await outcome;
+  };
+  return { lock, id, giveUp };
 }
 
 /** Returns a client whose turns last for longer than half a second, in which a busy machine may pause. */

@@ -1,3 +1,4 @@
+import { keepProcessAlive } from "../../../core/lock/time.ts";
 /** The signals whose default action ends the process and which can be handled. */
 export const TERMINATING: readonly NodeJS.Signals[] = [
   "SIGINT",
@@ -51,9 +52,9 @@ export function onSuspend(suspending: () => void, resumed: () => void): Disposab
 /** Resolves to the first signal. Keeps the process alive until then, or until `until` aborts. */
 export function nextSignal(until: AbortSignal): Promise<NodeJS.Signals | undefined> {
   return new Promise((resolve) => {
-    const alive = setInterval(() => {}, 2 ** 30);
+    const letExit = keepProcessAlive();
     const finish = (signal?: NodeJS.Signals) => {
-      clearInterval(alive);
+      letExit();
       listening[Symbol.dispose]();
       resolve(signal);
     };
