@@ -81,8 +81,9 @@ export const FAULTS = {
     ...{ at: "read", work: 0, lasts: 0, ...NOTHING },
   },
   "frozen at work": {
-    story: "the holder's process stands still for two ttls while it works",
-    ...{ at: "read", work: 0, lasts: 2, ...FREEZE },
+    story:
+      "the holder's process stands still for two ttls while it works, and works on for a quarter of one: its lock has the time to notice",
+    ...{ at: "read", work: 0.25, lasts: 2, ...FREEZE },
   },
   "frozen before its write": {
     story: "it stands still for two ttls after it has asked the lock, right before its write",

@@ -13,12 +13,14 @@ export const STORES = {
   mariadb: () => startServer("mariadb"),
   mysql: () => startServer("mysql"),
   etcd: () => startServer("etcd"),
+  "etcd-cluster": () => startServer("etcd-cluster"),
   "etcd-gateway": startEtcdGateway,
   redis: () => startServer("redis"),
   "redis-cluster": () => startServer("redis-cluster"),
   "redis-sentinel": () => startServer("redis-sentinel"),
   redlock: () => startServer("redlock"),
   zookeeper: () => startServer("zookeeper"),
+  "zookeeper-cluster": () => startServer("zookeeper-cluster"),
   dynamodb: () => startServer("dynamodb"),
 } as const satisfies Readonly<Record<string, () => Promise<WatchedStore>>>;
 
