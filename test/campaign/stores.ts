@@ -15,6 +15,7 @@ import { temporaryFolder } from "../../infra/servers/reap.ts";
 import { isSentinel } from "../../infra/servers/redis.ts";
 import type { Server, ServerNode } from "../../infra/servers/server.ts";
 import { type StartOptions, startServer } from "../../infra/servers/start.ts";
+import type { Random } from "../simulation/random.ts";
 import { QUICK_ETCD } from "../support/etcd-servers.ts";
 import { RedisCluster, type RedisGroup, RedisSentinels } from "../support/redis-group.ts";
 import { TcpProxy } from "../support/tcp-proxy.ts";
@@ -215,7 +216,7 @@ function mysql(name: "mariadb" | "mysql"): Open {
       return rows.every(({ Msg_type }) => Msg_type !== "error");
     };
     return withTables(store, {
-      [CLOCK_STEP]: steps(server, () => timeAt(server.url)),
+      [CLOCK_STEP]: steps(oneOf(server), () => timeAt(server.url)),
       compaction: optimize,
       "store full": diskFull({ disk, nodes: server.nodes, ...junkIn(server.url) }),
     });
@@ -239,7 +240,7 @@ function postgres(name: "postgres" | "pgbouncer"): Open {
     return withTables(
       { ...store, stopSignal: "SIGINT" },
       {
-        [CLOCK_STEP]: steps(server, () => timeAt(KINDS.postgres.url([config.port]))),
+        [CLOCK_STEP]: steps(oneOf(server), () => timeAt(KINDS.postgres.url([config.port]))),
         compaction: vacuum,
         "store full": diskFull({ disk, nodes: server.nodes, ...junkIn(server.url) }),
       },
@@ -337,7 +338,7 @@ function openRedis(name: "redis" | "redlock"): Open {
     const timeOf = async (node: ServerNode) => redisTime(await tell(node, ["TIME"]));
     const faults = {
       ...store.faults,
-      [CLOCK_STEP]: steps(server, timeOf),
+      [CLOCK_STEP]: steps(oneOf(server), timeOf),
       ...redisFaults(store, tell),
     };
     const serverTime = () => timeOf(server.nodes[0] as ServerNode);
@@ -377,7 +378,8 @@ function openGroup(start: (options: StartOptions) => Promise<RedisGroup>): Open 
       faults: {
         ...NONE,
         wires: "clients connect to the addresses that the nodes announce",
-        [CLOCK_STEP]: steps(group, timeOf),
+        // The locks go by the clock of the master.
+        [CLOCK_STEP]: steps(leader, timeOf),
         "leader killed": leaderKilled(leader, repairAof),
         "leader replaced": replace,
         "leader cut off": "clients and nodes reach a node at the same address",
@@ -429,14 +431,19 @@ function leaderKilled(
 }
 
 type TimeOf = (node: ServerNode) => Promise<number>;
+type PickNode = (random: Random) => ServerNode | Promise<ServerNode>;
 
-/** Returns the environment of servers whose clocks can be stepped, and the fault that steps one of them. */
+function oneOf({ nodes }: Pick<Server, "nodes">): PickNode {
+  return (random) => random.pick(nodes);
+}
+
+/** Returns the environment of servers whose clocks can be stepped, and the fault that steps that of one node. */
 async function steppable(log: (line: string) => void) {
   const env = await steppableClock(log).catch((error: Error) => error);
   if (env instanceof Error) return { env: {}, steps: () => env.message };
-  const steps = ({ nodes }: Pick<Server, "nodes">, timeOf: TimeOf): Fault => {
+  const steps = (pick: PickNode, timeOf: TimeOf): Fault => {
     return async ({ random, pause }) => {
-      const node = random.pick(nodes);
+      const node = await pick(random);
       const ahead = random.between(2_000, 10_000);
       const skewOf = async () => (await timeOf(node)) / 1_000 - Date.now();
       const before = await skewOf();

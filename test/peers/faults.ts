@@ -115,13 +115,13 @@ export const FAULTS = {
   },
   [CLOCK_STEP]: {
     story:
-      "the clock of one server goes forward by 2 s to 10 s for one ttl, while the holder works for a quarter of one",
+      "the clock of the server, or of the one that leads, goes forward by 2 s to 10 s for one ttl, while the holder works for a quarter of one",
     ...{ at: "read", work: 0.25, lasts: 1, ...ofCampaigns(CLOCK_STEP) },
   },
   "leader killed": {
     story:
-      "the server that leads is killed, and started again when another one leads, while the holder works for two ttls",
-    ...{ at: "read", work: 2, lasts: 2, ...ofCampaigns("leader killed") },
+      "the server that leads is killed, and started again when another one leads, while the holder works for five ttls: its lock has the time to notice",
+    ...{ at: "read", work: 5, lasts: 2, ...ofCampaigns("leader killed") },
   },
 } as const satisfies Readonly<Record<string, LockFault>>;
 

@@ -39,7 +39,7 @@ export interface Trial {
 const CONTENDERS = 4;
 const CONTENDER = fileURLToPath(new URL("./contender.ts", import.meta.url));
 
-/** How many turns show that the line moves again. */
+/** How many turns show that the line moves again, and that nobody works any more who began beside the holder of a fault. */
 const TURNS_AFTER = 2 * CONTENDERS;
 
 /** Injects each fault into the holder of a lock, or into its server, and counts what the resource has lost. */
@@ -146,11 +146,11 @@ async function meet(
   });
   await Promise.all([pause(), begun]);
   if (holder) await end?.(holder);
-  const { turns } = register.counts;
   const hasEnded = () => !register.isWorking(what) || !processes.byPid(pid);
-  const goesOn = () => hasEnded() && register.counts.turns >= turns + TURNS_AFTER;
   try {
-    await until(goesOn, STUCK);
+    await until(hasEnded, STUCK);
+    const { turns } = register.counts;
+    await until(() => register.counts.turns >= turns + TURNS_AFTER, STUCK);
     return true;
   } catch {
     processes.kill();
