@@ -47,6 +47,9 @@ export interface FaultContext {
 
   /** Lasts between half a ttl and two ttls: the lock may pass to another holder meanwhile. */
   readonly pause: () => Promise<void>;
+
+  /** Some faults call it when they are prepared, and act when it has resolved. */
+  readonly ready?: () => Promise<void>;
 }
 
 /** The faults that a store has in its own way; a text says why it cannot have one. */

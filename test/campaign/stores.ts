@@ -419,8 +419,9 @@ function leaderKilled(
   leader: () => Promise<ServerNode | undefined>,
   repair: CampaignStore["repair"] = async () => {},
 ): Fault {
-  return async () => {
+  return async ({ ready }) => {
     const old = await until(() => leader().catch(() => undefined));
+    await ready?.();
     await old.kill("SIGKILL");
     const replaced = async () => ((await leader()) ?? old) !== old;
     const isReplaced = await until(() => replaced().catch(() => false), 30_000).catch(() => false);
@@ -442,11 +443,12 @@ async function steppable(log: (line: string) => void) {
   const env = await steppableClock(log).catch((error: Error) => error);
   if (env instanceof Error) return { env: {}, steps: () => env.message };
   const steps = (pick: PickNode, timeOf: TimeOf): Fault => {
-    return async ({ random, pause }) => {
+    return async ({ random, pause, ready }) => {
       const node = await pick(random);
       const ahead = random.between(2_000, 10_000);
       const skewOf = async () => (await timeOf(node)) / 1_000 - Date.now();
       const before = await skewOf();
+      await ready?.();
       await stepClock(node, ahead);
       const stepped = (await skewOf()) - before;
       await pause();

@@ -21,8 +21,8 @@ export interface Holder extends Victim {
   /** Kills the node and starts it again at once. */
   restart(): Promise<void>;
 
-  /** Injects a fault of the campaigns. Resolves when the fault has been taken back. */
-  inject(fault: StoreFault): Promise<void>;
+  /** Injects the fault of the campaigns that is needed. Resolves when the fault has been taken back. */
+  inject?(): Promise<void>;
 }
 
 /** Times are in ttls. */
@@ -71,7 +71,7 @@ const CUT: Action = {
 
 /** A fault that the campaigns inject, too. */
 function ofCampaigns(needs: StoreFault): Pick<LockFault, "needs" | "begin"> {
-  return { needs, begin: ({ inject }) => inject(needs) };
+  return { needs, begin: ({ inject }) => inject?.() };
 }
 
 /** What meets the holders of locks. */

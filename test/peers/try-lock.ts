@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
+import type { FaultContext, Fault as StoreFault } from "../campaign/nemesis.ts";
 import { type CampaignStore, STORES } from "../campaign/stores.ts";
 import { Random } from "../simulation/random.ts";
 import { until } from "../support/until.ts";
@@ -113,23 +114,21 @@ interface Contenders {
 
 /** Injects a fault into a holder, and waits until the lock has gone round again. Otherwise starts all contenders anew. */
 async function meet(
-  { at, work, lasts, begin, end }: LockFault,
+  { at, work, lasts, needs = "wires", begin, end }: LockFault,
   { processes, register, store, random, ttl }: Contenders,
 ): Promise<boolean> {
   const spare = random.below(CONTENDERS);
   const node = random.pick(store.nodes);
   const pause = () => sleep(lasts * ttl);
+  const fault = store.faults[needs];
+  const inject = typeof fault === "function" ? await prepare(fault, { random, pause }) : undefined;
   const acts: Pick<Holder, "restart" | "inject"> = {
     async restart() {
       await node.kill("SIGKILL");
       await store.repair?.(node);
       await node.start();
     },
-    async inject(name) {
-      const fault = store.faults[name];
-      const isMet = typeof fault === "function" && (await fault({ random, pause }));
-      if (!isMet) throw new Error(`the fault "${name}" has met nothing`);
-    },
+    ...(inject && { inject }),
   };
   let holder: Holder | undefined;
   let begun: unknown;
@@ -158,4 +157,23 @@ async function meet(
     await until(() => register.counts.turns > stuckAt);
     return false;
   }
+}
+
+/** Prepares a fault of the campaigns, so that it acts at once, and returns what makes it act. */
+async function prepare(
+  fault: StoreFault,
+  context: Pick<FaultContext, "random" | "pause">,
+): Promise<() => Promise<void>> {
+  const prepared = Promise.withResolvers<void>();
+  const acting = Promise.withResolvers<void>();
+  const ready = () => {
+    prepared.resolve();
+    return acting.promise;
+  };
+  const over = fault({ ...context, ready });
+  await Promise.race([prepared.promise, over]);
+  return async () => {
+    acting.resolve();
+    if (!(await over)) throw new Error("the fault has met nothing");
+  };
 }
