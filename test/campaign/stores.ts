@@ -47,6 +47,9 @@ export interface CampaignStore extends AsyncDisposable {
   /** What an operator does before a killed process starts again. */
   readonly repair?: (node: ServerNode) => Promise<void>;
 
+  /** Resolves when a group is whole again after a fault. A master that was replaced while it was frozen serves its clients until then. */
+  readonly settle?: () => Promise<unknown>;
+
   /** Ends a server in an orderly way. */
   readonly stopSignal: "SIGTERM" | "SIGINT";
 
@@ -351,6 +354,9 @@ async function tellRedis(port: number, command: Command): Promise<unknown> {
   return await redis.call(command);
 }
 
+/** How long a group may take to be whole again, in milliseconds. */
+const SETTLING = 60_000;
+
 /** A group that replaces a lost master. Its clients connect to the addresses that its nodes know, and not to wires. */
 function openGroup(start: (options: StartOptions) => Promise<RedisGroup>): Open {
   return async (log) => {
@@ -370,9 +376,12 @@ function openGroup(start: (options: StartOptions) => Promise<RedisGroup>): Open 
       await group.failOver(PREFIX);
       return true;
     };
+    const replica = async () => group.replicaOf(await leader());
+    const settle = () => until(() => replica().catch(() => undefined), SETTLING);
     const replicated = `${url}?replicas=1`;
     return {
       ...{ version, url: replicated, directUrl: replicated, wires: [], nodes, repair: repairAof },
+      settle,
       stopSignal: "SIGTERM",
       serverTime: async () => timeOf(await leader()),
       faults: {

@@ -76,6 +76,7 @@ export async function tryLock(
     for (let round = 1; round <= rounds; round += 1) {
       onProgress(`${name}: ${fault}, ${round} of ${rounds}`);
       if (!(await meet(FAULTS[fault], contenders))) stuck += 1;
+      await store.settle?.();
     }
     const { counts, longestPause } = register;
     const { crashed } = processes;

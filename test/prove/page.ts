@@ -159,7 +159,7 @@ ${faultMatrix(campaigns, Object.keys(STORES))}
 \`npm run soak -- --growth --seconds ${soak.seconds} --write\` has watched a process for each store for ${soak.seconds} s, on ${soak.date}, on the code of ${nameCode(soak)}: each turn takes a lock, renews it,
 aborts a waiter and, where there is a journal, executes a run that is purged soon. The first number is that after a fifth of the time. Grown is what has a median in the last third above that in the first.
 Records are the rows of a SQL database, the keys of etcd and Redis, the items of DynamoDB, and all nodes of ZooKeeper, with the few that a new server has. For a Redis Cluster and Redlock,
-they are the sum over the masters. A soak that did not count them leaves their cell empty.
+they are the sum over the masters.
 
 ${soakTable(soak)}
 

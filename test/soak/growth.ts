@@ -44,9 +44,9 @@ interface StoreSoak extends Pick<GrowthReport, "store" | "grown"> {
   readonly turns: number;
   readonly heap: Pair;
   readonly handles: Pair;
+  readonly records: Pair;
 
-  /** Missing in older results of some stores. */
-  readonly records?: Pair;
+  /** Of etcd. */
   readonly leases?: Pair;
 }
 
