@@ -22,7 +22,7 @@ export interface Holder extends Victim {
   restart(): Promise<void>;
 
   /** Injects the fault of the campaigns that is needed. Resolves when the fault has been taken back. */
-  inject?(): Promise<void>;
+  inject(): Promise<void>;
 }
 
 /** Times are in ttls. */
@@ -71,7 +71,7 @@ const CUT: Action = {
 
 /** A fault that the campaigns inject, too. */
 function ofCampaigns(needs: StoreFault): Pick<LockFault, "needs" | "begin"> {
-  return { needs, begin: ({ inject }) => inject?.() };
+  return { needs, begin: ({ inject }) => inject() };
 }
 
 /** What meets the holders of locks. */

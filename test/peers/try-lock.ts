@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import type { FaultContext, Fault as StoreFault } from "../campaign/nemesis.ts";
+import type { FaultContext } from "../campaign/nemesis.ts";
 import { type CampaignStore, STORES } from "../campaign/stores.ts";
 import { Random } from "../simulation/random.ts";
 import { until } from "../support/until.ts";
@@ -121,15 +121,13 @@ async function meet(
   const spare = random.below(CONTENDERS);
   const node = random.pick(store.nodes);
   const pause = () => sleep(lasts * ttl);
-  const fault = store.faults[needs];
-  const inject = typeof fault === "function" ? await prepare(fault, { random, pause }) : undefined;
   const acts: Pick<Holder, "restart" | "inject"> = {
     async restart() {
       await node.kill("SIGKILL");
       await store.repair?.(node);
       await node.start();
     },
-    ...(inject && { inject }),
+    inject: await prepare(needs, store, { random, pause }),
   };
   let holder: Holder | undefined;
   let begun: unknown;
@@ -162,19 +160,21 @@ async function meet(
 
 /** Prepares a fault of the campaigns, so that it acts at once, and returns what makes it act. */
 async function prepare(
-  fault: StoreFault,
+  name: NonNullable<LockFault["needs"]>,
+  { faults }: CampaignStore,
   context: Pick<FaultContext, "random" | "pause">,
 ): Promise<() => Promise<void>> {
+  const fault = faults[name];
   const prepared = Promise.withResolvers<void>();
   const acting = Promise.withResolvers<void>();
   const ready = () => {
     prepared.resolve();
     return acting.promise;
   };
-  const over = fault({ ...context, ready });
+  const over = typeof fault === "function" ? fault({ ...context, ready }) : Promise.resolve(false);
   await Promise.race([prepared.promise, over]);
   return async () => {
     acting.resolve();
-    if (!(await over)) throw new Error("the fault has met nothing");
+    if (!(await over)) throw new Error(`the fault "${name}" has met nothing`);
   };
 }

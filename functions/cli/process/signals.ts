@@ -1,4 +1,5 @@
 import { keepProcessAlive } from "../../../core/lock/time.ts";
+
 /** The signals whose default action ends the process and which can be handled. */
 export const TERMINATING: readonly NodeJS.Signals[] = [
   "SIGINT",
