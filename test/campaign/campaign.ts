@@ -122,9 +122,8 @@ export async function campaign({
   const history = new History(file);
   await using oracle = await Oracle.open();
   await using clocks = await ClientClocks.open(store, {
-    count: CONTENDERS,
-    span: 2 * TTL,
-    onProgress,
+    ...{ count: CONTENDERS, span: 2 * TTL },
+    ...{ history, onProgress },
   });
   await using opened = await open(store.directUrl);
   const workload = new Workload({
@@ -139,7 +138,7 @@ export async function campaign({
     faults: { ...store.faults, "client's clock stepped": clocks.fault },
   });
   const inventory = opened.has("inventory") ? opened.inventory : undefined;
-  for (const sku of SKUS) {
+  for (const sku of inventory ? SKUS : []) {
     await inventory?.set({ sku, quantity: UNITS, operationId: `campaign-${sku}` });
     history.addNow({ ...observed(sku, "supply"), value: UNITS });
   }

@@ -2,6 +2,7 @@ import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { stepClock, steppableClock } from "../../infra/clock/clock.ts";
 import { temporaryFolder } from "../../infra/servers/reap.ts";
+import { type History, type HistoryEvent, wallClock } from "./history.ts";
 import type { Fault } from "./nemesis.ts";
 import type { CampaignStore } from "./stores.ts";
 
@@ -10,6 +11,9 @@ interface ClockOptions {
 
   /** The longest step, forward or back, in milliseconds. */
   readonly span: number;
+
+  /** Gets what contenders read off their clocks. */
+  readonly history: History;
   readonly onProgress: (line: string) => void;
 }
 
@@ -31,7 +35,7 @@ export class ClientClocks implements AsyncDisposable {
 
   static async open(
     { faults }: CampaignStore,
-    { count, span, onProgress }: ClockOptions,
+    { count, span, history, onProgress }: ClockOptions,
   ): Promise<ClientClocks> {
     const none = faults["client's clock stepped"];
     if (none !== undefined) return new ClientClocks(none);
@@ -42,10 +46,14 @@ export class ClientClocks implements AsyncDisposable {
     for (const { folder } of clocks) await mkdir(folder);
     const step: Fault = async ({ random, pause }) => {
       const config = random.pick(clocks);
-      await stepClock({ config }, random.between(-span, span));
+      const ahead = random.between(-span, span);
+      const past = history.events.length;
+      await stepClock({ config }, ahead);
       await pause();
       await stepClock({ config }, 0);
-      return true;
+      const hasRead = ({ operation, value = 0 }: HistoryEvent) =>
+        operation === "clock" && Math.abs(value - wallClock() - ahead) < Math.abs(ahead) / 2;
+      return history.events.slice(past).some(hasRead);
     };
     return new ClientClocks(step, (at) => env(clocks[at] ?? { folder: path }), remove);
   }

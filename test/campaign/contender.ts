@@ -6,7 +6,7 @@ import type { Lock } from "../../core/lock/lock.ts";
 import { open } from "../../infra/open.ts";
 import { Random } from "../simulation/random.ts";
 import { heldFor } from "../support/held-for.ts";
-import { type HistoryEvent, now, type Operation, record } from "./history.ts";
+import { type HistoryEvent, now, type Operation, record, wallClock } from "./history.ts";
 import { askOracle } from "./oracle.ts";
 import { saleRuns } from "./sale-workflow.ts";
 
@@ -44,6 +44,9 @@ export interface ContenderOptions {
  */
 const options: ContenderOptions = JSON.parse(process.argv[2] ?? "");
 const { url, oracle, ttl, skus, units, pause, isSlow } = options;
+/** The least step of a clock that counts, and the time between two readings, in milliseconds. */
+const LEAST_STEP = 20;
+const READ_EVERY = 100;
 let isEnding = false;
 process.once("SIGTERM", () => {
   isEnding = true;
@@ -55,8 +58,21 @@ const sellOnce = isSlow
   ? saleRuns(opened, { ttl, client: `${options.process}.journal`, record })
   : undefined;
 
+watchClock();
 await Promise.all(Array.from({ length: options.lanes }, (_, at) => work(at)));
 await opened.close();
+
+/** Records each step of the wall clock. */
+function watchClock(): void {
+  let last = wallClock();
+  const read = () => {
+    const value = wallClock();
+    if (Math.abs(value - last) < LEAST_STEP) return;
+    last = value;
+    record({ client: "observer.clock", operation: "clock", type: "ok", value });
+  };
+  setInterval(read, READ_EVERY).unref();
+}
 
 interface Lane {
   readonly client: string;

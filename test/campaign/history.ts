@@ -3,7 +3,7 @@ import type { CallEvent } from "../models/replay.ts";
 
 /**
  * What clients do to locks and resources. `claim` and `write` are of the oracle's register, `sale` and `run` of the store's
- * stock. `hold`: the client asks its lock whether it is held.
+ * stock. `hold`: the client asks its lock whether it is held. `clock`: a process sees a step of its wall clock.
  */
 export type Operation =
   | "acquire"
@@ -13,7 +13,8 @@ export type Operation =
   | "sale"
   | "run"
   | "release"
-  | "inspect";
+  | "inspect"
+  | "clock";
 
 /**
  * One event of a history, as each line of its file has it; the terms are Jepsen's. Times are microseconds of
@@ -33,6 +34,11 @@ export interface HistoryEvent extends CallEvent {
 /** Returns the present time of a history. */
 export function now(): number {
   return Number(process.hrtime.bigint() / 1_000n);
+}
+
+/** Returns by how many milliseconds the wall clock of this process is ahead of the times of a history. */
+export function wallClock(): number {
+  return Math.round(Date.now() - now() / 1_000);
 }
 
 /** Prints an event of this process. The line is out before the call goes on: a pipe is written at once. */

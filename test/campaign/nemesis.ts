@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { hasEnded, type ServerNode } from "../../infra/servers/server.ts";
 import type { Random } from "../simulation/random.ts";
+import { processState } from "../support/process-state.ts";
 import type { TcpProxy } from "../support/tcp-proxy.ts";
 import { until, within } from "../support/until.ts";
 import type { History } from "./history.ts";
@@ -194,12 +195,10 @@ function faultsOf({
     };
     return faults.wires ?? at;
   };
-  const onNode = (act: (node: ServerNode, context: FaultContext) => Promise<unknown>) => {
+  const onNode = (act: (node: ServerNode, context: FaultContext) => Promise<boolean>) => {
     const at: Fault = async (context) => {
       const node = context.random.pick(nodes);
-      if (node.hasEnded) return false;
-      await act(node, context);
-      return true;
+      return !node.hasEnded && act(node, context);
     };
     return faults.nodes ?? at;
   };
@@ -242,15 +241,20 @@ function faultsOf({
       await sleep(random.below(ttl));
       await repair(node);
       await node.start();
+      return true;
     }),
     "server frozen": onNode(async (node, { pause }) => {
+      const { pid } = node;
       await node.kill("SIGSTOP");
       await pause();
+      const isFrozen = processState(pid) === "T";
       await node.kill("SIGCONT");
+      return isFrozen;
     }),
     "server restarted": onNode(async (node) => {
       await node.kill(stopSignal);
       await node.start();
+      return true;
     }),
   };
 }
@@ -269,12 +273,13 @@ async function kill({ child }: Worker): Promise<boolean> {
   return child.signalCode === "SIGKILL";
 }
 
-/** Resolves to whether the process was there before and after the freeze. */
+/** Resolves to whether the process stood still at the end of the pause. */
 async function freeze({ child }: Worker, pause: () => Promise<void>): Promise<boolean> {
   if (hasEnded(child) || !child.kill("SIGSTOP")) return false;
   await pause();
+  const isFrozen = processState(child.pid) === "T";
   child.kill("SIGCONT");
-  return !hasEnded(child);
+  return isFrozen;
 }
 
 /** Resolves to whether the wire drops data within `limit` milliseconds. */

@@ -391,7 +391,7 @@ function openGroup(start: (options: StartOptions) => Promise<RedisGroup>): Open 
         [CLOCK_STEP]: steps(leader, timeOf),
         "leader killed": leaderKilled(leader, repairAof),
         "leader replaced": replace,
-        "leader cut off": "clients and nodes reach a node at the same address",
+        "leader cut off": "not built: these servers have one address for clients and nodes",
         ...redisFaults(group, (node, command) => group.tell(node, ...command)),
       },
       [Symbol.asyncDispose]: () => group[Symbol.asyncDispose](),
@@ -407,7 +407,13 @@ function redisFaults(
   return {
     compaction: async () => {
       await tellAll("BGREWRITEAOF");
-      return true;
+      const ended = async () => {
+        const infos = (await tellAll("INFO", "persistence")).map(String);
+        const isUnderWay = infos.some((info) => /aof_rewrite_(in_progress|scheduled):1/.test(info));
+        return !isUnderWay && infos;
+      };
+      const infos = await until(() => ended().catch(() => undefined), SETTLING);
+      return infos.every((info) => info.includes("aof_last_bgrewrite_status:ok"));
     },
     "store full": async ({ pause }) => {
       await tellAll("CONFIG", "SET", "maxmemory", "1");

@@ -1,4 +1,3 @@
-import { readFileSync } from "node:fs";
 import { mkdir, readdir, readFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -8,6 +7,7 @@ import { EXIT } from "../../functions/cli/exit-status.ts";
 import { cli, onTerminal, startCli, untilPrinted } from "../support/cli.ts";
 import { cliInProcess } from "../support/cli-in-process.ts";
 import { cells } from "../support/matrix.ts";
+import { processState } from "../support/process-state.ts";
 import { anyPrefix, redisServer } from "../support/redis-under-test.ts";
 import { temporaryDatabase, temporaryFile } from "../support/under-test.ts";
 import { until } from "../support/until.ts";
@@ -17,11 +17,7 @@ const node = process.execPath;
 /** A zombie, which its parent has not waited for yet, does not run. */
 function isRunning(pid: string): boolean {
   expect(pid).toMatch(/^\d+$/);
-  try {
-    return !readFileSync(`/proc/${pid}/stat`, "utf8").includes(") Z ");
-  } catch {
-    return false;
-  }
+  return ![undefined, "Z"].includes(processState(Number(pid)));
 }
 
 interface Opened {

@@ -1,5 +1,4 @@
 import { once } from "node:events";
-import { readFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { constants } from "node:os";
@@ -7,6 +6,7 @@ import { dirname, join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { TERMINATING } from "../../functions/cli/process/signals.ts";
 import { MAIN, programOnTerminal, shellWord, startCli } from "../support/cli.ts";
+import { processState } from "../support/process-state.ts";
 import { runCli, runProgram } from "../support/script.ts";
 import { temporaryFile } from "../support/under-test.ts";
 import { pause, until } from "../support/until.ts";
@@ -25,18 +25,12 @@ beforeAll(async () => {
 
 afterAll(() => remove());
 
-/** The kernel's letter for the state of a process: T is stopped. Undefined: dead, reaped or not. */
 function stateOf(pid: string | number): string | undefined {
   expect(String(pid)).toMatch(/^\d+$/);
-  try {
-    const [, state] = /\) (\w) /.exec(readFileSync(`/proc/${pid}/stat`, "utf8")) ?? [];
-    return state === "Z" ? undefined : state;
-  } catch {
-    return undefined;
-  }
+  return processState(Number(pid));
 }
 
-const isRunning = (pid: string | number) => stateOf(pid) !== undefined;
+const isRunning = (pid: string | number) => ![undefined, "Z"].includes(stateOf(pid));
 const isStopped = (pid: string | number) => stateOf(pid) === "T";
 
 describe.concurrent("lockstep lock -- command", () => {

@@ -12,6 +12,9 @@ export interface Victim {
   /** Its own connections to the servers. */
   readonly wires: readonly TcpProxy[];
 
+  /** What they had dropped before the fault. */
+  readonly dropped: number;
+
   /** One node of the servers. */
   readonly node: ServerNode;
 }
@@ -45,6 +48,11 @@ export interface LockFault extends Fault<Holder> {
   readonly needs?: "wires" | StoreFault;
 }
 
+/** Returns how often connections have dropped data. */
+export function droppedBy(wires: readonly TcpProxy[]): number {
+  return wires.reduce((sum, wire) => sum + wire.dropped, 0);
+}
+
 type Action = Pick<Fault, "begin" | "end">;
 
 const NOTHING: Action = { begin() {} };
@@ -64,8 +72,9 @@ const CUT: Action = {
   begin({ wires }) {
     for (const wire of wires) wire.cut();
   },
-  end({ wires }) {
+  end({ wires, dropped }) {
     for (const wire of wires) wire.mend();
+    if (droppedBy(wires) === dropped) throw new Error("the cut connections had passed nothing on");
   },
 };
 

@@ -64,11 +64,13 @@ export function peersSection({ runs }: PeersRuns): string {
   const rounds = Math.max(...locks.flatMap(({ outcomes }) => outcomes.map((one) => one.rounds)));
   return `## The same faults on other locks
 
-\`npm run peers -- --write\` tries each lock as its documentation says it is used (run on ${date} on the code of ${nameCode(last)}; \`--seed ${seed}\` determines the order of the faults, and
+\`npm run peers -- --rounds ${rounds} --seed ${seed} --write\` tries each lock as its documentation says it is used (run on ${date} on the code of ${nameCode(last)}; the seed determines the order of the faults, and
 the holder and the server that each one meets). Four processes take one lock, read a number, work, ask
 their lock whether they still hold it, and write the number plus one. The ttl is ${ttl / 1_000} s. Each fault meets a holder ${rounds} times. The table has the updates that
 were lost: another process had written between a holder's read and its write. "Stuck": within 30 s nobody got the lock. "Crashed":
-processes that ended by an error of the package. The counts differ from run to run.
+processes that ended by an error of the package. The counts differ from run to run. Of the [faults of the campaigns](#campaigns-on-real-servers), these are not tried:
+single lost messages, full and compacted stores, leaders that are replaced or cut off, and clocks of clients. Our own locks are tried without their fence on four kinds of
+stores: Redis, Redis Sentinel, etcd and PostgreSQL.
 
 ${lossTable("lock", locks)}
 
@@ -88,7 +90,7 @@ ${pauseTable("lock", locks)}
 
 The same command tries packages that execute an operation once, each as its documentation says it is used. A queue delivers an operation to a process. A fault meets this execution, and the queue delivers the operation to a second process until
 that answers. When the first process has ended its execution, a third one is asked for the answer. An execution may take ${ttl / 1_000} s until another process
-may take the operation over. "Twice": the effect was there more than once. "Lost": the effect never was. "Overwritten": the third
+may take the operation over. "Twice": the effect was there more than once. "Lost": the effect did not happen. "Overwritten": the third
 process got another answer than the second. "Stuck": no answer within 30 s. "Crashed": processes that ended by an error that nothing could catch; nothing was
 lost by that alone.
 

@@ -4,7 +4,14 @@ import type { FaultContext } from "../campaign/nemesis.ts";
 import { type CampaignStore, STORES } from "../campaign/stores.ts";
 import { Random } from "../simulation/random.ts";
 import { until } from "../support/until.ts";
-import { FAULTS, type FaultName, type Holder, type LockFault, type Untried } from "./faults.ts";
+import {
+  droppedBy,
+  FAULTS,
+  type FaultName,
+  type Holder,
+  type LockFault,
+  type Untried,
+} from "./faults.ts";
 import { CONTESTANTS, type Contestant, type ContestantName } from "./locks.ts";
 import type { LockOptions } from "./named-lock.ts";
 import { Processes } from "./processes.ts";
@@ -114,10 +121,9 @@ interface Contenders {
 }
 
 /** Injects a fault into a holder, and waits until the lock has gone round again. Otherwise starts all contenders anew. */
-async function meet(
-  { at, work, lasts, needs = "wires", begin, end }: LockFault,
-  { processes, register, store, random, ttl }: Contenders,
-): Promise<boolean> {
+async function meet(fault: LockFault, contenders: Contenders): Promise<boolean> {
+  const { at, work, lasts, needs = "wires", begin, end } = fault;
+  const { processes, register, store, random, ttl } = contenders;
   const spare = random.below(CONTENDERS);
   const node = random.pick(store.nodes);
   const pause = () => sleep(lasts * ttl);
@@ -138,12 +144,14 @@ async function meet(
     begin(met) {
       const contender = processes.byPid(met);
       if (!contender) return;
-      holder = { ...contender, ...acts, node };
+      holder = { ...contender, ...acts, node, dropped: droppedBy(contender.wires) };
       begun = begin(holder);
     },
   });
   await Promise.all([pause(), begun]);
-  if (holder) await end?.(holder);
+  // A process that has just ended by itself is no holder.
+  if (!holder) return meet(fault, contenders);
+  await end?.(holder);
   const hasEnded = () => !register.isWorking(what) || !processes.byPid(pid);
   try {
     await until(hasEnded, STUCK);

@@ -5,7 +5,13 @@ import { startServer } from "../../infra/servers/start.ts";
 import { DURABLE_REDIS } from "../campaign/stores.ts";
 import { Random } from "../simulation/random.ts";
 import { until } from "../support/until.ts";
-import { type Fault, OPERATION_FAULTS, type OperationFaultName, type Victim } from "./faults.ts";
+import {
+  droppedBy,
+  type Fault,
+  OPERATION_FAULTS,
+  type OperationFaultName,
+  type Victim,
+} from "./faults.ts";
 import type { ServiceOptions } from "./idempotent-service.ts";
 import { Ledger } from "./ledger.ts";
 import { Processes } from "./processes.ts";
@@ -152,7 +158,7 @@ async function meet(
       const executor = executors.processes.byPid(pid);
       const [node] = server.nodes;
       if (!executor || !node) return;
-      victim = { ...executor, node };
+      victim = { ...executor, node, dropped: droppedBy(executor.wires) };
       begin(victim);
     },
   });
@@ -164,7 +170,8 @@ async function meet(
     return { second: receipt, waited: performance.now() - startedAt };
   });
   await sleep(lasts * ttl);
-  if (victim) await end?.(victim);
+  if (!victim) throw new Error(`the fault met no executor of ${operation}`);
+  await end?.(victim);
   // The first executor ends its late execution before the third delivery.
   await own;
   const { second, waited } = await answered;

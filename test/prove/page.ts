@@ -5,7 +5,7 @@ import { STORES } from "../campaign/stores.ts";
 import { MOST_EVENTS, MOST_UNKNOWN, type Replay } from "../models/replay.ts";
 import { type PeersRuns, peersSection } from "../peers/page.ts";
 import type { Check } from "../simulation/history.ts";
-import { type Soak, soakTable } from "../soak/growth.ts";
+import { type Soak, soakTable, tolerances } from "../soak/growth.ts";
 import { nameCode } from "../support/commit.ts";
 import { table } from "../support/markdown.ts";
 import type { Proof } from "./prove.ts";
@@ -19,7 +19,8 @@ export function isProven({ models, simulation, replay, mutants, campaigns }: Pro
     simulation.failure === undefined &&
     simulation.overlaps > 0 &&
     simulation.lateRefused > 0 &&
-    replay?.refusal === undefined &&
+    replay !== undefined &&
+    replay.refusal === undefined &&
     mutants.every(({ caughtBy }) => caughtBy) &&
     campaigns.every(({ verdict }) => verdict === "passed")
   );
@@ -34,7 +35,7 @@ export function proofPage(proof: Proof, peers: PeersRuns, soak: Soak): string {
   return `# Proof
 
 \`${command}\` repeats this run, and makes this page from its results, which \`docs/proof.json\` has in full. It ran on ${date}
-on the code of ${nameCode(proof)} (campaigns: see their table), on Node ${node} and ${processors} processors. **${isProven(proof) ? `Nothing that was tried broke a guarantee, and each of the ${modelMutants.length + mutants.length} mutants of this run was caught.` : "A guarantee was broken, a mutant was not caught, or a campaign has tried too little."}**
+on the code of ${nameCode(proof)} (campaigns: see their table), on Node ${node} and ${processors} processors. **${isProven(proof) ? `No run in these tables broke a guarantee, and each of the ${modelMutants.length + mutants.length} mutants was caught.` : "A guarantee was broken, a mutant was not caught, or a campaign has tried too little."}**
 
 ## Not tested
 
@@ -74,8 +75,8 @@ ${table(
 ## Simulation
 
 \`test/simulation\` runs the real locks, stock, journal and steps on a virtual clock. The SQL of the store is executed by a real SQLite in
-memory, behind a network that loses, delays and repeats messages, while clients crash, freeze and read wrong clocks. The seed of a
-schedule determines it. Without \`--seconds\`, it lasts three minutes.
+memory, behind a network that loses, delays and repeats messages, while clients crash, freeze and read wrong clocks. A seed determines
+the whole schedule. Without \`--seconds\`, the simulation lasts three minutes.
 
 ${table(
   ["", ""],
@@ -91,7 +92,10 @@ ${table(
     ["locks acquired", count(simulation.acquisitions)],
     ["changes of stock", count(simulation.operations)],
     ["of them with an unknown or no answer", count(simulation.unknown)],
-    ["acquired while another client still took itself for the holder", count(simulation.overlaps)],
+    [
+      "acquired while another client still believed that it held the lock",
+      count(simulation.overlaps),
+    ],
     ["claims and writes of late holders, refused", count(simulation.lateRefused)],
     ["late writes accepted", String(lateWritesOf(simulation))],
     ["violations", String(simulation.failure?.violations.length ?? 0)],
@@ -121,8 +125,10 @@ Another trial plants [mutants](mutants.md) in all stores and handlers, and runs 
 \`npm run campaign -- --store NAME --seconds N --seed S\` runs one, for longer or on another store; \`--history FILE\` keeps the events of all calls. Processes
 contend for locks and sell stock while they, their clocks, their servers and the wires between them meet faults. A campaign has passed when nothing was
 violated, each of the store's faults has met something, and a holder was late: without these, its verdict is "unknown". A holder is late when it uses a
-resource after another client has acquired its lock. A step of a server's clock has met something when the server then tells another time; an observer writes into
-the history who has a lock by the store's account, and the time there. Each unit of a sale is an operation. The \`--seconds\` of \`npm run prove\` are those of the simulation; with
+resource after another client has acquired its lock. A use is refused for its fence: that of a late holder, and on etcd also that of a lock which has ended without a
+later holder. A fault has met something when its effect was read: the kernel tells that a frozen process is stopped, the process whose clock was stepped tells another time,
+the wire has dropped data. An observer writes into the history who has a lock by the store's account, and the time there. Each unit of a sale is an operation,
+whether it succeeds or not. A campaign that fails prints the events that broke the guarantee, and writes its history as a trace for Perfetto. The \`--seconds\` of \`npm run prove\` are those of the simulation; with
 \`--operations\`, each campaign goes on until it has had so many, for \`--most-seconds\` at the most. As root, the files of SQL databases and of ZooKeeper are
 in a file system of their own in memory, so that it can be full. \`npm run prove -- --campaigns --write\` runs campaigns alone, and puts them into these results;
 with \`--no-campaigns\` it runs all the rest, and keeps them.
@@ -130,8 +136,8 @@ with \`--no-campaigns\` it runs all the rest, and keeps them.
 ${table(
   [
     ...["store", "on", "code", "seconds", "seed", "verdict", "operations", "of them unknown"],
-    "acquired",
-    ...["late holders", "their uses refused", "accepted", "violations"],
+    ...["locks acquired", "units sold"],
+    ...["late holders", "uses refused", "late writes accepted", "violations"],
   ],
   campaigns.map((report) => [
     `${report.store} (${report.version})`,
@@ -143,6 +149,7 @@ ${table(
     count(report.operations),
     count(report.unknown),
     count(report.succeeded.acquire ?? 0),
+    report.succeeded.sale === undefined ? "no stock" : count(report.succeeded.sale),
     count(report.overlaps),
     count(report.lateRefused),
     count(report.lateAccepted),
@@ -157,11 +164,26 @@ ${faultMatrix(campaigns, Object.keys(STORES))}
 ## Soak
 
 \`npm run soak -- --growth --seconds ${soak.seconds} --write\` has watched a process for each store for ${soak.seconds} s, on ${soak.date}, on the code of ${nameCode(soak)}: each turn takes a lock, renews it,
-aborts a waiter and, where there is a journal, executes a run that is purged soon. The first number is that after a fifth of the time. Grown is what has a median in the last third above that in the first.
+aborts a waiter and, where there is a journal, executes a run that is purged soon. Two numbers of a cell are those after a fifth of the time and at its end; they swing in between. A row has grown when the median of the last third of the time is
+above that of the first third by more than ${tolerances()}.
 Records are the rows of a SQL database, the keys of etcd and Redis, the items of DynamoDB, and all nodes of ZooKeeper, with the few that a new server has. For a Redis Cluster and Redlock,
 they are the sum over the masters.
 
 ${soakTable(soak)}
+
+## Hostile input
+
+Malformed, wrong and oversized input gets an error that names it, and secrets stay out of every output:
+
+${table(
+  ["input", "tests"],
+  Object.entries(HOSTILE).map(([input, tests]) => [
+    input,
+    tests.map((test) => `[${test}](../test/${test}.test.ts)`).join(", "),
+  ]),
+)}
+
+TLS with a generated certificate authority was not tried on DynamoDB and on PgBouncer.
 
 ${peersSection(peers)}`;
 }
@@ -201,7 +223,7 @@ function notTested({ campaigns, failedCampaigns }: Proof): string {
         "none",
         "all: the tests and the conformance suites alone try these stores",
       ],
-      ["every store", "", untried.join(", ") || "none"],
+      ...(untried.length > 0 ? [["every store", "", untried.join(", ")]] : []),
     ].filter(([stores]) => stores !== ""),
   )}
 
@@ -214,7 +236,7 @@ ${failedCampaigns
 - **Campaigns** take locks, sell stock and execute \`step.tx\`. Plain steps, undo, cancellation, signals, children, schedules, limits of queues, entities,
   elections and reservations meet no fault there. The simulation has plain steps, undo, cancellation and reservations of this list; for the rest there are tests.
 - **The simulation** has SQLite in memory: no connection pool, no protocol of a server, no other store. **Models** have three clients at most, and are not the code.
-- **Two holders by a clock**: while a server's clock is stepped, campaigns judge the fences alone. The lock then has two holders, on MariaDB, PostgreSQL and Redis
+- **Two holders by a clock**: while a server's clock is stepped, campaigns judge the fences alone. The lock then has two holders on MySQL, MariaDB, PostgreSQL and all kinds of Redis
   ([the stores, compared](incident.md#the-stores-compared)).
 - **One machine**: all processes and servers shared it, over loopback. One version of each store, which the tables name. No second machine, no real network, no managed service (RDS, ElastiCache, DynamoDB
   itself), and no deployment to AWS.
@@ -228,7 +250,7 @@ function listed(names: readonly string[]): string {
 
 /** Names the models of a replay, and how much of its events the bounds have left of a model's. */
 function modelsOf({ models }: Pick<Replay, "models">): string {
-  if (!models) return "fence, stock, journal (shares not counted)";
+  if (!models) return "not recorded";
   const names = Object.entries(models).map(([name, { replayed, recorded }]) =>
     replayed === recorded ? name : `${name} (${count(replayed)} of ${count(recorded)} events)`,
   );
@@ -252,8 +274,8 @@ function replaySection({ replay, campaigns }: Proof): string {
   });
   return `## Histories as paths of the models
 
-The calls for locks, resources, stock and runs are replayed: spin looks for a path of each of these models that has them all, and
-tells the first event that no path has. Each lock, stock or run has a history of its own. The models \`redlock\` and \`session-queue\` have no replay: what
+The calls for locks, resources, stock and runs are replayed: spin searches each of these models for a path that has all events, and
+reports the first event without one. Each lock, stock or run has a history of its own. The models \`redlock\` and \`session-queue\` have no replay: what
 happens inside the masters and in the queue is not recorded. The simulation alone records the owner that the store has, without which \`withdrawal\`
 is not replayed. A search is bounded: it has the first ${count(MOST_EVENTS)} events of a history at the most, and ends where more than ${MOST_UNKNOWN} calls are open that never had an
 answer. Where a model had fewer events for that, the table tells how many.
@@ -262,6 +284,24 @@ ${table(["histories of", "models", "histories", "events", "event without a path"
 
 `;
 }
+
+/** The tests of input that is wrong on purpose. */
+const HOSTILE: Readonly<Record<string, readonly string[]>> = {
+  "arguments of the library": ["wrong-arguments", "options", "lock/duration", "lock/fence"],
+  "the command line": [
+    "functions/cli.server",
+    "functions/runs.process",
+    "functions/operations.process",
+  ],
+  HTTP: ["functions/http.server", "functions/http-handler", "functions/http-runs.server"],
+  "the console": ["console/api.server", "console/views.all.server"],
+  "messages of queues": ["functions/batch.server", "functions/queue", "functions/stock-queue"],
+  "planted secrets": ["functions/secrets.all.server", "infra/redact.server"],
+  "certificates and passwords, with a generated authority": [
+    ...["etcd/tls.server", "redis/tls.server", "stores/redis/tls-groups.all.server"],
+    ...["zookeeper/tls.all.server", "faults/mysql.all.server", "faults/postgres.all.server"],
+  ],
+};
 
 /** What checks each guarantee. */
 const GUARANTEES: readonly {

@@ -98,7 +98,7 @@ function proofTable({ proof, mutants, tests, defects }: Results): string {
       [
         `campaigns on real servers: ${stores.join(", ")}`,
         `${count(operations)} operations, ${count(campaignFaults)} faults`,
-        `${violated(violations)}, ${count(refused)} late claims and writes refused`,
+        `${violated(violations)}, ${count(refused)} uses under old fences refused`,
         "[campaigns](proof.md#campaigns-on-real-servers)",
       ],
       [

@@ -69,7 +69,8 @@ const columns = ["store", "turns", "bytes of the heap", "handles", "records", "l
 
 export function soakTable({ stores }: Pick<Soak, "stores">): string {
   const count = (number: number) => number.toLocaleString("en");
-  const show = (pair: Pair | undefined) => (pair ? `${count(pair[0])} → ${count(pair[1])}` : "");
+  const show = (pair: Pair | undefined) =>
+    pair ? `${count(pair[0])} → ${count(pair[1])}` : "no leases";
   const rows = stores.map(({ store, turns, heap, handles, records, leases, grown }) => [
     ...[store, count(turns), show(heap), show(handles), show(records), show(leases)],
     grown.join("; ") || "nothing",
@@ -110,6 +111,15 @@ const TOLERATED = {
   records: [0.05, 200],
   leases: [0, 3],
 } as const;
+
+/** Tells what may differ. */
+export function tolerances(): string {
+  const parts = Object.entries(TOLERATED).map(
+    ([kind, [share, most]]) =>
+      `${share > 0 ? `${100 * share} % and ` : ""}${most.toLocaleString("en")} (${kind === "heap" ? "bytes of the heap" : kind})`,
+  );
+  return new Intl.ListFormat("en").format(parts);
+}
 
 /** Compares the first third of the sizes with the last third. */
 export function grownIn(sizes: readonly Size[]): readonly string[] {
