@@ -64,8 +64,11 @@ function isTerminal(error: unknown): boolean {
   return (error as { readonly retryable?: unknown } | undefined)?.retryable === false;
 }
 
-/** Throws a TypeError or RangeError that names the option. */
-export function toPolicy(retry: RetryPolicy | false | undefined, atMostOnce: boolean): RetryPolicy {
+/** Returns the policy, with `defaults` where it leaves something out. Throws a TypeError or RangeError that names the option. */
+export function toPolicy(
+  retry: RetryPolicy | false | undefined,
+  { atMostOnce = false, defaults = {} }: { atMostOnce?: boolean; defaults?: RetryPolicy },
+): RetryPolicy {
   if (retry === false || (retry === undefined && atMostOnce)) return ONCE;
   const policy = retry === undefined ? {} : retry;
   if (typeof policy !== "object" || policy === null) {
@@ -80,5 +83,6 @@ export function toPolicy(retry: RetryPolicy | false | undefined, atMostOnce: boo
     throw new RangeError(`factor must be a number from 1 to 1000, not ${factor}`);
   }
   if (jitter !== undefined) checkOneOf("jitter", jitter, ["full", "equal", "none"]);
-  return policy;
+  const given = Object.entries(policy).filter(([, value]) => value !== undefined);
+  return { ...defaults, ...Object.fromEntries(given) };
 }

@@ -120,7 +120,7 @@ function checkedStep(
     key,
     kind,
     transacted: kind === "tx",
-    retry: toPolicy(retry, atMostOnce),
+    retry: toPolicy(retry, { atMostOnce }),
     timeout: limit,
     budget: budget === undefined ? finiteOr(limit, 0) : toMillis("budget", budget),
     atMostOnce,

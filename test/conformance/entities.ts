@@ -9,7 +9,7 @@ import { createRuntime } from "../../core/steps/runtime.ts";
 import { account, calls, hooks } from "../support/account.ts";
 import type { JournalUnderTest } from "../support/journal-under-test.ts";
 import { HASH } from "../support/runs.ts";
-import { pause, until } from "../support/until.ts";
+import { pause, until, within } from "../support/until.ts";
 
 let keys = 0;
 
@@ -86,6 +86,15 @@ function describeCalls(get: () => Runtime, getJournal: () => Journal): void {
         conflict,
       );
       expect(await mine.state()).toMatchObject({ balance: 5 });
+    });
+
+    test("that is refused for its input leaves the key free", async () => {
+      const mine = get().entity(account, newKey());
+      await mine.tell("deposit", 5, { operationId: "told" });
+      await expect(mine.call("deposit", 6, { operationId: "told" })).rejects.toMatchObject({
+        code: "INPUT_CONFLICT",
+      });
+      expect(await within(10_000, mine.call("deposit", 1, { operationId: "next" }))).toBe(6);
     });
 
     test("with the same operation id on another key is another operation", async () => {

@@ -143,6 +143,19 @@ describe.concurrent("a handler", () => {
     expect(attempts).toEqual([1, -1, 2, -2]);
   });
 
+  test("has the attempts and pauses of entities where its policy names none", () => {
+    const made = (retry: object) =>
+      entity({ name: "own-policy", state: Count, initial: { n: 0 }, retry }, () => ({})).retry;
+    const retryIf = () => true;
+    expect(made({ retryIf, max: undefined })).toEqual({
+      attempts: 5,
+      base: 50,
+      max: 1_000,
+      retryIf,
+    });
+    expect(made({ attempts: 10 })).toEqual({ attempts: 10, base: 50, max: 1_000 });
+  });
+
   test("that was too late has an older fence than the next operation of its key", async () => {
     const tokens: bigint[] = [];
     const lateEnd = Promise.withResolvers<void>();

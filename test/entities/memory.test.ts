@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { z } from "zod";
+import { race } from "../../core/lock/abort.ts";
 import { entity } from "../../core/steps/entity/entity.ts";
 import { createRuntime } from "../../core/steps/runtime.ts";
 import { workflow } from "../../core/steps/workflow.ts";
@@ -8,7 +9,7 @@ import { runWorker } from "../../functions/worker/worker.ts";
 import { describeEntities } from "../conformance/entities.ts";
 import { account, hooks } from "../support/account.ts";
 import { memoryJournalUnderTest } from "../support/journal-under-test.ts";
-import { pause, until } from "../support/until.ts";
+import { pause, until, within } from "../support/until.ts";
 
 describeEntities("memory", memoryJournalUnderTest);
 
@@ -45,6 +46,26 @@ test("a call ends although others send to its key all the time, and another call
   }
   const { balance } = await ours.entity(account, "hot").state();
   expect(balance).toBe(sent + 1);
+});
+
+test("a caller that leaves while its call takes the turn leaves the key free", async () => {
+  const journal = memoryJournal();
+  const { entities } = journal;
+  // As a store does whose answer comes after the caller has left.
+  const visit: typeof entities.visit = async (id, what, signal) => {
+    const visited = await entities.visit(id, what);
+    await (signal ? race(pause(50), signal) : pause(50));
+    return visited;
+  };
+  const slow = createRuntime({ journal: { ...journal, entities: { ...entities, visit } } });
+  const leaving = new AbortController();
+  const call = slow
+    .entity(account, "left")
+    .call("deposit", 1, { operationId: "1", signal: leaving.signal });
+  setTimeout(() => leaving.abort(new Error("left")), 10);
+  await expect(call).rejects.toThrow("left");
+  const next = createRuntime({ journal }).entity(account, "left");
+  expect(await within(10_000, next.call("deposit", 1, { operationId: "2" }))).toBe(2);
 });
 
 test("one delivery handles all operations of a key, however long they take", async () => {

@@ -5,6 +5,7 @@ import type {
   EntityId,
   EntityMessage,
   EntityRecords,
+  EntityVisitResult,
 } from "../../journal/entities.ts";
 import { entityResource } from "../../journal/entities.ts";
 import { race, sleep } from "../../lock/abort.ts";
@@ -261,9 +262,7 @@ export class Actors {
   /** Sends the message, and handles messages if the entity is free. */
   async #takeTurn(id: EntityId, message: EntityMessage | undefined, stop: Stop): Promise<Turn> {
     const sentAt = instant();
-    const visited = await this.#records.visit(id, { message, ttl: this.#ttl }, stop.signal);
-    if (message) checkSame(message, visited.inputHash);
-    const { claimed, answer } = visited;
+    const { claimed, answer } = await this.#visit(id, message, stop);
     if (!claimed) return { answer, answers: new Map() };
     const isDone = (answers: Turn["answers"]) =>
       answer !== undefined || (message ? answers.has(message.operationId) : answers.size > 0);
@@ -271,6 +270,28 @@ export class Actors {
     // Nobody may call for the messages that are left.
     if (message && handled.isLong) this.#onTold();
     return { answer, ...handled };
+  }
+
+  /** Sends the message, and claims a free entity. A claim is released if nobody waits for it: the next turn would wait for its end. */
+  async #visit(
+    id: EntityId,
+    message: EntityMessage | undefined,
+    { signal, abort = signal }: Stop,
+  ): Promise<EntityVisitResult> {
+    abort?.throwIfAborted();
+    const visiting = this.#records.visit(id, { message, ttl: this.#ttl });
+    try {
+      const visited = await (abort ? race(visiting, abort) : visiting);
+      if (message) checkSame(message, visited.inputHash);
+      return visited;
+    } catch (error) {
+      const released = visiting
+        .then(({ claimed }) => claimed && this.#records.release(claimed))
+        .catch(() => undefined);
+      // A caller that leaves does not wait.
+      if (!abort?.aborted) await released;
+      throw error;
+    }
   }
 
   /**

@@ -19,7 +19,10 @@ export interface EntityDefinition<S extends Schema> {
   /** The state of a key without earlier operations. */
   readonly initial: InputOf<S>;
 
-  /** How often a handler is tried before its error is the answer. Other operations of the key wait. Default 5 times. */
+  /**
+   * How often a handler is tried before its error is the answer. Other operations of the key wait. Default 5 attempts with
+   * pauses from 50 ms to 1 s, also for what a policy leaves out.
+   */
   readonly retry?: RetryPolicy | false;
 
   /** The longest that a handler may take. It is tried again then, as after an error. Default 30 s. */
@@ -123,7 +126,7 @@ export function entity<S extends Schema, H extends EntityHandlers>(
     name,
     state,
     initial,
-    retry = RETRY,
+    retry,
     timeout = TIMEOUT,
     keep = DAY,
   } = Object(definition) as typeof definition;
@@ -143,7 +146,7 @@ export function entity<S extends Schema, H extends EntityHandlers>(
     name,
     state: state as Schema<unknown, OutputOf<S>>,
     initial,
-    retry: toPolicy(retry, false),
+    retry: toPolicy(retry, { defaults: RETRY }),
     timeout: toMillis("timeout", timeout, 1),
     keep: toMillis("keep", keep),
     handlers,

@@ -3,7 +3,8 @@ import { holderIdOf, type LockRecord } from "../../lock/holder.ts";
 /**
  * Combines the answers of masters into the state of a lock by a quorum of `needed` masters.
  *
- * The state at `silent` masters is unknown: they count for the holder that most answers name.
+ * The state at `silent` masters is unknown: they count for the holder that most answers name, and among several for the one with
+ * the lowest fence. The later ones are claims that wait for it, and were not granted.
  */
 export function combine(
   name: string,
@@ -54,7 +55,9 @@ function agreedFence(infos: readonly LockRecord[], needed: number): string | und
 
 /** Returns the text of the holder that most masters name. A master may still have an earlier text of the same holder. */
 function commonestHolder(infos: readonly LockRecord[]): string | undefined {
-  const texts = infos.flatMap(({ holder }) => holder ?? []);
+  const texts = infos
+    .toSorted((a, b) => ((a.fence ?? "") < (b.fence ?? "") ? -1 : 1))
+    .flatMap(({ holder }) => holder ?? []);
   const [id] = commonest(texts.map(holderIdOf));
   return commonest(texts.filter((text) => holderIdOf(text) === id))[0];
 }
@@ -64,7 +67,7 @@ function isOf(holder: string | undefined, info: LockRecord): boolean {
   return holderIdOf(info.holder) === holderIdOf(holder);
 }
 
-/** Sorts different texts by how often they occur, the commonest first. */
+/** Sorts different texts by how often they occur, the commonest first; those that are as common, as they come. */
 function commonest(texts: readonly string[]): readonly string[] {
   const counts = [...Map.groupBy(texts, (text) => text)].map(
     ([text, all]) => [text, all.length] as const,
