@@ -56,8 +56,10 @@ function problemOf(fence: Fence, resource: string, current: string, byEqual: boo
     : `${resource} has moved on to fence ${current}: ${fence} is late`;
   const generation = Number.parseInt(current, 10) + 1;
   if (Number.isNaN(generation)) return problem;
-  const cure = `run "lockstep raise-generation --at-least ${generation}" on the lock store`;
-  return `${problem}; if every later holder is late too, the lock store has lost its fences: ${cure}`;
+  // The fences of entities are issued by the journal.
+  const store = fence.resource.startsWith("entity/") ? "the store of the runs" : "the lock store";
+  const cure = `run "lockstep raise-generation --at-least ${generation}" on ${store}`;
+  return `${problem}; if every later holder is late too, ${store} has lost its fences: ${cure}`;
 }
 
 /** The fence was not issued by a lock, belongs to another resource, or has a broken seal. */

@@ -1,4 +1,5 @@
 import { StoreRefusedError } from "../../core/lock/errors.ts";
+import { hostLiteral } from "../../core/stores/host-literal.ts";
 import type { Redis } from "../../core/stores/redis/client/redis.ts";
 import { open } from "../../infra/open.ts";
 import { type Finding, judgeEach, judgeVersion, note, ok, problem } from "./finding.ts";
@@ -69,19 +70,23 @@ async function examineMasters(
   url: string,
   signal: AbortSignal,
 ): Promise<readonly Finding[]> {
-  const slots = (await redis.call(["CLUSTER", "SLOTS"], { reads: true, signal })) as readonly [
-    from: number,
-    to: number,
-    master: readonly [host: string, port: number],
-  ][];
-  const masters = new Set(slots.map(([, , [host, port]]) => `${host}:${port}`));
+  const slots = await redis.call(["CLUSTER", "SLOTS"], { reads: true, signal });
+  const masters = mastersIn(slots as readonly SlotRange[]);
   const [, scheme, login, options] =
     /^(rediss?)[^:]*:\/\/([^/?#]*@)?[^/?#]*(.*)$/is.exec(url) ?? [];
   const own = (options ?? "").replace(/(?<=[?&])partitions=\d+&?/i, "");
-  return judgeEach([...masters], async (master) => {
+  return judgeEach(masters, async (master) => {
     await using node = await open(`${scheme}://${login ?? ""}${master}${own}`);
     return node.has("redis") ? await examineSettings(node.redis, signal) : [];
   });
+}
+
+/** One of the ranges that CLUSTER SLOTS answers with. */
+type SlotRange = readonly [from: number, to: number, master: readonly [host: string, port: number]];
+
+/** Returns the addresses of the masters, as URLs have them. */
+export function mastersIn(slots: readonly SlotRange[]): readonly string[] {
+  return [...new Set(slots.map(([, , [host, port]]) => `${hostLiteral(host)}:${port}`))];
 }
 
 async function examineSettings(redis: Redis, signal: AbortSignal): Promise<readonly Finding[]> {

@@ -36,6 +36,12 @@ export async function stopContainer(project: string): Promise<void> {
   await compose(project, [], "down", "--volumes");
 }
 
+/** Whether containers of the project run. */
+export async function isContainerRunning(project: string): Promise<boolean> {
+  const asking = compose(project, [], "ps", "--quiet", "--status", "running");
+  return (await asking.catch(() => "")).trim() !== "";
+}
+
 function compose(project: string, ports: readonly number[], ...args: readonly string[]) {
   const env = { ...process.env };
   for (const [i, port] of ports.entries()) env[`LOCKSTEP_PORT_${i + 1}`] = String(port);

@@ -1,7 +1,7 @@
 import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { stateFolder } from "../state-folder.ts";
-import { stopContainer } from "./container.ts";
+import { isContainerRunning, stopContainer } from "./container.ts";
 import { KINDS, type ServerName } from "./kinds.ts";
 import { isRunningOn } from "./processes.ts";
 import type { ServerKind } from "./server-kind.ts";
@@ -69,7 +69,10 @@ export async function status(name?: ServerName): Promise<readonly Registered[]> 
   return Promise.all(
     started.map(async (each) => {
       const registered = JSON.parse(await readFile(fileOf(each), "utf8")) as Registered;
-      const running = registered.nodes.every(({ pid, folder }) => isRunningOn(pid, folder));
+      const { nodes, project } = registered;
+      const running = project
+        ? await isContainerRunning(project)
+        : nodes.every(({ pid, folder }) => isRunningOn(pid, folder));
       return { ...registered, running };
     }),
   );

@@ -1,7 +1,7 @@
 import { once } from "node:events";
-import { readdir } from "node:fs/promises";
+import { mkdir, readdir, writeFile } from "node:fs/promises";
 import { type AddressInfo, createServer, type Socket } from "node:net";
-import { dirname } from "node:path";
+import { dirname, join } from "node:path";
 import { afterAll, beforeAll, describe, expect, inject, type TestContext, test } from "vitest";
 import { cli, startCli, untilPrinted } from "../support/cli.ts";
 import { cliInProcess } from "../support/cli-in-process.ts";
@@ -102,6 +102,18 @@ test.concurrent("the ledger and the servers are printed as JSON", async (context
   expect(JSON.parse(history.stdout)).toMatchObject([{ operationId: "first", remaining: 3 }]);
   const servers = await startCli(["servers", "status", "--json"], { cwd: folder }).finished;
   expect(JSON.parse(servers.stdout)).toEqual([]);
+});
+
+test.concurrent("a server whose containers are gone does not run", async (context) => {
+  const { folder } = await place(context);
+  const state = join(folder, "lockstep", "servers");
+  await mkdir(state, { recursive: true });
+  const server = { name: "mysql", version: "9", url: "mysql://root@127.0.0.1:1", nodes: [] };
+  const registered = { ...server, project: "lockstep-mysql-gone", running: true };
+  await writeFile(join(state, "mysql.json"), JSON.stringify(registered));
+  const env = { XDG_STATE_HOME: folder };
+  const { stdout } = await startCli(["servers", "status", "--json"], { cwd: folder, env }).finished;
+  expect(JSON.parse(stdout)).toMatchObject([{ name: "mysql", running: false }]);
 });
 
 describe.concurrent("a closed reader", () => {

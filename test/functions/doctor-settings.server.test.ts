@@ -1,5 +1,6 @@
 import { expect, inject, test } from "vitest";
 import { raw } from "../../core/database/sql.ts";
+import { mastersIn } from "../../functions/doctor/redis.ts";
 import { open } from "../../infra/open.ts";
 import { startServer } from "../../infra/servers/start.ts";
 import { cliInProcess } from "../support/cli-in-process.ts";
@@ -8,6 +9,15 @@ import { redisServer } from "../support/redis-under-test.ts";
 import { connectTo, temporaryDatabase } from "../support/under-test.ts";
 
 const LONGEST = 120_000;
+
+test("the masters of a Redis Cluster on IPv6 are asked at addresses that a URL can have", () => {
+  const slots = [
+    [0, 8191, ["::1", 7000]],
+    [8192, 12000, ["127.0.0.1", 7001]],
+    [12001, 16383, ["::1", 7000]],
+  ] as const;
+  expect(mastersIn(slots)).toEqual(["[::1]:7000", "127.0.0.1:7001"]);
+});
 
 test(
   "a Redis is healthy for a user with the rights that the documentation names",

@@ -4,6 +4,7 @@ import {
   checkFence,
   compareFence,
   type Fence,
+  FencedOutError,
   FenceInvalidError,
   fenceOwner,
   issueFence,
@@ -20,6 +21,14 @@ const fences = fc
   .map(([generation, token]) => issueFence("a", generation, token, "me"));
 
 describe("a fence", () => {
+  test("that is late names the store that may have lost its fences: that of the runs for an entity", () => {
+    const problem = (resource: string) =>
+      new FencedOutError(issueFence(resource, 0, 1n, "me"), "0000000001.0000000000000000002")
+        .message;
+    expect(problem("sku/cup")).toContain("the lock store has lost its fences");
+    expect(problem("entity/account/ada")).toContain("the store of the runs has lost its fences");
+  });
+
   test("is ordered by generation, then by token, and its text sorts the same way", () => {
     fc.assert(
       fc.property(fences, fences, (a, b) => {

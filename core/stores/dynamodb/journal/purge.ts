@@ -16,22 +16,26 @@ import { writeAgain } from "./values.ts";
 
 /** Deletes expired runs, and rates of keys that no claim has used in advance. */
 export async function purge(context: JournalContext, limit: number): ReturnType<Journal["purge"]> {
-  const { dynamodb, clock } = context;
   let purged = 0;
+  for await (const runId of expiredRuns(context)) {
+    if (await deleteExpired(context, runId)) purged += 1;
+    if (purged === limit) break;
+  }
+  await purgeRates(context);
+  return purged;
+}
+
+/** Yields the ids of expired runs. Reads no page before its first one is asked for. */
+async function* expiredRuns({ dynamodb, clock }: JournalContext): AsyncGenerator<string> {
   for (const shard of SHARDS) {
     const sentAt = performance.now();
     const to = endOf(timed(clock.now(), ""));
     const range = { pk: `expiry/${shard}`, from: "0", to, limit: 100 };
     for await (const { items, time } of dynamodb.query(range)) {
       clock.see(time, sentAt);
-      for (const { sk = "" } of items) {
-        if (purged === limit) break;
-        if (await deleteExpired(context, fromTimed(sk).id)) purged += 1;
-      }
+      for (const { sk = "" } of items) yield fromTimed(sk).id;
     }
   }
-  await purgeRates(context);
-  return purged;
 }
 
 /** First ends the run for every clock, so that nobody reopens it while its items are deleted. */

@@ -6,14 +6,16 @@ import { purgeRates } from "./limits.ts";
 /** The most runs in one transaction: other transactions wait for the rows that it locks. */
 const BATCH = 100;
 
+/** The most records in one transaction, which has to end within the time of a call. A run with more has one of its own. */
+const MOST_RECORDS = 5_000;
+
 /** Deletes expired runs with their records, values and signals, and rates of keys that are not in use. */
 export async function purge(database: Database, limit: number): Promise<number> {
   let purged = 0;
-  for (;;) {
-    const most = Math.min(BATCH, limit - purged);
-    const count = most > 0 ? await deleteUntilKnown(database, most) : 0;
+  while (purged < limit) {
+    const count = await deleteUntilKnown(database, Math.min(BATCH, limit - purged));
+    if (count === 0) break;
     purged += count;
-    if (count < BATCH) break;
   }
   await purgeRates(database, BATCH);
   return purged;
@@ -44,15 +46,22 @@ function deleteRuns(
 ): Promise<number> {
   const { now, forUpdate } = database.dialect;
   const find = sql`
-    SELECT run_id, queue, workflow, version, priority, turn_key FROM lockstep_run
+    SELECT run_id, queue, workflow, version, priority, turn_key,
+      (SELECT COUNT(*) FROM lockstep_step WHERE lockstep_step.run_id = lockstep_run.run_id) AS records
+    FROM lockstep_run
     WHERE expires_at <= ${now} AND ${which}
     ORDER BY expires_at LIMIT ${most} ${forUpdate}`;
   return database.transaction(async (tx) => {
     const [found] = await tx.batch([find]);
-    const runIds = found?.rows.map((row) => asText(row.run_id)) ?? [];
-    if (runIds.length === 0) return 0;
+    let records = 0;
+    const runs = (found?.rows ?? []).filter((row, at) => {
+      records += Number(row.records);
+      return at === 0 || records <= MOST_RECORDS;
+    });
+    if (runs.length === 0) return 0;
+    const runIds = runs.map((row) => asText(row.run_id));
     const backlogs = new Map(
-      found?.rows.map(backlogIn).map((backlog) => [JSON.stringify(backlog), backlog]),
+      runs.map(backlogIn).map((backlog) => [JSON.stringify(backlog), backlog]),
     );
     const these = sql`run_id IN (${list(runIds)})`;
     await tx.commit([
@@ -63,6 +72,6 @@ function deleteRuns(
       sql`DELETE FROM lockstep_run WHERE ${these}`,
       ...[...backlogs.values()].map(deleteBacklog),
     ]);
-    return runIds.length;
+    return runs.length;
   }, limit);
 }
