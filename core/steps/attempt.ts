@@ -11,10 +11,12 @@ import { decode, encode, encodeError, encodeInfo, encodeResult } from "./codec.t
 import { wasInterrupted } from "./effect.ts";
 import {
   EngineFailure,
+  failEngine,
   isBlocking,
   isStop,
   locatedInfo,
   MisuseError,
+  noLocks,
   StepTimeoutError,
   Suspension,
   stepInterrupted,
@@ -187,10 +189,7 @@ class Attempt {
    */
   async #acquire({ names, ttl, wait, onBusy }: CheckedLock): Promise<LockSet> {
     const { locks, deadline, attemptSignal: signal, contention, lockWait } = this.#execution;
-    if (!locks) {
-      const problem = `step ${this.#step.key} takes a lock, and the runtime has no lock store`;
-      throw new TerminalError("NO_LOCKS", `${problem}; pass \`locks\` to createRuntime`);
-    }
+    if (!locks) return failEngine(noLocks(this.#step.key));
     const startedAt = instant();
     const parksEarly = onBusy === "wait" && lockWait !== undefined;
     // A late acquire leaves enough time for the work.

@@ -160,9 +160,23 @@ export function invalidValue(what: string, issues: readonly string[]): TerminalE
   return new TerminalError("INVALID", `${what} is not valid: ${shown}`, { data });
 }
 
-/** Whether a run with this error can go on with other code: it is blocked. */
+/** This runtime has no lock store for the step's lock. Another one may have it: the run is blocked. */
+export function noLocks(step: string): TerminalError {
+  const problem = `step ${step} takes a lock, and the runtime has no lock store`;
+  return new TerminalError("NO_LOCKS", `${problem}; pass \`locks\` to createRuntime`);
+}
+
+/** The journal of this runtime has no transactions. That of another one may have them: the run is blocked. */
+export function noDatabase(step: string): TerminalError {
+  const problem = `step.tx ${step} needs a journal in a database with transactions`;
+  return new TerminalError("NO_DATABASE", `${problem}; use step, or another journal`);
+}
+
+const BLOCKING = ["NON_DETERMINISM", "UNREADABLE_VALUE", "NO_LOCKS", "NO_DATABASE"] as const;
+
+/** Whether a run with this error can go on with other code, or in another process: it is blocked. */
 export function isBlocking(error: unknown): boolean {
-  return isTerminal(error, "NON_DETERMINISM", "UNREADABLE_VALUE") || error instanceof MisuseError;
+  return isTerminal(error, ...BLOCKING) || error instanceof MisuseError;
 }
 
 /** This runtime does not have the run's workflow, or not in its version. Another one may have it. */

@@ -20,6 +20,7 @@ import {
   isStop,
   isTerminal,
   MisuseError,
+  noDatabase,
   runCancelled,
   runTimeout,
   Suspension,
@@ -400,12 +401,7 @@ export class RunExecution {
     signal: AbortSignal,
   ): Promise<StepRecord> {
     const { journal } = this.#services;
-    if (!journal.transact) {
-      throw new TerminalError(
-        "NO_DATABASE",
-        `step.tx ${step.key} needs a journal in a database with transactions; use step, or another journal`,
-      );
-    }
+    if (!journal.transact) return failEngine(noDatabase(step.key));
     const transacted = journal.transact(this.#options.key, step, body, signal);
     const record = await transacted.catch((error) => {
       if (signal.aborted && hasCode(error, "UNKNOWN_OUTCOME")) return this.#committed(step, signal);

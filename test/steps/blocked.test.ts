@@ -3,7 +3,9 @@ import { describe, expect, test } from "vitest";
 import { deadlineIn } from "../../core/lock/duration.ts";
 import { createRuntime, type RunEvent, TerminalError } from "../../core/steps/index.ts";
 import { memoryJournal } from "../../core/stores/memory/journal.ts";
-import { flow } from "../support/flow.ts";
+import { memoryLocks } from "../../core/stores/memory/locks.ts";
+import { openSqlite } from "../../core/stores/sqlite/index.ts";
+import { flow, resume, untilResumed } from "../support/flow.ts";
 
 const input = { n: 1 };
 
@@ -122,5 +124,73 @@ describe.concurrent("a blocked run", () => {
       await sleep(20);
     }
     expect(await rt.resume("r")).toMatchObject({ status: "completed", output: "end" });
+  });
+});
+
+describe.concurrent("a process that lacks what a step needs", () => {
+  test("blocks the run of a step with a lock when it has no lock store, and another process completes the run", async () => {
+    const journal = memoryJournal();
+    const undone: string[] = [];
+    const wf = flow(async (ctx) => {
+      await ctx.step(
+        "reserve",
+        async () => {},
+        async () => undone.push("reserve"),
+      );
+      return ctx.step("charge", { lock: "a" }, async () => "charged").catch(() => "caught");
+    });
+    const without = createRuntime({ journal });
+    const blocked = { status: "blocked", error: { code: "NO_LOCKS" } };
+    expect(await without.execute(wf, input, { id: "r" })).toMatchObject(blocked);
+    expect(undone).toEqual([]);
+    const other = createRuntime({ journal, locks: memoryLocks() });
+    await other.retry("r");
+    expect(await other.execute(wf, input, { id: "r" })).toMatchObject({ output: "charged" });
+  });
+
+  test("blocks the run of a step.tx when its journal has no transactions, and another process completes the run", async () => {
+    await using shop = await openSqlite(":memory:");
+    const { journal, locks } = shop;
+    const undone: string[] = [];
+    const wf = flow(async (ctx) => {
+      await ctx.step(
+        "reserve",
+        async () => {},
+        async () => undone.push("reserve"),
+      );
+      return ctx.step.tx("charge", { lock: "a" }, async () => "charged");
+    });
+    const without = createRuntime({ journal: { ...journal, transact: undefined }, locks });
+    const blocked = { status: "blocked", error: { code: "NO_DATABASE" } };
+    expect(await without.execute(wf, input, { id: "r" })).toMatchObject(blocked);
+    expect(undone).toEqual([]);
+    const other = createRuntime({ journal, locks });
+    await other.retry("r");
+    expect(await other.execute(wf, input, { id: "r" })).toMatchObject({ output: "charged" });
+  });
+
+  test("fails no undo with a lock when it has no lock store, and another process calls the undo", async () => {
+    const journal = memoryJournal();
+    const undone: string[] = [];
+    const wf = flow(async (ctx) => {
+      await ctx.step(
+        "reserve",
+        { lock: "a" },
+        async () => {},
+        async () => undone.push("reserve"),
+      );
+      await untilResumed(ctx);
+      throw new TerminalError("NO");
+    });
+    const other = createRuntime({ journal, locks: memoryLocks() });
+    await other.execute(wf, input, { id: "r" });
+    await resume(other, "r");
+    const blocked = { status: "blocked", error: { code: "NO_LOCKS" } };
+    expect(await createRuntime({ journal }).execute(wf, input, { id: "r" })).toMatchObject(blocked);
+    await other.retry("r");
+    expect(await other.execute(wf, input, { id: "r" })).toMatchObject({
+      ...{ status: "failed", error: { code: "NO" }, compensated: "yes" },
+    });
+    expect(undone).toEqual(["reserve"]);
   });
 });
