@@ -60,8 +60,9 @@ export async function executeRun(
 async function executePhases(execution: RunExecution, context: Context): Promise<ExecutionResult> {
   const body = await execution.bodyPhase(() => runBody(execution, context));
   const ended = body instanceof Suspension ? undefined : body;
+  const error = ended && (ended.error ?? execution.refusal);
   const mayContinue =
-    body instanceof Suspension ? mayEndHistory(body, execution, context) : !body.error;
+    body instanceof Suspension ? mayEndHistory(body, execution, context) : !error;
   const continuation = mayContinue ? execution.continuation : undefined;
   if (continuation) context.checkAnswered();
   const refusal = continuation && (await refusalOf(execution, context, continuation));
@@ -70,7 +71,7 @@ async function executePhases(execution: RunExecution, context: Context): Promise
   }
   const stop = refusal ?? execution.abandonment;
   if (body instanceof Suspension && !stop) return { park: execution.toPark(body) };
-  const failure = execution.recordedFailure ?? execution.cancellation ?? stop ?? ended?.error;
+  const failure = execution.recordedFailure ?? execution.cancellation ?? stop ?? error;
   if (!failure) {
     const value = ended?.output ?? encode(undefined);
     return { finish: { status: "completed", value } };

@@ -502,9 +502,14 @@ export class RunExecution {
     }
   }
 
+  /** Why a call was refused, such as the run's timeout. The run is undone, also if its code has caught the error. */
+  get refusal(): ErrorInfo | undefined {
+    return this.#stopError && toErrorInfo(this.#stopError);
+  }
+
   /** Why the run is undone although its code has not ended. */
   get abandonment(): ErrorInfo | undefined {
-    return this.#refusals > MOST_REFUSALS ? toErrorInfo(this.#stopError) : undefined;
+    return this.#refusals > MOST_REFUSALS ? this.refusal : undefined;
   }
 
   #checkDrain(reason: ParkReason, wakeIn: Millis): void {

@@ -89,6 +89,23 @@ test("a cancelled run that repeats continueAsNew after each error ends, and keep
   expect(counts.calls).toBeLessThan(2_000);
 });
 
+test("a body that catches the error of its run's timeout and returns does not complete", async () => {
+  const runtime = createRuntime({ journal: memoryJournal() });
+  const undo = vi.fn(async () => {});
+  const wf = flow(
+    async (ctx) => {
+      await ctx.step("reserve", () => sleep(600), undo);
+      await ctx.step("charge", async () => {}).catch(() => {});
+      return "caught";
+    },
+    { timeout: 500 },
+  );
+  expect(await runtime.execute(wf, input)).toMatchObject({
+    ...{ status: "failed", error: { code: "RUN_TIMEOUT" }, compensated: "yes" },
+  });
+  expect(undo).toHaveBeenCalledTimes(1);
+});
+
 test("a run is not parked while the input of its next history is validated", async () => {
   const slow = z.object({ n: z.number() }).refine(async () => {
     await sleep(60);

@@ -221,8 +221,8 @@ export const STEPS_ROOM = [
     },
     {
       name: "a cancelled run whose code goes on and completes",
-      find: "const failure = execution.recordedFailure ?? execution.cancellation ?? stop ?? ended?.error;",
-      replace: "const failure = execution.recordedFailure ?? stop ?? ended?.error;",
+      find: "const failure = execution.recordedFailure ?? execution.cancellation ?? stop ?? error;",
+      replace: "const failure = execution.recordedFailure ?? stop ?? error;",
     },
   ]),
   ...mutantsOf("core/steps/context.ts", STEPS, [
