@@ -61,8 +61,7 @@ async function executePhases(execution: RunExecution, context: Context): Promise
   const body = await execution.bodyPhase(() => runBody(execution, context));
   const ended = body instanceof Suspension ? undefined : body;
   const error = ended && (ended.error ?? execution.refusal);
-  const mayContinue =
-    body instanceof Suspension ? mayEndHistory(body, execution, context) : !error;
+  const mayContinue = body instanceof Suspension ? mayEndHistory(body, execution, context) : !error;
   const continuation = mayContinue ? execution.continuation : undefined;
   if (continuation) context.checkAnswered();
   const refusal = continuation && (await refusalOf(execution, context, continuation));

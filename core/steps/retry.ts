@@ -1,4 +1,4 @@
-import { checkOneOf, checkWhole, wrongType } from "../lock/checks.ts";
+import { checkFunction, checkOneOf, checkWhole, wrongType } from "../lock/checks.ts";
 import { type Duration, toMillis } from "../lock/duration.ts";
 import { hasCode } from "../lock/errors.ts";
 import { checkOptionNames, type OptionNames } from "../lock/options.ts";
@@ -75,7 +75,7 @@ export function toPolicy(
     throw wrongType("retry", "a policy such as { attempts: 5 }, or false", policy);
   }
   checkOptionNames("retry", policy, POLICY);
-  const { attempts, base, max, factor, jitter } = policy;
+  const { attempts, base, max, factor, jitter, retryIf } = policy;
   if (attempts !== undefined) checkWhole("attempts", attempts, 1, 10_000);
   if (base !== undefined) toMillis("base", base);
   if (max !== undefined) toMillis("max", max);
@@ -83,6 +83,7 @@ export function toPolicy(
     throw new RangeError(`factor must be a number from 1 to 1000, not ${factor}`);
   }
   if (jitter !== undefined) checkOneOf("jitter", jitter, ["full", "equal", "none"]);
+  if (retryIf !== undefined) checkFunction("retryIf", retryIf);
   const given = Object.entries(policy).filter(([, value]) => value !== undefined);
   return { ...defaults, ...Object.fromEntries(given) };
 }

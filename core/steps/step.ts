@@ -126,7 +126,7 @@ function checkedStep(
     atMostOnce,
     readOnly: effect === "none",
     lock: lock === undefined ? undefined : toLock(lock),
-    argsHash: args === undefined ? undefined : hashOf(args, "args"),
+    argsHash: args === undefined ? undefined : hashOfArgs(args),
     output,
     fn,
     undo,
@@ -148,6 +148,15 @@ export function toUndo(step: Step, result: unknown, about: UndoneStep): Step {
     fn: async (scope) => step.undo?.(result, { ...scope, ...about }),
     undo: undefined,
   };
+}
+
+/** Throws a TypeError for a value that has no hash: a wrong option, as any other one. */
+function hashOfArgs(args: unknown): string {
+  try {
+    return hashOf(args, "args");
+  } catch (error) {
+    throw new TypeError((error as Error).message);
+  }
 }
 
 function toLock(lock: Locked["lock"]): CheckedLock {

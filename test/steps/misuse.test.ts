@@ -160,6 +160,11 @@ interface WrongContext {
 
 const WRONG_CALLS: readonly (readonly [string, (ctx: WrongContext) => Promise<unknown>])[] = [
   ['unknown option "retries" of step', (ctx) => ctx.step("ship", { retries: 5 }, async () => {})],
+  ["args is not valid", (ctx) => ctx.step("ship", { args: { f() {} } }, async () => {})],
+  [
+    "retryIf must be a fun",
+    (ctx) => ctx.step("ship", { retry: { retryIf: true } }, async () => {}),
+  ],
   ["key must not be empty", (ctx) => ctx.step("ship", { key: "" }, async () => {})],
   ["step name must be a string", (ctx) => ctx.step(5, async () => {})],
   ["span must be milliseconds", (ctx) => ctx.sleep("nap", "soon")],
