@@ -1,6 +1,10 @@
+import { LONGEST_VALUE } from "./records.ts";
 import type { Compensation, RunResult } from "./runs.ts";
 
 const CHILD = "~child/";
+
+/** The longest result of a child in bytes: its value is escaped, which doubles quotation marks, and has members beside it. */
+export const LONGEST_CHILD_RESULT = 2 * LONGEST_VALUE + 1_024;
 
 /** Returns the name of the signal that tells a run the end of a child of this step. */
 export function childSignal(stepKey: string): string {

@@ -5,6 +5,7 @@ import { checkFence } from "../lock/fence.ts";
 import { checkOptionNames, type OptionNames } from "../lock/options.ts";
 import type { Millis } from "../lock/time.ts";
 import type { ForkRequest, ParkRequest } from "./changes.ts";
+import { LONGEST_CHILD_RESULT, parentStepOf } from "./child-result.ts";
 import { notifyingJournal } from "./due-listeners.ts";
 import { type Journal, MOST_IN_PROGRESS } from "./journal.ts";
 import type { QueueLimits } from "./limits.ts";
@@ -155,7 +156,8 @@ export function validatedJournal(journal: Omit<Journal, "dueListeners">): Journa
       checkId("run id", runId);
       checkId("signal name", signal.name);
       checkId("dedupe id", signal.dedupeId);
-      checkValue("payload", signal.payload);
+      const isChild = parentStepOf(signal.name) !== undefined;
+      checkValue("payload", signal.payload, isChild ? LONGEST_CHILD_RESULT : LONGEST_VALUE);
       return journal.signal(runId, signal);
     },
 

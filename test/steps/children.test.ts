@@ -91,6 +91,23 @@ describe.concurrent("children", () => {
     expect("wakeIn" in waiting && waiting.wakeIn).toBeLessThanOrEqual(60_000);
   });
 
+  test("a retried fan-out gets the large output of a child that was retried before", async () => {
+    const rt = runtime();
+    const output = '"'.repeat(400_000);
+    let isDown = true;
+    const child = flow(async () => {
+      if (isDown) throw new Error("away");
+      return output;
+    });
+    const parent = flow(async (ctx) => ctx.children("all", child, [input], { keyOf: () => "a" }));
+    expect(await rt.run(parent, input, { id: "r" })).toMatchObject({ status: "failed" });
+    isDown = false;
+    await rt.retry("r/all[a]");
+    await rt.run(child, input, { id: "r/all[a]" });
+    await rt.retry("r");
+    expect(await rt.run(parent, input, { id: "r" })).toMatchObject({ output: [output] });
+  });
+
   test("a child is not started again when its parent resumes after the outcome was purged", async () => {
     const rt = runtime();
     let times = 0;
