@@ -275,5 +275,6 @@ function writes({ queries, transaction }: ObjectCall, kind: RegExp): boolean {
 /** Statements that may make a run due, or an operation of an entity wait. */
 const CHANGES_WORK = /\b(?:INTO|UPDATE) lockstep_(?:run|entity)\b/;
 
-/** Statements that may add a run, or an operation of an entity. */
-const ADDS_WORK = /\bINTO lockstep_(?:run|message)\b/;
+/** Statements of calls that may make a run due at once or add one, or an operation of an entity: start, signal, cancel, retry, tell. */
+const ADDS_WORK =
+  /\bINTO lockstep_(?:run|message|signal)\b|\bcancelled = CASE WHEN cancelled = 0\b|\breopened_by = /;

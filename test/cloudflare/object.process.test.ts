@@ -107,6 +107,17 @@ describe("an object's alarm", () => {
     expect((await journal.find("slow"))?.status).toBe("running");
   });
 
+  test("gives a run a signal of the object's own method during the slow step of another one", async () => {
+    const { journal } = await shopOf("paid", 5);
+    await workerd().ask("paid?order&id=order");
+    await until(async () => (await journal.find("order"))?.status === "parked");
+    await workerd().ask("paid?call=8000&id=slow");
+    await until(async () => (await journal.find("slow"))?.status === "running");
+    await workerd().ask("paid?pay&id=order");
+    await until(async () => (await journal.find("order"))?.status === "completed");
+    expect((await journal.find("slow"))?.status).toBe("running");
+  });
+
   test("that finds nothing to do leaves the time of the next one as it is", async () => {
     const { journal } = await shopOf("asleep", 5);
     await workerd().ask("asleep?start&id=run-1");

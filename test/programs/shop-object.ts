@@ -36,9 +36,15 @@ const call = workflow(
   },
 );
 
+/** Waits for a payment. */
+const order = workflow(
+  { name: "order", version: 1, input: z.object({ id: z.string() }), id: ({ id }) => id },
+  async (ctx) => ctx.waitFor("paid", z.number()),
+);
+
 export class Shop extends lockstepObject(DurableObject) {
   readonly sellTwo = sellTwo(this.store);
-  override readonly workflows = [this.sellTwo, call];
+  override readonly workflows = [this.sellTwo, call, order];
   override readonly entities = [account];
   #alarms = 0;
 
@@ -61,6 +67,14 @@ export class Shop extends lockstepObject(DurableObject) {
 
   async start(id: string): Promise<string> {
     return (await this.runtime.start(this.sellTwo, { id })).status;
+  }
+
+  async order(id: string): Promise<string> {
+    return (await this.runtime.start(order, { id })).status;
+  }
+
+  async pay(id: string): Promise<string> {
+    return this.runtime.signal(id, "paid", 1, { dedupeId: "1" });
   }
 
   async call(id: string, span: number, budget: string): Promise<string> {
@@ -102,6 +116,8 @@ export default {
     if (searchParams.has("wake")) return Response.json(await env.SHOP.getByName(name).wake());
     if (searchParams.has("alarms")) return Response.json(await env.SHOP.getByName(name).alarms());
     const shop = env.SHOP.getByName(name);
+    if (searchParams.has("order")) return Response.json(await shop.order(id));
+    if (searchParams.has("pay")) return Response.json(await shop.pay(id));
     const span = searchParams.get("call");
     if (span === null) return Response.json(await shop.start(id));
     return Response.json(await shop.call(id, Number(span), searchParams.get("budget") ?? "1s"));
