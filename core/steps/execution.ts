@@ -122,6 +122,9 @@ export class RunExecution {
   #divergence: TerminalError | undefined;
   #isCancelled: boolean;
 
+  /** The number of the run's signals, as the journal has told last. */
+  #signals: number;
+
   /** Aborts the attempts of the workflow's steps. */
   readonly #attempts = new AbortController();
   #stopError: TerminalError | undefined;
@@ -155,6 +158,7 @@ export class RunExecution {
     );
     this.effects = new StepEffects(this);
     this.#isCancelled = claimed.cancelled;
+    this.#signals = claimed.signalsSeen;
     this.#bodyGate.signal.addEventListener("abort", () => {
       this.#attempts.abort(this.#bodyGate.signal.reason);
     });
@@ -231,6 +235,17 @@ export class RunExecution {
   cancel(): void {
     this.#isCancelled = true;
     this.#attempts.abort(runCancelled(this.runId));
+  }
+
+  /** Notes how many signals the run has received. */
+  noteSignals(signals: number): void {
+    this.#signals = signals;
+  }
+
+  /** Whether a branch of the workflow's code can receive, in the next execution, what has arrived since the claim. */
+  get hasDueBranch(): boolean {
+    const news = this.#signals - this.claimed.signalsSeen;
+    return !this.#isUndoing && this.#bodyGate.hasDueBranch(news);
   }
 
   /** Runs the workflow's code. Resolves to a Suspension when the run is to be parked. */
@@ -440,12 +455,14 @@ export class RunExecution {
     return record;
   }
 
-  /** Sleeps if the span is short, and throws a Suspension otherwise. */
+  /** Sleeps if the span is short. Suspends the branch otherwise. */
   async pause(reason: ParkReason, span: Millis): Promise<void> {
     const { inlineWait, skipPauses } = this.#services;
     if (span <= 0 || skipPauses) return;
     this.#checkDrain(reason, span);
-    if (span > inlineWait || span >= this.deadline.remaining()) throw new Suspension(reason, span);
+    if (span > inlineWait || span >= this.deadline.remaining()) {
+      return this.#gate.suspend(new Suspension(reason, span));
+    }
     await sleep(span, this.signal);
   }
 
@@ -477,12 +494,13 @@ export class RunExecution {
     return this.signal.aborted ? this.signal.reason : undefined;
   }
 
-  /** Throws if no new attempt may begin: the run is cancelled, timed out, failed or drained. */
+  /** Throws if no new attempt may begin: the run is cancelled, timed out, failed, drained, or parked for a due branch. */
   checkMayBegin(): void {
     if (!this.#isUndoing) {
       this.#stopError ??= this.#toStopError();
       if (this.#stopError) throw this.#stopError;
     }
+    if (this.hasDueBranch) throw new Suspension("deadline", 0);
     this.#checkDrain("deadline", 0);
   }
 

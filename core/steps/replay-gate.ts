@@ -1,5 +1,5 @@
 import type { ChildrenWait } from "../journal/changes.ts";
-import { race } from "../lock/abort.ts";
+import { race, sleep } from "../lock/abort.ts";
 import { eventually, nextTurn } from "../lock/event-loop.ts";
 import type { Millis } from "../lock/time.ts";
 import { type EngineFailure, HistoryEnd, isStop, Suspension } from "./errors.ts";
@@ -10,8 +10,8 @@ export const OWN_PATIENCE: Millis = 20;
 /**
  * All new work of a workflow passes through the gate.
  *
- * A step that is worth parking the run leaves its promise pending for ever. The other branches go on, and the gate
- * halts once none of them can.
+ * A step that is worth parking the run leaves its promise pending: for ever, or until its pause is over. The other
+ * branches go on, and the gate halts once none of them can.
  */
 export class ReplayGate {
   readonly #stopping = new AbortController();
@@ -49,6 +49,17 @@ export class ReplayGate {
     return { count, within: Math.min(...waits.map(({ within }) => within)) };
   }
 
+  /**
+   * Whether a branch that waits for a signal or children is to look for them: its timeout is over, or `news` more signals
+   * or ends of children have come since the claim.
+   */
+  hasDueBranch(news: number): boolean {
+    return this.#suspensions.some(({ reason, wakeIn, children }) => {
+      if (reason !== "signal" && reason !== "child") return false;
+      return wakeIn <= 0 || news >= (children?.count ?? 1);
+    });
+  }
+
   /** Notes that the workflow's code has made a call, new or replayed: it goes on. */
   noteCommand(): void {
     this.#commands += 1;
@@ -60,6 +71,18 @@ export class ReplayGate {
     const settled = await this.#settle(work);
     this.#noteDone();
     return settled ? settled.value() : new Promise<never>(() => {});
+  }
+
+  /** Lets work wait that is worth parking the run. Resolves only while other branches work: else the gate halts. */
+  async suspend(suspension: Suspension): Promise<void> {
+    this.#note(suspension);
+    this.#noteDone();
+    while (suspension.wakeIn > 0 || this.#inProgress === 0) {
+      const span = Math.max(suspension.wakeIn, OWN_PATIENCE);
+      await sleep(span, this.signal).catch(() => new Promise<never>(() => {}));
+    }
+    this.#suspensions.splice(this.#suspensions.indexOf(suspension), 1);
+    this.#inProgress += 1;
   }
 
   /** Does work that needs no end, such as encoding a value: the gate does not wait for it once it has stopped. */

@@ -280,7 +280,8 @@ export class RunExecutor {
       await this.#park(key, claimed, result.park);
       const { reason, wakeIn, children } = result.park;
       const awaitsChildren = children !== undefined;
-      return { outcome: { runId, status: "suspended", reason, wakeIn }, awaitsChildren };
+      const isDue = renewal.execution?.hasDueBranch ?? false;
+      return { outcome: { runId, status: "suspended", reason, wakeIn }, awaitsChildren, isDue };
     }
     if ("continue" in result) return this.#continue(options, result.continue);
     const { keep } = workflow;
@@ -421,6 +422,7 @@ export class RunExecutor {
           const inProgress = renewal.execution?.inProgress.report();
           const renewed = await this.#journal.renew(key, ttl, signal, inProgress);
           if (renewed?.cancelled) renewal.execution?.cancel();
+          if (renewed) renewal.execution?.noteSignals(renewed.signals);
           return renewed && grant;
         },
       }),
@@ -469,7 +471,7 @@ interface Execution {
   /** Whether the run is parked for children. */
   readonly awaitsChildren?: boolean;
 
-  /** Whether the run goes on at once, in a new history. */
+  /** Whether the run goes on at once: in a new history, or with a branch that has something to receive. */
   readonly isDue?: boolean;
 }
 
