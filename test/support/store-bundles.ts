@@ -8,7 +8,7 @@ export const STORE_BUNDLES: readonly (readonly [string, string, number, readonly
   ["openMemory", "memory", 63_500, []],
   ["openSqlite", "sqlite", 163_500, ["sql"]],
   ["openMysql", "mysql", 173_000, ["sql"]],
-  ["openPostgres", "postgres", 179_500, ["sql"]],
+  ["openPostgres", "postgres", 180_000, ["sql"]],
   ["openEtcd", "etcd", 136_500, []],
   ["openEtcdGateway", "etcd", 96_000, []],
   ["openRedis", "redis", 97_500, []],
