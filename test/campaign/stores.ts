@@ -354,7 +354,7 @@ async function tellRedis(port: number, command: Command): Promise<unknown> {
   return await redis.call(command);
 }
 
-/** How long a group may take to be whole again, in milliseconds. */
+/** How long a group may take to be whole again, and a server to rewrite its file, in milliseconds. */
 const SETTLING = 60_000;
 
 /** A group that replaces a lost master. Its clients connect to the addresses that its nodes know, and not to wires. */

@@ -1,7 +1,12 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { deadlineIn } from "../../core/lock/duration.ts";
-import { createRuntime, type RunEvent, TerminalError } from "../../core/steps/index.ts";
+import {
+  createRuntime,
+  type RunEvent,
+  TerminalError,
+  type WorkflowContext,
+} from "../../core/steps/index.ts";
 import { memoryJournal } from "../../core/stores/memory/journal.ts";
 import { memoryLocks } from "../../core/stores/memory/locks.ts";
 import { openSqlite } from "../../core/stores/sqlite/index.ts";
@@ -128,15 +133,19 @@ describe.concurrent("a blocked run", () => {
 });
 
 describe.concurrent("a process that lacks what a step needs", () => {
+  /** A step whose undo is noted. */
+  const reserve = (ctx: WorkflowContext, undone: string[]) =>
+    ctx.step(
+      "reserve",
+      async () => {},
+      async () => undone.push("reserve"),
+    );
+
   test("blocks the run of a step with a lock when it has no lock store, and another process completes the run", async () => {
     const journal = memoryJournal();
     const undone: string[] = [];
     const wf = flow(async (ctx) => {
-      await ctx.step(
-        "reserve",
-        async () => {},
-        async () => undone.push("reserve"),
-      );
+      await reserve(ctx, undone);
       return ctx.step("charge", { lock: "a" }, async () => "charged").catch(() => "caught");
     });
     const without = createRuntime({ journal });
@@ -153,11 +162,7 @@ describe.concurrent("a process that lacks what a step needs", () => {
     const { journal, locks } = shop;
     const undone: string[] = [];
     const wf = flow(async (ctx) => {
-      await ctx.step(
-        "reserve",
-        async () => {},
-        async () => undone.push("reserve"),
-      );
+      await reserve(ctx, undone);
       return ctx.step.tx("charge", { lock: "a" }, async () => "charged");
     });
     const without = createRuntime({ journal: { ...journal, transact: undefined }, locks });
